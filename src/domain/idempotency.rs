@@ -38,7 +38,7 @@ impl Fingerprint {
         body: &Map<String, Value>,
     ) -> Fingerprint {
         // A map of JSON values always prints: its keys are strings. serde_json sorts them.
-        let body = Value::Object(body.clone()).to_string();
+        let body = serde_json::to_string(body).unwrap_or_default();
         let (has_id, id) = (if id.is_some() { "id" } else { "body" }, id.unwrap_or_default());
         let parts = ["callsheet job", namespace, batch.as_str(), has_id, id, endpoint, &body];
         Fingerprint(digest(&parts.map(str::as_bytes)))

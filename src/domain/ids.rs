@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 /// Number of a batch inside one state directory; never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -122,13 +122,19 @@ impl AttemptNo {
 macro_rules! short_hash {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-        #[serde(try_from = "String", into = "String")]
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+        #[serde(try_from = "String")]
         pub struct $name(pub [u8; 16]);
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(hexadecimal(&self.0, &mut [0; 32]))
+            }
+        }
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+                f.write_str(hexadecimal(&self.0, &mut [0; 32]))
             }
         }
 
@@ -167,6 +173,17 @@ short_hash! {
 short_hash! {
     /// One wanted generation: a fingerprint and the number of the variation.
     JobId
+}
+
+/// The digits of a hash, written into `digits`.
+fn hexadecimal<'d>(hash: &[u8; 16], digits: &'d mut [u8; 32]) -> &'d str {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    for (pair, byte) in digits.chunks_exact_mut(2).zip(hash) {
+        pair[0] = DIGITS[usize::from(byte >> 4)];
+        pair[1] = DIGITS[usize::from(byte & 0x0f)];
+    }
+    // Digits are ASCII.
+    std::str::from_utf8(digits).unwrap_or_default()
 }
 
 fn parse_hash(text: &str) -> Option<[u8; 16]> {

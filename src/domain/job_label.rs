@@ -48,9 +48,12 @@ pub fn name_stem(label: &str) -> &str {
 /// A name as a disk sees it that tells neither upper from lower case nor one Unicode normal form from another: such
 /// a disk takes names for one and the same that are equal after this.
 pub fn folded(name: &str) -> String {
+    let replaced = |c: char| if c.is_control() || "/\\:*?\"<>|".contains(c) { '_' } else { c };
+    if name.is_ascii() {
+        return name.chars().map(|c| replaced(c.to_ascii_lowercase())).collect();
+    }
     let normal = DecomposingNormalizerBorrowed::new_nfd();
     let folded = normal.normalize(name).to_uppercase().to_lowercase();
-    let replaced = |c: char| if c.is_control() || "/\\:*?\"<>|".contains(c) { '_' } else { c };
     normal.normalize(&folded).chars().map(replaced).collect()
 }
 
@@ -95,6 +98,10 @@ mod tests {
             ("\u{3c3}", "\u{3c2}"),
             ("a/b", "A:b"),
             ("\u{ac00}", "\u{1100}\u{1161}"),
+            ("K\u{fc}HL", "ku\u{308}hl"),
+            ("A|b\u{7f}", "a_B_"),
+            // The Kelvin sign, which is ASCII in lower case.
+            ("\u{212a}", "K"),
         ] {
             assert_eq!(folded(one), folded(other), "{one} {other}");
         }

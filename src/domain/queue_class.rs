@@ -7,7 +7,9 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
+use crate::domain::credits::Credits;
 use crate::domain::job::Order;
+use crate::domain::request::Kind;
 
 /// Most classes that the rows of one manifest are divided into, unless they have more priorities.
 pub const CLASSES_MAX: usize = 128;
@@ -44,6 +46,12 @@ pub enum Grain {
 }
 
 impl Grain {
+    /// Of the classes of a job, the one at this grain.
+    pub fn of(self, classes: &Classes) -> QueueClass {
+        let place = Grain::ALL.iter().position(|other| *other == self).unwrap_or_default();
+        classes[place]
+    }
+
     /// All of them, the finest first.
     pub const ALL: [Grain; 6] =
         [Grain::Formula, Grain::Price, Grain::NearPrice, Grain::Magnitude, Grain::Kind, Grain::Mixed];
@@ -98,21 +106,86 @@ impl Fnv {
     }
 }
 
+/// The classes of a job at every grain, in the order of [`Grain::ALL`].
+pub type Classes = [QueueClass; Grain::ALL.len()];
+
 /// Counts the classes that jobs make at each grain.
 #[derive(Debug, Clone, Default)]
 pub struct Census {
     classes: [BTreeSet<(i8, QueueClass)>; Grain::ALL.len()],
+    /// What was counted last: jobs that are alike mostly stand together.
+    last: Option<(i8, Classes)>,
+}
+
+/// Finds the classes of one job after the other.
+#[derive(Debug, Clone, Default)]
+pub struct ClassFinder {
+    /// The last job, and its classes: the next one is mostly like it.
+    last: Option<(ClassTerms, Classes)>,
+}
+
+/// All that the classes of a job depend on.
+#[derive(Debug, Clone, PartialEq)]
+struct ClassTerms {
+    kind: Kind,
+    priority: i8,
+    hold: Option<Credits>,
+    is_priced: bool,
+    model: Option<String>,
+    formula: String,
+}
+
+impl ClassTerms {
+    fn of(order: &Order) -> ClassTerms {
+        ClassTerms {
+            kind: order.kind,
+            priority: order.priority,
+            hold: order.hold(),
+            is_priced: order.price.is_some(),
+            model: order.model.clone(),
+            formula: order.formula.clone(),
+        }
+    }
+
+    fn are_of(&self, order: &Order) -> bool {
+        let ClassTerms { kind, priority, hold, is_priced, model, formula } = self;
+        (*kind, *priority, *hold) == (order.kind, order.priority, order.hold())
+            && *is_priced == order.price.is_some()
+            && *model == order.model
+            && *formula == order.formula
+    }
+}
+
+impl ClassFinder {
+    /// The classes of a job.
+    pub fn classes_of(&mut self, order: &Order) -> Classes {
+        if let Some((_, classes)) = self.last.as_ref().filter(|(terms, _)| terms.are_of(order)) {
+            return *classes;
+        }
+        let classes = Grain::ALL.map(|grain| grain.class_of(order));
+        self.last = Some((ClassTerms::of(order), classes));
+        classes
+    }
 }
 
 impl Census {
     /// Counts a job.
     pub fn count(&mut self, order: &Order) {
-        for (grain, classes) in Grain::ALL.into_iter().zip(&mut self.classes) {
+        self.add(order.priority, Grain::ALL.map(|grain| grain.class_of(order)));
+    }
+
+    /// Counts a job of that priority and those classes.
+    pub fn add(&mut self, priority: i8, found: Classes) {
+        if self.last == Some((priority, found)) {
+            return;
+        }
+        for (class, classes) in found.into_iter().zip(&mut self.classes) {
             // One more than may be is all that has to be known.
             if classes.len() <= CLASSES_MAX {
-                classes.insert((order.priority, grain.class_of(order)));
+                classes.insert((priority, class));
             }
         }
+        self.last = Some((priority, found));
     }
 
     /// The finest grain that makes few enough classes.

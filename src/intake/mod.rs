@@ -12,6 +12,7 @@ pub mod ingest;
 pub mod receipt;
 mod row_chooser;
 mod row_outcome;
+mod row_pipeline;
 mod row_validator;
 pub mod source;
 #[cfg(test)]
@@ -24,7 +25,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::domain::ids::{BadBatchName, BatchName, Fingerprint, JobId, Seq};
-use crate::domain::job::{JobSpec, Order};
 use crate::domain::job_label::label;
 use crate::domain::queue_class::QueueClass;
 use crate::domain::row_versions::VersionChange;
@@ -33,9 +33,8 @@ pub use crate::intake::context::{IngestContext, IngestOptions};
 use crate::intake::receipt::Receipt;
 pub use crate::intake::row_outcome::{Jobs, Outcome, PlannedJob, kept};
 pub use crate::intake::validate::{Batches, Present, Rows, Validated, ValidatedRow, validate};
-use crate::store::staging::{
-    RowRequest, RowWithVerdict, StagedManifest, StagedRow, Staging, VariationChange, Verdict,
-};
+use crate::store::new_row::NewRow;
+use crate::store::staging::{RowRequest, RowWithVerdict, StagedManifest, Staging, VariationChange, Verdict};
 use crate::store::{BatchRecord, Segment, Store, StoreError};
 
 /// The manifest could not be taken in; nothing of it was.
@@ -194,6 +193,7 @@ fn spool(
     // Rows that all need the same lie as they come.
     let is_one = judged.census.classes(grain) <= 1;
     let (start, mut seq) = (rows_file.bytes(), batch.rows);
+    let mut index = if is_one { store.begin_index(&batch, start)? } else { None };
     let mut parts = judged.parts();
     let mut found: BTreeMap<(i8, QueueClass), usize> = BTreeMap::new();
     let mut changes = Vec::new();
@@ -215,15 +215,21 @@ fn spool(
         }));
         let RowRequest::Order(order) = &row.wanted else { continue };
         let next = found.len();
-        let part = *found.entry((order.priority, grain.class_of(order))).or_insert(next);
+        let part = *found.entry((order.priority, grain.of(&order.classes))).or_insert(next);
         for variation in added..first + row.count {
-            let spec = spec(Seq(seq), &row, variation, order);
-            batch.planned = batch.planned + spec.order.hold().unwrap_or_default();
-            batch.count_accepted(spec.order.kind);
+            let (fingerprint, apart) = (row.fingerprint, row.apart);
+            let id = JobId::derive(fingerprint, variation);
+            let label = label(row.label.as_deref(), variation, &order.text, id);
+            let row = NewRow { seq: Seq(seq), id, fingerprint, variation, label: &label, apart, order };
+            batch.planned = batch.planned + order.hold.unwrap_or_default();
+            batch.count_accepted(order.kind);
             if is_one {
-                rows_file.push(&spec)?;
+                let at = rows_file.push_row(&row)?;
+                if let Some(index) = &mut index {
+                    index.add(&label, id, at)?;
+                }
             } else {
-                parts.push(part, &spec)?;
+                parts.push(part, &row)?;
             }
             seq += 1;
         }
@@ -244,17 +250,13 @@ fn spool(
     if !changes.is_empty() {
         batch.versions_bytes = store.append_versions(&batch, &changes)?;
     }
-    store.index_jobs(&batch)?;
+    match index {
+        Some(index) => index.finish(batch.spool_bytes)?,
+        None => store.index_jobs(&batch)?,
+    }
     // More of it is wanted anew.
     batch.canceled = false;
     batch.announced = false;
     batch.finished = None;
     Ok(batch)
-}
-
-fn spec(seq: Seq, row: &StagedRow, variation: u32, order: &Order) -> JobSpec {
-    let (fingerprint, apart) = (row.fingerprint, row.apart);
-    let id = JobId::derive(fingerprint, variation);
-    let label = label(row.label.as_deref(), variation, order.text(), id);
-    JobSpec { seq, id, fingerprint, variation, label, apart, order: order.clone() }
 }

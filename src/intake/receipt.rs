@@ -172,10 +172,9 @@ impl Receipt {
         self.list(problems);
     }
 
-    pub(super) fn note(&mut self, position: Position, note: &Diagnostic) {
-        if self.notes.len() < LISTED_MAX {
-            self.notes.push(note.clone().positioned(position));
-        }
+    pub(super) fn note(&mut self, notes: Vec<Diagnostic>) {
+        let room = LISTED_MAX.saturating_sub(self.notes.len());
+        self.notes.extend(notes.into_iter().take(room));
     }
 
     /// Counts one job, and the credits that belong to what becomes of it.

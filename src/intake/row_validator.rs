@@ -7,17 +7,27 @@ use crate::domain::diagnostic::{Diagnostic, Position};
 use crate::domain::ids::{BatchName, Fingerprint};
 use crate::domain::job::Order;
 use crate::domain::manifest::row::{BadRow, Policy, ReadRow, Row};
+use crate::domain::queue_class::ClassFinder;
 use crate::domain::quote::{self, AccountPlan, Allowance, Catalog, CatalogPart, Quote};
 use crate::domain::request::Kind;
 use crate::intake::IngestContext;
-use crate::intake::receipt::{LATER, Receipt, is_for_now};
-use crate::store::staging::{AllowanceDraw, RowRequest, StagedRow};
+use crate::intake::receipt::{LATER, is_for_now};
+use crate::store::staging::{AllowanceDraw, RowRequest, StagedOrder, StagedRow};
 
 /// What a row comes to by itself.
 pub(super) enum ValidateStep {
     Row(StagedRow),
     /// It has no identity.
     Unread(u64, Vec<Diagnostic>),
+}
+
+/// A row that was judged by itself.
+pub(super) struct JudgedRow {
+    pub step: ValidateStep,
+    /// What is worth saying of it and refuses nothing.
+    pub notes: Vec<Diagnostic>,
+    /// Whether it was a row, and not what could not be read further.
+    pub is_row: bool,
 }
 
 /// What rows are judged by, whichever batch they are for.
@@ -28,36 +38,36 @@ pub(super) struct RowRules<'a> {
 }
 
 /// What rows of a batch are judged by.
+#[derive(Clone, Copy)]
 pub(super) struct RowValidator<'a> {
     pub batch: &'a BatchName,
     pub rules: RowRules<'a>,
-    pub receipt: &'a mut Receipt,
 }
 
 impl RowValidator<'_> {
-    pub(super) fn validate_row(&mut self, read: ReadRow) -> ValidateStep {
-        match read {
+    pub(super) fn validate_row(&self, read: ReadRow, classes: &mut ClassFinder) -> JudgedRow {
+        let mut notes = Vec::new();
+        let (is_row, step) = match read {
             ReadRow::Good(mut row) => {
-                self.receipt.rows += 1;
                 // Before identity is derived: another day is another job.
                 if let Some(occasion) = &self.rules.context.options.occasion {
                     occasion.fill(&mut row);
                 }
                 self.set_meta(&mut row);
-                self.typed_row(*row)
+                (true, self.typed_row(*row, classes, &mut notes))
             }
             ReadRow::Bad(bad) => {
-                self.receipt.rows += 1;
                 let line = bad.problems.first().map_or(0, Diagnostic::line);
-                ValidateStep::Unread(line, self.rules.all_problems(bad))
+                (true, ValidateStep::Unread(line, self.rules.all_problems(bad)))
             }
             // What comes after it is lost to the reader, so it counts as one invalid row.
-            ReadRow::Unreadable(problem) => ValidateStep::Unread(problem.line(), vec![problem]),
-        }
+            ReadRow::Unreadable(problem) => (false, ValidateStep::Unread(problem.line(), vec![problem])),
+        };
+        JudgedRow { step, notes, is_row }
     }
 
     /// Sets the values of `meta` that are not the row's to choose. They are no part of its identity.
-    fn set_meta(&mut self, row: &mut Row) {
+    fn set_meta(&self, row: &mut Row) {
         for (name, value) in &self.rules.context.options.meta {
             let before = row.meta.insert(name.clone(), Value::from(value.as_str()));
             if before.as_ref().is_some_and(|before| before.as_str() != Some(value)) {
@@ -70,7 +80,12 @@ impl RowValidator<'_> {
 
     /// One whose kind cannot be told has no identity; one that the quote refuses has, because the
     /// batch may have it from a time when it was valid.
-    fn typed_row(&mut self, mut row: Row) -> ValidateStep {
+    fn typed_row(
+        &self,
+        mut row: Row,
+        classes: &mut ClassFinder,
+        notes: &mut Vec<Diagnostic>,
+    ) -> ValidateStep {
         let (kind, fingerprint) = match self.identify(&mut row) {
             Ok(identified) => identified,
             Err(diagnostic) => {
@@ -93,11 +108,12 @@ impl RowValidator<'_> {
             }
             Ok(quote) => {
                 for note in row.notes.iter().chain(&quote.notes) {
-                    self.receipt.note(note.position.unwrap_or_else(|| position_in(row, note)), note);
+                    let position = note.position.unwrap_or_else(|| position_in(row, note));
+                    notes.push(note.clone().positioned(position));
                 }
                 draws =
                     quote.waivable.as_ref().and_then(|allowance| draw(self.rules.context.plan, allowance));
-                self.order(row, quote, draws.as_ref())
+                self.order(row, quote, draws.as_ref(), classes)
             }
         };
         let label = row.id.clone();
@@ -114,13 +130,19 @@ impl RowValidator<'_> {
         Ok((kind, Fingerprint::derive(namespace, self.batch, id, kind.endpoint(), &body)))
     }
 
-    fn order(&self, row: &Row, quote: Quote, draws: Option<&AllowanceDraw>) -> RowRequest {
+    fn order(
+        &self,
+        row: &Row,
+        quote: Quote,
+        draws: Option<&AllowanceDraw>,
+        classes: &mut ClassFinder,
+    ) -> RowRequest {
         let RowRules { policy, context } = self.rules;
         if let Some(problem) = self.rules.too_dear(row, &quote) {
             return RowRequest::Invalid(vec![problem]);
         }
         let price = quote.price;
-        RowRequest::Order(Box::new(Order {
+        let order = Order {
             line: row.position.line,
             kind: quote.kind,
             model: quote.model,
@@ -135,7 +157,8 @@ impl RowValidator<'_> {
             priority: row.priority.or(policy.priority).unwrap_or_default(),
             deadline: row.deadline.or(policy.deadline),
             meta: row.meta.clone(),
-        }))
+        };
+        RowRequest::Order(Box::new(StagedOrder::new(&order, classes.classes_of(&order))))
     }
 }
 

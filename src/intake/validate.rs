@@ -6,12 +6,17 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 
+use serde_json::{Map, Value};
+
 use crate::domain::batch_origin::{Origin, SourcePlace};
 use crate::domain::batch_terms::{self, BatchTerms, TermSources};
+use crate::domain::credits::Credits;
 use crate::domain::diagnostic::{Diagnostic, Position};
 use crate::domain::ids::{BadBatchName, BatchName, Fingerprint};
 use crate::domain::manifest::row::{BadRow, Deadline, Header, Policy, ReadRow};
 use crate::domain::manifest::{self, Limits, Manifest, RefusedManifest};
+use crate::domain::queue_class::ClassFinder;
+use crate::domain::request::Request;
 use crate::domain::row_changes;
 use crate::domain::row_verdict::RowVerdict as JobVerdict;
 use crate::domain::time::Timestamp;
@@ -19,7 +24,8 @@ use crate::failpoint;
 use crate::intake::receipt::Receipt;
 use crate::intake::row_chooser::{self, RowChooser};
 use crate::intake::row_outcome::{Jobs, Outcome, kept};
-use crate::intake::row_validator::{RowRules, RowValidator, ValidateStep};
+use crate::intake::row_pipeline;
+use crate::intake::row_validator::{JudgedRow, RowRules, RowValidator, ValidateStep};
 use crate::intake::source::Identity;
 use crate::intake::{IngestContext, IngestOptions, IntakeError, source};
 use crate::output::layout::Layout;
@@ -120,7 +126,7 @@ impl Rows<'_> {
             let outcome = Outcome::Invalid { id: None, known: Vec::new(), problems: vec![refusal.clone()] };
             return Ok(Some(ValidatedRow { line: refusal.line(), outcome }));
         }
-        Ok(Some(ValidatedRow { line: found.row.line, outcome: self.in_time(outcome(found)) }))
+        Ok(Some(ValidatedRow { line: found.row.line, outcome: self.in_time(outcome(found)?) }))
     }
 
     /// What is there already of a batch whose time is over stays; nothing is added to it.
@@ -135,7 +141,7 @@ impl Rows<'_> {
     }
 }
 
-fn outcome(found: RowWithVerdict) -> Outcome {
+fn outcome(found: RowWithVerdict) -> Result<Outcome, StoreError> {
     let RowWithVerdict { row, verdict, known, replaces, .. } = found;
     let StagedRow { fingerprint, label: id, count, line, draws, wanted, .. } = row;
     let first = match verdict {
@@ -143,28 +149,20 @@ fn outcome(found: RowWithVerdict) -> Outcome {
         Verdict::RepeatedId { first_line } => {
             let message = format!("is already used at line {first_line}; an id names one row");
             let problem = Diagnostic::at(Position::line(line), message).in_field("id");
-            return Outcome::Invalid { id, known, problems: vec![problem] };
+            return Ok(Outcome::Invalid { id, known, problems: vec![problem] });
         }
         Verdict::Unread => 1,
     };
-    match wanted {
+    Ok(match wanted {
         RowRequest::Order(order) => {
+            let order = order.order()?;
             let changed = replaces.map(|before| row_changes::differences(&before.order, &order));
             let changed = changed.unwrap_or_default();
-            Outcome::Jobs(Box::new(Jobs {
-                order: *order,
-                draws,
-                id,
-                fingerprint,
-                first,
-                count,
-                known,
-                changed,
-            }))
+            Outcome::Jobs(Box::new(Jobs { order, draws, id, fingerprint, first, count, known, changed }))
         }
         RowRequest::Invalid(_) if known.len() == count as usize => Outcome::Kept { id, known },
         RowRequest::Invalid(problems) => Outcome::Invalid { id, known, problems },
-    }
+    })
 }
 
 /// Reads and judges a manifest into `draft`, which is told by `batches` which jobs there are, once the batch has a
@@ -227,22 +225,28 @@ pub(super) fn validate_opened(
     }
     let expired = expired(&mut standing, present.as_ref(), now);
     let rules = RowRules { policy: &standing.policy, context };
-    let mut validator = RowValidator { batch: &name, rules, receipt: &mut receipt };
+    let validator = RowValidator { batch: &name, rules };
     let mut chooser = RowChooser::new(&options.selection, drawn_rows(path, identity, &validator)?);
-    for read in manifest {
-        if !chooser.takes(&read, rules) {
-            if let ReadRow::Good(row) = &read
-                && let Some(id) = &row.id
-            {
-                draft.leave_out(id, row.position.line)?;
+    let chosen = manifest.map(|read| if chooser.takes(&read, rules) { Ok(read) } else { Err(read) });
+    let judge = || {
+        let mut classes = ClassFinder::default();
+        move |chosen: Result<ReadRow, ReadRow>| chosen.map(|read| validator.validate_row(read, &mut classes))
+    };
+    row_pipeline::for_each(chosen, weight, judge, |judged| {
+        let JudgedRow { step, notes, is_row } = match judged {
+            Ok(judged) => judged,
+            Err(ReadRow::Good(row)) => {
+                return row.id.map_or(Ok(()), |id| draft.leave_out(&id, row.position.line));
             }
-            continue;
+            Err(ReadRow::Bad(_) | ReadRow::Unreadable(_)) => return Ok(()),
+        };
+        receipt.rows += u64::from(is_row);
+        receipt.note(notes);
+        match step {
+            ValidateStep::Row(row) => draft.push(&row),
+            ValidateStep::Unread(line, problems) => draft.push_unread(line, problems),
         }
-        match validator.validate_row(read) {
-            ValidateStep::Row(row) => draft.push(&row)?,
-            ValidateStep::Unread(line, problems) => draft.push_unread(line, problems)?,
-        }
-    }
+    })?;
     receipt.left_out = chooser.left_out;
     receipt.report(chooser.problems());
     identity.check(path)?;
@@ -262,6 +266,34 @@ pub(super) fn validate_opened(
     }
     judgement.receipt.terms = judgement.terms.policy.clone();
     Ok(judgement)
+}
+
+/// About how much memory a row takes, in bytes.
+fn weight(chosen: &Result<ReadRow, ReadRow>) -> usize {
+    /// A value, and what holds it.
+    const VALUE_BYTES: usize = 64;
+    fn bytes(value: &Value) -> usize {
+        VALUE_BYTES
+            + match value {
+                Value::String(text) => text.len(),
+                Value::Array(items) => items.iter().map(bytes).sum(),
+                Value::Object(fields) => bytes_of(fields),
+                Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+            }
+    }
+    fn bytes_of(fields: &Map<String, Value>) -> usize {
+        fields.iter().map(|(name, value)| name.len() + bytes(value)).sum()
+    }
+    let row = match chosen.as_ref().unwrap_or_else(|left_out| left_out) {
+        ReadRow::Good(row) => Some(row),
+        ReadRow::Bad(bad) => bad.row.as_ref(),
+        ReadRow::Unreadable(_) => None,
+    };
+    row.map_or(VALUE_BYTES, |row| {
+        let Request { prompt, text, image_urls, video_urls, options, .. } = &row.request;
+        let texts = prompt.iter().chain(text).chain(image_urls).chain(video_urls);
+        texts.map(|text| VALUE_BYTES + text.len()).sum::<usize>() + bytes_of(options) + bytes_of(&row.meta)
+    })
 }
 
 type ManifestFile = BufReader<File>;
@@ -442,10 +474,9 @@ fn keeps_name(
     }
     let (file, opened) = source::open(path)?;
     let Ok(manifest) = open_manifest(path, file) else { return Ok(false) };
-    let mut scratch = Receipt::new(path);
     let policy = Policy::default();
     let rules = RowRules { policy: &policy, context };
-    let validator = RowValidator { batch: formerly, rules, receipt: &mut scratch };
+    let validator = RowValidator { batch: formerly, rules };
     let is_there = |read: ReadRow| match read {
         ReadRow::Good(mut row) => validator.identify(&mut row).is_ok_and(|(_, row)| rows.contains(&row)),
         ReadRow::Bad(_) | ReadRow::Unreadable(_) => false,
@@ -477,13 +508,21 @@ fn count(judgement: &mut Validated) -> Result<(), StoreError> {
     let mut rows = Rows { rows: judged.rows()?, refusal: None, expired: expired.as_ref() };
     // A problem of the file has been counted.
     let mut file_rows = u32::from(receipt.file_refused);
-    while let Some(row) = rows.next_row()? {
-        match row.outcome {
+    while let Some(found) = rows.rows.next_row()? {
+        if file_rows == 0
+            && rows.expired.is_none()
+            && let Some((jobs, credits)) = new_jobs(&found)
+        {
+            (0..jobs).for_each(|_| receipt.count(JobVerdict::New, credits));
+            continue;
+        }
+        let line = found.row.line;
+        match rows.in_time(outcome(found)?) {
             _ if file_rows > 0 => file_rows -= 1,
             Outcome::Jobs(jobs) => {
                 jobs.each().for_each(|job| receipt.count(job.verdict, job.credits));
                 if let Some(first) = jobs.each().find(|job| job.verdict == JobVerdict::Changed) {
-                    receipt.note_changed(row.line, &first.label, jobs.changed());
+                    receipt.note_changed(line, &first.label, jobs.changed());
                 }
             }
             Outcome::Kept { known, .. } => count_kept(receipt, &known),
@@ -494,6 +533,13 @@ fn count(judgement: &mut Validated) -> Result<(), StoreError> {
         }
     }
     Ok(())
+}
+
+/// How many jobs a row wants that are all new, and what each costs; nothing where that takes a look into its order.
+fn new_jobs(found: &RowWithVerdict) -> Option<(u32, Credits)> {
+    let RowRequest::Order(order) = &found.row.wanted else { return None };
+    let is_new = matches!(found.verdict, Verdict::Wanted { have: 0, .. }) && found.replaces.is_none();
+    is_new.then(|| (found.row.count, order.hold.unwrap_or_default()))
 }
 
 fn count_kept(receipt: &mut Receipt, known: &[KnownJob]) {

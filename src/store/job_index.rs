@@ -167,6 +167,64 @@ pub(super) fn extend(folder: &Path, end: u64) -> Result<(), StoreError> {
     }
 }
 
+/// Indexes rows as they are written, so that nobody reads them again for it.
+#[derive(Debug)]
+pub struct JobIndexWriter {
+    path: PathBuf,
+    file: File,
+    /// Where the next run begins in the index.
+    at: u64,
+    /// First byte of its rows.
+    from: u64,
+    labels: Vec<(u64, u64)>,
+    identities: Vec<(u64, u64)>,
+}
+
+impl JobIndexWriter {
+    /// For rows that follow byte `from`; nothing where rows before it are not indexed.
+    fn begin(folder: &Path, from: u64) -> Result<Option<JobIndexWriter>, StoreError> {
+        let path = path(folder);
+        let file = open_or_create(&path)?;
+        let known = runs(&file, from).map_err(StoreError::io(&path))?;
+        let (at, end) = known.last().map_or((0, 0), |last| (last.after(), last.end));
+        file.set_len(at).map_err(StoreError::io(&path))?;
+        let (labels, identities) = (Vec::new(), Vec::new());
+        Ok((end == from).then_some(JobIndexWriter { path, file, at, from, labels, identities }))
+    }
+
+    /// Adds the row that begins at byte `offset`, after those before it.
+    ///
+    /// # Errors
+    /// When the index cannot be written.
+    pub fn add(&mut self, label: &str, id: JobId, offset: u64) -> Result<(), StoreError> {
+        if self.labels.len() >= RUN_MAX {
+            self.end_run(offset)?;
+        }
+        self.labels.push((hash(label), offset));
+        self.identities.push((first_digits(id), offset));
+        Ok(())
+    }
+
+    /// The rows end at byte `end`; the index is on the device on return.
+    ///
+    /// # Errors
+    /// When the index cannot be written.
+    pub fn finish(mut self, end: u64) -> Result<(), StoreError> {
+        if !self.labels.is_empty() {
+            self.end_run(end)?;
+        }
+        self.file.sync_data().map_err(StoreError::io(&self.path))
+    }
+
+    fn end_run(&mut self, end: u64) -> Result<(), StoreError> {
+        let JobIndexWriter { path, file, at, from, labels, identities } = self;
+        let run = Run { at: *at, from: *from, end, count: labels.len() as u64 };
+        append(file, &run, labels, identities).map_err(StoreError::io(path))?;
+        (*at, *from) = (run.after(), run.end);
+        Ok(())
+    }
+}
+
 fn append(
     file: &mut File,
     run: &Run,
@@ -243,6 +301,15 @@ impl Store {
     /// When the rows cannot be read, or the index not be written.
     pub fn index_jobs(&self, batch: &BatchRecord) -> Result<(), StoreError> {
         extend(self.spool(batch.no).dir(), batch.spool_bytes)
+    }
+
+    /// Begins to index rows that are added to a batch after byte `from`; nothing where those before them are not
+    /// indexed: [`Store::index_jobs`] does both then.
+    ///
+    /// # Errors
+    /// When the index cannot be written.
+    pub fn begin_index(&self, batch: &BatchRecord, from: u64) -> Result<Option<JobIndexWriter>, StoreError> {
+        JobIndexWriter::begin(self.spool(batch.no).dir(), from)
     }
 
     /// The jobs of a batch that are called so, by label, identity or the beginning of that: the byte where each row lies,

@@ -57,6 +57,7 @@ mod job_statuses;
 mod load;
 mod lock;
 pub mod locked_state;
+pub mod new_row;
 mod open;
 pub mod open_check;
 mod quarantine;

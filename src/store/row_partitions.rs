@@ -4,10 +4,9 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
-
 use crate::store::StoreError;
-use crate::store::spool::{Appender, encode_line};
+use crate::store::new_row::NewRow;
+use crate::store::spool::{Appender, encode_row};
 
 /// Lines of several parts that come mixed and are to lie together: each part is gathered in a file of its own until
 /// all have come.
@@ -34,13 +33,13 @@ impl RowPartitions {
         RowPartitions { dir: dir.to_owned(), parts: Vec::new(), line: Vec::new() }
     }
 
-    /// Adds a line to a part: one that is there, or the next new one.
-    pub fn push<T: Serialize>(&mut self, part: usize, value: &T) -> Result<(), StoreError> {
+    /// Adds a row to a part: one that is there, or the next new one.
+    pub fn push(&mut self, part: usize, row: &NewRow<'_>) -> Result<(), StoreError> {
         if part >= self.parts.len() {
             self.parts.resize_with(part + 1, Partition::default);
         }
         let path = self.path(part);
-        encode_line(value, &mut self.line).map_err(StoreError::io(&path))?;
+        encode_row(row, &mut self.line).map_err(StoreError::io(&path))?;
         let Partition { buffer, has_file } = &mut self.parts[part];
         buffer.extend_from_slice(&self.line);
         if buffer.len() >= PART_BUFFER_BYTES {

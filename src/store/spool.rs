@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::store::StoreError;
 use crate::store::folders::open_or_create;
+use crate::store::new_row::NewRow;
 
 /// The longest line that is read back, in bytes: far above any row a manifest may have.
 const LINE_MAX_BYTES: u64 = 64 * 1024 * 1024;
@@ -53,23 +54,49 @@ impl Spool {
 }
 
 /// Writes one line.
-pub(super) fn encode_line<T: Serialize>(value: &T, line: &mut Vec<u8>) -> io::Result<()> {
-    const CHECKSUM_BYTES: usize = 9;
+fn encode_line<T: Serialize>(value: &T, line: &mut Vec<u8>) -> io::Result<()> {
+    begin_line(line);
+    serde_json::to_writer(&mut *line, value)?;
+    end_line(line);
+    Ok(())
+}
+
+/// Writes the line of a row.
+pub(super) fn encode_row(row: &NewRow<'_>, line: &mut Vec<u8>) -> io::Result<()> {
+    begin_line(line);
+    row.write(line)?;
+    end_line(line);
+    Ok(())
+}
+
+/// Hexadecimal digits of a checksum, and a space.
+const CHECKSUM_BYTES: usize = 9;
+
+fn begin_line(line: &mut Vec<u8>) {
     line.clear();
     line.extend_from_slice(&[b' '; CHECKSUM_BYTES]);
-    serde_json::to_writer(&mut *line, value)?;
+}
+
+fn end_line(line: &mut Vec<u8>) {
     let checksum = crc32fast::hash(&line[CHECKSUM_BYTES..]);
-    write!(&mut line[..CHECKSUM_BYTES], "{checksum:08x} ")?;
+    line[..CHECKSUM_BYTES].copy_from_slice(&checksum_text(checksum));
     line.push(b'\n');
-    Ok(())
+}
+
+/// `00c0ffee `
+fn checksum_text(checksum: u32) -> [u8; CHECKSUM_BYTES] {
+    let mut text = [b' '; CHECKSUM_BYTES];
+    for (place, digit) in text.iter_mut().take(CHECKSUM_BYTES - 1).enumerate() {
+        *digit = b"0123456789abcdef"[(checksum >> (28 - 4 * place)) as usize & 0xf];
+    }
+    text
 }
 
 /// Reads one line; the reason when it is not what was written.
 fn decode_line<T: for<'de> Deserialize<'de>>(line: &[u8]) -> Result<T, String> {
     let line = line.strip_suffix(b"\n").ok_or("it is cut off")?;
-    let (checksum, json) = line.split_at_checked(9).ok_or("it is too short")?;
-    let expected = format!("{:08x} ", crc32fast::hash(json));
-    if checksum != expected.as_bytes() {
+    let (checksum, json) = line.split_at_checked(CHECKSUM_BYTES).ok_or("it is too short")?;
+    if checksum != checksum_text(crc32fast::hash(json)) {
         return Err("its checksum is wrong".to_owned());
     }
     serde_json::from_slice(json).map_err(|error| error.to_string())
@@ -112,6 +139,16 @@ impl Appender {
     pub fn push<T: Serialize>(&mut self, value: &T) -> Result<u64, StoreError> {
         let at = self.bytes;
         encode_line(value, &mut self.line)
+            .and_then(|()| self.file.write_all(&self.line))
+            .map_err(StoreError::io(&self.path))?;
+        self.bytes += self.line.len() as u64;
+        Ok(at)
+    }
+
+    /// Adds a row and returns the byte where it begins.
+    pub fn push_row(&mut self, row: &NewRow<'_>) -> Result<u64, StoreError> {
+        let at = self.bytes;
+        encode_row(row, &mut self.line)
             .and_then(|()| self.file.write_all(&self.line))
             .map_err(StoreError::io(&self.path))?;
         self.bytes += self.line.len() as u64;

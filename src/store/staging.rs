@@ -5,6 +5,7 @@
 //! and, for each row, the 12 bytes of its verdict; for each job that the batch has already, a byte that says
 //! where it stands; and 48 bytes for each variation of a row that changed.
 
+mod row;
 mod versions;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -12,19 +13,20 @@ use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
 use crate::domain::credits::Credits;
 use crate::domain::diagnostic::Diagnostic;
 use crate::domain::ids::{Fingerprint, Seq};
-use crate::domain::job::{JobSpec, Order};
+use crate::domain::job::JobSpec;
 use crate::domain::job_label::{folded, name_stem, row_id};
 use crate::domain::queue_class::Census;
 use crate::domain::row_verdict::JobStanding;
 use crate::store::StoreError;
 use crate::store::row_partitions::RowPartitions;
-use crate::store::spool::{Appender, Lines};
+use crate::store::spool::Lines;
+pub use crate::store::staging::row::{AllowanceDraw, RowRequest, StagedOrder, StagedRow};
+use crate::store::staging::row::{RowReader, RowWriter};
 pub use crate::store::staging::versions::VariationChange;
 use crate::store::staging::versions::{ChangedRow, KnownVersions, variation_place};
 
@@ -50,49 +52,6 @@ pub(super) fn sweep(spool: &Path) -> Result<(), StoreError> {
         }
     }
     Ok(())
-}
-
-/// A row of the manifest.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct StagedRow {
-    /// What it wants, whichever variation; nothing that counts for a row that could not be read.
-    pub fingerprint: Fingerprint,
-    /// Its `id`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub label: Option<String>,
-    /// How many variations it wants.
-    pub count: u32,
-    /// Its line of the manifest.
-    pub line: u64,
-    /// The plan allowance that each variation would draw from.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub draws: Option<AllowanceDraw>,
-    /// Its `id` differs from another's only by case or by Unicode normal form; known once all rows are judged.
-    #[serde(skip)]
-    pub apart: bool,
-    /// What is wanted.
-    pub wanted: RowRequest,
-}
-
-/// A part of a daily plan allowance.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AllowanceDraw {
-    /// Which allowance: models with the same pool draw from the same one.
-    pub pool: String,
-    /// How much of it one variation needs.
-    pub units: u64,
-    /// How much there is a UTC day.
-    pub per_day: u64,
-}
-
-/// What a row wants, if it is valid.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum RowRequest {
-    /// An order.
-    Order(Box<Order>),
-    /// Nothing that can be sent today. The batch may have it from a day when it was valid.
-    Invalid(Vec<Diagnostic>),
 }
 
 /// What is to become of a row.
@@ -187,7 +146,7 @@ pub struct Staging {
     dir: TempDir,
     /// Files of accepted rows.
     accepted: Vec<PathBuf>,
-    rows: Appender,
+    rows: RowWriter,
     row_count: u32,
     partitions: Vec<Option<BufWriter<File>>>,
     census: Census,
@@ -203,7 +162,7 @@ impl Staging {
     pub(super) fn begin(spool: &Path) -> Result<Staging, StoreError> {
         std::fs::create_dir_all(spool).map_err(StoreError::io(spool))?;
         let dir = tempfile::Builder::new().prefix(PREFIX).tempdir_in(spool).map_err(StoreError::io(spool))?;
-        let rows = Appender::open(&dir.path().join("rows"), 0)?;
+        let rows = RowWriter::create(&dir.path().join("rows"))?;
         let partitions = (0..PARTITIONS).map(|_| None).collect();
         let accepted = Vec::new();
         Ok(Staging { dir, accepted, rows, row_count: 0, partitions, census: Census::default() })
@@ -242,7 +201,7 @@ impl Staging {
     pub fn push(&mut self, row: &StagedRow) -> Result<(), StoreError> {
         self.rows.push(row)?;
         if let RowRequest::Order(order) = &row.wanted {
-            self.census.count(order);
+            self.census.add(order.priority, order.classes);
         }
         let entry = PartitionEntry {
             tag: if matches!(row.wanted, RowRequest::Order(_)) { Tag::Row } else { Tag::InvalidRow },
@@ -316,7 +275,7 @@ impl Staging {
 
     /// Compares all rows with each other and with what the batch has.
     pub fn classify(mut self) -> Result<StagedManifest, StoreError> {
-        let rows_bytes = self.rows.sync()?;
+        let rows_bytes = self.rows.finish()?;
         let mut findings = VerdictTable {
             verdicts: vec![PackedVerdict::default(); self.row_count as usize],
             ..VerdictTable::default()
@@ -386,8 +345,8 @@ impl StagedManifest {
 
     /// The rows, in manifest order.
     pub fn rows(&self) -> Result<StagedRows<'_>, StoreError> {
-        let lines = Lines::open(&self.dir.path().join("rows"), 0, self.rows_bytes)?;
-        Ok(StagedRows { judged: self, lines, ordinal: 0, accepted: BTreeMap::new() })
+        let rows = RowReader::open(&self.dir.path().join("rows"), self.rows_bytes)?;
+        Ok(StagedRows { judged: self, rows, ordinal: 0, accepted: BTreeMap::new() })
     }
 
     /// Rows whose `id` an earlier row has, in order of lines.
@@ -413,7 +372,7 @@ impl StagedManifest {
 #[derive(Debug)]
 pub struct StagedRows<'a> {
     judged: &'a StagedManifest,
-    lines: Lines,
+    rows: RowReader,
     ordinal: u32,
     /// Files of accepted rows that are open, by their number.
     accepted: BTreeMap<u32, Lines>,
@@ -422,7 +381,7 @@ pub struct StagedRows<'a> {
 impl StagedRows<'_> {
     /// The next row; nothing at the end.
     pub fn next_row(&mut self) -> Result<Option<RowWithVerdict>, StoreError> {
-        let Some((_, mut row)) = self.lines.next_line::<StagedRow>()? else { return Ok(None) };
+        let Some(mut row) = self.rows.next_row()? else { return Ok(None) };
         let ordinal = self.ordinal;
         row.apart = self.judged.findings.apart.contains(&ordinal);
         self.ordinal += 1;

@@ -12,12 +12,15 @@ use crate::domain::credits::Credits;
 use crate::domain::ids::{AttemptNo, BatchNo, Fingerprint, JobId, Seq, TaskId};
 use crate::domain::job::{JobSpec, Order, State};
 use crate::domain::ledger::Totals;
+use crate::domain::queue_class::Classes;
 use crate::domain::request::Kind;
 use crate::domain::row_verdict::JobStanding;
 use crate::domain::time::{Timestamp, UtcDay};
 use crate::store::commit::Writes;
 use crate::store::spool::{Appender, Lines};
-use crate::store::staging::{ExistingJob, RowRequest, RowWithVerdict, StagedRow, VariationChange, Verdict};
+use crate::store::staging::{
+    ExistingJob, RowRequest, RowWithVerdict, StagedOrder, StagedRow, VariationChange, Verdict,
+};
 
 mod finished;
 
@@ -362,7 +365,7 @@ fn classify(existing: &[(u8, u32)], rows: &[(u8, Option<&str>, u32)]) -> (Vec<St
     }
     for (index, (fingerprint, label, count)) in rows.iter().enumerate() {
         let line = index as u64 + 2;
-        let wanted = RowRequest::Order(order(line, 0));
+        let wanted = RowRequest::Order(Box::new(StagedOrder::new(&order(line, 0), Classes::default())));
         let label = label.map(str::to_owned);
         draft
             .push(&StagedRow {
@@ -430,7 +433,7 @@ fn a_row_replaces_the_newest_one_of_its_id() {
     accepted.sync().unwrap();
     for (line, fingerprint, label) in [(2, 3, Some("hero")), (3, 4, Some("other")), (4, 2, None)] {
         let (fingerprint, label) = (Fingerprint([fingerprint; 16]), label.map(str::to_owned));
-        let wanted = RowRequest::Order(order(line, 0));
+        let wanted = RowRequest::Order(Box::new(StagedOrder::new(&order(line, 0), Classes::default())));
         draft
             .push(&StagedRow { fingerprint, label, count: 1, line, draws: None, apart: false, wanted })
             .unwrap();

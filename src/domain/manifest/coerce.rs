@@ -2,6 +2,8 @@
 //!
 //! CSV cells and JSON values meet here, so that the same row means the same in every format.
 
+use std::sync::Arc;
+
 use serde_json::{Map, Number, Value};
 
 use crate::domain::credits::Credits;
@@ -45,12 +47,12 @@ impl<'l> RowBuilder<'l> {
     pub(super) fn set(
         &mut self,
         field: &Field,
-        canonical: &str,
+        canonical: &Arc<str>,
         spelled: &str,
         at: Position,
         given: CellValue<'_>,
     ) {
-        self.row.places.insert(canonical.to_owned(), at);
+        self.row.places.insert(Arc::clone(canonical), at);
         if let Field::Documented(known, accepts) = field {
             return self
                 .set_documented(known.name, *accepts, given, |diagnostic| placed(diagnostic, spelled, at));

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};
+use std::ops::Range;
+use std::sync::Arc;
 
 use ::csv::{Reader, ReaderBuilder, StringRecord};
 
@@ -29,7 +31,7 @@ pub(super) struct Rows<R> {
 struct Column {
     /// What it is; nothing where that is not known.
     field: Option<Field>,
-    canonical: String,
+    canonical: Arc<str>,
     spelled: String,
 }
 
@@ -75,24 +77,23 @@ fn cut(heading: &CsvRecord, told: Option<u8>) -> (u8, CsvRecord) {
 
 /// The columns by their names, and all that is wrong with them. A column that is not known stands for the field that it
 /// was probably meant to be, so that its cells are checked as well; the file is refused all the same.
-fn columns(names: &StringRecord, heading: &CsvRecord) -> (Vec<Column>, Vec<Diagnostic>) {
+fn columns(names: CellTexts<'_>, heading: &CsvRecord) -> (Vec<Column>, Vec<Diagnostic>) {
     let mut columns = Vec::new();
     let mut problems = Diagnostics::default();
     let mut seen = BTreeMap::new();
-    let none_known = names.iter().all(|name| Field::column(name.trim()).is_none());
+    let none_known = names.iter().all(|name| Field::column(name).is_none());
     for (index, name) in names.iter().take(used(names)).enumerate() {
         let at = heading.cells.get(index).copied().unwrap_or(heading.at);
-        let name = name.trim();
         let Some(field) = Field::column(name) else {
             problems.push_with(|| not_a_column(name, index, at, none_known));
-            columns.push(Column { field: None, canonical: String::new(), spelled: name.to_owned() });
+            columns.push(Column::unknown(name));
             continue;
         };
         match column(field, name, at, &mut seen) {
             Ok(column) => columns.push(column),
             Err(problem) => {
                 problems.push(problem);
-                columns.push(Column { field: None, canonical: String::new(), spelled: name.to_owned() });
+                columns.push(Column::unknown(name));
             }
         }
     }
@@ -104,6 +105,10 @@ fn columns(names: &StringRecord, heading: &CsvRecord) -> (Vec<Column>, Vec<Diagn
 }
 
 impl Column {
+    fn unknown(spelled: &str) -> Column {
+        Column { field: None, canonical: "".into(), spelled: spelled.to_owned() }
+    }
+
     /// Takes a column that is not known for the field that it was probably meant to be, where no other column is that.
     fn guess(&mut self, seen: &mut BTreeMap<String, String>) {
         if self.field.is_some() {
@@ -113,7 +118,7 @@ impl Column {
         let canonical = field.canonical();
         if !seen.contains_key(&canonical) {
             seen.insert(canonical.clone(), self.spelled.clone());
-            (self.field, self.canonical) = (Some(field), canonical);
+            (self.field, self.canonical) = (Some(field), canonical.into());
         }
     }
 }
@@ -134,7 +139,7 @@ fn column(
         return Err(Diagnostic::at(at, twice).in_field(shortened(name)));
     }
     seen.insert(canonical.clone(), name.to_owned());
-    Ok(Column { field: Some(field), canonical, spelled: name.to_owned() })
+    Ok(Column { field: Some(field), canonical: canonical.into(), spelled: name.to_owned() })
 }
 
 fn not_a_column(name: &str, index: usize, at: Position, none_known: bool) -> Diagnostic {
@@ -169,7 +174,7 @@ impl<R: Read> Iterator for Rows<R> {
                 continue;
             }
             let row = match self.cells.of(record, &self.limits) {
-                Ok(cells) if cells.iter().all(|cell| cell.trim().is_empty()) => continue,
+                Ok(cells) if used(cells) == 0 => continue,
                 Ok(cells) => row(cells, record, &self.columns, &self.limits),
                 Err(problem) => ReadRow::Bad(BadRow::unread(problem)),
             };
@@ -179,13 +184,12 @@ impl<R: Read> Iterator for Rows<R> {
 }
 
 /// The job of a row of cells.
-fn row(cells: &StringRecord, record: &CsvRecord, columns: &[Column], limits: &Limits) -> ReadRow {
+fn row(cells: CellTexts<'_>, record: &CsvRecord, columns: &[Column], limits: &Limits) -> ReadRow {
     if let Some(problem) = ragged(cells, record, columns.len()) {
         return ReadRow::Bad(BadRow::unread(problem));
     }
     let mut draft = RowBuilder::new(record.at, None, limits);
     for (index, (cell, column)) in cells.iter().zip(columns).enumerate() {
-        let cell = cell.trim();
         if let Some(field) = column.field.as_ref().filter(|_| !cell.is_empty()) {
             let at = record.cells.get(index).copied().unwrap_or(record.at);
             draft.set(field, &column.canonical, &column.spelled, at, CellValue::Cell(cell));
@@ -195,7 +199,7 @@ fn row(cells: &StringRecord, record: &CsvRecord, columns: &[Column], limits: &Li
 }
 
 /// Cells missing or left over. Empty ones left over are a spreadsheet's habit and mean nothing.
-fn ragged(cells: &StringRecord, record: &CsvRecord, expected: usize) -> Option<Diagnostic> {
+fn ragged(cells: CellTexts<'_>, record: &CsvRecord, expected: usize) -> Option<Diagnostic> {
     let found = used(cells);
     if cells.len() < expected {
         let found = cells.len();
@@ -214,16 +218,35 @@ fn ragged(cells: &StringRecord, record: &CsvRecord, expected: usize) -> Option<D
 }
 
 /// How many cells there are up to the last that is not empty.
-fn used(cells: &StringRecord) -> usize {
-    let filled = cells.iter().enumerate().filter(|(_, cell)| !cell.trim().is_empty());
-    filled.last().map_or(0, |(last, _)| last + 1)
+fn used(cells: CellTexts<'_>) -> usize {
+    cells.ranges.iter().rposition(|range| !range.is_empty()).map_or(0, |last| last + 1)
 }
 
-/// Splits records into unquoted cells.
+/// The cells of one record, trimmed.
+#[derive(Debug, Clone, Copy)]
+struct CellTexts<'a> {
+    text: &'a str,
+    ranges: &'a [Range<usize>],
+}
+
+impl<'a> CellTexts<'a> {
+    fn len(self) -> usize {
+        self.ranges.len()
+    }
+
+    fn iter(self) -> impl Iterator<Item = &'a str> {
+        self.ranges.iter().map(move |range| self.text.get(range.clone()).unwrap_or_default())
+    }
+}
+
+/// Splits records into unquoted cells. Those without quotes within their cells are cut here, and the others by the csv
+/// crate.
 #[derive(Debug)]
 struct Cells {
     reader: Reader<Fed>,
     record: StringRecord,
+    /// Of the record that was split last.
+    ranges: Vec<Range<usize>>,
 }
 
 impl Cells {
@@ -233,30 +256,50 @@ impl Cells {
             .flexible(true)
             .delimiter(separator)
             .from_reader(Fed::default());
-        Cells { reader, record: StringRecord::new() }
+        Cells { reader, record: StringRecord::new(), ranges: Vec::new() }
     }
 
     /// The cells of `record`, if it can be trusted to be what its writer meant.
-    fn of(&mut self, record: &CsvRecord, limits: &Limits) -> Result<&StringRecord, Diagnostic> {
-        whole(record, limits)?;
+    fn of<'a>(&'a mut self, record: &'a CsvRecord, limits: &Limits) -> Result<CellTexts<'a>, Diagnostic> {
+        let text = whole(record, limits)?;
+        self.ranges.clear();
+        if record.plain_cells(&mut self.ranges) {
+            trim(text, &mut self.ranges);
+            return Ok(CellTexts { text, ranges: &self.ranges });
+        }
         self.reader.get_mut().feed(&record.bytes);
         match self.reader.read_record(&mut self.record) {
-            Ok(true) if self.record.len() == record.cells.len() => Ok(&self.record),
+            Ok(true) if self.record.len() == record.cells.len() => {
+                let text = self.record.as_slice();
+                self.ranges.clear();
+                self.ranges
+                    .extend((0..self.record.len()).map(|cell| self.record.range(cell).unwrap_or(0..0)));
+                trim(text, &mut self.ranges);
+                Ok(CellTexts { text, ranges: &self.ranges })
+            }
             Ok(_) => Err(Diagnostic::at(record.at, "the row cannot be split into cells")),
             Err(error) => Err(Diagnostic::at(record.at, format!("the row cannot be read: {error}"))),
         }
     }
 }
 
-/// Whether the record is all there and is text.
-fn whole(record: &CsvRecord, limits: &Limits) -> Result<(), Diagnostic> {
+/// Leaves out white space around cells.
+fn trim(text: &str, ranges: &mut [Range<usize>]) {
+    for range in ranges {
+        let cell = text.get(range.clone()).unwrap_or_default();
+        let begin = range.start + (cell.len() - cell.trim_start().len());
+        *range = begin..begin + cell.trim().len();
+    }
+}
+
+/// The record as text, if it is all there.
+fn whole<'a>(record: &'a CsvRecord, limits: &Limits) -> Result<&'a str, Diagnostic> {
     if record.too_long {
         let message = format!("the row is longer than {}", bytes(limits.max_line_bytes));
         return Err(Diagnostic::at(record.at, message).hint("an unclosed quote joins rows"));
     }
-    if let Err(error) = std::str::from_utf8(&record.bytes) {
-        return Err(not_utf8(&record.bytes, error.valid_up_to(), record.at));
-    }
+    let text = std::str::from_utf8(&record.bytes)
+        .map_err(|error| not_utf8(&record.bytes, error.valid_up_to(), record.at))?;
     if let Some(stray) = record.stray {
         let closed = format!("{}:{}", stray.at.line, stray.at.column.unwrap_or(1));
         let message = format!("text follows the closing quote of this cell at {closed}");
@@ -264,7 +307,7 @@ fn whole(record: &CsvRecord, limits: &Limits) -> Result<(), Diagnostic> {
             Diagnostic::at(stray.opened, message).hint("inside a quoted cell a quote is written twice")
         );
     }
-    Ok(())
+    Ok(text)
 }
 
 /// Feeds the csv crate one record at a time.
@@ -288,5 +331,38 @@ impl Read for Fed {
         let count = self.bytes.get(self.read..).unwrap_or_default().read(room)?;
         self.read += count;
         Ok(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The cells of every record as the csv crate alone splits it.
+    fn of_the_crate(record: &CsvRecord) -> Vec<String> {
+        let reader = ReaderBuilder::new().has_headers(false).flexible(true).from_reader(&record.bytes[..]);
+        let mut records = reader.into_records();
+        let cells = records.next().unwrap().unwrap();
+        cells.iter().map(|cell| cell.trim().to_owned()).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn cells_are_those_of_the_csv_crate(text in "([a\u{fc} ,\"]|\"\"|\",\"|, \"| a,b|\r|\n){0,24}") {
+            let mut records = CsvRecords::new(text.as_bytes(), 1000);
+            records.separate_at(b',');
+            let mut cells = Cells::new(b',');
+            while let Ok(Some(record)) = records.next() {
+                if record.bytes.is_empty() {
+                    continue;
+                }
+                if let Ok(found) = cells.of(record, &Limits::default()) {
+                    let found: Vec<_> = found.iter().map(str::to_owned).collect();
+                    prop_assert_eq!(found, of_the_crate(record));
+                }
+            }
+        }
     }
 }

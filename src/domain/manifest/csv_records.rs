@@ -5,6 +5,7 @@
 //! closing quote, that a record is longer than anyone means it to be.
 
 use std::io::{BufRead, BufReader, Read};
+use std::ops::Range;
 
 use crate::domain::diagnostic::{Diagnostic, Position};
 
@@ -39,10 +40,9 @@ impl<R: Read> CsvRecords<R> {
             if chunk.is_empty() {
                 return self.record.end_of_file();
             }
-            let ended = chunk.iter().position(|&byte| self.record.take(byte));
-            let used = ended.map_or(chunk.len(), |last| last + 1);
+            let (used, is_ended) = self.record.take_all(chunk);
             self.source.consume(used);
-            if ended.is_some() {
+            if is_ended {
                 return Ok(Some(&self.record));
             }
         }
@@ -56,6 +56,8 @@ pub(super) struct CsvRecord {
     pub bytes: Vec<u8>,
     /// Where each cell begins.
     pub cells: Vec<Position>,
+    /// The byte of `bytes` where each cell begins.
+    starts: Vec<usize>,
     /// Where it begins.
     pub at: Position,
     /// It has more bytes than are kept.
@@ -97,6 +99,7 @@ impl CsvRecord {
         CsvRecord {
             bytes: Vec::new(),
             cells: Vec::new(),
+            starts: Vec::new(),
             at: start,
             too_long: false,
             stray: None,
@@ -124,12 +127,63 @@ impl CsvRecord {
 
     fn begin(&mut self) {
         self.bytes.clear();
-        self.cells.clear();
         self.state = State::CellStart;
         self.too_long = false;
         self.stray = None;
-        self.at = self.here();
-        self.cells.push(self.at);
+        self.restart();
+    }
+
+    /// Takes bytes up to the end of the record: how many, and whether it has ended.
+    fn take_all(&mut self, chunk: &[u8]) -> (usize, bool) {
+        let mut used = 0;
+        while let Some(rest) = chunk.get(used..).filter(|rest| !rest.is_empty()) {
+            let run = self.run(rest);
+            if run > 0 {
+                self.take_run(&rest[..run]);
+                used += run;
+                continue;
+            }
+            used += 1;
+            if self.take(rest[0]) {
+                return (used, true);
+            }
+        }
+        (used, false)
+    }
+
+    /// How many of the next bytes are within the present cell and change nothing but where the record is.
+    fn run(&self, bytes: &[u8]) -> usize {
+        let end = match (self.state, &self.separators[..]) {
+            _ if self.after_return => Some(0),
+            (State::Bare, [separator]) => memchr::memchr3(*separator, b'\n', b'\r', bytes),
+            (State::Quoted, _) => memchr::memchr3(b'"', b'\n', b'\r', bytes),
+            _ => Some(0),
+        };
+        end.unwrap_or(bytes.len())
+    }
+
+    fn take_run(&mut self, bytes: &[u8]) {
+        let room = self.most_bytes.saturating_sub(self.bytes.len()).min(bytes.len());
+        self.bytes.extend_from_slice(&bytes[..room]);
+        self.too_long |= room < bytes.len();
+        self.column += bytes.iter().filter(|byte| begins_character(**byte)).count() as u64;
+    }
+
+    /// The cells as ranges of `bytes`, without the quotes around them; false where one has quotes within it.
+    pub(super) fn plain_cells(&self, ranges: &mut Vec<Range<usize>>) -> bool {
+        if self.starts.len() != self.cells.len() {
+            return false;
+        }
+        let ends = self.starts.iter().skip(1).map(|next| next - 1).chain([self.bytes.len()]);
+        for (&start, end) in self.starts.iter().zip(ends) {
+            let range = match &self.bytes[start..end] {
+                [b'"', within @ .., b'"'] if !within.contains(&b'"') => start + 1..end - 1,
+                cell if !cell.contains(&b'"') => start..end,
+                _ => return false,
+            };
+            ranges.push(range);
+        }
+        true
     }
 
     fn here(&self) -> Position {
@@ -158,6 +212,7 @@ impl CsvRecord {
         self.step_over(byte, ends_line);
         if self.state == State::CellStart && !self.too_long {
             self.cells.push(self.here());
+            self.starts.push(self.bytes.len());
         }
         false
     }
@@ -167,6 +222,8 @@ impl CsvRecord {
         self.at = self.here();
         self.cells.clear();
         self.cells.push(self.at);
+        self.starts.clear();
+        self.starts.push(0);
     }
 
     fn keep(&mut self, byte: u8) {
@@ -199,10 +256,9 @@ impl CsvRecord {
     }
 
     fn step_over(&mut self, byte: u8, ends_line: bool) {
-        let begins_character = byte & 0b1100_0000 != 0b1000_0000;
         if ends_line {
             self.next_line();
-        } else if begins_character {
+        } else if begins_character(byte) {
             self.column += 1;
         }
     }
@@ -219,6 +275,11 @@ impl CsvRecord {
         }
         Ok(Some(self).filter(|record| !record.bytes.is_empty()))
     }
+}
+
+/// Whether a byte of UTF-8 is the first of a character.
+fn begins_character(byte: u8) -> bool {
+    byte & 0b1100_0000 != 0b1000_0000
 }
 
 #[cfg(test)]
@@ -292,5 +353,42 @@ mod tests {
         let text = format!("{}\nnext,one", "x".repeat(1000));
         let expected = format!("1:1 | {} too long", "x".repeat(40));
         assert_eq!(transcript(&text), [expected.as_str(), "2:1 2:6 | next,one"]);
+    }
+
+    proptest::proptest! {
+        /// Whether the bytes come one by one or many at a time, and are taken so.
+        #[test]
+        fn runs_of_bytes_are_taken_as_each_of_them_is(
+            text in "([a\u{fc} ,;\"]|\"\"|aaaa|\u{72d0}\u{72d0}|\r|\n|\r\n){0,60}",
+            separators in proptest::sample::select(vec![vec![b','], vec![b',', b';']]),
+            most_bytes in 1..30_usize,
+        ) {
+            let describe = |record: &CsvRecord| {
+                (shown(record), record.starts.clone(), record.state, record.here())
+            };
+            let mut one_by_one = CsvRecord::new(separators.clone(), most_bytes);
+            one_by_one.begin();
+            let mut expected = Vec::new();
+            for &byte in text.as_bytes() {
+                if one_by_one.take(byte) {
+                    expected.push(describe(&one_by_one));
+                    one_by_one.begin();
+                }
+            }
+            expected.push(describe(&one_by_one));
+            let mut record = CsvRecord::new(separators, most_bytes);
+            record.begin();
+            let (mut found, mut rest) = (Vec::new(), text.as_bytes());
+            while !rest.is_empty() {
+                let (used, is_ended) = record.take_all(rest);
+                rest = &rest[used..];
+                if is_ended {
+                    found.push(describe(&record));
+                    record.begin();
+                }
+            }
+            found.push(describe(&record));
+            proptest::prop_assert_eq!(found, expected);
+        }
     }
 }

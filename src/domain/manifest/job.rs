@@ -96,7 +96,7 @@ impl JobReader<'_> {
             return self.draft.refuse(problem);
         }
         match value.value() {
-            Ok(json) => self.draft.set(field, &canonical, spelled, value.at, CellValue::Json(json)),
+            Ok(json) => self.draft.set(field, &canonical.into(), spelled, value.at, CellValue::Json(json)),
             Err(problem) => self.draft.refuse(problem.in_field(shortened(spelled))),
         }
     }

@@ -1,6 +1,7 @@
 //! What a manifest says once it is typed: its header and its rows.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -39,7 +40,7 @@ pub struct Row {
     pub notes: Vec<Diagnostic>,
     /// Where each field stands, by its canonical name (`prompt`, `options.duration`), so that a
     /// later judge can point at it. Where columns are not known it may be empty.
-    pub places: BTreeMap<String, Position>,
+    pub places: BTreeMap<Arc<str>, Position>,
 }
 
 impl Row {

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::prohibited_words;
+use super::prohibited_words::Expressions;
 use crate::domain::diagnostic::Diagnostic;
 use crate::domain::request::Kind;
 
@@ -18,7 +18,7 @@ pub struct Rules {
     models: BTreeMap<String, ModelRules>,
     /// The video models that the document itself describes.
     documented_videos: BTreeSet<&'static str>,
-    prohibited: Vec<String>,
+    prohibited: Expressions,
 }
 
 /// What a configuration adds: the same table, for more ids.
@@ -219,7 +219,7 @@ impl Rules {
         documented_videos: BTreeSet<&'static str>,
         prohibited: Vec<String>,
     ) -> Rules {
-        Rules { models, documented_videos, prohibited }
+        Rules { models, documented_videos, prohibited: Expressions::new(prohibited) }
     }
 
     /// These rules, and the configuration's beside or in place of them.
@@ -275,13 +275,7 @@ impl Rules {
 
     /// The wording in `text` that the service refuses, even in a negated sentence: as it stands there.
     pub(super) fn prohibited_in(&self, text: &str) -> Option<String> {
-        let words = prohibited_words::words(text);
-        let found = self.prohibited.iter().find_map(|stem| prohibited_words::find(text, &words, stem));
-        found.map(str::to_owned).or_else(|| {
-            let text = text.to_lowercase();
-            let said = |word: &&String| !word.is_empty() && text.contains(&word.to_lowercase());
-            self.prohibited.iter().find(said).cloned()
-        })
+        self.prohibited.find_in(text)
     }
 }
 

@@ -3,62 +3,124 @@
 /// Most words that one expression is written in.
 const JOINED_MAX: usize = 3;
 
-/// A word of a text: where it begins and ends, and its letters in lower case.
-pub(super) struct Word {
-    begins: usize,
-    ends: usize,
+/// Expressions that the service refuses, each by how it begins, in the forms in which texts are searched for them.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Expressions {
+    list: Vec<Expression>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+struct Expression {
+    /// As it was given.
+    given: String,
+    /// Its letters and digits alone, in lower case.
     letters: String,
+    /// As it was given, in lower case.
+    lower: String,
+}
+
+impl Expressions {
+    pub(super) fn new(list: impl IntoIterator<Item = String>) -> Expressions {
+        let mut expressions = Expressions::default();
+        expressions.extend(list);
+        expressions
+    }
+
+    pub(super) fn extend(&mut self, list: impl IntoIterator<Item = String>) {
+        self.list.extend(list.into_iter().map(|given| {
+            let (letters, lower) = (Words::of(&given).letters, given.to_lowercase());
+            Expression { given, letters, lower }
+        }));
+    }
+
+    /// The first expression that `text` says: as it stands there, where it begins a word, or else as it was given.
+    pub(super) fn find_in(&self, text: &str) -> Option<String> {
+        let words = Words::of(text);
+        if let Some(said) = self.list.iter().find_map(|expression| words.find(text, &expression.letters)) {
+            return Some(said.to_owned());
+        }
+        let text = text.to_lowercase();
+        let said =
+            |expression: &&Expression| !expression.lower.is_empty() && text.contains(&expression.lower);
+        self.list.iter().find(said).map(|expression| expression.given.clone())
+    }
 }
 
 /// The words of a text: what stands between them is left out.
-pub(super) fn words(text: &str) -> Vec<Word> {
-    let mut words: Vec<Word> = Vec::new();
-    let mut is_within = false;
-    for (at, character) in text.char_indices() {
-        if !character.is_alphanumeric() {
-            is_within = false;
-            continue;
-        }
-        if !is_within {
-            words.push(Word { begins: at, ends: at, letters: String::new() });
-        }
-        is_within = true;
-        if let Some(word) = words.last_mut() {
-            word.ends = at + character.len_utf8();
-            word.letters.extend(character.to_lowercase());
-        }
-    }
-    words
+struct Words {
+    /// The letters and digits of all of them, in lower case.
+    letters: String,
+    words: Vec<Word>,
 }
 
-/// Where `text` says something that begins with the letters of `stem`, whether in one word or in a few.
-pub(super) fn find<'t>(text: &'t str, words: &[Word], stem: &str) -> Option<&'t str> {
-    let stem: String = self::words(stem).into_iter().map(|word| word.letters).collect();
-    if stem.is_empty() {
-        return None;
-    }
-    for (first, word) in words.iter().enumerate() {
-        let mut letters = String::new();
-        for last in words.iter().skip(first).take(JOINED_MAX) {
-            letters.push_str(&last.letters);
-            if letters.starts_with(&stem) {
-                return text.get(word.begins..last.ends);
+/// A word of a text.
+struct Word {
+    /// Where it begins and ends in the text, in bytes.
+    begins: usize,
+    ends: usize,
+    /// Where its letters begin and end among all.
+    letters_begin: usize,
+    letters_end: usize,
+}
+
+impl Words {
+    fn of(text: &str) -> Words {
+        let mut found = Words { letters: String::with_capacity(text.len()), words: Vec::with_capacity(32) };
+        let mut is_within = false;
+        for (at, character) in text.char_indices() {
+            if !character.is_alphanumeric() {
+                is_within = false;
+                continue;
             }
-            if !stem.starts_with(&letters) {
-                break;
+            if !is_within {
+                let letters = found.letters.len();
+                found.words.push(Word { begins: at, ends: at, letters_begin: letters, letters_end: letters });
+            }
+            is_within = true;
+            if character.is_ascii() {
+                found.letters.push(character.to_ascii_lowercase());
+            } else {
+                found.letters.extend(character.to_lowercase());
+            }
+            if let Some(word) = found.words.last_mut() {
+                word.ends = at + character.len_utf8();
+                word.letters_end = found.letters.len();
             }
         }
+        found
     }
-    None
+
+    /// Where `text`, whose words these are, says something that begins with the letters of `stem`, whether in one word
+    /// or in a few.
+    fn find<'t>(&self, text: &'t str, stem: &str) -> Option<&'t str> {
+        if stem.is_empty() {
+            return None;
+        }
+        for (first, word) in self.words.iter().enumerate() {
+            let begins_so = self.letters.as_bytes()[word.letters_begin..].starts_with(stem.as_bytes());
+            if !begins_so {
+                continue;
+            }
+            let end = word.letters_begin + stem.len();
+            let mut joined = self.words[first..].iter().take(JOINED_MAX);
+            if let Some(last) = joined.find(|last| last.letters_end >= end) {
+                return text.get(word.begins..last.ends);
+            }
+        }
+        None
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{find, words};
+    use super::{Expressions, Words};
 
     #[test]
     fn an_expression_is_found_in_every_form_and_not_across_others() {
-        let found = |text: &'static str, stem| find(text, &words(text), stem);
+        let found = |text: &'static str, stem: &str| {
+            let expressions = Expressions::new([stem.to_owned()]);
+            Words::of(text).find(text, &expressions.list[0].letters)
+        };
         assert_eq!(found("two DEEP-FAKES of", "deepfak"), Some("DEEP-FAKES"));
         assert_eq!(found("deepfaking", "deepfak"), Some("deepfaking"));
         assert_eq!(found("a face  swapped clip", "face swap"), Some("face  swapped"));

@@ -1,0 +1,136 @@
+//! The rows of a manifest, read, judged and collected beside each other.
+//!
+//! One thread reads, as many as there are processors judge, and the caller collects, in the order of the manifest. Rows
+//! go from one to the next in chunks, of which there are only so many at a time: memory is bounded, whatever is slow.
+
+use std::num::NonZero;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+/// Most rows of a chunk.
+const CHUNK_ROWS: usize = 128;
+/// A chunk that weighs more takes no further row, in bytes.
+const CHUNK_BYTES: usize = 256 * 1024;
+/// Most chunks between two stages.
+const CHUNKS_MAX: usize = 4;
+
+/// Judges every row and hands what comes of it to `collect`, in order. `judge` begins a judge, of which each thread has
+/// one; `weigh` says about how much memory a row takes, in bytes.
+///
+/// # Errors
+/// The first error of `collect`: no further row is collected.
+pub(super) fn for_each<T: Send, U: Send, E, J: FnMut(T) -> U>(
+    mut rows: impl Iterator<Item = T> + Send,
+    weigh: impl Fn(&T) -> usize + Send,
+    judge: impl Fn() -> J + Sync,
+    mut collect: impl FnMut(U) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut next_chunk = move || {
+        let (mut chunk, mut bytes) = (Vec::new(), 0);
+        while chunk.len() < CHUNK_ROWS
+            && bytes < CHUNK_BYTES
+            && let Some(row) = rows.next()
+        {
+            bytes += weigh(&row);
+            chunk.push(row);
+        }
+        Some(chunk).filter(|chunk| !chunk.is_empty())
+    };
+    let first = next_chunk().unwrap_or_default();
+    if first.len() < CHUNK_ROWS {
+        // Too few for threads, or too large.
+        let mut judge = judge();
+        first.into_iter().map(&mut judge).try_for_each(&mut collect)?;
+        while let Some(chunk) = next_chunk() {
+            chunk.into_iter().map(&mut judge).try_for_each(&mut collect)?;
+        }
+        return Ok(());
+    }
+    let (to_judge, waiting) = sync_channel::<(Vec<T>, SyncSender<Vec<U>>)>(CHUNKS_MAX);
+    let (in_order, judged) = sync_channel::<Receiver<Vec<U>>>(CHUNKS_MAX);
+    let waiting = Mutex::new(waiting);
+    thread::scope(|scope| {
+        let (judge, waiting) = (&judge, &waiting);
+        scope.spawn(move || {
+            let mut chunk = Some(first);
+            while let Some(rows) = chunk {
+                let (done, place) = sync_channel(1);
+                // The caller takes no more after an error.
+                if in_order.send(place).is_err() || to_judge.send((rows, done)).is_err() {
+                    return;
+                }
+                chunk = next_chunk();
+            }
+        });
+        for _ in 0..thread::available_parallelism().map_or(1, NonZero::get) {
+            scope.spawn(move || {
+                let mut judge = judge();
+                loop {
+                    let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).recv();
+                    let Ok((rows, done)) = next else { return };
+                    // As above.
+                    let _ = done.send(rows.into_iter().map(&mut judge).collect());
+                }
+            });
+        }
+        // A judge that is gone has panicked, which the scope passes on.
+        for chunk in judged.into_iter().map_while(|place| place.recv().ok()) {
+            chunk.into_iter().try_for_each(&mut collect)?;
+        }
+        Ok(())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn doubled(rows: usize, weight: usize) -> Vec<usize> {
+        let mut collected = Vec::new();
+        let collect = |row| {
+            collected.push(row);
+            Ok::<(), ()>(())
+        };
+        for_each(0..rows, |_| weight, || |row| row * 2, collect).unwrap();
+        collected
+    }
+
+    #[test]
+    fn every_row_is_collected_once_and_in_order() {
+        for rows in [0, 1, CHUNK_ROWS - 1, CHUNK_ROWS, CHUNK_ROWS + 1, 10_000] {
+            for weight in [1, CHUNK_BYTES / 100, CHUNK_BYTES] {
+                let expected: Vec<usize> = (0..rows).map(|row| row * 2).collect();
+                assert_eq!(doubled(rows, weight), expected, "{rows} of {weight}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_error_ends_it() {
+        let mut collected = 0;
+        let collect = |row| {
+            collected += 1;
+            if row == 5_000 { Err(row) } else { Ok(()) }
+        };
+        assert_eq!(for_each(0.., |_| 1, || |row: usize| row, collect), Err(5_000));
+        assert_eq!(collected, 5_001);
+    }
+
+    #[test]
+    fn rows_are_read_only_so_far_ahead() {
+        use std::sync::atomic::{AtomicUsize, Ordering};
+
+        let read = AtomicUsize::new(0);
+        let rows = (0..1_000_000).inspect(|_| _ = read.fetch_add(1, Ordering::Relaxed));
+        let judges = thread::available_parallelism().map_or(1, NonZero::get);
+        // What the two channels hold, what each stage has in hand, and one that is read.
+        let most = (2 * CHUNKS_MAX + judges + 3) * CHUNK_ROWS;
+        let collect = |row: usize| {
+            let ahead = read.load(Ordering::Relaxed) - row;
+            assert!(ahead <= most, "{ahead} rows ahead");
+            if row == 20_000 { Err(()) } else { Ok(()) }
+        };
+        assert_eq!(for_each(rows, |_| 1, || |row| row, collect), Err(()));
+    }
+}
