@@ -17,6 +17,7 @@ use crate::store::Change;
 use crate::store::spool::Lines;
 
 mod changed;
+mod large;
 mod options;
 mod scheduled;
 

@@ -20,6 +20,7 @@ use crate::domain::row_versions::VersionChange;
 use crate::domain::time::{Timestamp, UtcDay};
 use crate::store::finished::FinishedBatch;
 use crate::store::folders::batch_dir;
+use crate::store::row_delta::KnownRows;
 use crate::store::snapshot::Snapshot;
 use crate::store::spool::{Appender, Lines, Spool};
 use crate::store::{BatchRecord, JobRecord, Store, StoreError, state_format};
@@ -91,6 +92,8 @@ struct DumpEnd {
 enum DumpLine {
     Batch(Box<BatchLine>),
     Row(Box<RawValue>),
+    /// A row that is shortened in its spool.
+    ShortRow(ShortRow),
     Outcome(Box<RawValue>),
     /// Which version of an edited row is wanted.
     Version(Box<RawValue>),
@@ -103,6 +106,14 @@ enum DumpLine {
     Account(AccountBlock),
     Day(DumpDay),
     End(DumpEnd),
+}
+
+/// A row in full, and how many bytes before it the row begins that it refers to in its spool: rows and jobs are found by
+/// byte, so that every line has to be as long as it was.
+#[derive(Debug, Serialize, Deserialize)]
+struct ShortRow {
+    distance: u64,
+    row: Box<RawValue>,
 }
 
 /// Writes lines and counts them.
@@ -123,20 +134,23 @@ impl<W: Write> DumpWriter<W> {
 
     fn batch(&mut self, spool: &Spool, record: &BatchRecord, outcomes_bytes: u64) -> Result<(), DumpError> {
         self.line(&DumpLine::Batch(Box::new(BatchLine { outcomes_bytes, record: record.clone() })))?;
-        self.spooled(&spool.rows_path(), record.spool_bytes, DumpLine::Row)?;
-        self.spooled(&spool.outcomes_path(), outcomes_bytes, DumpLine::Outcome)?;
-        self.spooled(&spool.versions_path(), record.versions_bytes, DumpLine::Version)
+        self.spooled(&spool.rows_path(), record.spool_bytes, |row, distance| match distance {
+            Some(distance) => DumpLine::ShortRow(ShortRow { distance, row }),
+            None => DumpLine::Row(row),
+        })?;
+        self.spooled(&spool.outcomes_path(), outcomes_bytes, |outcome, _| DumpLine::Outcome(outcome))?;
+        self.spooled(&spool.versions_path(), record.versions_bytes, |version, _| DumpLine::Version(version))
     }
 
     fn spooled(
         &mut self,
         path: &Path,
         bytes: u64,
-        line: impl Fn(Box<RawValue>) -> DumpLine,
+        line: impl Fn(Box<RawValue>, Option<u64>) -> DumpLine,
     ) -> Result<(), DumpError> {
         let mut lines = Lines::open(path, 0, bytes)?;
         while let Some((_, text)) = lines.next_line::<Box<RawValue>>()? {
-            self.line(&line(text))?;
+            self.line(&line(text, lines.distance()))?;
         }
         Ok(())
     }
@@ -204,12 +218,14 @@ pub(super) fn read_into(dump: impl io::Read, dir: &Path) -> Result<(String, Snap
     }
     let mut records = Snapshot::at(head.commit);
     let mut spool: Option<DumpedSpool> = None;
+    let mut known_rows = KnownRows::default();
     loop {
         let end =
             DumpEnd { lines: reader.line, crc32: format!("{:08x}", reader.checksum.clone().finalize()) };
         match reader.next::<DumpLine>()? {
             DumpLine::Batch(batch) => {
                 finish(spool.take())?;
+                known_rows = KnownRows::default();
                 let at = Spool::new(batch_dir(dir, batch.record.no));
                 let (rows, outcomes) =
                     (Appender::open(&at.rows_path(), 0)?, Appender::open(&at.outcomes_path(), 0)?);
@@ -226,7 +242,19 @@ pub(super) fn read_into(dump: impl io::Read, dir: &Path) -> Result<(String, Snap
                 if let Err(error) = serde_json::from_str::<JobSpec>(text.get()) {
                     return Err(reader.wrong(error.to_string()));
                 }
+                known_rows.add(text.get().as_bytes(), rows.bytes());
                 rows.push(&text)?;
+            }
+            DumpLine::ShortRow(ShortRow { distance, row }) => {
+                let Some(DumpedSpool { rows, .. }) = &mut spool else {
+                    return Err(reader.wrong("a row before any batch"));
+                };
+                if let Err(error) = serde_json::from_str::<JobSpec>(row.get()) {
+                    return Err(reader.wrong(error.to_string()));
+                }
+                let text = known_rows.shorten(row.get().as_bytes(), rows.bytes(), distance);
+                let text = text.ok_or_else(|| reader.wrong("it refers to no row"))?;
+                rows.push_text(&text)?;
             }
             DumpLine::Outcome(text) => {
                 let Some(DumpedSpool { outcomes, .. }) = &mut spool else {

@@ -62,6 +62,7 @@ mod open;
 pub mod open_check;
 mod quarantine;
 pub mod read_only;
+mod row_delta;
 mod row_partitions;
 pub mod schedule_progress;
 mod sled_files;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::store::StoreError;
 use crate::store::new_row::NewRow;
-use crate::store::spool::{Appender, encode_row};
+use crate::store::spool::{Appender, RowEncoder};
 
 /// Lines of several parts that come mixed and are to lie together: each part is gathered in a file of its own until
 /// all have come.
@@ -20,6 +20,9 @@ pub struct RowPartitions {
 #[derive(Debug, Default)]
 struct Partition {
     buffer: Vec<u8>,
+    /// Bytes in file and buffer.
+    bytes: u64,
+    encoder: RowEncoder,
     /// Whether it has a file, which the buffer continues.
     has_file: bool,
 }
@@ -39,9 +42,10 @@ impl RowPartitions {
             self.parts.resize_with(part + 1, Partition::default);
         }
         let path = self.path(part);
-        encode_row(row, &mut self.line).map_err(StoreError::io(&path))?;
-        let Partition { buffer, has_file } = &mut self.parts[part];
+        let Partition { buffer, bytes, encoder, has_file } = &mut self.parts[part];
+        encoder.encode(row, *bytes, &mut self.line).map_err(StoreError::io(&path))?;
         buffer.extend_from_slice(&self.line);
+        *bytes += self.line.len() as u64;
         if buffer.len() >= PART_BUFFER_BYTES {
             // One file is open at a time, however many there are.
             let mut options = File::options();
@@ -55,7 +59,7 @@ impl RowPartitions {
 
     /// Appends a part to a file of lines.
     pub fn append_to(&self, part: usize, lines: &mut Appender) -> Result<(), StoreError> {
-        let Some(Partition { buffer, has_file }) = self.parts.get(part) else { return Ok(()) };
+        let Some(Partition { buffer, has_file, .. }) = self.parts.get(part) else { return Ok(()) };
         if *has_file {
             lines.push_file(&self.path(part))?;
         }

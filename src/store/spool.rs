@@ -1,4 +1,5 @@
-//! Append-only files of checksummed JSON lines: a batch's accepted rows, and its outcomes.
+//! Append-only files of checksummed JSON lines: a batch's accepted rows, and its outcomes. Of the rows of large manifests
+//! most say only in what they differ from another row (`row_delta`).
 //!
 //! What has not begun and what has ended lies here, so that the database stays as small as what is
 //! in flight. A line is `CRC32 JSON`; its length is committed in the database, and whatever lies
@@ -6,6 +7,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -13,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::store::StoreError;
 use crate::store::folders::open_or_create;
 use crate::store::new_row::NewRow;
+use crate::store::row_delta::{self, Base, MARK, RowShortener};
 
 /// The longest line that is read back, in bytes: far above any row a manifest may have.
 const LINE_MAX_BYTES: u64 = 64 * 1024 * 1024;
@@ -61,12 +64,23 @@ fn encode_line<T: Serialize>(value: &T, line: &mut Vec<u8>) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes the line of a row.
-pub(super) fn encode_row(row: &NewRow<'_>, line: &mut Vec<u8>) -> io::Result<()> {
-    begin_line(line);
-    row.write(line)?;
-    end_line(line);
-    Ok(())
+/// Writes lines of rows that follow each other.
+#[derive(Debug, Default)]
+pub(super) struct RowEncoder {
+    json: Vec<u8>,
+    shortener: RowShortener,
+}
+
+impl RowEncoder {
+    /// Writes the line of the row that begins at byte `at`.
+    pub(super) fn encode(&mut self, row: &NewRow<'_>, at: u64, line: &mut Vec<u8>) -> io::Result<()> {
+        self.json.clear();
+        row.write(&mut self.json)?;
+        begin_line(line);
+        line.extend_from_slice(self.shortener.shorten(&self.json, at));
+        end_line(line);
+        Ok(())
+    }
 }
 
 /// Hexadecimal digits of a checksum, and a space.
@@ -92,14 +106,14 @@ fn checksum_text(checksum: u32) -> [u8; CHECKSUM_BYTES] {
     text
 }
 
-/// Reads one line; the reason when it is not what was written.
-fn decode_line<T: for<'de> Deserialize<'de>>(line: &[u8]) -> Result<T, String> {
+/// What a line says, without its checksum; the reason when it is not what was written.
+fn checked(line: &[u8]) -> Result<&[u8], String> {
     let line = line.strip_suffix(b"\n").ok_or("it is cut off")?;
     let (checksum, json) = line.split_at_checked(CHECKSUM_BYTES).ok_or("it is too short")?;
     if checksum != checksum_text(crc32fast::hash(json)) {
         return Err("its checksum is wrong".to_owned());
     }
-    serde_json::from_slice(json).map_err(|error| error.to_string())
+    Ok(json)
 }
 
 /// Appends lines after the committed length; what lay beyond it is cut off first.
@@ -109,6 +123,7 @@ pub struct Appender {
     file: BufWriter<File>,
     bytes: u64,
     line: Vec<u8>,
+    encoder: RowEncoder,
 }
 
 impl Appender {
@@ -132,7 +147,13 @@ impl Appender {
         // Not only where it is new: the process that made it may have been killed before this.
         sync_dir_and_parent(dir).map_err(StoreError::io(dir))?;
         let file = BufWriter::with_capacity(BUFFER_BYTES, file);
-        Ok(Appender { path: path.to_owned(), file, bytes: committed, line: Vec::new() })
+        Ok(Appender {
+            path: path.to_owned(),
+            file,
+            bytes: committed,
+            line: Vec::new(),
+            encoder: RowEncoder::default(),
+        })
     }
 
     /// Adds a line and returns the byte where it begins.
@@ -148,11 +169,22 @@ impl Appender {
     /// Adds a row and returns the byte where it begins.
     pub fn push_row(&mut self, row: &NewRow<'_>) -> Result<u64, StoreError> {
         let at = self.bytes;
-        encode_row(row, &mut self.line)
+        self.encoder
+            .encode(row, at, &mut self.line)
             .and_then(|()| self.file.write_all(&self.line))
             .map_err(StoreError::io(&self.path))?;
         self.bytes += self.line.len() as u64;
         Ok(at)
+    }
+
+    /// Adds a line of which the text is known: a row in full or shortened, as a reader had it.
+    pub(super) fn push_text(&mut self, text: &[u8]) -> Result<(), StoreError> {
+        begin_line(&mut self.line);
+        self.line.extend_from_slice(text);
+        end_line(&mut self.line);
+        self.file.write_all(&self.line).map_err(StoreError::io(&self.path))?;
+        self.bytes += self.line.len() as u64;
+        Ok(())
     }
 
     /// Adds encoded lines.
@@ -193,6 +225,25 @@ fn sync_dir_and_parent(dir: &Path) -> io::Result<()> {
     }
 }
 
+/// The line that begins at byte `at` of a file, wherever it is read otherwise.
+fn line_at(file: &File, at: u64) -> io::Result<Vec<u8>> {
+    let mut line = Vec::new();
+    while (line.len() as u64) < LINE_MAX_BYTES {
+        let before = line.len();
+        line.resize(before + SCATTERED_BUFFER_BYTES, 0);
+        let read = file.read_at(&mut line[before..], at + before as u64)?;
+        line.truncate(before + read);
+        if let Some(end) = memchr::memchr(b'\n', &line[before..]) {
+            line.truncate(before + end + 1);
+            break;
+        }
+        if read == 0 {
+            break;
+        }
+    }
+    Ok(line)
+}
+
 /// Reads lines from one byte to another.
 #[derive(Debug)]
 pub struct Lines {
@@ -201,6 +252,10 @@ pub struct Lines {
     at: u64,
     end: u64,
     line: Vec<u8>,
+    /// The row that was referred to last, and the byte where it begins.
+    base: Option<(u64, Base)>,
+    /// A row that was shortened, in full.
+    row: Vec<u8>,
 }
 
 impl Lines {
@@ -224,7 +279,8 @@ impl Lines {
             file.seek(SeekFrom::Start(start)).map_err(StoreError::io(path))?;
         }
         let file = BufReader::with_capacity(buffer_bytes, file);
-        Ok(Lines { path: path.to_owned(), file, at: start, end, line: Vec::new() })
+        let (line, row) = (Vec::new(), Vec::new());
+        Ok(Lines { path: path.to_owned(), file, at: start, end, line, base: None, row })
     }
 
     /// The next line and the byte where it begins; nothing at the end.
@@ -243,12 +299,40 @@ impl Lines {
             0 => self.at = self.end,
             read => self.at += read as u64,
         }
-        let value = decode_line(&self.line).map_err(|detail| StoreError::Damaged {
+        let value = self.decode(at).map_err(|detail| StoreError::Damaged {
             dir: self.path.parent().unwrap_or(Path::new(".")).to_owned(),
             what: format!("the line at byte {at} of {}", self.path.display()),
             detail,
         })?;
         Ok(Some((at, value)))
+    }
+
+    /// What the line says that begins at byte `at` and was read last.
+    fn decode<T: for<'de> Deserialize<'de>>(&mut self, at: u64) -> Result<T, String> {
+        let text = checked(&self.line)?;
+        let json = if text.first() == Some(&MARK) {
+            let base_at = row_delta::distance(text).and_then(|distance| at.checked_sub(distance));
+            let base_at = base_at.ok_or("it refers to no row")?;
+            if self.base.as_ref().is_none_or(|(known, _)| *known != base_at) {
+                let base = line_at(self.file.get_ref(), base_at);
+                let base =
+                    base.map_err(|error| format!("the row that it refers to cannot be read: {error}"))?;
+                let json = checked(&base).map_err(|why| format!("of the row that it refers to: {why}"))?;
+                self.base = Some((base_at, Base::new(json.to_vec())));
+            }
+            let base = self.base.as_ref().map(|(_, base)| base).ok_or("it refers to no row")?;
+            base.row(text, &mut self.row)?;
+            &self.row
+        } else {
+            text
+        };
+        serde_json::from_slice(json).map_err(|error| error.to_string())
+    }
+
+    /// How many bytes before the last line read the row begins that it refers to; nothing of a line in full.
+    pub(super) fn distance(&self) -> Option<u64> {
+        let text = self.line.get(CHECKSUM_BYTES..).filter(|text| text.first() == Some(&MARK))?;
+        row_delta::distance(text.strip_suffix(b"\n").unwrap_or(text))
     }
 
     /// The byte after the last line read.
