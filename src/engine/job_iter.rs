@@ -1,6 +1,9 @@
 //! Every job of a batch, in manifest order: its row, and what became of it.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 use crate::domain::ids::{JobKey, Seq};
 use crate::domain::job::{Job, JobSpec};
@@ -83,6 +86,19 @@ impl JobIter {
     }
 }
 
+/// The parts of a row that are needed of all rows before the first job is told.
+#[derive(Deserialize)]
+struct RowOutline {
+    seq: Seq,
+    order: OrderOutline,
+}
+
+#[derive(Deserialize)]
+struct OrderOutline {
+    #[serde(default)]
+    meta: BTreeMap<String, IgnoredAny>,
+}
+
 /// Finds every row, and the names of all meta columns.
 fn row_offsets(
     store: &Store,
@@ -91,15 +107,11 @@ fn row_offsets(
     let mut offsets = vec![RowOffsets { row: NO_OFFSET, outcome: NO_OFFSET }; batch.rows as usize];
     let mut meta_columns = BTreeSet::new();
     let mut rows = Lines::open(&store.spool(batch.no).rows_path(), 0, batch.spool_bytes)?;
-    while let Some((at, spec)) = rows.next_line::<JobSpec>()? {
-        if let Some(offsets) = offsets.get_mut(spec.seq.0 as usize) {
+    while let Some((at, row)) = rows.next_line::<RowOutline>()? {
+        if let Some(offsets) = offsets.get_mut(row.seq.0 as usize) {
             offsets.row = at;
         }
-        for name in spec.order.meta.keys() {
-            if !meta_columns.contains(name) {
-                meta_columns.insert(name.clone());
-            }
-        }
+        meta_columns.extend(row.order.meta.into_keys());
     }
     Ok((offsets, meta_columns))
 }
