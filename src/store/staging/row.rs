@@ -314,7 +314,7 @@ mod tests {
             label: Some("möwe".to_owned()),
             draws: None,
             wanted: RowRequest::Order(Box::new(StagedOrder { hold: None, text: String::new(), ..order })),
-            ..row.clone()
+            ..row
         };
         let invalid =
             StagedRow { wanted: RowRequest::Invalid(vec![Diagnostic::new("is bad")]), ..labelled.clone() };
