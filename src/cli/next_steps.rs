@@ -145,8 +145,8 @@ impl Invocation {
         let typed =
             |path: &Path| if path == Path::new(STDIN) { "-".into() } else { path.display().to_string() };
         let file = manifest.map_or("MANIFEST".to_owned(), |path| quoted(&typed(path)));
-        // A name that is not the file's came from elsewhere.
-        let is_of_file = manifest.and_then(Path::file_stem).is_none_or(|stem| stem == batch);
+        // A name that is not the file's came from elsewhere; of a file that is not known neither is its name.
+        let is_of_file = manifest.and_then(Path::file_stem).is_some_and(|stem| stem == batch);
         let name = if is_of_file { Vec::new() } else { flag("--batch", batch) };
         self.joined(&[self.verb, &file], &[name, self.service_flags.clone()].concat())
     }
