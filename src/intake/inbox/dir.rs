@@ -47,7 +47,7 @@ impl InboxDir {
         }
     }
 
-    pub(super) fn occupant(&self, name: &OsStr) -> io::Result<EntryKind> {
+    pub(super) fn file_at(&self, name: &OsStr) -> io::Result<EntryKind> {
         match rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile => {
                 Ok(EntryKind::File(u64::try_from(stat.st_size).unwrap_or_default()))
@@ -92,7 +92,7 @@ impl InboxDir {
             Err(Errno::EXIST) => Ok(false),
             // A file system without the flag. These folders have one writer.
             Err(Errno::INVAL | Errno::NOSYS) => {
-                let is_free = self.occupant(to)? == EntryKind::Nobody;
+                let is_free = self.file_at(to)? == EntryKind::Nobody;
                 if is_free {
                     rustix::fs::renameat(&other.fd, from, &self.fd, to)?;
                 }

@@ -141,11 +141,11 @@ fn file_into(
 ) -> io::Result<Option<Filed>> {
     let inbox = InboxDir::open(&folders.inbox, true)?;
     // In an inbox, those who drop manifests can lay links; beside it, its owner does.
-    let drawer = InboxDir::open(folder, folder.parent() != Some(&folders.inbox))?;
+    let target = InboxDir::open(folder, folder.parent() != Some(&folders.inbox))?;
     let (name, identity) = (manifest.path.file_name().unwrap_or_default(), &manifest.look.identity);
     let Some(sha256) = hash_of(&inbox, name, identity)? else { return Ok(None) };
     let place = loop {
-        let place = find_place(&drawer, name, identity.bytes(), &sha256)?;
+        let place = find_place(&target, name, identity.bytes(), &sha256)?;
         let written = WrittenReceipt {
             filed_as: place.manifest.to_string_lossy().into_owned(),
             accepted: receipt.is_taken_in(),
@@ -155,16 +155,16 @@ fn file_into(
             receipt,
         };
         // False: one that came between the look and the writing. The next look finds it.
-        if place.has_receipt || write_receipt(&drawer, &place.receipt, &written)? {
+        if place.has_receipt || write_receipt(&target, &place.receipt, &written)? {
             break place;
         }
     };
     failpoint::hit("receipt-written");
     let is_moved = match place.has_manifest {
-        true => discard(&inbox, name, &drawer, identity)?,
-        false => relocate(&inbox, name, &drawer, &place.manifest, identity)?,
+        true => discard(&inbox, name, &target, identity)?,
+        false => relocate(&inbox, name, &target, &place.manifest, identity)?,
     };
-    drawer.sync()?;
+    target.sync()?;
     inbox.sync()?;
     let filed = || Filed { manifest: folder.join(&place.manifest), receipt: folder.join(&place.receipt) };
     Ok(is_moved.then(filed))
@@ -182,26 +182,26 @@ struct Destination {
 }
 
 /// The first names that a manifest and its receipt can have.
-fn find_place(drawer: &InboxDir, name: &OsStr, bytes: u64, sha256: &str) -> io::Result<Destination> {
+fn find_place(target: &InboxDir, name: &OsStr, bytes: u64, sha256: &str) -> io::Result<Destination> {
     let mut same = None;
     let mut number = 1u32;
     loop {
         let manifest = numbered(name, number);
         let mut receipt = manifest.clone();
         receipt.push(RECEIPT_ENDING);
-        match (drawer.occupant(&manifest)?, drawer.occupant(&receipt)?) {
+        match (target.file_at(&manifest)?, target.file_at(&receipt)?) {
             (EntryKind::Nobody, EntryKind::Nobody) => {
                 let has_manifest = same.is_some();
                 let manifest = same.unwrap_or(manifest);
                 return Ok(Destination { manifest, receipt, has_manifest, has_receipt: false });
             }
             (EntryKind::Nobody, EntryKind::File(_))
-                if same.is_none() && claims(drawer, &receipt, sha256)? =>
+                if same.is_none() && claims(target, &receipt, sha256)? =>
             {
                 return Ok(Destination { manifest, receipt, has_manifest: false, has_receipt: true });
             }
             (EntryKind::File(found), _) if same.is_none() && found == bytes => {
-                if let Some(mut file) = drawer.read(&manifest)?
+                if let Some(mut file) = target.read(&manifest)?
                     && hash(&mut file)? == sha256
                 {
                     same = Some(manifest);
@@ -242,25 +242,25 @@ fn hash_of(inbox: &InboxDir, name: &OsStr, identity: &Identity) -> io::Result<Op
     Ok(is_same.then_some(sha256))
 }
 
-fn claims(drawer: &InboxDir, receipt: &OsStr, sha256: &str) -> io::Result<bool> {
-    let Some(file) = drawer.read(receipt)? else { return Ok(false) };
+fn claims(target: &InboxDir, receipt: &OsStr, sha256: &str) -> io::Result<bool> {
+    let Some(file) = target.read(receipt)? else { return Ok(false) };
     let mut text = Vec::new();
     file.take(RECEIPT_MAX_BYTES).read_to_end(&mut text)?;
     Ok(serde_json::from_slice::<Claim>(&text).is_ok_and(|claim| claim.sha256 == sha256))
 }
 
 /// Writes a receipt that is whole whenever it is there. Returns false where the name is taken.
-fn write_receipt(drawer: &InboxDir, name: &OsStr, written: &WrittenReceipt<'_>) -> io::Result<bool> {
+fn write_receipt(target: &InboxDir, name: &OsStr, written: &WrittenReceipt<'_>) -> io::Result<bool> {
     let draft = draft_of(name);
-    let file = drawer.begin(&draft)?;
-    match write_out(file, written).and_then(|()| drawer.take(drawer, &draft, name)) {
+    let file = target.begin(&draft)?;
+    match write_out(file, written).and_then(|()| target.take(target, &draft, name)) {
         Ok(true) => {
-            drawer.sync()?;
+            target.sync()?;
             Ok(true)
         }
         // Half a receipt would only take room from others.
         other => {
-            drawer.remove(&draft)?;
+            target.remove(&draft)?;
             other
         }
     }
@@ -278,18 +278,18 @@ fn write_out(file: File, written: &WrittenReceipt<'_>) -> io::Result<()> {
 fn relocate(
     inbox: &InboxDir,
     name: &OsStr,
-    drawer: &InboxDir,
+    target: &InboxDir,
     to: &OsStr,
     identity: &Identity,
 ) -> io::Result<bool> {
-    match drawer.take(inbox, name, to) {
-        Ok(true) if drawer.holds(to, identity)? => Ok(true),
+    match target.take(inbox, name, to) {
+        Ok(true) if target.holds(to, identity)? => Ok(true),
         // Somebody put another file in its place meanwhile, which nobody has read.
-        Ok(true) if inbox.take(drawer, to, name)? => Ok(false),
+        Ok(true) if inbox.take(target, to, name)? => Ok(false),
         Ok(_) => Err(io::ErrorKind::AlreadyExists.into()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {
-            copy_over(inbox, name, drawer, to, identity)
+            copy_over(inbox, name, target, to, identity)
         }
         Err(error) => Err(error),
     }
@@ -299,26 +299,26 @@ fn relocate(
 fn copy_over(
     inbox: &InboxDir,
     name: &OsStr,
-    drawer: &InboxDir,
+    target: &InboxDir,
     to: &OsStr,
     identity: &Identity,
 ) -> io::Result<bool> {
     let Some(mut file) = inbox.read(name)? else { return Ok(false) };
     let draft = draft_of(to);
-    let mut copy = drawer.begin(&draft)?;
+    let mut copy = target.begin(&draft)?;
     if let Err(error) = io::copy(&mut file, &mut copy).and_then(|_| copy.sync_all()) {
-        drawer.remove(&draft)?;
+        target.remove(&draft)?;
         return Err(error);
     }
     if Identity::of(&file.metadata()?) != *identity {
-        drawer.remove(&draft)?;
+        target.remove(&draft)?;
         return Ok(false);
     }
-    if !drawer.take(drawer, &draft, to)? {
-        drawer.remove(&draft)?;
+    if !target.take(target, &draft, to)? {
+        target.remove(&draft)?;
         return Err(io::ErrorKind::AlreadyExists.into());
     }
-    drawer.sync()?;
+    target.sync()?;
     // The copy is what was read. What may lie in the inbox instead by now stays there, and is read next.
     if inbox.holds(name, identity)? {
         inbox.remove(name)?;
@@ -327,12 +327,12 @@ fn copy_over(
 }
 
 /// Removes a manifest that is kept already. Returns false where it is another file by now.
-fn discard(inbox: &InboxDir, name: &OsStr, drawer: &InboxDir, identity: &Identity) -> io::Result<bool> {
+fn discard(inbox: &InboxDir, name: &OsStr, target: &InboxDir, identity: &Identity) -> io::Result<bool> {
     // Moved first, and looked at there: nothing can take its place between the look and the removal.
     let draft = draft_of(&numbered(name, 1));
-    drawer.remove(&draft)?;
-    match relocate(inbox, name, drawer, &draft, identity)? {
-        true => drawer.remove(&draft).map(|()| true),
+    target.remove(&draft)?;
+    match relocate(inbox, name, target, &draft, identity)? {
+        true => target.remove(&draft).map(|()| true),
         false => Ok(false),
     }
 }
@@ -354,7 +354,7 @@ mod tests {
         folders: Folders,
     }
 
-    fn cabinet() -> TestFolders {
+    fn folders() -> TestFolders {
         let dir = tempfile::tempdir().unwrap();
         let folders = Folders::in_jobs(dir.path());
         fs::create_dir(&folders.inbox).unwrap();
@@ -374,7 +374,7 @@ mod tests {
             (ReadyManifest { path, look }, receipt)
         }
 
-        fn drawers(&self) -> (InboxDir, InboxDir) {
+        fn folders_of(&self) -> (InboxDir, InboxDir) {
             let open = |path| InboxDir::open(path, false).unwrap();
             (open(&self.folders.inbox), open(&self.folders.accepted))
         }
@@ -409,11 +409,11 @@ mod tests {
 
     #[test]
     fn a_manifest_goes_beside_its_receipt() {
-        let cabinet = cabinet();
-        let filed = cabinet.file("m.csv", "text");
+        let folders = folders();
+        let filed = folders.file("m.csv", "text");
         assert_eq!(fs::read_to_string(&filed.manifest).unwrap(), "text");
-        assert_eq!(names(&cabinet.folders.accepted), ["m.csv", "m.csv.receipt.json"]);
-        assert!(names(&cabinet.folders.inbox).is_empty());
+        assert_eq!(names(&folders.folders.accepted), ["m.csv", "m.csv.receipt.json"]);
+        assert!(names(&folders.folders.inbox).is_empty());
         let receipt = read(&filed.receipt);
         let said =
             [&receipt["filed_as"], &receipt["filed_at"], &receipt["sha256"]].map(|v| v.as_str().unwrap());
@@ -429,30 +429,30 @@ mod tests {
 
     #[test]
     fn one_of_which_nothing_was_taken_in_is_rejected() {
-        let cabinet = cabinet();
+        let folders = folders();
         for (refused, file_refused, new, have, folder) in [
-            (false, false, 0, 3, &cabinet.folders.accepted),
-            (false, false, 0, 0, &cabinet.folders.rejected),
-            (true, false, 3, 0, &cabinet.folders.rejected),
-            (false, true, 3, 0, &cabinet.folders.rejected),
+            (false, false, 0, 3, &folders.folders.accepted),
+            (false, false, 0, 0, &folders.folders.rejected),
+            (true, false, 3, 0, &folders.folders.rejected),
+            (false, true, 3, 0, &folders.folders.rejected),
         ] {
-            let (manifest, mut receipt) = cabinet.drop_in("m.csv", "text");
+            let (manifest, mut receipt) = folders.drop_in("m.csv", "text");
             (receipt.refused, receipt.file_refused) = (refused, file_refused);
             (receipt.new, receipt.have) = (new, have);
-            let filed = file_away(&cabinet.folders, &manifest, &receipt, Timestamp(0)).unwrap();
+            let filed = file_away(&folders.folders, &manifest, &receipt, Timestamp(0)).unwrap();
             assert_eq!(filed.receipt.parent().unwrap(), folder);
         }
     }
 
     #[test]
     fn nothing_is_overwritten() {
-        let cabinet = cabinet();
-        cabinet.file("m.csv", "one");
-        cabinet.file("m.csv", "two");
-        symlink("nowhere", cabinet.folders.accepted.join("m.3.csv")).unwrap();
-        let filed = cabinet.file("m.csv", "three");
+        let folders = folders();
+        folders.file("m.csv", "one");
+        folders.file("m.csv", "two");
+        symlink("nowhere", folders.folders.accepted.join("m.3.csv")).unwrap();
+        let filed = folders.file("m.csv", "three");
         assert_eq!(filed.manifest.file_name().unwrap(), "m.4.csv");
-        let accepted = &cabinet.folders.accepted;
+        let accepted = &folders.folders.accepted;
         for (name, text) in [("m.csv", "one"), ("m.2.csv", "two"), ("m.4.csv", "three")] {
             assert_eq!(fs::read_to_string(accepted.join(name)).unwrap(), text);
             assert_eq!(read(&accepted.join(format!("{name}.receipt.json")))["filed_as"], name);
@@ -461,60 +461,60 @@ mod tests {
 
     #[test]
     fn the_same_bytes_are_kept_once_with_a_receipt_for_each_reading() {
-        let cabinet = cabinet();
-        cabinet.file("m.csv", "one");
-        cabinet.file("m.csv", "two");
-        let filed = cabinet.file("m.csv", "one");
+        let folders = folders();
+        folders.file("m.csv", "one");
+        folders.file("m.csv", "two");
+        let filed = folders.file("m.csv", "one");
         assert_eq!(filed.manifest.file_name().unwrap(), "m.csv");
         assert_eq!(read(&filed.receipt)["filed_as"], "m.csv");
         assert_eq!(
-            names(&cabinet.folders.accepted),
+            names(&folders.folders.accepted),
             ["m.2.csv", "m.2.csv.receipt.json", "m.3.csv.receipt.json", "m.csv", "m.csv.receipt.json"]
         );
-        assert!(names(&cabinet.folders.inbox).is_empty());
+        assert!(names(&folders.folders.inbox).is_empty());
     }
 
     #[test]
     fn filing_that_broke_off_after_the_receipt_is_ended_with_that_receipt() {
-        let cabinet = cabinet();
-        let filed = cabinet.file("m.csv", "one");
+        let folders = folders();
+        let filed = folders.file("m.csv", "one");
         // As a crash before the rename would have left it.
-        fs::rename(&filed.manifest, cabinet.folders.inbox.join("m.csv")).unwrap();
+        fs::rename(&filed.manifest, folders.folders.inbox.join("m.csv")).unwrap();
         let first = fs::read(&filed.receipt).unwrap();
-        fs::write(cabinet.folders.accepted.join(".m.csv.receipt.json.part"), "half a rec").unwrap();
+        fs::write(folders.folders.accepted.join(".m.csv.receipt.json.part"), "half a rec").unwrap();
 
-        let (manifest, mut receipt) = cabinet.drop_in("m.csv", "one");
+        let (manifest, mut receipt) = folders.drop_in("m.csv", "one");
         (receipt.new, receipt.have) = (0, 2);
-        let again = file_away(&cabinet.folders, &manifest, &receipt, Timestamp(9)).unwrap();
+        let again = file_away(&folders.folders, &manifest, &receipt, Timestamp(9)).unwrap();
         assert_eq!(again, filed);
         assert_eq!(fs::read(&filed.receipt).unwrap(), first);
     }
 
     #[test]
     fn a_file_that_nobody_read_is_not_filed() {
-        let cabinet = cabinet();
+        let folders = folders();
         // Replaced after the reading, before the filing.
-        let (manifest, receipt) = cabinet.drop_in("m.csv", "one");
-        fs::write(cabinet.folders.inbox.join("new"), "two").unwrap();
-        fs::rename(cabinet.folders.inbox.join("new"), &manifest.path).unwrap();
-        let error = file_away(&cabinet.folders, &manifest, &receipt, Timestamp(0)).unwrap_err();
+        let (manifest, receipt) = folders.drop_in("m.csv", "one");
+        fs::write(folders.folders.inbox.join("new"), "two").unwrap();
+        fs::rename(folders.folders.inbox.join("new"), &manifest.path).unwrap();
+        let error = file_away(&folders.folders, &manifest, &receipt, Timestamp(0)).unwrap_err();
         assert!(matches!(error, FilingError::Changed { .. }), "{error}");
         // Another file was read under its name.
-        let (_, receipt) = cabinet.drop_in("other.csv", "secret");
-        let (manifest, _) = cabinet.drop_in("m.csv", "one");
-        let error = file_away(&cabinet.folders, &manifest, &receipt, Timestamp(0)).unwrap_err();
+        let (_, receipt) = folders.drop_in("other.csv", "secret");
+        let (manifest, _) = folders.drop_in("m.csv", "one");
+        let error = file_away(&folders.folders, &manifest, &receipt, Timestamp(0)).unwrap_err();
         assert!(error.to_string().ends_with("m.csv changed after it was read; reading it again"), "{error}");
-        assert!(!cabinet.folders.accepted.exists() || names(&cabinet.folders.accepted).is_empty());
+        assert!(!folders.folders.accepted.exists() || names(&folders.folders.accepted).is_empty());
 
         // Replaced in the moment of the rename: it is put back.
-        let (manifest, _) = cabinet.drop_in("m.csv", "one");
+        let (manifest, _) = folders.drop_in("m.csv", "one");
         fs::write(&manifest.path, "another").unwrap();
-        let (inbox, accepted) = cabinet.drawers();
+        let (inbox, accepted) = folders.folders_of();
         let (name, identity) = (OsStr::new("m.csv"), &manifest.look.identity);
         assert!(!relocate(&inbox, name, &accepted, name, identity).unwrap());
         assert!(!discard(&inbox, name, &accepted, identity).unwrap());
         assert_eq!(fs::read_to_string(&manifest.path).unwrap(), "another");
-        assert!(names(&cabinet.folders.accepted).is_empty());
+        assert!(names(&folders.folders.accepted).is_empty());
         // Gone altogether.
         fs::remove_file(&manifest.path).unwrap();
         assert!(!relocate(&inbox, name, &accepted, name, identity).unwrap());
@@ -522,66 +522,66 @@ mod tests {
 
     #[test]
     fn a_manifest_crosses_devices() {
-        let mut cabinet = cabinet();
+        let mut folders = folders();
         let elsewhere = tempfile::tempdir_in("/dev/shm").unwrap();
-        cabinet.folders.accepted = elsewhere.path().join("accepted");
-        let filed = cabinet.file("m.csv", "text");
+        folders.folders.accepted = elsewhere.path().join("accepted");
+        let filed = folders.file("m.csv", "text");
         assert_eq!(fs::read_to_string(&filed.manifest).unwrap(), "text");
-        assert_eq!(names(&cabinet.folders.accepted), ["m.csv", "m.csv.receipt.json"]);
-        assert!(names(&cabinet.folders.inbox).is_empty());
+        assert_eq!(names(&folders.folders.accepted), ["m.csv", "m.csv.receipt.json"]);
+        assert!(names(&folders.folders.inbox).is_empty());
 
-        let (manifest, _) = cabinet.drop_in("n.csv", "one");
+        let (manifest, _) = folders.drop_in("n.csv", "one");
         fs::write(&manifest.path, "another").unwrap();
-        let (inbox, accepted) = cabinet.drawers();
+        let (inbox, accepted) = folders.folders_of();
         let name = OsStr::new("n.csv");
         assert!(!copy_over(&inbox, name, &accepted, name, &manifest.look.identity).unwrap());
         assert!(manifest.path.exists());
-        assert_eq!(names(&cabinet.folders.accepted), ["m.csv", "m.csv.receipt.json"]);
+        assert_eq!(names(&folders.folders.accepted), ["m.csv", "m.csv.receipt.json"]);
     }
 
     #[test]
     fn links_that_a_dropper_laid_lead_nowhere() {
-        let mut cabinet = cabinet();
+        let mut folders = folders();
         let elsewhere = tempfile::tempdir().unwrap();
         // The folder itself, where those who drop manifests could have put it.
-        cabinet.folders = Folders::of_inbox(&cabinet.folders.inbox.join("client"));
-        fs::create_dir(&cabinet.folders.inbox).unwrap();
-        symlink(elsewhere.path(), &cabinet.folders.accepted).unwrap();
-        let (manifest, receipt) = cabinet.drop_in("m.csv", "text");
-        let error = file_away(&cabinet.folders, &manifest, &receipt, Timestamp(0)).unwrap_err();
+        folders.folders = Folders::of_inbox(&folders.folders.inbox.join("client"));
+        fs::create_dir(&folders.folders.inbox).unwrap();
+        symlink(elsewhere.path(), &folders.folders.accepted).unwrap();
+        let (manifest, receipt) = folders.drop_in("m.csv", "text");
+        let error = file_away(&folders.folders, &manifest, &receipt, Timestamp(0)).unwrap_err();
         assert!(error.to_string().ends_with("is a symbolic link; a directory is required"), "{error}");
         assert!(names(elsewhere.path()).is_empty() && manifest.path.exists());
 
         // The names of drafts in it.
-        fs::remove_file(&cabinet.folders.accepted).unwrap();
-        fs::create_dir(&cabinet.folders.accepted).unwrap();
+        fs::remove_file(&folders.folders.accepted).unwrap();
+        fs::create_dir(&folders.folders.accepted).unwrap();
         let victim = elsewhere.path().join("victim");
         fs::write(&victim, "untouched").unwrap();
         for draft in [".m.csv.receipt.json.part", ".m.csv.part"] {
-            symlink(&victim, cabinet.folders.accepted.join(draft)).unwrap();
+            symlink(&victim, folders.folders.accepted.join(draft)).unwrap();
         }
-        cabinet.file("m.csv", "text");
-        cabinet.file("m.csv", "text");
+        folders.file("m.csv", "text");
+        folders.file("m.csv", "text");
         assert_eq!(fs::read_to_string(victim).unwrap(), "untouched");
     }
 
     #[test]
     fn an_owner_may_lead_accepted_elsewhere() {
-        let cabinet = cabinet();
+        let folders = folders();
         let elsewhere = tempfile::tempdir_in("/dev/shm").unwrap();
-        symlink(elsewhere.path(), &cabinet.folders.accepted).unwrap();
-        cabinet.file("m.csv", "text");
+        symlink(elsewhere.path(), &folders.folders.accepted).unwrap();
+        folders.file("m.csv", "text");
         assert_eq!(names(elsewhere.path()), ["m.csv", "m.csv.receipt.json"]);
     }
 
     #[test]
     fn names_of_any_length_and_bytes_can_be_filed() {
-        let cabinet = cabinet();
+        let folders = folders();
         let long = format!("{}.csv", "é".repeat(125));
-        let filed = cabinet.file(&long, "text");
+        let filed = folders.file(&long, "text");
         assert_eq!(filed.manifest.file_name().unwrap(), format!("{}.csv", "é".repeat(98)).as_str());
         let endless = format!("m.{}", "x".repeat(240));
-        assert_eq!(cabinet.file(&endless, "text").manifest.file_name().unwrap().len(), NAME_MAX_BYTES);
+        assert_eq!(folders.file(&endless, "text").manifest.file_name().unwrap().len(), NAME_MAX_BYTES);
         let odd = OsStr::from_bytes(b"\xFF\xFE.csv");
         assert_eq!(numbered(odd, 2), OsStr::from_bytes(b"\xFF\xFE.2.csv"));
         assert_eq!(numbered(OsStr::new("m"), 3), "m.3");

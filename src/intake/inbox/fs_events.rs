@@ -23,8 +23,8 @@ const NOTED_MAX: usize = 20_000;
 /// Where hints are left for the inbox worker.
 #[derive(Debug, Default)]
 pub(super) struct FsEvents {
-    notes: Mutex<PendingEvents>,
-    rang: tokio::sync::Notify,
+    pending: Mutex<PendingEvents>,
+    arrived: tokio::sync::Notify,
 }
 
 /// What was left since the last look.
@@ -40,43 +40,43 @@ pub(super) struct PendingEvents {
 
 impl FsEvents {
     pub(super) fn take(&self) -> PendingEvents {
-        std::mem::take(&mut *self.notes())
+        std::mem::take(&mut *self.pending())
     }
 
-    pub(super) async fn rang(&self) {
-        self.rang.notified().await;
+    pub(super) async fn arrived(&self) {
+        self.arrived.notified().await;
     }
 
     pub(super) fn put_back(&self, name: OsString, wait: Millis) {
-        self.notes().put_back.push((name, wait));
-        self.rang.notify_one();
+        self.pending().put_back.push((name, wait));
+        self.arrived.notify_one();
     }
 
-    pub(super) fn notes(&self) -> MutexGuard<'_, PendingEvents> {
-        // PendingEvents are hints: what a panicking holder left is as good as any.
-        self.notes.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn pending(&self) -> MutexGuard<'_, PendingEvents> {
+        // They are hints: what a panicking holder left is as good as any.
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn ask_for_scan(&self) {
-        self.notes().scan = true;
-        self.rang.notify_one();
+        self.pending().scan = true;
+        self.arrived.notify_one();
     }
 
     fn sign(&self, name: OsString, sign: CompletionSign) {
-        let mut notes = self.notes();
-        if notes.signs.len() >= NOTED_MAX && !notes.signs.contains_key(&name) {
-            notes.scan = true;
+        let mut pending = self.pending();
+        if pending.signs.len() >= NOTED_MAX && !pending.signs.contains_key(&name) {
+            pending.scan = true;
         } else {
-            let best = notes.signs.entry(name).or_insert(sign);
+            let best = pending.signs.entry(name).or_insert(sign);
             *best = sign.max(*best);
         }
-        drop(notes);
-        self.rang.notify_one();
+        drop(pending);
+        self.arrived.notify_one();
     }
 
     /// Only what ends a writer's work is a sign: reading a file makes events, too, and our own reading
     /// must not call us.
-    fn hear(&self, folder: &Path, event: notify::Result<Event>) {
+    fn receive(&self, folder: &Path, event: notify::Result<Event>) {
         let Ok(event) = event else { return self.ask_for_scan() };
         if event.need_rescan() {
             return self.ask_for_scan();
@@ -110,10 +110,10 @@ impl FolderWatch {
     ///
     /// # Errors
     /// Where there is no such folder, or the kernel has no watch left.
-    pub(super) fn begin(path: &Path, bell: &Arc<FsEvents>) -> notify::Result<FolderWatch> {
-        let (bell, root) = (Arc::clone(bell), path.to_owned());
+    pub(super) fn begin(path: &Path, events: &Arc<FsEvents>) -> notify::Result<FolderWatch> {
+        let (events, root) = (Arc::clone(events), path.to_owned());
         let folder = which(path)?;
-        let mut watcher = notify::recommended_watcher(move |event| bell.hear(&root, event))?;
+        let mut watcher = notify::recommended_watcher(move |event| events.receive(&root, event))?;
         watcher.watch(path, RecursiveMode::NonRecursive)?;
         Ok(FolderWatch { folder, _watcher: watcher })
     }

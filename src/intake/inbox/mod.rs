@@ -62,8 +62,8 @@ pub struct ReadyManifest {
 #[derive(Debug)]
 pub struct Inbox {
     ready: mpsc::Receiver<ReadyManifest>,
-    bell: Arc<FsEvents>,
-    keeper: JoinHandle<()>,
+    events: Arc<FsEvents>,
+    watcher: JoinHandle<()>,
 }
 
 impl Inbox {
@@ -72,11 +72,11 @@ impl Inbox {
     ///
     /// Must be called within a runtime.
     pub fn open(folder: &Path, watch: WatchOptions, clock: Clock) -> Inbox {
-        let bell = Arc::new(FsEvents::default());
+        let events = Arc::new(FsEvents::default());
         // One at a time, so that each is looked at just before it is handed out.
         let (sender, ready) = mpsc::channel(1);
-        let keeper = InboxWatcher::new(folder, watch, clock, Arc::clone(&bell));
-        Inbox { ready, bell, keeper: tokio::spawn(keep(keeper, sender)) }
+        let watcher = InboxWatcher::new(folder, watch, clock, Arc::clone(&events));
+        Inbox { ready, events, watcher: tokio::spawn(watch_folder(watcher, sender)) }
     }
 
     /// The next complete manifest; of several, the one that was written first. Each is handed out once,
@@ -91,14 +91,14 @@ impl Inbox {
     /// catalogs cannot be had. It is handed out again after `wait`, and later if it keeps changing.
     pub fn put_back(&self, manifest: &ReadyManifest, wait: Millis) {
         if let Some(name) = manifest.path.file_name() {
-            self.bell.put_back(name.to_owned(), wait);
+            self.events.put_back(name.to_owned(), wait);
         }
     }
 }
 
 impl Drop for Inbox {
     fn drop(&mut self) {
-        self.keeper.abort();
+        self.watcher.abort();
     }
 }
 
@@ -108,8 +108,8 @@ struct InboxWatcher {
     folder: PathBuf,
     rescan: Millis,
     clock: Clock,
-    bell: Arc<FsEvents>,
-    inventory: FileIndex,
+    events: Arc<FsEvents>,
+    index: FileIndex,
     has_events: bool,
     watch: Option<FolderWatch>,
     /// Why there is no watch, as it was last reported.
@@ -118,16 +118,16 @@ struct InboxWatcher {
 }
 
 impl InboxWatcher {
-    fn new(folder: &Path, watch: WatchOptions, clock: Clock, bell: Arc<FsEvents>) -> InboxWatcher {
-        let (inventory, next_scan) = (FileIndex::new(folder, watch.settle), clock.now().tick);
+    fn new(folder: &Path, watch: WatchOptions, clock: Clock, events: Arc<FsEvents>) -> InboxWatcher {
+        let (index, next_scan) = (FileIndex::new(folder, watch.settle), clock.now().tick);
         let WatchOptions { rescan, events: has_events, .. } = watch;
         let folder = folder.to_owned();
         InboxWatcher {
             folder,
             rescan,
             clock,
-            bell,
-            inventory,
+            events,
+            index,
             has_events,
             watch: None,
             trouble: None,
@@ -137,22 +137,22 @@ impl InboxWatcher {
 
     /// Looks at all that happened, and at all whose time has come.
     fn look(&mut self) {
-        let notes = self.bell.take();
+        let pending = self.events.take();
         let now = self.clock.now().tick;
-        for (name, wait) in notes.put_back {
-            self.inventory.put_back(&name, wait, now);
+        for (name, wait) in pending.put_back {
+            self.index.put_back(&name, wait, now);
         }
-        for (name, sign) in notes.signs {
-            self.inventory.note(&name, sign, now);
+        for (name, sign) in pending.signs {
+            self.index.note(&name, sign, now);
         }
-        if notes.scan || self.next_scan <= now {
+        if pending.scan || self.next_scan <= now {
             // The watch first: what comes between it and the scan is found by both.
             self.keep_watching();
-            self.inventory.scan(now);
+            self.index.scan(now);
             self.next_scan = self.clock.now().tick.after(self.rescan);
         }
-        self.inventory.settle(now);
-        for report in self.inventory.take_reports() {
+        self.index.settle(now);
+        for report in self.index.take_reports() {
             tracing::warn!("{report}");
         }
     }
@@ -166,7 +166,7 @@ impl InboxWatcher {
         // Whether it can be made is the scan's to tell.
         let begun = std::fs::create_dir_all(&self.folder)
             .map_err(notify::Error::io)
-            .and_then(|()| FolderWatch::begin(&self.folder, &self.bell));
+            .and_then(|()| FolderWatch::begin(&self.folder, &self.events));
         match begun {
             Ok(watch) => {
                 self.watch = Some(watch);
@@ -187,46 +187,46 @@ impl InboxWatcher {
 
     /// When the next look is due if nothing happens.
     fn wake(&self) -> Tick {
-        self.inventory.next_due().map_or(self.next_scan, |due| due.min(self.next_scan))
+        self.index.next_due().map_or(self.next_scan, |due| due.min(self.next_scan))
     }
 }
 
 /// Looks into the folder where a slow file system holds up nobody else.
 async fn aside<T: Send + 'static>(
-    mut keeper: InboxWatcher,
+    mut watcher: InboxWatcher,
     work: impl FnOnce(&mut InboxWatcher) -> T + Send + 'static,
 ) -> io::Result<(InboxWatcher, T)> {
     let work = move || {
-        let done = work(&mut keeper);
-        (keeper, done)
+        let done = work(&mut watcher);
+        (watcher, done)
     };
     Ok(spawn_blocking(work).await?)
 }
 
-async fn keep(mut keeper: InboxWatcher, ready: mpsc::Sender<ReadyManifest>) {
-    let folder = keeper.folder.clone();
+async fn watch_folder(mut watcher: InboxWatcher, ready: mpsc::Sender<ReadyManifest>) {
+    let folder = watcher.folder.clone();
     loop {
-        keeper = match aside(keeper, InboxWatcher::look).await {
-            Ok((keeper, ())) => keeper,
+        watcher = match aside(watcher, InboxWatcher::look).await {
+            Ok((watcher, ())) => watcher,
             Err(error) => return tracing::error!("inbox {} is no longer watched: {error}", folder.display()),
         };
-        let wake = tokio::time::sleep(keeper.clock.until(keeper.wake()));
-        let bell = Arc::clone(&keeper.bell);
+        let wake = tokio::time::sleep(watcher.clock.until(watcher.wake()));
+        let events = Arc::clone(&watcher.events);
         tokio::select! {
-            permit = ready.reserve(), if keeper.inventory.has_ready() => {
+            permit = ready.reserve(), if watcher.index.has_ready() => {
                 let Ok(permit) = permit else { return };
-                let handed = aside(keeper, |keeper| keeper.inventory.hand_out(keeper.clock.now().tick)).await;
-                keeper = match handed {
-                    Ok((keeper, manifest)) => {
+                let handed = aside(watcher, |watcher| watcher.index.hand_out(watcher.clock.now().tick)).await;
+                watcher = match handed {
+                    Ok((watcher, manifest)) => {
                         if let Some(manifest) = manifest {
                             permit.send(manifest);
                         }
-                        keeper
+                        watcher
                     }
                     Err(error) => return tracing::error!("inbox {} is no longer watched: {error}", folder.display()),
                 };
             }
-            () = bell.rang() => {}
+            () = events.arrived() => {}
             () = wake => {}
             () = ready.closed() => return,
         }

@@ -1,4 +1,4 @@
-//! Inboxes on real folders: first what the inventory decides, by a clock set by hand, then whole inboxes with
+//! Inboxes on real folders: first what the index decides, by a clock set by hand, then whole inboxes with
 //! the kernel's events.
 
 use std::ffi::OsStr;
@@ -30,15 +30,15 @@ const SETTLE: Millis = Millis::from_secs(2);
 
 struct Folder {
     dir: TempDir,
-    inventory: FileIndex,
+    index: FileIndex,
 }
 
 impl Folder {
     fn new() -> Folder {
         let dir = tempfile::tempdir().unwrap();
-        let inventory = FileIndex::new(&dir.path().join("inbox"), SETTLE);
+        let index = FileIndex::new(&dir.path().join("inbox"), SETTLE);
         fs::create_dir(dir.path().join("inbox")).unwrap();
-        Folder { dir, inventory }
+        Folder { dir, index }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -51,9 +51,9 @@ impl Folder {
 
     /// Everything that is handed out at `now`, in order.
     fn ready(&mut self, now: Tick) -> Vec<String> {
-        self.inventory.settle(now);
+        self.index.settle(now);
         let mut names = Vec::new();
-        while let Some(manifest) = self.inventory.hand_out(now) {
+        while let Some(manifest) = self.index.hand_out(now) {
             names.push(manifest.path.file_name().unwrap().to_string_lossy().into_owned());
         }
         names
@@ -61,7 +61,7 @@ impl Folder {
 
     /// The same after a look at the whole folder and time for everything to settle.
     fn found(&mut self) -> Vec<String> {
-        self.inventory.scan(Tick(0));
+        self.index.scan(Tick(0));
         self.ready(LATER)
     }
 }
@@ -83,10 +83,10 @@ fn only_manifests_are_handed_out() {
     assert_eq!(folder.found(), ["m.csv"]);
     let later = Tick(LATER.0 + 1);
     for name in ["link.csv", "pipe.csv", "accepted", ".hidden.csv"] {
-        folder.inventory.note(OsStr::new(name), CompletionSign::Renamed, later);
+        folder.index.note(OsStr::new(name), CompletionSign::Renamed, later);
     }
     assert!(folder.ready(later).is_empty());
-    assert_eq!(folder.inventory.take_reports(), [""; 0]);
+    assert_eq!(folder.index.take_reports(), [""; 0]);
 }
 
 #[test]
@@ -105,14 +105,14 @@ fn a_file_is_handed_out_once_until_it_changes_or_is_put_back() {
     folder.write("m.csv", "x");
     assert_eq!(folder.found(), ["m.csv"]);
     assert!(folder.found().is_empty());
-    folder.inventory.note(OsStr::new("m.csv"), CompletionSign::Closed, LATER);
+    folder.index.note(OsStr::new("m.csv"), CompletionSign::Closed, LATER);
     assert!(folder.ready(Tick(LATER.0 + 10_000)).is_empty());
 
     folder.write("m.csv", "longer");
     assert_eq!(folder.found(), ["m.csv"]);
 
-    folder.inventory.put_back(OsStr::new("m.csv"), Millis(5_000), LATER);
-    folder.inventory.scan(LATER);
+    folder.index.put_back(OsStr::new("m.csv"), Millis(5_000), LATER);
+    folder.index.scan(LATER);
     assert!(folder.ready(Tick(LATER.0 + 4_999)).is_empty());
     assert_eq!(folder.ready(Tick(LATER.0 + 5_000)), ["m.csv"]);
 
@@ -126,9 +126,9 @@ fn a_file_is_handed_out_once_until_it_changes_or_is_put_back() {
 fn a_file_that_changes_just_before_it_is_handed_out_waits() {
     let mut folder = Folder::new();
     folder.write("m.csv", "x");
-    folder.inventory.note(OsStr::new("m.csv"), CompletionSign::Renamed, Tick(0));
-    folder.inventory.settle(Tick(0));
-    assert!(folder.inventory.has_ready());
+    folder.index.note(OsStr::new("m.csv"), CompletionSign::Renamed, Tick(0));
+    folder.index.settle(Tick(0));
+    assert!(folder.index.has_ready());
     folder.write("m.csv", "longer");
     assert!(folder.ready(Tick(1)).is_empty());
     assert_eq!(folder.ready(Tick(1 + SETTLE.0)), ["m.csv"]);
@@ -137,13 +137,13 @@ fn a_file_that_changes_just_before_it_is_handed_out_waits() {
 #[test]
 fn a_file_that_is_written_in_place_is_left_alone_for_as_long_as_the_inbox_says() {
     let mut folder = Folder::new();
-    folder.inventory = FileIndex::new(&folder.dir.path().join("inbox"), Millis(700));
+    folder.index = FileIndex::new(&folder.dir.path().join("inbox"), Millis(700));
     folder.write("m.csv", "x");
-    folder.inventory.note(OsStr::new("m.csv"), CompletionSign::Closed, Tick(0));
+    folder.index.note(OsStr::new("m.csv"), CompletionSign::Closed, Tick(0));
     assert!(folder.ready(Tick(699)).is_empty());
     assert_eq!(folder.ready(Tick(700)), ["m.csv"]);
     folder.write("n.csv", "x");
-    folder.inventory.scan(Tick(1_000));
+    folder.index.scan(Tick(1_000));
     assert!(folder.ready(Tick(1_699)).is_empty());
     assert_eq!(folder.ready(Tick(1_700)), ["n.csv"]);
 }
@@ -156,7 +156,7 @@ fn a_hard_link_is_said_once_and_counts_when_its_other_name_is_gone() {
     fs::hard_link(&other, folder.path("m.csv")).unwrap();
     assert!(folder.found().is_empty());
     assert!(folder.found().is_empty());
-    let reports = folder.inventory.take_reports();
+    let reports = folder.index.take_reports();
     assert!(reports.len() == 1 && reports[0].contains("m.csv has 2 names (hard links)"), "{reports:?}");
     fs::remove_file(other).unwrap();
     assert_eq!(folder.found(), ["m.csv"]);
@@ -187,7 +187,7 @@ fn an_unreadable_file_stays_is_said_once_and_counts_when_it_can_be_read() {
         chmod(&folder.path("m.csv"), 0o000);
         assert_eq!(folder.found(), ["n.csv"]);
         assert!(folder.found().is_empty());
-        let reports = folder.inventory.take_reports();
+        let reports = folder.index.take_reports();
         assert!(reports.len() == 1, "{reports:?}");
         assert!(reports[0].contains("m.csv cannot be read: Permission denied"), "{reports:?}");
         assert!(reports[0].contains("give the user that runs callsheet the right to read it"), "{reports:?}");
@@ -207,28 +207,28 @@ fn an_unreadable_folder_is_said_once_and_tried_again() {
             chmod(&inbox, mode);
             assert!(folder.found().is_empty());
         }
-        let reports = folder.inventory.take_reports();
+        let reports = folder.index.take_reports();
         assert!(
             reports.len() == 1 && reports[0].contains("cannot be read: Permission denied"),
             "{reports:?}"
         );
         chmod(&inbox, 0o700);
         assert_eq!(folder.found(), ["m.csv"]);
-        assert!(folder.inventory.take_reports()[0].contains("can be read again"));
+        assert!(folder.index.take_reports()[0].contains("can be read again"));
     });
 }
 
 #[test]
 fn what_is_too_much_at_once_waits_until_there_is_room() {
     let mut folder = Folder::new();
-    folder.inventory.known_max = 2;
+    folder.index.known_max = 2;
     for name in ["a.csv", "b.csv", "c.csv"] {
         folder.write(name, "x");
     }
     let mut names = folder.found();
     assert_eq!(names.len(), 2);
     assert!(folder.found().is_empty());
-    let reports = folder.inventory.take_reports();
+    let reports = folder.index.take_reports();
     assert!(reports.len() == 1 && reports[0].contains("more than 2 files; the rest waits"), "{reports:?}");
     fs::remove_file(folder.path(&names[0])).unwrap();
     // The first scan finds that there is room, the next one what takes it.
@@ -450,14 +450,14 @@ async fn what_an_overrun_queue_of_events_lost_is_found() {
     fs::write(&names[0], "x").unwrap();
     let draft = test.draft("x");
     // The queue fills before it is read: the reader of the first sign has to wait for the notes.
-    let bell = Arc::clone(&test.inbox.bell);
-    let notes = bell.notes();
+    let events = Arc::clone(&test.inbox.events);
+    let pending = events.pending();
     // Two events each.
     for n in 0..queue {
         fs::rename(&names[n % 2], &names[(n + 1) % 2]).unwrap();
     }
     fs::rename(&draft, test.path("lost.csv")).unwrap();
-    drop(notes);
+    drop(pending);
     // The next scan by the clock is an hour away.
     assert_eq!(test.next().await, "lost.csv");
 }
