@@ -33,7 +33,7 @@ use callsheet::domain::ids::{AttemptNo, BatchNo, Fingerprint, JobId, JobKey, Seq
 use callsheet::domain::job::{JobSpec, Order, OutputFile};
 use callsheet::domain::ledger::Totals;
 use callsheet::domain::request::Kind;
-use callsheet::domain::retry::Backoff;
+use callsheet::domain::retry_delay::Backoff;
 use callsheet::domain::task::{PostAnswer, ReadAnswer, TaskReading, TaskStatus};
 use callsheet::domain::time::{Millis, Now, Tick, Timestamp};
 use callsheet::engine::scheduler::{Effect, Input, Scheduler, Settings, SpooledRow};

@@ -2,14 +2,28 @@
 
 use std::io::Write;
 
+use clap::Args;
 use serde_json::json;
 
-use crate::cli::arguments::{BudgetCommand, Global};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
+use crate::cli::global_flags::Global;
 use crate::cli::terminal::say;
 use crate::cli::{client, written};
 use crate::control::protocol::BudgetRequest;
+use crate::domain::budget::BudgetSetting;
+use crate::domain::ids::BatchName;
+
+/// What `budget` takes.
+#[derive(Debug, Args)]
+pub(super) struct BudgetCommand {
+    /// Name of the batch
+    #[arg(value_name = "BATCH")]
+    pub(super) batch: BatchName,
+    /// Budget in credits, or none for the default
+    #[arg(value_name = "CREDITS|none")]
+    pub(super) budget: BudgetSetting,
+}
 
 pub(super) async fn run(command: &BudgetCommand, global: &Global) -> Result<Exit, Failure> {
     let request = BudgetRequest { batch: command.batch.clone(), budget: command.budget };

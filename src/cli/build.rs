@@ -12,7 +12,7 @@ use crate::control::app::AppParts;
 use crate::domain::admission::Limits;
 use crate::domain::manifest::row::Policy;
 use crate::domain::quote::AccountPlan;
-use crate::domain::retry::Backoff;
+use crate::domain::retry_delay::Backoff;
 use crate::domain::slow_download::MinRate;
 use crate::domain::time::Millis;
 use crate::domain::url_policy::UrlPolicy;

@@ -1,8 +1,9 @@
 //! `callsheet cancel`: drops what is not sent yet.
 
-use crate::cli::arguments::{Global, NameArgument};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
+use crate::cli::global_flags::Global;
+use crate::cli::name_arguments::NameArgument;
 use crate::cli::terminal::say;
 use crate::cli::{client, outcome_json, printable};
 use crate::control::protocol::CancelRequest;

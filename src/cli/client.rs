@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use axum::http::Method;
 
-use crate::cli::arguments::Global;
 use crate::cli::daemon_discovery::{self, DaemonConnection};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
+use crate::cli::global_flags::Global;
 use crate::cli::service_target::PresentState;
 use crate::cli::terminal::say;
 use crate::cli::{build, service_target};
@@ -18,7 +18,7 @@ use crate::control::app::{App, InProcess};
 use crate::control::client::{Client, ClientError};
 use crate::control::protocol::{BatchState, BatchStatus, Lines, ProcessKind, Request, StatusRequest};
 use crate::domain::ids::BatchName;
-use crate::domain::parked::Parked;
+use crate::domain::parked_reason::Parked;
 use crate::engine::{Mode, Scope};
 use crate::store::Store;
 

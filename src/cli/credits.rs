@@ -1,12 +1,19 @@
 //! `callsheet credits`: the balance of the account.
 
 use anstream::println;
+use clap::Args;
 
-use crate::cli::arguments::Global;
+use crate::cli::exit;
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
+use crate::cli::global_flags::Global;
 use crate::cli::service_target::{self, CatalogSource};
 use crate::domain::credits::Credits;
+
+/// What `credits` takes.
+#[derive(Debug, Args)]
+#[command(after_help = exit::HELP)]
+pub(super) struct CreditsCommand {}
 
 pub(super) async fn run(global: &Global) -> Result<Exit, Failure> {
     let config = service_target::config(global)?;

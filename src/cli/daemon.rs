@@ -5,12 +5,16 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use clap::Args;
+
 use crate::api::Service;
-use crate::cli::arguments::{DaemonCommand, Global};
 use crate::cli::build;
 use crate::cli::daemon_discovery::{self, DaemonConnection};
+use crate::cli::examples;
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
+use crate::cli::global_flags::EmulatorArguments;
+use crate::cli::global_flags::Global;
 use crate::cli::service_target::{self, ServiceTarget};
 use crate::clock::Clock;
 use crate::config::{Config, INBOX_SETTLE};
@@ -21,6 +25,17 @@ use crate::daemon::{self, DaemonError, Parts};
 use crate::domain::manifest::row::Policy;
 use crate::intake::inbox::dispose::Folders;
 use crate::store::Store;
+
+/// What `daemon` takes.
+#[derive(Debug, Args)]
+#[command(after_help = examples::and_exit_codes(examples::DAEMON))]
+pub(super) struct DaemonCommand {
+    #[command(flatten)]
+    pub(super) emulator: EmulatorArguments,
+    /// Use a state that was created for another service
+    #[arg(long)]
+    pub(super) adopt_state: bool,
+}
 
 pub(super) async fn run(command: &DaemonCommand, global: &Global) -> Result<Exit, Failure> {
     let clock = Clock::start();

@@ -7,9 +7,9 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::cli::arguments::Global;
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
+use crate::cli::global_flags::Global;
 use crate::cli::service_target;
 use crate::cli::terminal::say;
 use crate::config::Config;

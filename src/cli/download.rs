@@ -3,11 +3,13 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use clap::Args;
+
 use crate::api::Service;
-use crate::cli::arguments::{DownloadCommand, Global};
 use crate::cli::daemon_discovery::{self, DaemonConnection};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
+use crate::cli::global_flags::Global;
 use crate::cli::service_target::{self, PresentState, ServiceTarget};
 use crate::cli::terminal::say;
 use crate::cli::{build, outcome_json, submit};
@@ -23,6 +25,14 @@ use crate::domain::job_state::JobState;
 use crate::engine::scheduler::Standstill;
 use crate::engine::{self, Mode, Scope};
 use crate::store::{JobRecord, Store};
+
+/// What `download` takes.
+#[derive(Debug, Args)]
+pub(super) struct DownloadCommand {
+    /// Name of a batch, or a job: its label, BATCH/LABEL, or the beginning of its id
+    #[arg(value_name = "BATCH|JOB")]
+    pub(super) name: String,
+}
 
 /// Edited outputs that are named.
 const EDITED_SHOWN: usize = 20;

@@ -4,10 +4,11 @@ use std::io::Write;
 
 use serde_json::json;
 
-use crate::cli::arguments::{Global, JobArgument};
 use crate::cli::client;
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
+use crate::cli::global_flags::Global;
+use crate::cli::name_arguments::JobArgument;
 use crate::cli::{printable, written};
 use crate::control::protocol::{ExplainRequest, Explanation};
 use crate::domain::job::{Job, JobSpec, State};

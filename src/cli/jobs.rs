@@ -3,15 +3,26 @@
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use crate::cli::arguments::{Global, JobsCommand};
+use clap::Args;
+
 use crate::cli::client;
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
+use crate::cli::global_flags::Global;
 use crate::cli::table::{self, Cell, RowPrinter};
 use crate::cli::terminal::Tone;
 use crate::cli::{printable, written};
 use crate::control::protocol::{JobSummary, JobsRequest, Request};
+use crate::domain::ids::BatchName;
 use crate::domain::job_state::{self, JobState};
+
+/// What `jobs` takes.
+#[derive(Debug, Args)]
+pub(super) struct JobsCommand {
+    /// Name of the batch [default: all]
+    #[arg(value_name = "BATCH")]
+    pub(super) batch: Option<BatchName>,
+}
 
 const HEADINGS: [&str; 6] = ["state", "kind", "credits", "job", "file", "prompt or error"];
 

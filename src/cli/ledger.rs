@@ -2,15 +2,29 @@
 
 use std::io::{self, BufWriter, Write};
 
-use crate::cli::arguments::{Global, LedgerCommand};
+use clap::Args;
+
 use crate::cli::client;
 use crate::cli::exit::Exit;
 use crate::cli::explain::moved;
 use crate::cli::failure::Failure;
+use crate::cli::global_flags::Global;
 use crate::cli::table::{self, RowPrinter};
 use crate::cli::{printable, written};
 use crate::control::protocol::{LedgerEntry, LedgerRequest, Request};
+use crate::domain::ids::BatchName;
 use crate::domain::ledger::Movement;
+
+/// What `ledger` takes.
+#[derive(Debug, Args)]
+pub(super) struct LedgerCommand {
+    /// Name of the batch [default: all]
+    #[arg(value_name = "BATCH")]
+    pub(super) batch: Option<BatchName>,
+    /// Print CSV
+    #[arg(long)]
+    pub(super) csv: bool,
+}
 
 const COLUMNS: [&str; 12] = [
     "time",

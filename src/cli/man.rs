@@ -3,20 +3,32 @@
 use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
+use std::path::PathBuf;
 
-use clap::{Command, CommandFactory};
+use clap::Args;
+use clap::Command;
 use clap_mangen::Man;
 
-use crate::cli::arguments::{Arguments, ManCommand};
+use crate::cli::examples;
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::written;
 
+/// The pages hold the same texts as --help.
+#[derive(Debug, Args)]
+#[command(after_help = examples::MAN)]
+pub(super) struct ManCommand {
+    /// Directory for the pages of all commands [default: print the main page to stdout]
+    #[arg(value_name = "DIR")]
+    pub(super) dir: Option<PathBuf>,
+}
+
 /// A page: the name of its file, and what is in it.
 type Page = (String, Vec<u8>);
 
-pub(super) fn run(command: &ManCommand) -> Result<Exit, Failure> {
-    let mut root = Arguments::command().disable_help_subcommand(true);
+/// `program` is the whole command line, as clap knows it.
+pub(super) fn run(command: &ManCommand, program: Command) -> Result<Exit, Failure> {
+    let mut root = program.disable_help_subcommand(true);
     root.build();
     match &command.dir {
         None => written(page(&root).and_then(|(_, text)| io::stdout().lock().write_all(&text)))?,

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
-use crate::cli::arguments::{ManifestArguments, ManifestFormat};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
+use crate::cli::manifest_arguments::{ManifestArguments, ManifestFormat};
 use crate::cli::terminal::say;
 use crate::control::protocol::Submission;
 use crate::domain::batch_origin::SourcePlace;

@@ -1,10 +1,10 @@
 //! The command line: one file per command, and what they share.
 
-mod arguments;
 mod budget;
 mod build;
 mod cancel;
 mod client;
+mod commands;
 mod completions;
 mod credits;
 mod daemon;
@@ -21,14 +21,17 @@ pub mod exit;
 mod explain;
 mod failure;
 mod follow;
+mod global_flags;
 mod interrupt;
 mod jobs;
 mod ledger;
 mod live_line;
 mod log;
 mod man;
+mod manifest_arguments;
 mod manifest_input;
 mod models;
+mod name_arguments;
 mod next_steps;
 mod outcome_json;
 mod pause;
@@ -51,10 +54,10 @@ mod tasks;
 mod terminal;
 mod voices;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
 
-use crate::cli::arguments::{Arguments, Command};
+use crate::cli::commands::{Arguments, Command};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 
@@ -111,8 +114,8 @@ pub fn main() -> Exit {
             Command::State(command) => state::run(command, &arguments.global).await,
             Command::Schema => schema::run(),
             Command::Doctor(command) => doctor::run(command, &arguments.global).await,
-            Command::Man(command) => man::run(command),
-            Command::Completions(command) => completions::run(command),
+            Command::Man(command) => man::run(command, Arguments::command()),
+            Command::Completions(command) => completions::run(command, Arguments::command()),
             #[cfg(feature = "emulator")]
             Command::Emulator(command) => emulator::run(command, &arguments.global).await,
         }

@@ -2,12 +2,14 @@
 
 use std::io::{self, Write};
 
+use clap::Args;
+use clap::ValueEnum;
 use rust_decimal::Decimal;
 use serde_json::{Map, Value};
 
-use crate::cli::arguments::{Global, MediaType, ModelsCommand};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
+use crate::cli::global_flags::Global;
 use crate::cli::table::{self, Table};
 use crate::cli::terminal;
 use crate::cli::{printable, service_target, written};
@@ -15,6 +17,24 @@ use crate::clock::Clock;
 use crate::domain::quote::catalog::{About, CatalogList, ImageMode, Model, MusicModel, VideoMode};
 use crate::domain::quote::model_rules::{Bounds, InputLimits};
 use crate::domain::quote::{Catalog, Prices, Rules};
+
+/// What `models` takes.
+#[derive(Debug, Args)]
+pub(super) struct ModelsCommand {
+    /// Only models whose id, label, vendor or mode contains this text
+    #[arg(value_name = "FILTER")]
+    pub(super) filter: Option<String>,
+    /// Only models of this type
+    #[arg(long = "type", value_enum, value_name = "TYPE")]
+    pub(super) media: Option<MediaType>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum MediaType {
+    Video,
+    Image,
+    Music,
+}
 
 pub(super) async fn run(command: &ModelsCommand, global: &Global) -> Result<Exit, Failure> {
     let clock = Clock::start();

@@ -4,17 +4,17 @@ use std::path::{Path, PathBuf};
 
 use anstream::eprintln;
 
-use crate::cli::arguments::Global;
+use crate::cli::global_flags::Global;
 use crate::cli::manifest_input::STDIN;
 use crate::cli::terminal::{self, Tone};
 use crate::cli::{printable, printable_path};
 use crate::control::client::Client;
 use crate::control::protocol::{BatchStatus, JobSummary, JobsRequest};
-use crate::domain::hold::ABOVE_MAX;
+use crate::domain::credit_hold::ABOVE_MAX;
 use crate::domain::job::{DOWNLOAD_FAILED, OutputFile};
 use crate::domain::job_state::JobState;
-use crate::domain::parked::Parked;
-use crate::domain::retry::{Prospect, prospect};
+use crate::domain::parked_reason::Parked;
+use crate::domain::retry_delay::{Prospect, prospect};
 use crate::intake::receipt::Receipt;
 use crate::output::report::Listed;
 

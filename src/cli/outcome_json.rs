@@ -4,8 +4,8 @@ use std::io::Write;
 
 use serde_json::json;
 
-use crate::cli::arguments::Global;
 use crate::cli::failure::Failure;
+use crate::cli::global_flags::Global;
 use crate::cli::written;
 use crate::control::protocol::{BatchOutcome, BatchOutcomes};
 

@@ -1,8 +1,9 @@
 //! `callsheet pause` and `callsheet resume`.
 
-use crate::cli::arguments::{BatchArgument, Global};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
+use crate::cli::global_flags::Global;
+use crate::cli::name_arguments::BatchArgument;
 use crate::cli::terminal::say;
 use crate::cli::{client, outcome_json};
 use crate::control::protocol::{PauseRequest, Request, ResumeRequest};

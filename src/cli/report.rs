@@ -4,13 +4,14 @@
 use std::collections::BTreeMap;
 use std::io::{self, BufWriter, Write};
 
+use clap::Args;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::cli::arguments::{Global, ReportCommand};
 use crate::cli::client::{self, StateClient};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
+use crate::cli::global_flags::Global;
 use crate::cli::{printable, table, written};
 use crate::clock::Clock;
 use crate::control::protocol::{JobsRequest, LedgerEntry, LedgerRequest, Request};
@@ -18,6 +19,24 @@ use crate::domain::ids::BatchName;
 use crate::domain::ledger::Movement;
 use crate::domain::report_group::{GroupBy, Since};
 use crate::domain::row_selection::meta_value;
+
+/// What `report` takes.
+#[derive(Debug, Args)]
+pub(super) struct ReportCommand {
+    /// Names of batches [default: all that are listed]
+    #[arg(value_name = "BATCH")]
+    pub(super) batches: Vec<BatchName>,
+    /// What the groups are: batch, kind, model, day (UTC), or meta.NAME such as meta.client
+    #[arg(long, value_name = "KEY", default_value = "batch")]
+    pub(super) by: GroupBy,
+    /// Only charges, refunds, files and failures from this time on: 2026-11-01, 2026-11-01T08:00:00Z or 7d. Holds are
+    /// those of now
+    #[arg(long, value_name = "TIME")]
+    pub(super) since: Option<Since>,
+    /// Print CSV
+    #[arg(long)]
+    pub(super) csv: bool,
+}
 
 const COLUMNS: [&str; 6] =
     ["held_credits", "charged_credits", "waived_credits", "refunded_credits", "files", "failures"];

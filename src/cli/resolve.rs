@@ -1,11 +1,34 @@
 //! `callsheet resolve`: what a person found out about a job in doubt.
 
-use crate::cli::arguments::{Global, ResolveCommand};
+use clap::Args;
+
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
+use crate::cli::global_flags::Global;
 use crate::cli::terminal::say;
 use crate::cli::{client, outcome_json, printable};
 use crate::control::protocol::ResolveRequest;
+
+/// What `resolve` takes.
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("found").required(true))]
+pub(super) struct ResolveCommand {
+    /// Label of the job, BATCH/LABEL, or the beginning of its id
+    #[arg(value_name = "JOB")]
+    pub(super) job: String,
+    /// The job was charged this many credits
+    #[arg(long, value_name = "CREDITS", group = "found")]
+    pub(super) charged: Option<u64>,
+    /// The job was not charged
+    #[arg(long, group = "found")]
+    pub(super) not_charged: bool,
+    /// Number of the attempt, where several are in doubt
+    #[arg(long, value_name = "N")]
+    pub(super) attempt: Option<u32>,
+    /// Accept a charge above the credits held for the job
+    #[arg(long, requires = "charged")]
+    pub(super) above_hold: bool,
+}
 
 pub(super) async fn run(command: &ResolveCommand, global: &Global) -> Result<Exit, Failure> {
     let charged = command.charged.unwrap_or_default();

@@ -1,11 +1,24 @@
 //! `callsheet retry`: new attempts for jobs that failed, were canceled or expired.
 
-use crate::cli::arguments::{Global, RetryCommand};
+use clap::Args;
+
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
+use crate::cli::global_flags::Global;
+use crate::cli::name_arguments::NameArgument;
 use crate::cli::terminal::say;
 use crate::cli::{client, outcome_json, printable};
 use crate::control::protocol::{Request, RetryRequest};
+
+/// What `retry` takes.
+#[derive(Debug, Args)]
+pub(super) struct RetryCommand {
+    #[command(flatten)]
+    pub(super) named: NameArgument,
+    /// New price limit of each job, in place of its row's
+    #[arg(long, value_name = "CREDITS")]
+    pub(super) max_credits: Option<u64>,
+}
 
 /// Jobs named one by one.
 const SHOWN_MAX: usize = 20;

@@ -5,15 +5,19 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytesize::ByteSize;
+use clap::Args;
 use tokio::sync::watch;
 
 use crate::api::{Service, ServiceError};
-use crate::cli::arguments::{Global, RunCommand};
 use crate::cli::build;
 use crate::cli::daemon_discovery;
+use crate::cli::examples;
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
+use crate::cli::global_flags::EmulatorArguments;
+use crate::cli::global_flags::Global;
 use crate::cli::interrupt::{InFlight, SharedInFlight, wait_for_signals};
+use crate::cli::manifest_arguments::ManifestArguments;
 use crate::cli::manifest_input::{self, ManifestInput};
 use crate::cli::next_steps::{self, BatchEnd, Invocation, NAMED_MAX, Trouble};
 use crate::cli::progress::Progress;
@@ -29,8 +33,8 @@ use crate::control::listener::{self, ServedSocket};
 use crate::control::protocol::BatchStatus;
 use crate::domain::credits::Credits;
 use crate::domain::ids::{BatchName, BatchNo};
-use crate::domain::parked::Parked;
-use crate::domain::retry::Backoff;
+use crate::domain::parked_reason::Parked;
+use crate::domain::retry_delay::Backoff;
 use crate::domain::time::Millis;
 use crate::engine::scheduler::{BatchOverview, Standstill};
 use crate::engine::{self, Engine, Mode, Scope, Stop};
@@ -40,6 +44,22 @@ use crate::intake::receipt::Receipt;
 use crate::output::publish::OutputDir;
 use crate::output::report::{Listed, Report, Waiting};
 use crate::store::{BatchRecord, Store};
+
+/// What `run` takes.
+#[derive(Debug, Args)]
+#[command(after_help = examples::and_exit_codes(examples::RUN))]
+pub(super) struct RunCommand {
+    /// Manifests: .csv, .json, .jsonl or .ndjson, or - for standard input
+    #[arg(required = true, value_name = "MANIFEST")]
+    pub(super) manifests: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(super) emulator: EmulatorArguments,
+    #[command(flatten)]
+    pub(super) terms: ManifestArguments,
+    /// Use a state that was created for another service
+    #[arg(long)]
+    pub(super) adopt_state: bool,
+}
 
 /// How often the service is looked for before a run is given up.
 const REACH_TRIES: u32 = 3;

@@ -3,12 +3,14 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use clap::Args;
+use clap::Subcommand;
 use serde::Serialize;
 
-use crate::cli::arguments::{Global, ScheduleCommand, ScheduleNameArgument, ScheduleNextCommand};
 use crate::cli::daemon_discovery::{self, DaemonConnection};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
+use crate::cli::global_flags::Global;
 use crate::cli::service_target::PresentState;
 use crate::cli::table::{self, Table};
 use crate::cli::terminal::say;
@@ -20,6 +22,36 @@ use crate::domain::ids::{BadBatchName, BatchName};
 use crate::domain::schedule::{Schedule, ScheduleError, name};
 use crate::domain::time::Timestamp;
 use crate::store::schedule_progress::{self, LastRun, ScheduleRecords};
+
+/// What fires by itself: `[[schedule]]` in the configuration.
+#[derive(Debug, Subcommand)]
+pub(super) enum ScheduleCommand {
+    /// List schedules with their next and last runs
+    List,
+    /// Show the next runs of a schedule, in its time zone and in UTC
+    Next(ScheduleNextCommand),
+    /// Run a schedule now
+    Run(ScheduleNameArgument),
+}
+
+/// Works without a running daemon.
+#[derive(Debug, Args)]
+pub(super) struct ScheduleNextCommand {
+    /// Name of the schedule
+    #[arg(value_name = "NAME")]
+    pub(super) name: String,
+    /// Number of runs
+    #[arg(short, long, default_value_t = 10, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub(super) number: u16,
+}
+
+/// The running daemon starts a batch of its own, named after the current time; later runs stay scheduled.
+#[derive(Debug, Args)]
+pub(super) struct ScheduleNameArgument {
+    /// Name of the schedule
+    #[arg(value_name = "NAME")]
+    pub(super) name: String,
+}
 
 /// A schedule in the list.
 #[derive(Serialize)]

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use secrecy::SecretString;
 
 use crate::api::{Service, ServiceOptions};
-use crate::cli::arguments::{EmulatorArguments, Global};
 use crate::cli::emulator::{self, DEFAULT_API_KEY, Emulator};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
+use crate::cli::global_flags::{EmulatorArguments, Global};
 use crate::cli::log;
 use crate::cli::printable;
 use crate::cli::terminal::say;

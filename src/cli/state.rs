@@ -4,12 +4,14 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+use clap::Args;
+use clap::Subcommand;
 use serde_json::json;
 
-use crate::cli::arguments::{Global, StateCommand, StateExport, StateImport, StateRebuild};
 use crate::cli::daemon_discovery;
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
+use crate::cli::global_flags::Global;
 use crate::cli::service_target::PresentState;
 use crate::cli::terminal::say;
 use crate::cli::{client, printable, printable_path, service_target, written};
@@ -22,6 +24,54 @@ use crate::output::publish::OutputDir;
 use crate::recovery::import::import as import_state;
 use crate::recovery::rebuild::rebuild as rebuild_state;
 use crate::store::{Store, StoreError, open_check};
+
+/// What is done to a whole state.
+#[derive(Debug, Subcommand)]
+pub(super) enum StateCommand {
+    /// Export the state as JSON Lines
+    ///
+    /// Exports batches, rows, outcomes, open jobs and totals, from which `callsheet state import` restores the state.
+    /// Works beside a running daemon; a `run` has to end first.
+    Export(StateExport),
+    /// Create a state from an export, in the empty directory given by --state
+    ///
+    /// Unfinished batches are paused, since their keys may have been used after the export. After callsheet resume
+    /// each job continues under its old key.
+    Import(StateImport),
+    /// Check the state for inconsistencies
+    Verify,
+    /// Rebuild a damaged database from all readable data
+    ///
+    /// Reads the accepted rows and outcomes beside the database, readable records of the database, the sidecars in the
+    /// output directory and, if given, an export. Moves the damaged database to `aside` in the state directory and
+    /// deletes nothing. Unfinished batches are paused: a key that was used returns its task, but a key that was never
+    /// used buys.
+    Rebuild(StateRebuild),
+}
+
+/// What `state export` takes.
+#[derive(Debug, Args)]
+pub(super) struct StateExport {
+    /// File to create; must not exist [default: standard output]
+    #[arg(value_name = "FILE")]
+    pub(super) file: Option<PathBuf>,
+}
+
+/// What `state import` takes.
+#[derive(Debug, Args)]
+pub(super) struct StateImport {
+    /// Export file, or - for standard input
+    #[arg(value_name = "FILE")]
+    pub(super) file: PathBuf,
+}
+
+/// What `state rebuild` takes.
+#[derive(Debug, Args)]
+pub(super) struct StateRebuild {
+    /// An export of this state, of any age
+    #[arg(long, value_name = "FILE")]
+    pub(super) export: Option<PathBuf>,
+}
 
 /// Most faults that `--json` lists; otherwise they are printed as they are found.
 const FAULTS_MAX: usize = 1000;

@@ -3,19 +3,35 @@
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
-use crate::cli::arguments::{Global, StatusCommand};
+use clap::Args;
+
 use crate::cli::client::{self, StateClient};
 use crate::cli::daemon_discovery::DaemonConnection;
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::follow::{Follower, Interrupts, report_interrupted};
+use crate::cli::global_flags::Global;
 use crate::cli::next_steps::{self, BatchEnd, Invocation};
 use crate::cli::terminal::say;
 use crate::cli::{summary, terminal, written};
 use crate::control::client::Client;
 use crate::control::protocol::{BatchState, BatchStatus, ProcessKind, Request, StatusRequest};
 use crate::domain::ids::BatchName;
-use crate::domain::parked::Parked;
+use crate::domain::parked_reason::Parked;
+
+/// Shows every batch in numbers.
+#[derive(Debug, Args)]
+pub(super) struct StatusCommand {
+    /// Name of the batch [default: all]
+    #[arg(value_name = "BATCH")]
+    pub(super) batch: Option<BatchName>,
+    /// List every finished batch, as far back as retention.list_finished_for; otherwise the 20 that finished last
+    #[arg(long, conflicts_with = "batch")]
+    pub(super) all: bool,
+    /// Show the status again whenever it changes, until the batch is done
+    #[arg(long)]
+    pub(super) watch: bool,
+}
 
 /// Between two looks.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);

@@ -1,13 +1,18 @@
 //! `callsheet submit`: manifests for the running daemon.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::cli::arguments::{Global, SubmitCommand};
+use clap::Args;
+
 use crate::cli::daemon_discovery::{self, DaemonConnection};
+use crate::cli::examples;
 use crate::cli::exit::Exit;
 use crate::cli::failure::{Failure, FileProblem};
 use crate::cli::follow::{Follower, Interrupts, report_interrupted};
+use crate::cli::global_flags::Global;
+use crate::cli::manifest_arguments::ManifestArguments;
 use crate::cli::manifest_input::{self, ManifestInput};
 use crate::cli::next_steps::{self, BatchEnd, Invocation};
 use crate::cli::progress::Progress;
@@ -19,8 +24,22 @@ use crate::control::protocol::{BatchState, BatchStatus, StatusRequest};
 use crate::domain::diagnostic::Diagnostic;
 use crate::domain::ids::BatchName;
 use crate::domain::job_state::JobState;
-use crate::domain::parked::Parked;
+use crate::domain::parked_reason::Parked;
 use crate::intake::receipt::Receipt;
+
+/// What `submit` takes.
+#[derive(Debug, Args)]
+#[command(after_help = examples::and_exit_codes(examples::SUBMIT))]
+pub(super) struct SubmitCommand {
+    /// Manifests: .csv, .json, .jsonl or .ndjson, or - for standard input
+    #[arg(required = true, value_name = "MANIFEST")]
+    pub(super) manifests: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(super) terms: ManifestArguments,
+    /// Wait until the batches are done, and exit as `run` does
+    #[arg(long)]
+    pub(super) wait: bool,
+}
 
 /// Between two looks at how far it is.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);

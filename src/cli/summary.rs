@@ -13,7 +13,7 @@ use crate::control::protocol::{BatchState, BatchStatus};
 use crate::domain::batch_terms::TermChange;
 use crate::domain::credits::Credits;
 use crate::domain::job_state::JobState;
-use crate::domain::parked::Parked;
+use crate::domain::parked_reason::Parked;
 use crate::domain::time::Millis;
 use crate::intake::receipt::Receipt;
 

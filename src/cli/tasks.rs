@@ -2,15 +2,34 @@
 
 use std::io::Write;
 
+use clap::Args;
 use serde_json::Value;
 
-use crate::cli::arguments::{Global, TasksCommand};
+use crate::cli::examples;
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
+use crate::cli::global_flags::Global;
 use crate::cli::service_target::{self, CatalogSource};
 use crate::cli::terminal::say;
 use crate::cli::{printable, written};
 use crate::domain::ids::TaskId;
+
+/// What `tasks` takes.
+#[derive(Debug, Args)]
+#[command(after_help = examples::and_exit_codes(examples::TASKS))]
+pub(super) struct TasksCommand {
+    /// Task ids, from task_id in results.jsonl
+    #[arg(required = true, value_name = "ID", value_parser = task_id)]
+    pub(super) tasks: Vec<String>,
+}
+
+/// What can be the id of a task.
+fn task_id(text: &str) -> Result<String, String> {
+    let is_id = (1..=256).contains(&text.len()) && text != "." && text != "..";
+    is_id
+        .then(|| text.to_owned())
+        .ok_or_else(|| String::from("a task id has 1 to 256 bytes, see task_id in results.jsonl"))
+}
 
 /// The fields of a task's record, in the order in which they are shown (Task object).
 const FIELDS: [&str; 19] = [

@@ -2,13 +2,25 @@
 
 use std::io::{self, Write};
 
+use clap::Args;
 use serde_json::{Map, Value};
 
-use crate::cli::arguments::{Global, VoicesCommand};
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
+use crate::cli::global_flags::Global;
 use crate::cli::{printable, service_target, table, written};
 use crate::clock::Clock;
+
+/// Lists voices for speech.
+#[derive(Debug, Args)]
+pub(super) struct VoicesCommand {
+    /// Only voices whose id, name or description contains this text
+    #[arg(value_name = "FILTER")]
+    pub(super) filter: Option<String>,
+    /// Only voices that speak this language
+    #[arg(long, value_name = "LANGUAGE")]
+    pub(super) language: Option<String>,
+}
 
 /// What the table shows of a voice: heading and field.
 const COLUMNS: [(&str, &str); 7] = [

@@ -7,15 +7,15 @@ use crate::control::protocol::{
     ResolveRequest, RowVersion, Status, StatusRequest,
 };
 use crate::domain::charge_drift;
+use crate::domain::credit_hold::ABOVE_MAX;
 use crate::domain::credits::Credits;
 use crate::domain::exit_code::Exit;
-use crate::domain::hold::ABOVE_MAX;
 use crate::domain::idempotency::IdempotencyKey;
 use crate::domain::ids::{AttemptNo, BatchName, BatchNo};
 use crate::domain::job::{JobSpec, State};
 use crate::domain::job_state::JobState;
-use crate::domain::parked::Parked;
-use crate::domain::retry::{self, Prospect};
+use crate::domain::parked_reason::Parked;
+use crate::domain::retry_delay::{self, Prospect};
 use crate::engine::engine_client::EngineClient;
 use crate::engine::job_iter::JobIter;
 use crate::engine::scheduler::{BatchOverview, Command, CommandOutcome};
@@ -353,7 +353,7 @@ fn next(batch: &BatchRecord, spec: &JobSpec, record: &JobRecord, parked: Option<
             "it is paid for; callsheet download tries to fetch its outputs again, free of charge".to_owned()
         }
         State::Failed { fault, .. } if fault.code == ABOVE_MAX => format!("nothing: {}", fault.message),
-        State::Failed { fault, .. } if retry::prospect(&fault.code) == Prospect::Hopeless => {
+        State::Failed { fault, .. } if retry_delay::prospect(&fault.code) == Prospect::Hopeless => {
             "nothing: it would be rejected again; change its row and submit the manifest again"
                 .to_owned()
         }

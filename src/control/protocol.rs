@@ -16,7 +16,7 @@ use crate::domain::job::{Job, JobSpec, OutputFile, RecordView};
 use crate::domain::job_state::JobState;
 use crate::domain::ledger::Movement;
 use crate::domain::manifest::row::Policy;
-use crate::domain::parked::Parked;
+use crate::domain::parked_reason::Parked;
 use crate::domain::row_selection::RowSelection;
 use crate::domain::row_versions::REPLACED;
 use crate::domain::task::Fault;

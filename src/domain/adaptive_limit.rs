@@ -3,7 +3,7 @@
 //! The service's document names no limits. A 429, or a task that fails as `rate_limited` or `busy`,
 //! says that there is one; answers without it say that there is room.
 
-use crate::domain::retry::RETRY_AFTER_MAX;
+use crate::domain::retry_delay::RETRY_AFTER_MAX;
 use crate::domain::time::{Millis, Tick};
 
 /// Refusals that come within this span after a decrease belong to the same crowding.

@@ -14,7 +14,7 @@ pub use self::input::{AdmissionInput, AllowancePool, Candidate, InFlight, Limits
 use self::remaining_budget::{Blocker, RemainingBudget};
 pub use self::send_order::{Admission, admit};
 use crate::domain::ids::BatchNo;
-use crate::domain::parked::Parked;
+use crate::domain::parked_reason::Parked;
 
 /// Which batches have no waiting job that the budgets let out as they stand, with the budget that the first one
 /// meets. Slots are left aside, since they come free by themselves, and so is all that depends on the balance where that

@@ -126,8 +126,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::domain::credit_hold::{Basis, Hold};
     use crate::domain::credits::Credits;
-    use crate::domain::hold::{Basis, Hold};
     use crate::domain::ids::{AttemptNo, TaskId};
     use crate::domain::job::Books;
 

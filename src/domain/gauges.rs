@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::domain::credits::Credits;
 use crate::domain::job_state::JobState;
-use crate::domain::parked::Parked;
+use crate::domain::parked_reason::Parked;
 use crate::domain::request::Kind;
 use crate::domain::time::Millis;
 

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::domain::account_block::AllowanceUse;
+use crate::domain::credit_hold::Hold;
 use crate::domain::credits::Credits;
-use crate::domain::hold::Hold;
 use crate::domain::ids::{AttemptNo, Fingerprint, JobId, Seq, TaskId};
 use crate::domain::job::attempt::is_default;
 pub use crate::domain::job::attempt::{Attempt, Books, DOWNLOAD_FAILED, RESOLVED, State};

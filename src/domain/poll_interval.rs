@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use crate::domain::retry::scale;
+use crate::domain::retry_delay::scale;
 use crate::domain::time::{Millis, Tick};
 
 /// Durations remembered for a model.

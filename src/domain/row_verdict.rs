@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::domain::credits::Credits;
 use crate::domain::job::{Job, State};
 use crate::domain::job_state::JobState;
-use crate::domain::retry::{self, Prospect};
+use crate::domain::retry_delay::{self, Prospect};
 use crate::domain::row_versions::REPLACED;
 
 /// Where a job that its batch has already stands.
@@ -34,7 +34,7 @@ impl JobStanding {
         if state == JobState::Canceled && fault_code == Some(REPLACED) {
             return JobStanding::Waiting;
         }
-        let is_hopeless = || fault_code.is_some_and(|code| retry::prospect(code) == Prospect::Hopeless);
+        let is_hopeless = || fault_code.is_some_and(|code| retry_delay::prospect(code) == Prospect::Hopeless);
         match state {
             JobState::Queued => JobStanding::Waiting,
             JobState::Submitting | JobState::Running | JobState::Fetching => JobStanding::Running,

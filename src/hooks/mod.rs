@@ -29,7 +29,7 @@ use crate::api::webhook::Webhook;
 use crate::clock::Clock;
 use crate::config::HooksConfig;
 use crate::domain::ids::BatchName;
-use crate::domain::retry::Backoff;
+use crate::domain::retry_delay::Backoff;
 use crate::domain::time::Millis;
 
 /// Timeouts and retries of deliveries.

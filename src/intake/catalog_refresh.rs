@@ -11,7 +11,7 @@ use crate::api::{Service, ServiceError};
 use crate::clock::Clock;
 use crate::domain::quote::catalog::CatalogPart;
 use crate::domain::quote::{Catalog, Surcharges};
-use crate::domain::retry::Backoff;
+use crate::domain::retry_delay::Backoff;
 use crate::domain::time::{Millis, Timestamp};
 use crate::engine::{CatalogRefresh, CatalogSource};
 use crate::store::catalog_cache::{self, CachedCatalogs};

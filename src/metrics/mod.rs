@@ -7,8 +7,8 @@
 //! Every label has few values that are known beforehand: names of batches and jobs belong in the log.
 //! `docs/monitoring.md` lists every metric; a test holds the two in step.
 
+mod exposition;
 mod labels;
-mod text;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -27,7 +27,7 @@ use self::labels::{BudgetLabel, BuildLabels, EndpointLabel, JobLabels, ReasonLab
 use crate::domain::credits::Credits;
 use crate::domain::gauges::Gauges;
 use crate::domain::job_state::JobState;
-use crate::domain::parked::Parked;
+use crate::domain::parked_reason::Parked;
 use crate::domain::request::Kind;
 use crate::domain::time::Millis;
 
@@ -155,7 +155,7 @@ impl Metrics {
 
     /// Everything in Prometheus' text format, as [`CONTENT_TYPE`] says.
     pub fn render(&self) -> String {
-        text::render(&self.all.registry)
+        exposition::render(&self.all.registry)
     }
 }
 

@@ -12,7 +12,7 @@ use callsheet::clock::Clock;
 use callsheet::domain::admission::Limits;
 use callsheet::domain::credits::Credits;
 use callsheet::domain::quote::Rules;
-use callsheet::domain::retry::Backoff;
+use callsheet::domain::retry_delay::Backoff;
 use callsheet::domain::slow_download::MinRate;
 use callsheet::domain::time::Millis;
 use callsheet::domain::url_policy::UrlPolicy;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use callsheet::domain::credits::Credits;
 use callsheet::domain::gauges::Gauges;
 use callsheet::domain::job_state::JobState;
-use callsheet::domain::parked::Parked;
+use callsheet::domain::parked_reason::Parked;
 use callsheet::domain::time::Millis;
 use callsheet::metrics::{Answer, Endpoint, Metrics};
 use serde_json::Value;

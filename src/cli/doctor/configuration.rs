@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use secrecy::{ExposeSecret, SecretString};
 
-use crate::cli::arguments::Global;
 use crate::cli::doctor::Check;
 use crate::cli::exit::Exit;
+use crate::cli::global_flags::Global;
 use crate::cli::service_target;
 use crate::config::{Config, ConfigError};
 

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 
 use rustix::fs::{Access, access};
 
-use crate::cli::arguments::Global;
 use crate::cli::doctor::{Check, configuration};
 use crate::cli::exit::Exit;
+use crate::cli::global_flags::Global;
 use crate::cli::service_target;
 use crate::config::Config;
 use crate::daemon;

@@ -11,14 +11,25 @@ mod network;
 mod schedules;
 
 use anstream::println;
+use clap::Args;
 use serde::Serialize;
 
-use crate::cli::arguments::{DoctorCommand, Global};
 use crate::cli::doctor::daemon::Daemon;
+use crate::cli::examples;
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
+use crate::cli::global_flags::Global;
 use crate::cli::{daemon_discovery, printable, service_target};
 use crate::clock::Clock;
+
+/// What `doctor` takes.
+#[derive(Debug, Args)]
+#[command(after_help = examples::DOCTOR)]
+pub(in crate::cli) struct DoctorCommand {
+    /// Check only the configuration file, before reloading a daemon
+    #[arg(long)]
+    pub(in crate::cli) config_only: bool,
+}
 
 /// How something is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

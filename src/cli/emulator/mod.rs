@@ -7,16 +7,15 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use anstream::eprintln;
+pub(super) use callsheet_emulator::{DEFAULT_API_KEY, Emulator};
 use callsheet_emulator::{Faults, Options, Plan, StartError};
 use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-pub(super) use callsheet_emulator::{DEFAULT_API_KEY, Emulator};
-
 use self::arguments::{EmulatorCommand, PlanName};
-use crate::cli::arguments::Global;
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
+use crate::cli::global_flags::Global;
 
 /// Credits on the account of a command that works offline.
 const CREDITS: u64 = 1_000_000_000;

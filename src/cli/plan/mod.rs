@@ -11,11 +11,16 @@ mod totals;
 
 use std::io::{self, Write};
 use std::path::Path;
+use std::path::PathBuf;
+
+use clap::Args;
 
 use crate::api::ServiceError;
-use crate::cli::arguments::{Global, PlanCommand};
+use crate::cli::examples;
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
+use crate::cli::global_flags::Global;
+use crate::cli::manifest_arguments::ManifestArguments;
 use crate::cli::manifest_input::{self, ManifestInput};
 use crate::cli::plan::plan_row::PlanRow;
 use crate::cli::plan::totals::Totals;
@@ -35,6 +40,20 @@ use crate::intake::{self, Batches, IntakeError, Present, Validated};
 use crate::store::read_only::{ReadOnlyState, Visibility};
 use crate::store::staging::Staging;
 use crate::store::{OpenJobStatus, StoreError};
+
+/// What `plan` takes.
+#[derive(Debug, Args)]
+#[command(after_help = examples::and_exit_codes(examples::PLAN))]
+pub(in crate::cli) struct PlanCommand {
+    /// Manifests: .csv, .json, .jsonl or .ndjson, or - for standard input
+    #[arg(required = true, value_name = "MANIFEST")]
+    pub(in crate::cli) manifests: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(in crate::cli) terms: ManifestArguments,
+    /// List every row
+    #[arg(long)]
+    pub(in crate::cli) rows: bool,
+}
 
 pub(super) async fn run(command: &PlanCommand, global: &Global) -> Result<Exit, Failure> {
     let clock = Clock::start();

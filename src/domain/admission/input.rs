@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::domain::account_block::{AllowanceUse, Trial};
+use crate::domain::credit_hold::{Basis, Hold};
 use crate::domain::credits::Credits;
-use crate::domain::hold::{Basis, Hold};
 use crate::domain::ids::{BatchNo, JobKey};
 use crate::domain::ledger::Totals;
 use crate::domain::request::Kind;

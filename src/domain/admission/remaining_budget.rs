@@ -9,7 +9,7 @@ use crate::domain::admission::input::{
 use crate::domain::budget;
 use crate::domain::credits::Credits;
 use crate::domain::ledger::Totals;
-use crate::domain::parked::Parked;
+use crate::domain::parked_reason::Parked;
 use crate::domain::time::Millis;
 
 /// A balance that came in longer ago is asked for again before anything is sent that must leave a least balance.

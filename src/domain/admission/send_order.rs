@@ -3,7 +3,7 @@
 use crate::domain::admission::input::{AdmissionInput, Candidate, WaitingBatch};
 use crate::domain::admission::remaining_budget::{Blocker, RemainingBudget};
 use crate::domain::ids::BatchNo;
-use crate::domain::parked::Parked;
+use crate::domain::parked_reason::Parked;
 
 /// What was decided.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]

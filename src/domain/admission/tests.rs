@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::domain::account_block::{AllowanceUse, Trial};
+use crate::domain::credit_hold::{Basis, Hold};
 use crate::domain::credits::Credits;
-use crate::domain::hold::{Basis, Hold};
 use crate::domain::ids::JobKey;
 use crate::domain::ids::Seq;
 use crate::domain::ledger::Totals;

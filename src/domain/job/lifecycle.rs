@@ -23,13 +23,13 @@ mod resubmission;
 #[cfg(test)]
 mod tests;
 
+use crate::domain::credit_hold::{Basis, Hold};
 use crate::domain::credits::Credits;
-use crate::domain::hold::{Basis, Hold};
 use crate::domain::ids::{AttemptNo, TaskId};
 pub use crate::domain::job::lifecycle::event::Event;
 use crate::domain::job::{ATTEMPTS_MAX, Attempt, Books, HistoryLine, Job, RESOLVED, State};
 use crate::domain::ledger::Movement;
-use crate::domain::retry::{self, Prospect};
+use crate::domain::retry_delay::{self, Prospect};
 use crate::domain::row_versions::REPLACED;
 use crate::domain::task::{Fault, PostAnswer, TaskReading, TaskStatus};
 use crate::domain::time::{Timestamp, UtcDay};
@@ -482,7 +482,7 @@ impl Change {
             self.end(State::Canceled { task: Some(reading.id), fault: Some(fault) }, &what);
             return;
         }
-        let prospect_of = |fault: &Fault| retry::prospect(&fault.code);
+        let prospect_of = |fault: &Fault| retry_delay::prospect(&fault.code);
         let mut cause = fault.code.clone();
         // The record may say why in more words, or not at all: the stricter of the two decides.
         if let Some(named) = named.filter(|named| prospect_of(named) > prospect_of(&fault)) {
@@ -491,7 +491,7 @@ impl Change {
                 fault = named;
             }
         }
-        let may_help = match retry::prospect(&cause) {
+        let may_help = match retry_delay::prospect(&cause) {
             Prospect::MayHelp => true,
             Prospect::Once => !self.job.begun_for.contains(&cause),
             Prospect::OnlyAsked | Prospect::Hopeless => false,

@@ -7,8 +7,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::domain::credit_hold::Hold;
 use crate::domain::credits::Credits;
-use crate::domain::hold::Hold;
 use crate::domain::ids::{AttemptNo, TaskId};
 use crate::domain::job::attempt::is_default;
 use crate::domain::job::{Attempt, Books, HistoryLine, Job, OutputFile, State};

@@ -4,7 +4,7 @@ use crate::domain::admission::{self, Admission, AdmissionInput, Candidate, InFli
 use crate::domain::ids::{BatchNo, JobKey};
 use crate::domain::lifecycle::{Event, Want};
 use crate::domain::manifest::row::Deadline;
-use crate::domain::parked::Parked;
+use crate::domain::parked_reason::Parked;
 use crate::domain::task::Fault;
 use crate::domain::time::Now;
 use crate::engine::scheduler::parts::admission_candidates::WaitingJobs;

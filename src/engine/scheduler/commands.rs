@@ -9,7 +9,7 @@ use crate::domain::credits::Credits;
 use crate::domain::ids::{AttemptNo, BatchNo, JobKey};
 use crate::domain::job::{Job, JobSpec, State};
 use crate::domain::lifecycle::{self, AttemptRules, Event, IllegalEvent, Want};
-use crate::domain::retry::{self, Prospect};
+use crate::domain::retry_delay::{self, Prospect};
 use crate::domain::time::{Now, UtcDay};
 use crate::engine::scheduler::parts::active_batch::{ActiveBatch, SKIPPED_MAX};
 use crate::engine::scheduler::parts::open_job::OpenJob;
@@ -408,7 +408,7 @@ enum RetryVerdict {
 
 fn retried(spec: &JobSpec, record: &JobRecord, now: Now) -> RetryVerdict {
     if let State::Failed { fault, .. } = record.job.state()
-        && retry::prospect(&fault.code) == Prospect::Hopeless
+        && retry_delay::prospect(&fault.code) == Prospect::Hopeless
     {
         return RetryVerdict::Hopeless;
     }

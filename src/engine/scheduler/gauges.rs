@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::domain::budget;
 use crate::domain::gauges::Gauges;
 use crate::domain::job_state::JobState;
-use crate::domain::parked::Parked;
+use crate::domain::parked_reason::Parked;
 use crate::domain::request::Kind;
 use crate::domain::time::{Millis, Now};
 use crate::engine::scheduler::parts::job_counts::BatchJobCounts;

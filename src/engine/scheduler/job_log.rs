@@ -8,7 +8,7 @@ use crate::domain::credits::Credits;
 use crate::domain::ids::{AttemptNo, BatchName, TaskId};
 use crate::domain::job::{Job, JobSpec, Order, State};
 use crate::domain::lifecycle::IllegalEvent;
-use crate::domain::parked::Parked;
+use crate::domain::parked_reason::Parked;
 use crate::domain::task::Fault;
 use crate::domain::time::Millis;
 use crate::store::BatchRecord;

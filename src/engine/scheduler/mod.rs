@@ -10,13 +10,14 @@
 
 mod admit;
 mod commands;
-mod deadlines;
 mod drop_unsent;
 mod due_effects;
 mod gauges;
 mod inputs;
 mod job_log;
 mod messages;
+mod missed_deadlines;
+mod overdue_watchdog;
 mod overview;
 mod parts;
 mod price_renewal;
@@ -24,7 +25,6 @@ mod row_versions;
 #[cfg(test)]
 mod tests;
 mod transitions;
-mod watchdog;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ use crate::domain::adaptive_limit::AdaptiveLimit;
 use crate::domain::job::JobSpec;
 use crate::domain::ledger::Totals;
 use crate::domain::lifecycle::{self, Want};
-use crate::domain::parked::Parked;
+use crate::domain::parked_reason::Parked;
 use crate::domain::request::Kind;
 use crate::domain::time::{Now, Tick, UtcDay};
 use crate::engine::scheduler::parts::account_state::AccountState;

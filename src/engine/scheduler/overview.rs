@@ -6,7 +6,7 @@ use crate::domain::credits::Credits;
 use crate::domain::ids::{BatchName, BatchNo, JobKey};
 use crate::domain::job_state::{JobState, JobStateCounts};
 use crate::domain::ledger::Totals;
-use crate::domain::parked::Parked;
+use crate::domain::parked_reason::Parked;
 use crate::domain::time::Now;
 use crate::engine::scheduler::parts::active_batch::ActiveBatch;
 use crate::engine::scheduler::parts::job_counts::NextAction;

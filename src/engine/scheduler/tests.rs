@@ -22,7 +22,7 @@ use crate::domain::credits::Credits;
 use crate::domain::ids::{AttemptNo, BatchNo, Fingerprint, JobId, JobKey, Seq, TaskId};
 use crate::domain::job::{JobSpec, Order, OutputFile, State};
 use crate::domain::request::Kind;
-use crate::domain::retry::Backoff;
+use crate::domain::retry_delay::Backoff;
 use crate::domain::task::{Fault, PostAnswer, ReadAnswer, TaskReading, TaskStatus};
 use crate::domain::time::{Millis, Now, Tick, Timestamp};
 use crate::store::{BatchRecord, Change, JobRecord, Segment};

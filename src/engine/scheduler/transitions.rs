@@ -7,7 +7,7 @@ use crate::domain::ids::{AttemptNo, JobKey};
 use crate::domain::job::{Attempt, Job, State};
 use crate::domain::ledger::Movement;
 use crate::domain::lifecycle::{self, AttemptRules, Event, Want};
-use crate::domain::retry;
+use crate::domain::retry_delay;
 use crate::domain::time::{Millis, Now, Tick};
 use crate::engine::scheduler::job_log::{self, LogContext};
 use crate::engine::scheduler::parts::open_job::OpenJob;
@@ -114,7 +114,7 @@ impl Scheduler {
             Want::Read if lacks_links => Millis(0),
             Want::Read => self.poll_wait(key, attempt, now),
             Want::Admission => {
-                let longer = job.begun_for().last().map_or(0, |code| retry::doublings(code));
+                let longer = job.begun_for().last().map_or(0, |code| retry_delay::doublings(code));
                 let repeated = attempt.0.saturating_sub(2).saturating_add(longer);
                 self.wait_times.after_fault(repeated, None)
             }

@@ -11,7 +11,7 @@ use callsheet::domain::job::{JobSpec, Order};
 use callsheet::domain::manifest::row::{Deadline, OnDeadline, OnDrift, Policy};
 use callsheet::domain::quote::{Catalog, Rules};
 use callsheet::domain::request::Kind;
-use callsheet::domain::retry::Backoff;
+use callsheet::domain::retry_delay::Backoff;
 use callsheet::domain::time::{Millis, Timestamp};
 use callsheet::engine::scheduler::Settings;
 use fastrand::Rng;

@@ -1,7 +1,7 @@
 //! Everything that can happen to a job.
 
+use crate::domain::credit_hold::Hold;
 use crate::domain::credits::Credits;
-use crate::domain::hold::Hold;
 use crate::domain::job::OutputFile;
 use crate::domain::task::{Fault, PostAnswer, TaskReading};
 use crate::domain::time::UtcDay;

@@ -7,7 +7,7 @@
 use crate::domain::ids::AttemptNo;
 use crate::domain::job::lifecycle::{AttemptRules, Change, Event};
 use crate::domain::job::{Attempt, Books, Job, State};
-use crate::domain::retry::{self, Prospect};
+use crate::domain::retry_delay::{self, Prospect};
 
 /// Whether an overdue job may be given another attempt: it has one left, its key keeps the attempts apart, what its
 /// task was charged is known, and nobody said that the same request would be refused again.
@@ -16,7 +16,10 @@ pub(super) fn may_resubmit(job: &Job, rules: AttemptRules) -> bool {
     rules.keyed
         && job.newest_attempt().0 < rules.attempts
         && present.books.held.is_zero()
-        && present.rejected.as_ref().is_none_or(|fault| retry::prospect(&fault.code) < Prospect::OnlyAsked)
+        && present
+            .rejected
+            .as_ref()
+            .is_none_or(|fault| retry_delay::prospect(&fault.code) < Prospect::OnlyAsked)
         && present.is_running()
 }
 

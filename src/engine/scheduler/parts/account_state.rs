@@ -12,7 +12,7 @@ use crate::domain::credits::Credits;
 use crate::domain::ids::JobKey;
 use crate::domain::job::Order;
 use crate::domain::ledger::Movement;
-use crate::domain::parked::Parked;
+use crate::domain::parked_reason::Parked;
 use crate::domain::task::Fault;
 use crate::domain::time::{Millis, Now, Tick, Timestamp};
 use crate::engine::scheduler::job_log;

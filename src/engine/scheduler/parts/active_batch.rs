@@ -6,7 +6,7 @@ use crate::domain::credits::Credits;
 use crate::domain::ids::Seq;
 use crate::domain::job::{JobSpec, State};
 use crate::domain::ledger::{Movement, OutOfBalance};
-use crate::domain::parked::Parked;
+use crate::domain::parked_reason::Parked;
 use crate::domain::request::Kind;
 use crate::domain::row_versions::RowVersions;
 use crate::domain::time::{Now, Timestamp};

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use crate::domain::admission::{Candidate, InFlight, Limits, WaitingBatch};
-use crate::domain::hold::HoldRefusal;
+use crate::domain::credit_hold::HoldRefusal;
 use crate::domain::ids::JobKey;
 use crate::domain::job::{JobSpec, Order};
 use crate::domain::task::Fault;

@@ -6,9 +6,9 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
+use crate::domain::credit_hold::{self, ABOVE_MAX, Basis, Hold, HoldRefusal};
 use crate::domain::credits::Credits;
 use crate::domain::diagnostic::Diagnostic;
-use crate::domain::hold::{self, ABOVE_MAX, Basis, Hold, HoldRefusal};
 use crate::domain::ids::{BatchName, BatchNo, JobKey, Seq};
 use crate::domain::job::{Job, Order, State};
 use crate::domain::quote::{self, Bound, Catalog, Cost, Rules, Surcharges};
@@ -157,7 +157,7 @@ impl Prices {
 
     fn release(&self, order: &Order, max: Option<Credits>) -> Result<Hold, HoldRefusal> {
         let cost = self.cost(order).unwrap_or_else(|| Ok(as_accepted(order)));
-        hold::hold_for(&cost, max.or(order.max_credits))
+        credit_hold::hold_for(&cost, max.or(order.max_credits))
     }
 
     /// The price of a job is to be decided anew.

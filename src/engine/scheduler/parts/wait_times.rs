@@ -3,7 +3,7 @@
 
 use crate::domain::job::JobSpec;
 use crate::domain::poll_interval::{Bounds, Observed, PollInterval};
-use crate::domain::retry::Backoff;
+use crate::domain::retry_delay::Backoff;
 use crate::domain::time::{Millis, Tick};
 use crate::engine::scheduler::messages::Settings;
 

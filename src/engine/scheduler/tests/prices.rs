@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::domain::hold::{ABOVE_MAX, Basis, Hold};
+use crate::domain::credit_hold::{ABOVE_MAX, Basis, Hold};
 use crate::domain::job::Job;
 use crate::domain::quote::{Catalog, Rules};
 use crate::store::Pause;

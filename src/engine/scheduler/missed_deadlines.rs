@@ -5,7 +5,7 @@ use crate::domain::job::{Attempt, Job, JobSpec, State};
 use crate::domain::lifecycle::Event;
 use crate::domain::manifest::row::{Deadline, OnDeadline};
 use crate::domain::time::{Millis, Now, Timestamp};
-use crate::engine::scheduler::{Scheduler, SchedulerError, watchdog};
+use crate::engine::scheduler::{Scheduler, SchedulerError, overdue_watchdog};
 
 /// How long a deadline that passed unseen waits for its task to be read, before it is looked at again.
 const UNREAD_GRACE: Millis = Millis::from_secs(5);
@@ -28,7 +28,7 @@ impl Scheduler {
                 continue;
             }
             let event = if is_watched {
-                watchdog::expired()
+                overdue_watchdog::expired()
             } else if self.resubmits(key) {
                 Event::Resubmit
             } else {

@@ -1,0 +1,72 @@
+//! Flags of the commands that read manifests: terms of the batch, and which rows are taken.
+
+use clap::Args;
+use clap::ValueEnum;
+use clap::builder::BoolishValueParser;
+
+use crate::domain::budget::BudgetSetting;
+use crate::domain::ids::BatchName;
+use crate::domain::row_selection::FieldFilter;
+use crate::domain::row_selection::RowSelection;
+
+/// The terms of a batch, over what its manifest and the configuration say.
+#[derive(Debug, Args)]
+pub(super) struct ManifestArguments {
+    /// Name of the batch [default: from the manifest, or its file name]
+    #[arg(
+        long,
+        visible_alias = "name",
+        env = "CALLSHEET_BATCH",
+        hide_env_values = true,
+        value_name = "NAME"
+    )]
+    pub(super) batch: Option<BatchName>,
+    /// Format of standard input [default: recognized from its content]
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    pub(super) format: Option<ManifestFormat>,
+    /// Budget of the batch in credits, kept until another is set; none restores the default [default: the planned
+    /// cost]
+    #[arg(long, env = "CALLSHEET_BUDGET", hide_env_values = true, value_name = "CREDITS|none")]
+    pub(super) budget: Option<BudgetSetting>,
+    /// Price limit of a job: rows that cost more or cannot be priced are rejected
+    #[arg(long, env = "CALLSHEET_MAX_CREDITS", hide_env_values = true, value_name = "CREDITS")]
+    pub(super) max_credits: Option<u64>,
+    /// Reject the whole manifest if a row is invalid
+    #[arg(long, env = "CALLSHEET_STRICT", hide_env_values = true, value_parser = BoolishValueParser::new())]
+    pub(super) strict: bool,
+    /// Accept unknown options that look misspelt
+    #[arg(long, env = "CALLSHEET_ALLOW_UNKNOWN_OPTIONS", hide_env_values = true, value_parser = BoolishValueParser::new())]
+    pub(super) allow_unknown_options: bool,
+    /// Only the first N rows; a later run of the whole manifest adds the rest
+    #[arg(long, value_name = "N", conflicts_with = "random", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) first: Option<u32>,
+    /// Only N rows, drawn by their identity: the same rows every time
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) random: Option<u32>,
+    /// Only rows with these ids
+    #[arg(long, value_name = "ID,...", value_delimiter = ',')]
+    pub(super) only: Vec<String>,
+    /// Only rows with this value in a field, as meta.client=acme; repeat it for several fields
+    #[arg(long = "where", value_name = "FIELD=VALUE")]
+    pub(super) filters: Vec<FieldFilter>,
+}
+
+impl ManifestArguments {
+    /// The part of each manifest that is handed in.
+    pub(super) fn selection(&self) -> RowSelection {
+        let trimmed = self.only.iter().map(|id| id.trim().to_owned());
+        RowSelection {
+            first: self.first,
+            random: self.random,
+            only: trimmed.filter(|id| !id.is_empty()).collect(),
+            filters: self.filters.clone(),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum ManifestFormat {
+    Csv,
+    Json,
+    Jsonl,
+}
