@@ -63,7 +63,10 @@ impl<'a> Fetcher<'a> {
         // The layout was checked when the batch was accepted.
         let layout = order.layout.as_deref().and_then(|text| Layout::parse(text).ok());
         let layout = layout.unwrap_or_else(|| self.deps.layout.clone());
-        if let Some(files) = self.landed_before(order, &layout).await {
+        // What landed in this process and is wanted again is not whole any more.
+        if !self.deps.output_dir.is_new(&order.batch)
+            && let Some(files) = self.landed_before(order, &layout).await
+        {
             return Ok(files);
         }
         if order.urls.len() > OUTPUTS_MAX {

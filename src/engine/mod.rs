@@ -255,7 +255,7 @@ impl Engine {
             let timer = self.sleep_until(wake);
             let grace_over = sleep(grace.map(|end| self.clock.until(end)));
             tokio::select! {
-                _ = self.events.recv_many(&mut inputs, Scheduler::INPUTS_MAX) => {}
+                _ = self.events.recv_many(&mut inputs, Scheduler::INPUTS_MAX) => self.gather(&mut inputs).await,
                 Some(message) = next(&mut waiting, &mut self.messages) => {
                     outcome.extend(self.handle_message(message, &mut taken)?);
                     // What else came in meanwhile shares the commit.
@@ -295,6 +295,23 @@ impl Engine {
                         inputs.push(Input::Stop);
                     }
                 }
+            }
+        }
+    }
+
+    /// Takes in what else is about to arrive, so that it shares a commit: whoever is ready to report does so first. A
+    /// lone event waits for nobody.
+    async fn gather(&mut self, inputs: &mut Vec<Input>) {
+        loop {
+            let arrived = inputs.len();
+            tokio::task::yield_now().await;
+            while inputs.len() < Scheduler::INPUTS_MAX
+                && let Ok(input) = self.events.try_recv()
+            {
+                inputs.push(input);
+            }
+            if inputs.len() == arrived || inputs.len() >= Scheduler::INPUTS_MAX {
+                return;
             }
         }
     }

@@ -11,10 +11,11 @@
 
 mod group;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::fs::{CWD, FallocateFlags, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
@@ -31,6 +32,8 @@ use crate::output::{Media, OutputOptions};
 /// Room that is asked for at least before a disk that refused a file is believed again, in bytes: the file, its
 /// sidecar and a folder.
 pub const PROBE_BYTES: u64 = 64 * 1024;
+/// Most batches whose folders are known to be new.
+const MADE_MAX: usize = 64;
 /// Most edited copies of one output that are kept.
 const EDITED_MAX: u32 = 100;
 
@@ -79,16 +82,25 @@ pub struct Publication<'a> {
     pub now: Timestamp,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct OutputDir {
     root: PathBuf,
     options: OutputOptions,
+    /// The batches whose folders were made last, all by this process.
+    made: Arc<Mutex<VecDeque<BatchName>>>,
+}
+
+/// Two are equal where they put outputs at the same places.
+impl PartialEq for OutputDir {
+    fn eq(&self, other: &OutputDir) -> bool {
+        (&self.root, self.options) == (&other.root, other.options)
+    }
 }
 
 impl OutputDir {
     /// Outputs go below `root`.
     pub fn new(root: &Path, options: OutputOptions) -> OutputDir {
-        OutputDir { root: root.to_owned(), options }
+        OutputDir { root: root.to_owned(), options, made: Arc::default() }
     }
 
     pub fn options(&self) -> OutputOptions {
@@ -111,7 +123,13 @@ impl OutputDir {
     /// When the folder cannot be made or written to.
     pub fn prepare(&self, batch: &BatchName) -> io::Result<()> {
         let dir = self.batch_dir(batch);
+        let is_new = dir.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound);
         make_folder(&self.root, &dir)?;
+        if is_new {
+            let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+            made.truncate(MADE_MAX - 1);
+            made.push_front(batch.clone());
+        }
         for entry in fs::read_dir(&dir)? {
             let entry = entry?;
             if is_part(&entry.file_name().to_string_lossy()) {
@@ -125,6 +143,12 @@ impl OutputDir {
             make_folder(&self.root, &sidecars)?;
         }
         sync_names_above(&dir)
+    }
+
+    /// Whether nothing of a batch can have landed before it was prepared by this process: its folder was not there. False
+    /// where that is not known.
+    pub fn is_new(&self, batch: &BatchName) -> bool {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner).contains(batch)
     }
 
     /// Creates a batch's folder if it is missing.
@@ -230,13 +254,6 @@ impl OutputDir {
         outcomes.pop().unwrap_or_else(|| Err(ErrorKind::InvalidInput.into()))
     }
 
-    /// The job's own sidecar under one of its names, with its path.
-    fn own_sidecar(&self, name: &str, output_spec: OutputSpec<'_>) -> Option<(PathBuf, Sidecar)> {
-        let OutputSpec { batch, layout, spec, .. } = output_spec;
-        let dir = self.batch_dir(batch);
-        layout.sidecars(batch, spec, name).into_iter().find_map(|path| own_sidecar(dir.join(path), spec.id))
-    }
-
     /// The outputs of a job that somebody changed after they were published, by their paths relative to the batch's folder:
     /// they stay when the outputs are fetched again.
     pub fn edited(&self, output_spec: OutputSpec<'_>) -> Vec<String> {
@@ -252,15 +269,6 @@ impl OutputDir {
 fn own_sidecar(path: PathBuf, job: JobId) -> Option<(PathBuf, Sidecar)> {
     let sidecar = Sidecar::read(&path).filter(|sidecar| sidecar.job == job)?;
     Some((path, sidecar))
-}
-
-/// Whether a name of a job's outputs is somebody else's: a sidecar that is at one of its places has it, anything that is
-/// where its own would be put, and without one any file that is there.
-fn is_taken(place: &Path, sidecars: &[PathBuf], dir: &Path, files: &[OutputFile]) -> bool {
-    let is_there = |path: &Path| path.symlink_metadata().is_ok();
-    is_there(place)
-        || sidecars.iter().any(|path| Sidecar::read(path).is_some())
-        || files.iter().any(|file| is_there(&dir.join(&file.path)))
 }
 
 /// Whether `path` exists and is none of the expected files.
@@ -345,11 +353,16 @@ fn make_folder(root: &Path, dir: &Path) -> io::Result<()> {
     let mut path = root.to_owned();
     for name in dir.strip_prefix(root).unwrap_or(Path::new("")).components() {
         path.push(name);
-        match fs::create_dir(&path) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-            _ => {}
-        }
-        let found = path.symlink_metadata()?;
+        let found = match path.symlink_metadata() {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                match fs::create_dir(&path) {
+                    Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
+                    _ => {}
+                }
+                path.symlink_metadata()?
+            }
+            other => other?,
+        };
         if found.is_symlink() {
             let reason = format!("{} is a link; a directory is required", path.display());
             return Err(io::Error::new(io::ErrorKind::NotADirectory, reason));

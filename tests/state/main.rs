@@ -8,3 +8,4 @@ mod lost;
 mod power_loss;
 #[path = "../support/mod.rs"]
 mod support;
+mod system_calls;

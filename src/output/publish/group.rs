@@ -15,8 +15,7 @@ use crate::output::group_sync::sync_contents;
 use crate::output::layout;
 use crate::output::output_spec::OutputSpec;
 use crate::output::publish::{
-    OutputDir, Part, Publication, beside_edited, create, folders_of, is_taken, make_folder, rename,
-    sync_folders,
+    OutputDir, Part, Publication, beside_edited, create, folders_of, make_folder, rename, sync_folders,
 };
 use crate::output::sidecar::Sidecar;
 
@@ -157,8 +156,10 @@ impl<'a> Publishing<'a> {
         let OutputSpec { batch, layout, spec, .. } = output_spec;
         let batch_dir = dir.batch_dir(batch);
         for (index, name) in self.names.by_ref() {
+            let places = layout.sidecars(batch, spec, &name).map(|path| batch_dir.join(path));
+            let mut found = places.map(|path| Sidecar::read(&path).map(|sidecar| (path, sidecar)));
             // Outputs keep a name that they have.
-            let own = dir.own_sidecar(&name, output_spec);
+            let own = found.iter_mut().find_map(|found| found.take_if(|(_, sidecar)| sidecar.job == spec.id));
             if index == 0 && spec.apart && own.is_none() {
                 continue;
             }
@@ -175,8 +176,12 @@ impl<'a> Publishing<'a> {
                 return Ok(Some(Chosen { files, sidecar, flags: RenameFlags::empty() }));
             }
             let sidecar = batch_dir.join(layout.sidecar(dir.options.sidecars, batch, spec, &name));
-            let others = layout.sidecars(batch, spec, &name).map(|path| batch_dir.join(path));
-            if !is_taken(&sidecar, &others, &batch_dir, &files) {
+            let is_there = |path: &Path| path.symlink_metadata().is_ok();
+            // A sidecar at one of its places has the name, and so has anything that is where its files would be put.
+            let is_taken = found.iter().any(Option::is_some)
+                || is_there(&sidecar)
+                || files.iter().any(|file| is_there(&batch_dir.join(&file.path)));
+            if !is_taken {
                 return Ok(Some(Chosen { files, sidecar, flags: RenameFlags::NOREPLACE }));
             }
         }

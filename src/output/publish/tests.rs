@@ -329,3 +329,17 @@ fn jobs_that_land_together_have_names_of_their_own_and_one_that_cannot_land_keep
     assert_eq!(landed.iter().filter(|name| name.ends_with(".png")).count(), 22);
     assert_eq!(parts.len(), 1, "{parts:?}: what could be written of the one that could not land");
 }
+
+#[test]
+fn a_batch_is_new_to_the_process_that_made_its_folder_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let batch: BatchName = "b".parse().unwrap();
+    let output_dir = OutputDir::new(dir.path(), OutputOptions::default());
+    assert!(!output_dir.is_new(&batch), "nothing is known of it");
+    output_dir.prepare(&batch).unwrap();
+    output_dir.prepare(&batch).unwrap();
+    assert!(output_dir.is_new(&batch));
+    let next = OutputDir::new(dir.path(), OutputOptions::default());
+    next.prepare(&batch).unwrap();
+    assert!(!next.is_new(&batch), "something may have landed in it");
+}
