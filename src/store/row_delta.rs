@@ -128,7 +128,6 @@ fn end_of_text(json: &[u8], mut at: usize) -> usize {
 /// Shortens rows that follow each other in one file, or in a part that stays in one piece.
 #[derive(Debug, Default)]
 pub(super) struct RowShortener {
-    rows: u64,
     /// With the byte where each begins; the one that was referred to last comes first.
     bases: Vec<(u64, Base)>,
     values: Vec<Range<usize>>,
@@ -136,10 +135,10 @@ pub(super) struct RowShortener {
 }
 
 impl RowShortener {
-    /// The text of the row `json` that begins at byte `at`: shortened, or in full.
-    pub(super) fn shorten<'a>(&'a mut self, json: &'a [u8], at: u64) -> &'a [u8] {
-        self.rows += 1;
-        if self.rows <= ROWS_IN_FULL {
+    /// The text of the row `json` that begins at byte `at`, and comes after so many others of its manifest: shortened, or
+    /// in full.
+    pub(super) fn shorten<'a>(&'a mut self, json: &'a [u8], at: u64, rows_before: u64) -> &'a [u8] {
+        if rows_before < ROWS_IN_FULL {
             return json;
         }
         let RowShortener { bases, values, text, .. } = self;
@@ -268,12 +267,12 @@ mod tests {
     proptest! {
         #[test]
         fn every_row_comes_back_as_it_was(rows in proptest::collection::vec(any_json(), 2..12)) {
-            let mut shortener = RowShortener { rows: ROWS_IN_FULL, ..RowShortener::default() };
+            let mut shortener = RowShortener::default();
             let (mut at, mut known) = (0, KnownRows::default());
             let mut full = std::collections::BTreeMap::new();
             for row in rows.iter().chain(&rows) {
                 let json = row.to_string();
-                let text = shortener.shorten(json.as_bytes(), at).to_vec();
+                let text = shortener.shorten(json.as_bytes(), at, ROWS_IN_FULL).to_vec();
                 if text[0] == MARK {
                     let base: &Base = &full[&(at - distance(&text).unwrap())];
                     let mut again = Vec::new();

@@ -15,6 +15,8 @@ pub struct RowPartitions {
     dir: PathBuf,
     parts: Vec<Partition>,
     line: Vec<u8>,
+    /// Rows of all parts.
+    rows: u64,
 }
 
 #[derive(Debug, Default)]
@@ -33,7 +35,7 @@ const PART_BUFFER_BYTES: usize = 32 * 1024;
 impl RowPartitions {
     /// No part yet; those that grow large get files in `dir`, which is the caller's to remove.
     pub(super) fn begin(dir: &Path) -> RowPartitions {
-        RowPartitions { dir: dir.to_owned(), parts: Vec::new(), line: Vec::new() }
+        RowPartitions { dir: dir.to_owned(), parts: Vec::new(), line: Vec::new(), rows: 0 }
     }
 
     /// Adds a row to a part: one that is there, or the next new one.
@@ -43,9 +45,10 @@ impl RowPartitions {
         }
         let path = self.path(part);
         let Partition { buffer, bytes, encoder, has_file } = &mut self.parts[part];
-        encoder.encode(row, *bytes, &mut self.line).map_err(StoreError::io(&path))?;
+        encoder.encode(row, *bytes, self.rows, &mut self.line).map_err(StoreError::io(&path))?;
         buffer.extend_from_slice(&self.line);
         *bytes += self.line.len() as u64;
+        self.rows += 1;
         if buffer.len() >= PART_BUFFER_BYTES {
             // One file is open at a time, however many there are.
             let mut options = File::options();

@@ -72,12 +72,18 @@ pub(super) struct RowEncoder {
 }
 
 impl RowEncoder {
-    /// Writes the line of the row that begins at byte `at`.
-    pub(super) fn encode(&mut self, row: &NewRow<'_>, at: u64, line: &mut Vec<u8>) -> io::Result<()> {
+    /// Writes the line of the row that begins at byte `at`, and comes after so many others of its manifest.
+    pub(super) fn encode(
+        &mut self,
+        row: &NewRow<'_>,
+        at: u64,
+        rows_before: u64,
+        line: &mut Vec<u8>,
+    ) -> io::Result<()> {
         self.json.clear();
         row.write(&mut self.json)?;
         begin_line(line);
-        line.extend_from_slice(self.shortener.shorten(&self.json, at));
+        line.extend_from_slice(self.shortener.shorten(&self.json, at, rows_before));
         end_line(line);
         Ok(())
     }
@@ -124,6 +130,8 @@ pub struct Appender {
     bytes: u64,
     line: Vec<u8>,
     encoder: RowEncoder,
+    /// Rows that were added.
+    rows: u64,
 }
 
 impl Appender {
@@ -153,6 +161,7 @@ impl Appender {
             bytes: committed,
             line: Vec::new(),
             encoder: RowEncoder::default(),
+            rows: 0,
         })
     }
 
@@ -170,10 +179,11 @@ impl Appender {
     pub fn push_row(&mut self, row: &NewRow<'_>) -> Result<u64, StoreError> {
         let at = self.bytes;
         self.encoder
-            .encode(row, at, &mut self.line)
+            .encode(row, at, self.rows, &mut self.line)
             .and_then(|()| self.file.write_all(&self.line))
             .map_err(StoreError::io(&self.path))?;
         self.bytes += self.line.len() as u64;
+        self.rows += 1;
         Ok(at)
     }
 
