@@ -200,7 +200,8 @@ impl World {
                 let rows = (from..end).take(most).map(row).collect();
                 self.arrive(500, Input::Rows { batch, from, rows });
             }
-            Effect::AskBalance | Effect::RenewCatalog | Effect::KeepSurcharges(_) => {}
+            Effect::AskBalance | Effect::RenewCatalog | Effect::KeepSurcharges(_) | Effect::GoBack { .. } => {
+            }
         }
     }
 

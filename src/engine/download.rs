@@ -11,7 +11,7 @@ use tokio::time::Interval;
 
 use crate::api::DownloadError;
 use crate::clock::{Clock, whole_ms};
-use crate::domain::job::OutputFile;
+use crate::domain::job::{JobSpec, OutputFile};
 use crate::domain::slow_download::SlowDownload;
 use crate::domain::task::Fault;
 use crate::domain::time::{Millis, Tick};
@@ -47,6 +47,8 @@ pub(super) struct Fetcher<'a> {
     landings: &'a Arc<Landings>,
     suspended_downloads: &'a SuspendedDownloads,
     clock: Clock,
+    /// Other versions of the row, whose outputs give the plain name up.
+    others: Vec<JobSpec>,
 }
 
 impl<'a> Fetcher<'a> {
@@ -55,19 +57,24 @@ impl<'a> Fetcher<'a> {
         landings: &'a Arc<Landings>,
         suspended_downloads: &'a SuspendedDownloads,
         clock: Clock,
+        others: Vec<JobSpec>,
     ) -> Fetcher<'a> {
-        Fetcher { deps, landings, suspended_downloads, clock }
+        Fetcher { deps, landings, suspended_downloads, clock, others }
     }
 
     pub(super) async fn fetch(&self, order: &Arc<FetchOrder>) -> Result<Vec<OutputFile>, FetchFault> {
         // The layout was checked when the batch was accepted.
         let layout = order.layout.as_deref().and_then(|text| Layout::parse(text).ok());
         let layout = layout.unwrap_or_else(|| self.deps.layout.clone());
-        // What landed in this process and is wanted again is not whole any more.
-        if !self.deps.output_dir.is_new(&order.batch)
+        // What landed in this process and is wanted again is not whole any more, but where a row went back to an older version.
+        if (!self.others.is_empty() || !self.deps.output_dir.is_new(&order.batch))
             && let Some(files) = self.landed_before(order, &layout).await
         {
-            return Ok(files);
+            if self.others.is_empty() {
+                return Ok(files);
+            }
+            self.name_versions(order, &layout).await.map_err(|error| disk_fault(&error, 0))?;
+            return Ok(self.landed_before(order, &layout).await.unwrap_or(files));
         }
         if order.urls.len() > OUTPUTS_MAX {
             let text = format!("the task lists {} results, more than {OUTPUTS_MAX}", order.urls.len());
@@ -83,6 +90,12 @@ impl<'a> Fetcher<'a> {
             }
         };
         let bytes = parts.iter().map(|part| part.bytes).max().unwrap_or_default();
+        if !self.others.is_empty()
+            && let Err(error) = self.name_versions(order, &layout).await
+        {
+            self.sweep(order).await;
+            return Err(disk_fault(&error, bytes));
+        }
         let landing = Landing {
             output_dir: self.deps.output_dir.clone(),
             order: order.clone(),
@@ -98,6 +111,13 @@ impl<'a> Fetcher<'a> {
                 Err(disk_fault(&error, bytes))
             }
         }
+    }
+
+    /// Has the outputs of other versions of the row give the plain name up.
+    async fn name_versions(&self, order: &Arc<FetchOrder>, layout: &Layout) -> std::io::Result<()> {
+        let (output_dir, order, layout) = (self.deps.output_dir.clone(), order.clone(), layout.clone());
+        let others = self.others.clone();
+        blocking(move || output_dir.name_versions(&order.batch, &layout, &order.spec, &others)).await
     }
 
     async fn parts(&self, order: &FetchOrder) -> Result<Vec<Part>, FetchFault> {

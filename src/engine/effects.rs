@@ -13,12 +13,12 @@ use crate::domain::job::JobSpec;
 use crate::domain::task::{Fault, PostAnswer};
 use crate::engine::download::Fetcher;
 use crate::engine::landings::Landings;
-use crate::engine::scheduler::{Effect, Input, Scheduler};
+use crate::engine::scheduler::{AppliedVersions, Effect, FetchOrder, Input, Scheduler};
 use crate::engine::suspended_downloads::SuspendedDownloads;
-use crate::engine::{EngineDeps, blocking, row_reader};
+use crate::engine::{EngineDeps, blocking, row_reader, version_names};
 use crate::metrics::{Answer, Endpoint};
 use crate::output::layout::Layout;
-use crate::store::Store;
+use crate::store::{Store, StoreError};
 
 /// Says whom everything is about that is logged while an effect lasts, by whatever library.
 pub(super) fn effect_span(effect: &Effect, scheduler: &Scheduler) -> Span {
@@ -38,6 +38,7 @@ pub(super) fn effect_span(effect: &Effect, scheduler: &Scheduler) -> Span {
             tracing::info_span!("fetch", batch, job, attempt, task)
         }
         Effect::LoadRows { batch, .. } => tracing::info_span!("load", batch = name(*batch)),
+        Effect::GoBack { batch, .. } => tracing::info_span!("go_back", batch = name(*batch)),
         Effect::AskBalance | Effect::RenewCatalog | Effect::KeepSurcharges(_) => Span::none(),
     }
 }
@@ -51,12 +52,12 @@ pub(super) async fn run_effect(
     landings: &Arc<Landings>,
     suspended_downloads: &SuspendedDownloads,
     clock: Clock,
-) -> Input {
+) -> Vec<Input> {
     let metrics = &deps.metrics;
-    match effect {
+    let input = match effect {
         Effect::Post { key, attempt, spec } => {
             if let Some(fault) = paid_by_lost_state(deps, store, key.batch, &spec).await {
-                return Input::Posted(key, attempt, PostAnswer::Refused(fault));
+                return vec![Input::Posted(key, attempt, PostAnswer::Refused(fault))];
             }
             deps.submits.wait().await;
             let idempotency_key = IdempotencyKey::derive(spec.id, attempt);
@@ -81,9 +82,16 @@ pub(super) async fn run_effect(
             Input::Read(key, attempt, answer)
         }
         Effect::Fetch(order) => {
-            let (key, attempt) = (order.key, order.attempt);
-            let fetcher = Fetcher::new(deps, landings, suspended_downloads, clock);
-            Input::Fetched(key, attempt, fetcher.fetch(&Arc::new(*order)).await)
+            return fetch(&Arc::new(*order), deps, store, landings, suspended_downloads, clock)
+                .await
+                .unwrap_or_else(|damage| vec![Input::Unreadable(damage.to_string())]);
+        }
+        Effect::GoBack { batch, from } => {
+            let (store, output_dir, layout) = (store.clone(), deps.output_dir.clone(), deps.layout.clone());
+            match blocking(move || version_names::go_back(&store, &output_dir, &layout, batch, from)).await {
+                Ok(applied) => Input::Versions(applied),
+                Err(damage) => Input::Unreadable(damage.to_string()),
+            }
         }
         Effect::LoadRows { batch, from, end, most } => {
             let store = store.clone();
@@ -121,7 +129,40 @@ pub(super) async fn run_effect(
             tracing::debug!(answer = class.name(), "balance read");
             Input::Balance(answer.map_err(|error| Fault::new("balance", error.to_string())))
         }
+    };
+    vec![input]
+}
+
+/// Downloads the outputs of a job. Where they take the name of other versions of their row, what became of those comes
+/// first, so that no commit has both under one name.
+async fn fetch(
+    order: &Arc<FetchOrder>,
+    deps: &EngineDeps,
+    store: &Arc<Store>,
+    landings: &Arc<Landings>,
+    suspended_downloads: &SuspendedDownloads,
+    clock: Clock,
+) -> Result<Vec<Input>, StoreError> {
+    let batch = order.key.batch;
+    let mut others = Vec::new();
+    if order.takes_name {
+        let (store, spec) = (store.clone(), order.spec.clone());
+        others = blocking(move || version_names::others(&store, batch, &spec)).await?;
     }
+    let specs = others.iter().map(|(_, spec)| spec.clone()).collect();
+    let outcome = Fetcher::new(deps, landings, suspended_downloads, clock, specs).fetch(order).await;
+    let mut inputs = Vec::new();
+    if outcome.is_ok() && !others.is_empty() {
+        let (store, output_dir, layout) = (store.clone(), deps.output_dir.clone(), deps.layout.clone());
+        let renamed =
+            blocking(move || version_names::renamed(&store, &output_dir, &layout, batch, others)).await?;
+        if !renamed.is_empty() {
+            let applied = AppliedVersions { batch, up_to: None, queued: Vec::new(), renamed };
+            inputs.push(Input::Versions(applied));
+        }
+    }
+    inputs.push(Input::Fetched(order.key, order.attempt, outcome));
+    Ok(inputs)
 }
 
 /// Why a job is not sent whose kind has no key: its sidecar says that a state that is gone has paid for it.

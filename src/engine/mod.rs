@@ -20,6 +20,7 @@ mod resume;
 mod row_reader;
 pub mod scheduler;
 mod suspended_downloads;
+mod version_names;
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -379,6 +380,7 @@ impl Engine {
             match input {
                 Input::Posted(..) => failpoint::hit("posted"),
                 Input::Read(..) => failpoint::hit("read"),
+                Input::Versions(_) => failpoint::hit("versions-applied"),
                 _ => {}
             }
         }
@@ -420,6 +422,7 @@ impl Engine {
                 Effect::Read { .. } => failpoint::hit("task-known"),
                 Effect::Fetch(_) => failpoint::hit("fetching"),
                 Effect::LoadRows { .. }
+                | Effect::GoBack { .. }
                 | Effect::AskBalance
                 | Effect::RenewCatalog
                 | Effect::KeepSurcharges(_) => {}
@@ -435,11 +438,13 @@ impl Engine {
             let (suspended_downloads, clock) = (self.suspended_downloads.clone(), self.clock);
             let span = effect_span(&effect, &self.scheduler);
             let done = async move {
-                let input =
+                let inputs =
                     run_effect(effect, &deps, &store, &exchanges, &landings, &suspended_downloads, clock)
                         .await;
-                // The loop may have ended meanwhile; what came back is asked for again by the next.
-                let _ = sender.send(input).await;
+                for input in inputs {
+                    // The loop may have ended meanwhile; what came back is asked for again by the next.
+                    let _ = sender.send(input).await;
+                }
             };
             tokio::spawn(done.instrument(span));
         }

@@ -248,6 +248,9 @@ fn spool(
     }
     batch.spool_bytes = rows_file.sync()?;
     if !changes.is_empty() {
+        if changes.iter().any(|change| change.row_at.is_some()) {
+            batch.versions_pending = batch.versions_pending.or(Some(batch.versions_bytes));
+        }
         batch.versions_bytes = store.append_versions(&batch, &changes)?;
     }
     match index {

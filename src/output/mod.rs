@@ -14,6 +14,7 @@ pub mod report;
 pub mod results;
 pub mod sidecar;
 mod task_shown;
+mod version_names;
 
 pub use self::integrity::is_truncated;
 pub use self::media_type::{Media, NotMedia, detect_media_type};

@@ -227,7 +227,7 @@ impl OutputDir {
     }
 
     /// The sidecars of a job, with their paths, wherever one may have been put.
-    fn own_sidecars(
+    pub(super) fn own_sidecars(
         &self,
         batch: &BatchName,
         layout: &Layout,
@@ -271,8 +271,17 @@ fn own_sidecar(path: PathBuf, job: JobId) -> Option<(PathBuf, Sidecar)> {
     Some((path, sidecar))
 }
 
+/// Whether a name of a job's outputs is somebody else's: a sidecar that is at one of its places has it, anything that is
+/// where its own would be put, and without one any file that is there.
+pub(super) fn is_taken(place: &Path, sidecars: &[PathBuf], dir: &Path, files: &[OutputFile]) -> bool {
+    let is_there = |path: &Path| path.symlink_metadata().is_ok();
+    is_there(place)
+        || sidecars.iter().any(|path| Sidecar::read(path).is_some())
+        || files.iter().any(|file| is_there(&dir.join(&file.path)))
+}
+
 /// Whether `path` exists and is none of the expected files.
-fn is_edited(path: &Path, may_be: &[&OutputFile]) -> io::Result<bool> {
+pub(super) fn is_edited(path: &Path, may_be: &[&OutputFile]) -> io::Result<bool> {
     let found = match path.symlink_metadata() {
         Ok(found) => found,
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
@@ -346,7 +355,7 @@ pub fn is_disk_error(error: &io::Error) -> bool {
 
 /// Creates a folder below the output folder. The output folder itself may be a link, since a person named it; what
 /// is below it belongs to the program, and a link there may lead anywhere.
-fn make_folder(root: &Path, dir: &Path) -> io::Result<()> {
+pub(super) fn make_folder(root: &Path, dir: &Path) -> io::Result<()> {
     if !root.is_dir() {
         return fs::create_dir_all(dir);
     }
@@ -375,13 +384,13 @@ fn make_folder(root: &Path, dir: &Path) -> io::Result<()> {
 }
 
 /// The folders of a batch that lead to its files.
-fn folders_of(batch_dir: &Path, files: impl IntoIterator<Item = PathBuf>) -> BTreeSet<PathBuf> {
+pub(super) fn folders_of(batch_dir: &Path, files: impl IntoIterator<Item = PathBuf>) -> BTreeSet<PathBuf> {
     let above = |file: PathBuf| file.ancestors().skip(1).map(Path::to_owned).collect::<Vec<_>>();
     files.into_iter().flat_map(above).filter(|folder| folder.starts_with(batch_dir)).collect()
 }
 
 /// Waits until the names in folders are on the device; a folder before its name.
-fn sync_folders(folders: &BTreeSet<PathBuf>) -> io::Result<()> {
+pub(super) fn sync_folders(folders: &BTreeSet<PathBuf>) -> io::Result<()> {
     folders.iter().rev().try_for_each(|folder| File::open(folder)?.sync_all())
 }
 
@@ -420,7 +429,7 @@ fn is_part(name: &str) -> bool {
     })
 }
 
-fn rename(from: &Path, to: &Path, flags: RenameFlags) -> io::Result<()> {
+pub(super) fn rename(from: &Path, to: &Path, flags: RenameFlags) -> io::Result<()> {
     match rustix::fs::renameat_with(CWD, from, CWD, to, flags) {
         // A file system without the flag: the owner was looked up a moment ago.
         Err(Errno::INVAL | Errno::NOSYS) if !to.exists() => fs::rename(from, to),

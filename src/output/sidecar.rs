@@ -71,6 +71,11 @@ impl Sidecar {
         }
     }
 
+    /// The same of files with other names.
+    pub(super) fn with_files(&self, files: Vec<OutputFile>) -> Sidecar {
+        Sidecar { files, ..self.clone() }
+    }
+
     /// Parses a sidecar; none without a task.
     pub(super) fn landed(self) -> Option<Landed> {
         Some(Landed {

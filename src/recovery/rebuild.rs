@@ -158,6 +158,8 @@ impl Sources<'_> {
             rebuilt.notes.push(note);
             known.versions_bytes = versions_bytes;
         }
+        // Which outputs were renamed, the disk tells.
+        known.versions_pending = Some(0).filter(|_| known.versions_bytes > 0);
         let mut parts = BatchRebuild::read_rows(self, known)?;
         parts.read_outcomes(self, rebuilt)?;
         let outcomes = parts.decide(self, rebuilt)?;

@@ -206,6 +206,9 @@ pub struct BatchRecord {
     /// Committed length of the `versions` file, in bytes.
     #[serde(default, skip_serializing_if = "is_default")]
     pub versions_bytes: u64,
+    /// Byte of that file from which versions that a manifest went back to are still to be taken up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub versions_pending: Option<u64>,
 }
 
 /// Why a batch is paused.
@@ -255,6 +258,7 @@ impl BatchRecord {
             refused_rows: 0,
             waiting_since: None,
             versions_bytes: 0,
+            versions_pending: None,
         }
     }
 
@@ -309,8 +313,8 @@ impl BatchRecord {
         }
     }
 
-    /// Whether every accepted job has ended.
+    /// Whether every accepted job has ended, and nothing that a manifest went back to is still to be taken up.
     pub fn is_done(&self) -> bool {
-        self.ended.all() >= self.rows
+        self.ended.all() >= self.rows && self.versions_pending.is_none()
     }
 }

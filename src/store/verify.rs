@@ -288,13 +288,27 @@ fn tail(
     // A line that is cut off, or was never on the device, ends what can be told.
     while let Ok(Some((_, record))) = lines.next_line::<JobRecord>() {
         let was_sent = !matches!(record.job.state(), State::Canceled { task: None, .. } | State::Expired);
-        if was_sent && records.open_job(record.key).is_none() {
+        if was_sent && records.open_job(record.key).is_none() && !has_succeeded(&path, committed, &record)? {
             let seq = record.key.seq.0;
             say(format!("job {seq} has ended, and the database knows neither that nor that it began"));
             break;
         }
     }
     Ok(())
+}
+
+/// Whether a job is known to have succeeded with the same task: its outputs were renamed, or downloaded again.
+fn has_succeeded(path: &Path, committed: u64, record: &JobRecord) -> Result<bool, StoreError> {
+    let State::Succeeded { task, .. } = record.job.state() else { return Ok(false) };
+    let mut lines = Lines::open(path, 0, committed)?;
+    let mut has_succeeded = false;
+    while let Some((_, known)) = lines.next_line::<JobRecord>()? {
+        if known.key == record.key {
+            has_succeeded =
+                matches!(known.job.state(), State::Succeeded { task: known, .. } if known == task);
+        }
+    }
+    Ok(has_succeeded)
 }
 
 /// A backup is written before the commit that it is for.

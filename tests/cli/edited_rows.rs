@@ -2,11 +2,12 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on should stop")]
 
 use std::fs;
+use std::path::Path;
 
 use serde_json::Value;
 
 use crate::support::TestEnv;
-use crate::support::process::Outcome;
+use crate::support::process::{Outcome, Running};
 
 /// A manifest of images, as `id: prompt`.
 fn write(env: &TestEnv, rows: &[(&str, &str)]) {
@@ -67,4 +68,119 @@ fn a_name_means_the_version_of_the_last_manifest_whichever_was_accepted_first() 
     env.audit().each_paid_once(2);
     assert_eq!(results(&env), ["a gull: succeeded", "(a gull in a storm: succeeded)"]);
     shows(&env.run(["jobs", "birds"]).exited(0), "birds/gull (superseded, ");
+}
+
+/// What the outputs in the batch's folder are called, without the digits of identities, each with its job's prompt as its
+/// sidecar and the results agree on it.
+fn outputs(env: &TestEnv) -> Vec<String> {
+    let dir = env.path("output/birds");
+    let text = fs::read_to_string(dir.join("results.jsonl")).unwrap();
+    let mut told = Vec::new();
+    for line in text.lines() {
+        let line: Value = serde_json::from_str(line).unwrap();
+        for file in line["files"].as_array().unwrap() {
+            let path = file["path"].as_str().unwrap();
+            let stem = path.split('.').next().unwrap();
+            let sidecar = fs::read(dir.join(format!("sidecars/{stem}.json"))).unwrap();
+            let sidecar: Value = serde_json::from_slice(&sidecar).unwrap();
+            assert_eq!((&sidecar["job"], &sidecar["files"][0]), (&line["job"], file), "{path}");
+            assert!(dir.join(path).exists(), "{path}");
+            let name = path.replace(&line["job"].as_str().unwrap()[..8], "ID");
+            told.push(format!("{name}: {}", line["prompt"].as_str().unwrap()));
+        }
+    }
+    // Nothing else lies there.
+    let names = |dir: &Path| fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name());
+    let images = names(&dir).filter(|name| name.to_string_lossy().ends_with(".png")).count();
+    assert_eq!((images, names(&dir.join("sidecars")).count()), (told.len(), told.len()));
+    told.sort();
+    told
+}
+
+const PLAIN: [&str; 2] = ["gull-ID.png: a gull", "gull.png: a gull in a storm"];
+const BACK: [&str; 2] = ["gull-ID.png: a gull in a storm", "gull.png: a gull"];
+
+#[test]
+fn the_plain_name_belongs_to_the_version_that_is_wanted() {
+    let env = TestEnv::new();
+    for (prompt, expected) in
+        [("a gull", &["gull.png: a gull"][..]), ("a gull in a storm", &PLAIN), ("a gull", &BACK)]
+    {
+        write(&env, &[("gull", prompt)]);
+        env.run(["run", "birds.csv"]).exited(0);
+        assert_eq!(outputs(&env), expected);
+    }
+    env.audit().each_paid_once(2);
+    env.run(["state", "verify"]).exited(0);
+    // A third version moves the present one aside, and the one before it stays where it is.
+    write(&env, &[("gull", "a gull at night")]);
+    env.run(["run", "birds.csv"]).exited(0);
+    assert_eq!(outputs(&env).last().unwrap(), "gull.png: a gull at night");
+    assert_eq!(outputs(&env).len(), 3);
+    env.audit().each_paid_once(3);
+}
+
+#[test]
+fn a_version_that_was_replaced_unsent_is_bought_once_it_is_wanted_again() {
+    let env = TestEnv::new();
+    write(&env, &[("crow", "a crow"), ("gull", "a gull")]);
+    env.run(["run", "birds.csv", "--budget", "8"]).exited(4);
+    write(&env, &[("crow", "a crow"), ("gull", "a gull in a storm")]);
+    env.run(["run", "birds.csv", "--budget", "8"]).exited(4);
+    env.audit().each_paid_once(1);
+    write(&env, &[("crow", "a crow"), ("gull", "a gull")]);
+    let plan = env.run(["plan", "birds.csv", "--json"]).exited(0).json();
+    assert_eq!(plan["total_credits"], 8, "{plan:#}");
+    env.run(["run", "birds.csv", "--budget", "16"]).exited(0);
+    env.audit().each_paid_once(2);
+    assert_eq!(results(&env), ["a crow: succeeded", "a gull: succeeded", "(a gull in a storm: canceled)"]);
+    assert_eq!(counts(&env), [2, 0, 1]);
+}
+
+#[test]
+fn what_a_person_put_under_the_plain_name_stays_there() {
+    let env = TestEnv::new();
+    write(&env, &[("gull", "a gull")]);
+    env.run(["run", "birds.csv"]).exited(0);
+    fs::write(env.path("output/birds/gull.png"), "mine").unwrap();
+    write(&env, &[("gull", "a gull in a storm")]);
+    env.run(["run", "birds.csv"]).exited(0);
+    assert_eq!(fs::read_to_string(env.path("output/birds/gull.png")).unwrap(), "mine");
+    let found = env.run(["explain", "gull", "--json"]).exited(0).json();
+    assert!(found["job"]["files"][0]["path"].as_str().unwrap().starts_with("gull-"), "{found:#}");
+}
+
+/// A process that is killed anywhere while a version takes the name of another leaves nothing that the next does not
+/// put right: each is paid once, and names, sidecars and results agree.
+#[test]
+fn a_kill_while_names_change_is_put_right_by_the_next_run() {
+    let steps =
+        ["moving", "moving-file", "moved", "sidecar-written", "named", "landed", "ended", "reporting"];
+    for (prompt, expected, steps) in [
+        ("a gull in a storm", &PLAIN, &steps[..]),
+        (
+            "a gull",
+            &BACK,
+            &["moving", "moving:2", "moving-file:2", "moved", "moved:2", "versions-applied"][..],
+        ),
+    ] {
+        for step in steps {
+            let env = TestEnv::new();
+            for earlier in ["a gull", "a gull in a storm"]
+                .into_iter()
+                .take_while(|earlier| expected == &BACK || *earlier != prompt)
+            {
+                write(&env, &[("gull", earlier)]);
+                env.run(["run", "birds.csv"]).exited(0);
+            }
+            write(&env, &[("gull", prompt)]);
+            let mut command = env.command(["run", "birds.csv"]);
+            command.env("CALLSHEET_FAILPOINT", step);
+            Running::start(command).end().was_killed(step);
+            env.run(["run", "birds.csv"]).exited(0);
+            assert_eq!(outputs(&env), expected.as_slice(), "{step}");
+            env.audit().each_paid_once(2);
+            env.run(["state", "verify"]).exited(0);
+        }
+    }
 }

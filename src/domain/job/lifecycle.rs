@@ -254,6 +254,10 @@ impl Change {
                 let what = format!("{} on disk", plural(files.len(), "output"));
                 change.end(State::Succeeded { task, files }, &what);
             }
+            (State::Succeeded { task, .. }, Event::Renamed(files)) => {
+                let names = files.iter().map(|file| file.path.as_str()).collect::<Vec<_>>().join(", ");
+                change.end(State::Succeeded { task, files }, &format!("on disk as {names} now"));
+            }
             (State::Fetching { task, .. }, Event::FetchAbandoned(fault)) => {
                 let what = format!("download given up: {fault}");
                 change.end(State::Failed { fault, task: Some(task) }, &what);

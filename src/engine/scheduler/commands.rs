@@ -300,7 +300,7 @@ impl Scheduler {
         self.pending.batch_changed(key.batch);
     }
 
-    fn retry(&mut self, found: Vec<FoundJob>, now: Now) -> CommandOutcome {
+    pub(super) fn retry(&mut self, found: Vec<FoundJob>, now: Now) -> CommandOutcome {
         let mut outcome = CommandOutcome::default();
         self.prices.renew();
         for (spec, record) in found {

@@ -46,6 +46,10 @@ impl Scheduler {
                 self.prices.surcharges_kept();
                 Ok(())
             }
+            Input::Versions(applied) => {
+                self.versions_applied(applied, now);
+                Ok(())
+            }
             Input::DiskIsLow(is_low) => {
                 self.set_disk_low(is_low);
                 Ok(())

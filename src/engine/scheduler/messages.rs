@@ -79,6 +79,8 @@ pub enum Input {
     Catalog(Result<Arc<Catalog>, Fault>),
     /// What was charged above the catalog's prices is kept, or could not be.
     SurchargesKept,
+    /// What a manifest went back to was taken up, or outputs were renamed since another version of their row landed.
+    Versions(AppliedVersions),
     /// Whether the output disk has less room than it must keep, or takes nothing more.
     DiskIsLow(bool),
     /// Send nothing new from now on.
@@ -159,6 +161,13 @@ pub enum Effect {
     AskBalance,
     /// Ask for the catalogs.
     RenewCatalog,
+    /// Take up what a manifest went back to.
+    GoBack {
+        /// The batch.
+        batch: BatchNo,
+        /// The byte of what says so from which on.
+        from: u64,
+    },
     /// Keep what was charged above the catalog's prices for later plans.
     KeepSurcharges(Surcharges),
 }
@@ -180,6 +189,32 @@ pub struct FetchOrder {
     pub job: Job,
     /// The results.
     pub urls: Vec<String>,
+    /// It is the wanted one of several versions of its row: outputs of others give the plain name up.
+    pub takes_name: bool,
+}
+
+/// What became of versions of edited rows of a batch.
+#[derive(Debug)]
+pub struct AppliedVersions {
+    /// The batch.
+    pub batch: BatchNo,
+    /// The byte up to which what a manifest went back to is taken up; nothing where that was not looked at.
+    pub up_to: Option<u64>,
+    /// Jobs that were dropped unsent, and are wanted again.
+    pub queued: Vec<(Arc<JobSpec>, JobRecord)>,
+    /// Jobs whose outputs have other names now.
+    pub renamed: Vec<RenamedJob>,
+}
+
+/// A job that has ended, and whose outputs have other names now.
+#[derive(Debug)]
+pub struct RenamedJob {
+    /// What was wanted.
+    pub spec: Arc<JobSpec>,
+    /// The job as it ended.
+    pub record: JobRecord,
+    /// Its outputs.
+    pub files: Vec<OutputFile>,
 }
 
 /// What a step comes to.

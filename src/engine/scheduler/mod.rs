@@ -31,8 +31,8 @@ use std::sync::Arc;
 
 pub use self::commands::{Command, CommandOutcome, FoundJob};
 pub use self::messages::{
-    BatchOverview, Effect, FetchFault, FetchOrder, Input, SchedulerError, Settings, SpooledRow, Standstill,
-    Step,
+    AppliedVersions, BatchOverview, Effect, FetchFault, FetchOrder, Input, RenamedJob, SchedulerError,
+    Settings, SpooledRow, Standstill, Step,
 };
 pub use self::parts::outage_detector::Outage;
 use crate::domain::account_block::AccountBlock;
@@ -206,6 +206,7 @@ impl Scheduler {
         // Last before admission: a wait that is over now queues a job whose batch may be canceled.
         self.drop_unsent(now)?;
         self.drop_replaced(now)?;
+        self.go_back();
         self.renew_prices_when_due(now);
         let decision = self.admit(now)?;
         self.account.note_need(decision.as_ref());

@@ -21,7 +21,7 @@ impl Scheduler {
         if counts.busy() > 0
             || self.account.is_asking()
             || self.prices.are_busy() && self.mode != Mode::Stopping
-            || self.batches.iter().any(ActiveBatch::is_loading)
+            || self.batches.iter().any(|active| active.is_loading() || active.is_going_back())
         {
             return None;
         }

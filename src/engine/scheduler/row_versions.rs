@@ -2,10 +2,12 @@
 
 use crate::domain::ids::{BatchNo, JobKey};
 use crate::domain::job::Job;
-use crate::domain::lifecycle::Event;
+use crate::domain::lifecycle::{self, AttemptRules, Event, Transition};
 use crate::domain::row_versions::RowVersions;
 use crate::domain::time::Now;
-use crate::engine::scheduler::{Mode, Scheduler, SchedulerError, SpooledRow};
+use crate::engine::scheduler::{
+    AppliedVersions, Effect, Mode, RenamedJob, Scheduler, SchedulerError, SpooledRow,
+};
 use crate::store::JobRecord;
 
 /// Jobs of a batch that a step drops at most, so that its commit stays small.
@@ -47,6 +49,46 @@ impl Scheduler {
             }
         }
         Ok(())
+    }
+
+    /// Takes up what manifests went back to.
+    pub(super) fn go_back(&mut self) {
+        if self.mode == Mode::Stopping {
+            return;
+        }
+        let pending = &mut self.pending;
+        self.batches.for_each(|active| {
+            if let Some(from) = active.begin_going_back() {
+                pending.begin(Effect::GoBack { batch: active.record().no, from });
+            }
+        });
+    }
+
+    /// What a manifest went back to is taken up; outputs were renamed.
+    pub(super) fn versions_applied(&mut self, applied: AppliedVersions, now: Now) {
+        let AppliedVersions { batch, up_to, queued, renamed } = applied;
+        for RenamedJob { record, files, .. } in renamed {
+            // One that is open ends with the names that it finds then.
+            if self.jobs.contains_key(&record.key) {
+                continue;
+            }
+            let rules = AttemptRules { attempts: 0, keyed: true };
+            let renamed = Event::Renamed(files);
+            if let Ok(Transition { job, .. }) =
+                lifecycle::apply(&record.job, record.job.attempt(), renamed, rules, now.wall)
+            {
+                self.pending.outcome_changed(JobRecord { job, ..record });
+            }
+        }
+        let queued = queued.into_iter().filter(|(_, record)| !self.jobs.contains_key(&record.key));
+        let queued = queued.collect();
+        self.retry(queued, now);
+        if let Some(up_to) = up_to
+            && let Some(active) = self.batches.get_mut(&batch)
+        {
+            active.went_back(up_to);
+            self.pending.batch_changed(batch);
+        }
     }
 
     /// Begins rows that wait in memory, only to end them.

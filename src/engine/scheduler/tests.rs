@@ -168,6 +168,7 @@ impl Stage {
                     Effect::AskBalance => said.push("balance?".into()),
                     Effect::RenewCatalog => said.push("catalog?".into()),
                     Effect::KeepSurcharges(_) => said.push("surcharges".into()),
+                    Effect::GoBack { from, .. } => said.push(format!("go back {from}")),
                     Effect::LoadRows { batch, from, end, most } => {
                         let rows = self.rows(from, end, most);
                         inputs.push(Input::Rows { batch, from, rows });

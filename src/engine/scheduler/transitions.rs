@@ -2,9 +2,11 @@
 //!
 //! Everything that changes a job comes through here, and nothing here calls back to whatever asked for it.
 
+use std::sync::Arc;
+
 use crate::domain::charge_drift;
 use crate::domain::ids::{AttemptNo, JobKey};
-use crate::domain::job::{Attempt, Job, State};
+use crate::domain::job::{Attempt, Job, JobSpec, State};
 use crate::domain::ledger::Movement;
 use crate::domain::lifecycle::{self, AttemptRules, Event, Want};
 use crate::domain::retry_delay;
@@ -155,14 +157,21 @@ impl Scheduler {
             (Want::Fetch, State::Fetching { urls, .. }) => {
                 let Some(active) = self.batches.get(&key.batch) else { return };
                 self.downloads.started();
+                let (versions, spec) = (active.versions(), open.spec());
+                let takes_name = versions.is_edited(key.seq) && !versions.is_superseded(key.seq);
+                let spec = match versions.is_superseded(key.seq) {
+                    true => Arc::new(JobSpec { apart: true, ..(**spec).clone() }),
+                    false => spec.clone(),
+                };
                 Effect::Fetch(Box::new(FetchOrder {
                     key,
                     attempt,
                     batch: active.record().name.clone(),
                     layout: active.record().policy.layout.clone(),
-                    spec: open.spec().clone(),
+                    spec,
                     job: open.job().clone(),
                     urls: urls.clone(),
+                    takes_name,
                 }))
             }
             _ => return,

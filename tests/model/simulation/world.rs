@@ -591,6 +591,8 @@ impl World {
                 let (there, back) = self.way();
                 self.at(at + there, Event::Catalog(at + there + back, number));
             }
+            // Its manifests edit no row.
+            Effect::GoBack { .. } => {}
             Effect::KeepSurcharges(_) => self.at(at + 1, Event::Hear(number, Input::SurchargesKept)),
             Effect::AskBalance => {
                 self.log.say(at, "program", format_args!("asks for the balance"));

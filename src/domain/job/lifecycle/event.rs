@@ -42,6 +42,8 @@ pub enum Event {
     WatchExpired(Fault),
     /// All outputs are on disk.
     Fetched(Vec<OutputFile>),
+    /// Its outputs have other names now: another version of its row took theirs, or theirs became free.
+    Renamed(Vec<OutputFile>),
     /// Downloading its outputs was given up.
     FetchAbandoned(Fault),
     /// Its owner dropped it.
@@ -72,6 +74,7 @@ impl Event {
             Event::Resubmit => "resubmit",
             Event::WatchExpired(_) => "watch over",
             Event::Fetched(_) => "fetched",
+            Event::Renamed(_) => "renamed",
             Event::FetchAbandoned(_) => "fetch abandoned",
             Event::Cancel => "cancel",
             Event::Replace => "replace",

@@ -593,6 +593,7 @@ fn any_event() -> impl Strategy<Value = Event> {
         1 => Just(Event::WatchExpired(fault())),
         2 => Just(Event::Fetched(vec![file()])),
         1 => Just(Event::FetchAbandoned(fault())),
+        1 => Just(Event::Renamed(vec![file()])),
         1 => Just(Event::Cancel),
         1 => Just(Event::Replace),
         1 => Just(Event::Expire),

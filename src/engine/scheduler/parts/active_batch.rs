@@ -25,6 +25,8 @@ pub struct ActiveBatch {
     record: BatchRecord,
     /// Which versions of its edited rows are wanted.
     versions: RowVersions,
+    /// What a manifest went back to is being taken up.
+    is_going_back: bool,
     /// The next rows of each class.
     windows: Vec<RowWindow>,
     parked: Option<Parked>,
@@ -52,7 +54,7 @@ impl ActiveBatch {
     pub fn new(record: BatchRecord) -> ActiveBatch {
         let windows = windows_of(&record.segments);
         let versions = RowVersions::default();
-        ActiveBatch { record, versions, windows, parked: None, logged_parked: None }
+        ActiveBatch { record, versions, is_going_back: false, windows, parked: None, logged_parked: None }
     }
 
     /// Takes up what changed of it by another manifest.
@@ -70,6 +72,9 @@ impl ActiveBatch {
         record.canceled = present.canceled && !has_more;
         record.announced = present.announced && !has_more;
         record.take_cursors(&present);
+        // Taking it up again changes nothing.
+        let pending = [present.versions_pending, record.versions_pending];
+        record.versions_pending = pending.into_iter().flatten().min();
         for (kind, before) in present.kinds {
             record.kinds.entry(kind).or_default().ended = before.ended;
         }
@@ -85,6 +90,24 @@ impl ActiveBatch {
     /// Which versions of its edited rows are wanted.
     pub fn versions(&self) -> &RowVersions {
         &self.versions
+    }
+
+    /// From which byte on what a manifest went back to is to be taken up; it is being taken up from now on.
+    pub fn begin_going_back(&mut self) -> Option<u64> {
+        let from = self.record.versions_pending.filter(|_| !self.is_going_back)?;
+        self.is_going_back = true;
+        Some(from)
+    }
+
+    /// Whether what a manifest went back to is being taken up.
+    pub fn is_going_back(&self) -> bool {
+        self.is_going_back
+    }
+
+    /// What a manifest went back to was taken up to byte `up_to`.
+    pub fn went_back(&mut self, up_to: u64) {
+        self.is_going_back = false;
+        self.record.versions_pending = Some(up_to).filter(|up_to| *up_to < self.record.versions_bytes);
     }
 
     /// Whether the job of a row that has not begun is not to be sent, since another version of the row is wanted.

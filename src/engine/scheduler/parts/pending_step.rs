@@ -19,6 +19,7 @@ pub struct PendingStep {
     effects: Vec<Effect>,
     wake: Option<Tick>,
     ended: Vec<(Arc<JobSpec>, JobRecord)>,
+    changed_outcomes: Vec<JobRecord>,
     changed_jobs: BTreeSet<JobKey>,
     changed_batches: BTreeSet<BatchNo>,
     changed_days: BTreeSet<UtcDay>,
@@ -51,6 +52,11 @@ impl PendingStep {
         self.ended.push((spec, record));
     }
 
+    /// A job that had ended stands otherwise now, and is still over.
+    pub fn outcome_changed(&mut self, record: JobRecord) {
+        self.changed_outcomes.push(record);
+    }
+
     /// Something is to begin once the step is durable.
     pub fn begin(&mut self, effect: Effect) {
         self.effects.push(effect);
@@ -81,6 +87,7 @@ impl PendingStep {
         let open = pending.changed_jobs.iter().filter_map(|key| jobs.get(key));
         changes.extend(open.map(|open| Change::Open(open.record().clone())));
         changes.extend(pending.ended.iter().map(|(_, record)| Change::End(record.clone())));
+        changes.extend(pending.changed_outcomes.into_iter().map(Change::End));
         for no in &pending.changed_batches {
             let Some(active) = batches.get_mut(no) else { continue };
             active.note_finished(now);

@@ -86,7 +86,9 @@ impl Crowd {
                 };
                 Input::Rows { batch, from, rows: (from..end).take(most).map(row).collect() }
             }
-            Effect::AskBalance | Effect::RenewCatalog | Effect::KeepSurcharges(_) => return,
+            Effect::AskBalance | Effect::RenewCatalog | Effect::KeepSurcharges(_) | Effect::GoBack { .. } => {
+                return;
+            }
         };
         self.number += 1;
         let at = self.now.after(Millis(self.random.u64(1..1_000)));

@@ -1,0 +1,96 @@
+//! What edited rows need of the disk: outputs of versions that are not wanted move aside, and what a manifest goes back to
+//! is taken up again.
+
+use std::sync::Arc;
+
+use crate::domain::ids::BatchNo;
+use crate::domain::job::{JobSpec, State};
+use crate::domain::row_versions::VersionChange;
+use crate::engine::scheduler::{AppliedVersions, RenamedJob};
+use crate::output::layout::Layout;
+use crate::output::publish::OutputDir;
+use crate::store::spool::Lines;
+use crate::store::{BatchRecord, Store, StoreError};
+
+/// Versions that one effect goes back to, at most, so that its commit stays small.
+const GONE_BACK_MAX: usize = 32;
+
+/// A job of a row, and the byte where the row begins.
+pub(super) type PlacedRow = (u64, JobSpec);
+
+/// The other versions of the row of a job.
+pub(super) fn others(store: &Store, no: BatchNo, spec: &JobSpec) -> Result<Vec<PlacedRow>, StoreError> {
+    let Some(batch) = store.batch(no)? else { return Ok(Vec::new()) };
+    let mut versions = store.versions_called(&batch, &spec.label, spec.variation)?;
+    versions.retain(|(_, other)| other.seq != spec.seq);
+    Ok(versions)
+}
+
+/// Those jobs that have succeeded and whose outputs have other names than their outcomes say.
+pub(super) fn renamed(
+    store: &Store,
+    output_dir: &OutputDir,
+    default: &Layout,
+    no: BatchNo,
+    jobs: Vec<PlacedRow>,
+) -> Result<Vec<RenamedJob>, StoreError> {
+    let mut renamed = Vec::new();
+    let Some(batch) = store.batch(no)? else { return Ok(renamed) };
+    let layout = layout_of(&batch, default);
+    for (at, spec) in jobs {
+        let Some(files) = output_dir.named_outputs(&batch.name, &layout, &spec) else { continue };
+        let record = store.job_at(&batch, at, &spec)?;
+        if matches!(record.job.state(), State::Succeeded { files: known, .. } if *known != files) {
+            renamed.push(RenamedJob { spec: Arc::new(spec), record, files });
+        }
+    }
+    Ok(renamed)
+}
+
+/// Takes up versions that a manifest went back to, from byte `from` of what says so on: those that were dropped unsent
+/// are queued again, and outputs that landed get the plain name.
+pub(super) fn go_back(
+    store: &Store,
+    output_dir: &OutputDir,
+    default: &Layout,
+    no: BatchNo,
+    from: u64,
+) -> Result<AppliedVersions, StoreError> {
+    let mut applied = AppliedVersions { batch: no, up_to: None, queued: Vec::new(), renamed: Vec::new() };
+    let Some(batch) = store.batch(no)? else { return Ok(applied) };
+    let (versions, layout) = (store.row_versions(&batch)?, layout_of(&batch, default));
+    let spool = store.spool(no);
+    let mut rows = Lines::open_scattered(&spool.rows_path(), 0, batch.spool_bytes)?;
+    let mut changes = Lines::open(&spool.versions_path(), from, batch.versions_bytes)?;
+    let (mut up_to, mut gone_back) = (from, 0);
+    while gone_back < GONE_BACK_MAX
+        && let Some((_, change)) = changes.next_line::<VersionChange>()?
+    {
+        up_to = changes.at();
+        let Some(at) = change.row_at.filter(|_| !versions.is_superseded(change.wanted)) else { continue };
+        gone_back += 1;
+        let spec: JobSpec = rows.line_at(at)?;
+        let record = store.job_at(&batch, at, &spec)?;
+        match record.job.state() {
+            state if state.is_replaced() => applied.queued.push((Arc::new(spec), record)),
+            State::Succeeded { .. } => {
+                let others = others(store, no, &spec)?;
+                let specs: Vec<JobSpec> = others.iter().map(|(_, spec)| spec.clone()).collect();
+                if let Err(error) = output_dir.name_versions(&batch.name, &layout, &spec, &specs) {
+                    tracing::warn!(batch = %batch.name, job = spec.label, %error, "outputs keep their names");
+                }
+                let jobs = others.into_iter().chain([(at, spec)]).collect();
+                applied.renamed.extend(renamed(store, output_dir, default, no, jobs)?);
+            }
+            // Its outputs get their names when they land.
+            _ => {}
+        }
+    }
+    applied.up_to = Some(up_to);
+    Ok(applied)
+}
+
+fn layout_of(batch: &BatchRecord, default: &Layout) -> Layout {
+    let own = batch.policy.layout.as_deref().and_then(|text| Layout::parse(text).ok());
+    own.unwrap_or_else(|| default.clone())
+}
