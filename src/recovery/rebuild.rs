@@ -158,8 +158,10 @@ impl Sources<'_> {
             rebuilt.notes.push(note);
             known.versions_bytes = versions_bytes;
         }
-        // Which outputs were renamed, the disk tells.
-        known.versions_pending = Some(0).filter(|_| known.versions_bytes > 0);
+        if !self.trusted && known.versions_bytes > 0 {
+            // Taking up again what a manifest went back to changes nothing where that was done.
+            known.versions_pending = Some(0);
+        }
         let mut parts = BatchRebuild::read_rows(self, known)?;
         parts.read_outcomes(self, rebuilt)?;
         let outcomes = parts.decide(self, rebuilt)?;
@@ -171,7 +173,7 @@ impl Sources<'_> {
         rebuilt.jobs += u64::from(batch.rows);
         rebuilt.ended += u64::from(batch.ended.all());
         rebuilt.open += open.len() as u64;
-        if !batch.is_done() {
+        if batch.ended.all() < batch.rows {
             batch.paused = Some(Pause::Rebuilt);
             rebuilt.paused += 1;
         }

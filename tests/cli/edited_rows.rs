@@ -138,6 +138,30 @@ fn a_version_that_was_replaced_unsent_is_bought_once_it_is_wanted_again() {
 }
 
 #[test]
+fn a_rebuilt_or_imported_state_wants_the_same_version() {
+    for how in ["rebuild", "import"] {
+        let env = TestEnv::new();
+        for prompt in ["a gull", "a gull in a storm", "a gull"] {
+            write(&env, &[("gull", prompt)]);
+            env.run(["run", "birds.csv"]).exited(0);
+        }
+        if how == "rebuild" {
+            fs::remove_dir_all(env.path("state/db")).unwrap();
+            env.run(["state", "rebuild"]).exited(0);
+        } else {
+            env.run(["state", "export", "all.jsonl"]).exited(0);
+            fs::remove_dir_all(env.path("state")).unwrap();
+            env.run(["state", "import", "all.jsonl"]).exited(0);
+        }
+        env.run(["run", "birds.csv"]).exited(0);
+        assert_eq!(outputs(&env), BACK, "{how}");
+        let found = env.run(["explain", "gull", "--json"]).exited(0).json();
+        assert_eq!(found["spec"]["order"]["body"]["prompt"], "a gull", "{how}");
+        env.audit().each_paid_once(2);
+    }
+}
+
+#[test]
 fn what_a_person_put_under_the_plain_name_stays_there() {
     let env = TestEnv::new();
     write(&env, &[("gull", "a gull")]);
