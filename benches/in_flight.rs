@@ -277,6 +277,7 @@ fn settings(tasks: u32) -> Settings {
         backoff: Backoff { base: Millis(2_000), max: Millis(300_000) },
         balance_interval: Millis::from_secs(60),
         has_allowances: true,
+        group_limits: Default::default(),
         rules: None,
         seed: 7,
     }

@@ -38,6 +38,7 @@ pub(super) fn scheduler_settings(config: &Config) -> Result<Settings, Failure> {
             per_day: config.budget.per_day,
             min_balance: config.budget.min_balance,
         },
+        group_limits: config.budget.groups(),
         adaptive: config.limits.adaptive,
         rejections: config.limits.pause_after_rejections,
         downloads: config.limits.downloads,

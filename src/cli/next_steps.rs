@@ -332,6 +332,9 @@ fn parked(end: &BatchEnd<'_>, invocation: &Invocation, lines: &mut Vec<Line>) {
     let BatchStatus { name, needed_credits, balance_credits, budget_credits, .. } = end.status;
     let name = name.as_str();
     let mut wait = |text: String| lines.push(Line::Text(text, Tone::Waiting));
+    if let Some(shortage) = &end.status.budget_shortage {
+        wait(format!("{name}: {shortage}"));
+    }
     match (end.status.parked_by, needed_credits, balance_credits) {
         (Some(Parked::BatchBudget), Some(needed), _) => {
             let committed = end.status.held_credits + end.status.charged_credits;
@@ -474,6 +477,17 @@ spring: the next job needs 8, 4 of 16 credits are left; for that job, or for all
     callsheet budget spring 48 --state other
     callsheet run spring.csv --state other";
         assert_eq!(parked(budget, &Invocation { flags, ..run() }), expected);
+        let total = serde_json::json!({
+            "state": "parked", "parked_by": "total_budget",
+            "budget_shortage": {
+                "setting": "budget.total", "limit_credits": 16, "left_credits": 4, "needed_credits": 8,
+                "enough_credits": 20,
+            },
+        });
+        let expected = "\
+spring: the next job needs 8, 4 of 16 credits are left: 4 are missing; set budget.total to at least 20
+    callsheet run spring.csv";
+        assert_eq!(parked(total, &run()), expected);
         let credits = serde_json::json!({
             "state": "parked", "parked_by": "credits", "needed_credits": 8, "balance_credits": 3,
         });

@@ -237,6 +237,8 @@ pub(super) fn parked_exit(parked: Parked) -> Exit {
         Parked::BatchBudget
         | Parked::DayBudget
         | Parked::TotalBudget
+        | Parked::GroupBudget
+        | Parked::GroupDayBudget
         | Parked::MinBalance
         | Parked::Credits => Exit::OutOfFunds,
     }

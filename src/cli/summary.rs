@@ -126,6 +126,10 @@ fn short_balances(batches: &[BatchStatus]) {
 
 /// Says of batches that their budget parks what is left, what is needed, and what to type.
 pub(super) fn short_budgets(batches: &[BatchStatus]) {
+    let shared = batches.iter().filter_map(|batch| Some((&batch.name, batch.budget_shortage.as_ref()?)));
+    for (name, shortage) in shared.take(SHORT_SHOWN) {
+        say!("{name}: {}", printable(&shortage.to_string()));
+    }
     let short = batches.iter().filter(|batch| batch.parked_by == Some(Parked::BatchBudget));
     for batch in short.take(SHORT_SHOWN) {
         let BatchStatus { name, budget_credits: budget, planned_credits: planned, .. } = batch;

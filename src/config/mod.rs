@@ -3,6 +3,7 @@
 //! Flag over environment over file over default. An unknown key is an error that names its line and
 //! the nearest key there is.
 
+mod budget;
 mod daemon;
 mod read;
 mod suggest;
@@ -18,12 +19,12 @@ use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Deserializer};
 use url::Url;
 
+pub use self::budget::Budget;
 pub use self::daemon::{
     ControlConfig, HooksConfig, INBOX_SETTLE, InboxConfig, LogConfig, LogFormat, RetentionConfig,
     ScheduleConfig, check_log_level,
 };
 use self::read::Positions;
-use crate::domain::credits::Credits;
 use crate::domain::diagnostic::Diagnostic;
 use crate::domain::quote::{AccountPlan, Rules, RulesExtension};
 use crate::domain::request::Kind;
@@ -270,20 +271,6 @@ impl Default for Retry {
     }
 }
 
-/// `[budget]`, in credits
-#[derive(Debug, Clone, Copy, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Budget {
-    /// Total budget of the state.
-    pub total: Option<Credits>,
-    /// Budget of a UTC day.
-    pub per_day: Option<Credits>,
-    /// Least balance that is kept on the account.
-    pub min_balance: Option<Credits>,
-    /// Budget of a batch that sets none.
-    pub per_batch: Option<Credits>,
-}
-
 /// `[output]`
 #[derive(Debug, Clone, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -410,6 +397,7 @@ impl Config {
         if let Err(error) = Layout::parse(&self.output.layout) {
             wrong("output.layout", &error.to_string());
         }
+        self.budget_problems(places, &mut problems);
         self.daemon_problems(places, &mut problems);
         if let Err(errors) = Rules::builtin().extended(self.rules.clone()) {
             problems.extend(errors.into_iter().map(|error| {
@@ -493,6 +481,7 @@ fn secret_in(path: PathBuf) -> Result<SecretString, ConfigError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::credits::Credits;
 
     fn error(text: &str) -> String {
         Config::parse(text, Path::new("callsheet.toml")).unwrap_err().to_string()

@@ -64,10 +64,15 @@ impl Positions<'_> {
     /// The line of a key (`limits.in_flight`), or of the table that it would stand in. Of tables that stand more than
     /// once, `which` says which one.
     pub(super) fn of(&self, key: &str, which: usize) -> Position {
+        self.of_keys(&key.split('.').collect::<Vec<_>>(), which)
+    }
+
+    /// The same of a key that is given by its parts, which may have dots.
+    pub(super) fn of_keys(&self, keys: &[&str], which: usize) -> Position {
         let mut span = self.root.span();
         let mut table = Some(self.root.get_ref());
-        for name in key.split('.') {
-            let Some((found, value)) = table.and_then(|table| table.get_key_value(name)) else { break };
+        for name in keys {
+            let Some((found, value)) = table.and_then(|table| table.get_key_value(*name)) else { break };
             span = found.span();
             table = value.get_ref().as_table();
             if let Some(item) = value.get_ref().as_array().and_then(|items| items.get(which)) {

@@ -6,6 +6,7 @@ use crate::control::protocol::{
     BatchOutcome, BatchOutcomes, BatchStatus, BudgetSet, Explanation, FINISHED_SHOWN, LedgerEntry, Refusal,
     ResolveRequest, RowVersion, Status, StatusRequest,
 };
+use crate::domain::budget::BudgetShortage;
 use crate::domain::charge_drift;
 use crate::domain::credit_hold::ABOVE_MAX;
 use crate::domain::credits::Credits;
@@ -232,7 +233,9 @@ pub async fn explain(engine: &EngineClient, job: &str) -> Result<Explanation, Ha
         Target::Job(batch, spec, record) => {
             let key = IdempotencyKey::derive(spec.id, record.job.attempt());
             let overviews = engine.overview().await?;
-            let parked = overviews.iter().find(|of| of.name == batch.name).and_then(|of| of.parked);
+            let overview = overviews.iter().find(|of| of.name == batch.name);
+            let parked = overview.and_then(|of| of.parked);
+            let shortage = overview.and_then(|of| of.shortage.as_ref());
             let is_queued = matches!(record.job.state(), State::Queued);
             let parked = match engine.works() {
                 true => parked,
@@ -244,7 +247,7 @@ pub async fn explain(engine: &EngineClient, job: &str) -> Result<Explanation, Ha
             let superseded = versions.iter().any(|version| version.job == spec.id && version.superseded);
             let next = match (superseded, record.job.state().is_final()) {
                 (true, true) => after_edit(&record),
-                _ => next(&batch, &spec, &record, parked_by),
+                _ => next(&batch, &spec, &record, parked_by, shortage),
             };
             Ok(Explanation {
                 batch: batch.name,
@@ -305,9 +308,15 @@ fn after_edit(record: &JobRecord) -> String {
 }
 
 /// What the program does next for a job, and what a person can do.
-fn next(batch: &BatchRecord, spec: &JobSpec, record: &JobRecord, parked: Option<Parked>) -> String {
+fn next(
+    batch: &BatchRecord,
+    spec: &JobSpec,
+    record: &JobRecord,
+    parked: Option<Parked>,
+    shortage: Option<&BudgetShortage>,
+) -> String {
     if let Some(parked_reason) =
-        parked.and_then(|parked| parked_reason(batch, spec, record.job.state(), parked))
+        parked.and_then(|parked| parked_reason(batch, spec, record.job.state(), parked, shortage))
     {
         return parked_reason;
     }
@@ -372,7 +381,13 @@ fn next(batch: &BatchRecord, spec: &JobSpec, record: &JobRecord, parked: Option<
 }
 
 /// What a job waits for, where that is what its batch is parked by and no pause.
-fn parked_reason(batch: &BatchRecord, spec: &JobSpec, state: &State, parked: Parked) -> Option<String> {
+fn parked_reason(
+    batch: &BatchRecord,
+    spec: &JobSpec,
+    state: &State,
+    parked: Parked,
+    shortage: Option<&BudgetShortage>,
+) -> Option<String> {
     let why = parked.explain();
     match (state, parked) {
         (_, Parked::Paused) => None,
@@ -397,7 +412,10 @@ fn parked_reason(batch: &BatchRecord, spec: &JobSpec, state: &State, parked: Par
             let needs = spec.order.hold().unwrap_or_default();
             Some(format!("it is parked: {why}. This job needs {needs}"))
         }
-        (State::Queued, _) => Some(format!("it is parked: {why}")),
+        (State::Queued, _) => {
+            let shortage = shortage.map(|shortage| format!("; of its batch, {shortage}")).unwrap_or_default();
+            Some(format!("it is parked: {why}{shortage}"))
+        }
         (State::Submitting { .. }, Parked::Key | Parked::Credits | Parked::NoProcess) => {
             Some(format!("its request is sent again under the same key when it is no longer parked: {why}"))
         }

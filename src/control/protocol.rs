@@ -7,7 +7,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::domain::batch_origin::SourcePlace;
-use crate::domain::budget::BudgetSetting;
+use crate::domain::budget::{BudgetSetting, BudgetShortage};
+use crate::domain::budget_group::GroupTotals;
 use crate::domain::charge_drift::Drift;
 use crate::domain::credits::Credits;
 use crate::domain::exit_code::Exit;
@@ -68,6 +69,7 @@ requests! {
     StatusRequest: GET "/v1/status" -> Status;
     JobsRequest: GET "/v1/jobs" -> Lines;
     OpenJobsRequest: GET "/v1/open" -> Lines;
+    GroupTotalsRequest: GET "/v1/groups" -> Option<GroupTotals>;
     ExplainRequest: GET "/v1/explain" -> Explanation;
     LedgerRequest: GET "/v1/ledger" -> Lines;
     ExportRequest: GET "/v1/state" -> Lines;
@@ -101,6 +103,10 @@ pub struct HealthRequest {}
 /// Asks for the jobs that have begun and not ended.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct OpenJobsRequest {}
+
+/// Asks what the groups that have budgets have held and spent; nothing where none have.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct GroupTotalsRequest {}
 
 /// Asks for the whole state as a dump.
 #[derive(Debug, Clone, Copy, Serialize)]
@@ -201,6 +207,9 @@ pub struct BatchStatus {
     /// The account's balance as it was last told, where it parks them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub balance_credits: Option<u64>,
+    /// What is missing, where a budget parks them that is not the batch's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget_shortage: Option<BudgetShortage>,
     /// Set aside at this moment.
     pub held_credits: u64,
     /// Charged and not given back: refunds are taken off already.
@@ -264,6 +273,7 @@ impl BatchStatus {
                 .balance
                 .filter(|_| state == BatchState::Parked)
                 .map(|balance| balance.0),
+            budget_shortage: overview.shortage.clone().filter(|_| state == BatchState::Parked),
             held_credits: overview.totals.held.0,
             charged_credits: overview.totals.spent.0,
             waived_credits: overview.totals.waived.0,

@@ -20,16 +20,16 @@ use tokio::sync::{mpsc, watch};
 use crate::control::connections::{self, BODY_TIMEOUT};
 use crate::control::handlers::{self, HandlerError};
 use crate::control::protocol::{
-    BudgetRequest, CancelRequest, DownloadRequest, ErrorBody, ExplainRequest, ExportRequest, Health,
-    HealthRequest, JobsRequest, LedgerRequest, MANIFESTS_PATH, NDJSON, NOT_LISTED, OpenJobsRequest,
-    PauseRequest, Refusal, Request as _, ResolveRequest, ResumeRequest, RetryRequest, RunScheduleRequest,
-    Schedules, SchedulesRequest, StatusRequest, Submission,
+    BudgetRequest, CancelRequest, DownloadRequest, ErrorBody, ExplainRequest, ExportRequest,
+    GroupTotalsRequest, Health, HealthRequest, JobsRequest, LedgerRequest, MANIFESTS_PATH, NDJSON,
+    NOT_LISTED, OpenJobsRequest, PauseRequest, Refusal, Request as _, ResolveRequest, ResumeRequest,
+    RetryRequest, RunScheduleRequest, Schedules, SchedulesRequest, StatusRequest, Submission,
 };
 use crate::domain::credits::Credits;
 use crate::domain::exit_code::Exit;
 use crate::domain::job_state::JobState;
 use crate::engine::engine_client::EngineClient;
-use crate::engine::{EngineError, to_the_end};
+use crate::engine::{EngineError, blocking, to_the_end};
 use crate::intake::IngestOptions;
 use crate::intake::ingest::{IncomingDir, Ingest, IngestError};
 use crate::intake::receipt::Receipt;
@@ -115,6 +115,7 @@ fn routes() -> Router<Arc<AppState>> {
         .route(StatusRequest::PATH, get(status))
         .route(JobsRequest::PATH, get(jobs))
         .route(OpenJobsRequest::PATH, get(open))
+        .route(GroupTotalsRequest::PATH, get(group_totals))
         .route(ExplainRequest::PATH, get(explain))
         .route(LedgerRequest::PATH, get(ledger))
         .route(ExportRequest::PATH, get(export))
@@ -245,6 +246,13 @@ async fn jobs(State(app): Shared, Query(query): Query<JobsRequest>) -> Result<Re
 async fn open(State(app): Shared) -> Response {
     let store = app.engine.store().clone();
     lines(move |sink| handlers::open(&store, sink))
+}
+
+async fn group_totals(State(app): Shared) -> Result<Response, ApiError> {
+    let store = app.engine.store().clone();
+    let totals =
+        blocking(move || store.groups()).await.map_err(EngineError::from).map_err(HandlerError::from)?;
+    Ok(Json(totals).into_response())
 }
 
 async fn ledger(State(app): Shared, Query(query): Query<LedgerRequest>) -> Result<Response, ApiError> {

@@ -10,7 +10,7 @@ mod send_order;
 #[cfg(test)]
 mod tests;
 
-pub use self::input::{AdmissionInput, AllowancePool, Candidate, InFlight, Limits, WaitingBatch};
+pub use self::input::{AdmissionInput, AllowancePool, Candidate, GroupBooks, InFlight, Limits, WaitingBatch};
 use self::remaining_budget::{Blocker, RemainingBudget};
 pub use self::send_order::{Admission, admit};
 use crate::domain::ids::BatchNo;

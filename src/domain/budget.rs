@@ -19,6 +19,65 @@ pub fn room(totals: Totals, limit: Option<Credits>) -> Option<Credits> {
     limit.map(|limit| limit.saturating_sub(totals.committed()))
 }
 
+/// What is missing of a budget for the next job that it keeps.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BudgetShortage {
+    /// The key of the configuration that sets it.
+    pub setting: String,
+    /// The group of rows that it limits, as people name it; nothing where it is no group's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
+    /// The limit.
+    pub limit_credits: Credits,
+    /// What is left of it.
+    pub left_credits: Credits,
+    /// What the job needs.
+    pub needed_credits: Credits,
+    /// What it would have to be at least.
+    pub enough_credits: Credits,
+}
+
+impl BudgetShortage {
+    /// Of a limit of which `totals` are held and spent.
+    pub fn of(
+        setting: String,
+        group: Option<String>,
+        totals: Totals,
+        limit: Credits,
+        needed: Credits,
+    ) -> BudgetShortage {
+        BudgetShortage {
+            setting,
+            group,
+            limit_credits: limit,
+            left_credits: limit.saturating_sub(totals.committed()),
+            needed_credits: needed,
+            enough_credits: totals.committed() + needed,
+        }
+    }
+
+    /// What is missing, in credits.
+    pub fn missing(&self) -> Credits {
+        self.enough_credits.saturating_sub(self.limit_credits)
+    }
+}
+
+/// `the next job of meta.client acme needs 8, 4 of 16 credits are left: 4 are missing; set ... to at least 20`
+impl fmt::Display for BudgetShortage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let BudgetShortage { setting, group, limit_credits, left_credits, .. } = self;
+        let group = group.as_ref().map(|group| format!(" of {group}")).unwrap_or_default();
+        let (needed, missing) = (self.needed_credits.0, self.missing().0);
+        let (are, enough) = (if missing == 1 { "is" } else { "are" }, self.enough_credits.0);
+        write!(
+            f,
+            "the next job{group} needs {needed}, {} of {limit_credits} are left: {missing} {are} missing; set {setting} \
+             to at least {enough}",
+            left_credits.0
+        )
+    }
+}
+
 /// What a batch's budget is set to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BudgetSetting {
@@ -101,6 +160,19 @@ mod tests {
         assert!(fits(totals, None, Credits(u64::MAX >> 1)));
         assert_eq!(room(totals, Some(Credits(10))), Some(Credits(3)));
         assert_eq!((room(totals, Some(Credits(5))), room(totals, None)), (Some(Credits(0)), None));
+    }
+
+    #[test]
+    fn what_is_missing_is_said_with_the_setting_that_gives_it() {
+        let totals = Totals { held: Credits(3), spent: Credits(9), ..Totals::default() };
+        let short = BudgetShortage::of("budget.total".to_owned(), None, totals, Credits(16), Credits(8));
+        assert_eq!(
+            short.to_string(),
+            "the next job needs 8, 4 of 16 credits are left: 4 are missing; set budget.total to at least 20"
+        );
+        let below =
+            BudgetShortage::of("x".to_owned(), Some("inbox a".to_owned()), totals, Credits(5), Credits(1));
+        assert_eq!((below.left_credits, below.missing()), (Credits(0), Credits(8)));
     }
 
     #[test]

@@ -9,6 +9,7 @@ pub mod admission;
 pub mod batch_origin;
 pub mod batch_terms;
 pub mod budget;
+pub mod budget_group;
 pub mod charge_drift;
 pub mod credit_hold;
 pub mod credits;

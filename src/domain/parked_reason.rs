@@ -12,6 +12,10 @@ pub enum Parked {
     DayBudget,
     /// The total budget is used up.
     TotalBudget,
+    /// What a group of rows may spend in total, by a meta column or by inbox, is used up.
+    GroupBudget,
+    /// What it may spend on one day is.
+    GroupDayBudget,
     /// The balance would fall below what must stay on the account.
     #[serde(alias = "keep")]
     MinBalance,
@@ -36,6 +40,8 @@ impl Parked {
             Parked::BatchBudget => "batch_budget",
             Parked::DayBudget => "day_budget",
             Parked::TotalBudget => "total_budget",
+            Parked::GroupBudget => "group_budget",
+            Parked::GroupDayBudget => "group_day_budget",
             Parked::MinBalance => "min_balance",
             Parked::Credits => "credits",
             Parked::Key => "key",
@@ -59,6 +65,14 @@ impl Parked {
             }
             Parked::TotalBudget => {
                 "the total budget, where prices count in full, is used up; raise budget.total"
+            }
+            Parked::GroupBudget => {
+                "the budget of a client or another group of rows, where prices count in full, is used up; raise its \
+                 limit in [budget.by]"
+            }
+            Parked::GroupDayBudget => {
+                "the day's budget of a client or another group of rows, where prices count in full, is used up; it \
+                 continues at UTC midnight or with a higher limit in [budget.by]"
             }
             Parked::MinBalance => {
                 "the balance would fall below budget.min_balance, against which prices count in full, even if an \

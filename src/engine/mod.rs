@@ -10,6 +10,7 @@ mod disk;
 mod download;
 mod effects;
 pub mod engine_client;
+mod group_history;
 mod handle;
 pub mod job_iter;
 mod landings;
@@ -44,6 +45,7 @@ use crate::domain::ids::{BatchName, BatchNo};
 use crate::domain::time::{Millis, Tick};
 use crate::engine::disk::DISK_INTERVAL;
 use crate::engine::effects::{effect_span, run_effect};
+use crate::engine::group_history::group_history;
 use crate::engine::landings::Landings;
 use crate::engine::scheduler::{
     Command, CommandOutcome, Effect, Input, Scheduler, SchedulerError, Settings, Standstill, Step,
@@ -258,9 +260,15 @@ impl Engine {
             tokio::select! {
                 _ = self.events.recv_many(&mut inputs, Scheduler::INPUTS_MAX) => self.gather(&mut inputs).await,
                 Some(message) = next(&mut waiting, &mut self.messages) => {
+                    // Now, when all that was decided is durable.
+                    self.count_groups(&message).await?;
                     outcome.extend(self.handle_message(message, &mut taken)?);
                     // What else came in meanwhile shares the commit.
                     while outcome.len() < MESSAGES_MAX && let Ok(message) = self.messages.try_recv() {
+                        if self.lacks_groups(&message) {
+                            waiting.push_back(message);
+                            break;
+                        }
                         outcome.extend(self.handle_message(message, &mut taken)?);
                     }
                 }
@@ -315,6 +323,28 @@ impl Engine {
                 return;
             }
         }
+    }
+
+    /// Whether a message puts budgets of groups in force whose totals are not counted.
+    fn lacks_groups(&self, message: &Message) -> bool {
+        match message {
+            Message::Command(Command::Reload(settings), _) => {
+                self.scheduler.lacks_groups(&settings.group_limits)
+            }
+            Message::Command(..) | Message::EngineDeps(_) => false,
+        }
+    }
+
+    /// Counts what the groups have held and spent that a message puts budgets in force for.
+    async fn count_groups(&mut self, message: &Message) -> Result<(), EngineError> {
+        if let Message::Command(Command::Reload(settings), _) = message
+            && self.lacks_groups(message)
+        {
+            let (store, limits) = (self.store.clone(), settings.group_limits.clone());
+            let groups = blocking(move || group_history(&store, &limits)).await?;
+            self.scheduler.set_groups(groups.totals, groups.is_new);
+        }
+        Ok(())
     }
 
     /// Takes in what somebody asks of the running engine.

@@ -2,6 +2,7 @@
 
 use crate::domain::ids::BatchNo;
 use crate::domain::time::{Now, UtcDay};
+use crate::engine::group_history::group_history;
 use crate::engine::row_reader;
 use crate::engine::scheduler::{Command, CommandOutcome, Scheduler, Settings};
 use crate::store::{Store, StoreError};
@@ -14,7 +15,9 @@ pub(super) fn resume_scheduler(
     ours: impl Fn(BatchNo) -> bool,
     now: Now,
 ) -> Result<Scheduler, StoreError> {
+    let groups = group_history(store, &settings.group_limits)?;
     let mut scheduler = Scheduler::new(settings, store.total()?);
+    scheduler.set_groups(groups.totals, groups.is_new);
     scheduler.set_account_block(store.account()?);
     scheduler.set_finished_jobs(store.finished_jobs()?);
     take_up(&mut scheduler, store, ours, now)?;

@@ -16,6 +16,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use crate::domain::account_block::AccountBlock;
+use crate::domain::budget_group::GroupTotals;
 use crate::domain::ids::BatchNo;
 use crate::domain::ledger::Totals;
 use crate::domain::time::UtcDay;
@@ -51,6 +52,9 @@ pub enum Change {
     Total(Totals),
     /// Totals of a UTC day.
     Day(UtcDay, Totals),
+    /// Totals of the groups that have budgets. A commit that changes the totals of the state without them has them
+    /// counted anew before they are next used.
+    Groups(Box<GroupTotals>),
     /// What the account refuses to pay for.
     Account(AccountBlock),
 }
@@ -186,12 +190,16 @@ impl Store {
         let mut writes = Writes::default();
         let mut batches: BTreeMap<BatchNo, &BatchRecord> = BTreeMap::new();
         let mut total = writer.total.clone();
+        if changes.iter().any(|change| matches!(change, Change::Total(_))) {
+            total.groups = None;
+        }
         for change in changes {
             match change {
                 Change::Open(job) => writes.insert(&db_keys::job(job.key), job),
                 Change::End(job) => writes.remove(&db_keys::job(job.key)),
                 Change::Batch(batch) => drop(batches.insert(batch.no, batch)),
                 Change::Total(totals) => total.totals = *totals,
+                Change::Groups(groups) => total.groups = Some((**groups).clone()),
                 Change::Day(day, totals) => writes.insert(&db_keys::day(*day), totals),
                 Change::Account(block) if block.is_empty() => writes.remove(&db_keys::account()),
                 Change::Account(block) => writes.insert(&db_keys::account(), block),

@@ -404,6 +404,12 @@ impl Store {
         lines.collect()
     }
 
+    /// The lines of all finished batches, listed or not.
+    pub fn all_finished(&self) -> Result<Vec<FinishedBatch>, StoreError> {
+        let names: Vec<BatchName> = self.database()?.scan(db_keys::FINISHED_NUMBER)?;
+        names.iter().map(|name| self.line(name)).filter_map(Result::transpose).collect()
+    }
+
     /// Every batch that is not done, and the finished ones that are listed, oldest first. Those whose folder somebody
     /// moved away are left out.
     pub fn listed_batches(&self) -> Result<Vec<BatchRecord>, StoreError> {

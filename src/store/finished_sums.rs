@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::domain::budget_group::GroupTotals;
 use crate::domain::ledger::Totals;
 use crate::domain::request::Kind;
 use crate::store::commit::Database;
@@ -79,6 +80,10 @@ pub(super) struct StoredTotal {
     /// What its finished batches come to; nothing of a state that was written before that was kept, or has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) finished: Option<FinishedSums>,
+    /// What the groups that have budgets have held and spent; nothing where none have, and where the totals went on
+    /// without them: then they are counted anew.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) groups: Option<GroupTotals>,
 }
 
 impl StoredTotal {
@@ -89,7 +94,7 @@ impl StoredTotal {
     /// Of a state with these finished batches.
     pub(super) fn of<'a>(totals: Totals, lines: impl Iterator<Item = &'a FinishedBatch>) -> StoredTotal {
         let sums = FinishedSums::of(lines);
-        StoredTotal { totals, finished: (sums.count > 0).then_some(sums) }
+        StoredTotal { totals, finished: (sums.count > 0).then_some(sums), groups: None }
     }
 
     /// A batch that was finished, or not, is finished as another line says, or goes on.

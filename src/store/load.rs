@@ -6,11 +6,13 @@ use std::sync::PoisonError;
 use serde::Deserialize;
 
 use crate::domain::account_block::AccountBlock;
+use crate::domain::budget_group::GroupTotals;
 use crate::domain::ids::{BatchNo, JobKey, Seq};
 use crate::domain::job::{Job, JobSpec};
 use crate::domain::ledger::Totals;
 use crate::domain::time::UtcDay;
 use crate::store::commit::Database;
+use crate::store::finished_sums::StoredTotal;
 use crate::store::folders::{self, batch_dir};
 use crate::store::snapshot::Snapshot;
 use crate::store::spool::{Appender, Lines, Spool};
@@ -84,6 +86,12 @@ impl Store {
     /// Totals of the whole state.
     pub fn total(&self) -> Result<Totals, StoreError> {
         Ok(self.database()?.get(&db_keys::total())?.unwrap_or_default())
+    }
+
+    /// Totals of the groups that have budgets, as they were last committed with the totals; nothing where they are to be
+    /// counted.
+    pub fn groups(&self) -> Result<Option<GroupTotals>, StoreError> {
+        Ok(StoredTotal::read(&self.database()?)?.groups)
     }
 
     /// Totals of a UTC day.

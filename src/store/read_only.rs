@@ -18,6 +18,7 @@ use serde::Deserialize;
 
 use crate::domain::batch_origin::Origin;
 use crate::domain::batch_terms::BatchTerms;
+use crate::domain::budget_group::GroupTotals;
 use crate::domain::ids::{BatchName, Fingerprint, JobId};
 use crate::domain::time::Timestamp;
 use crate::store::folders::batch_dirs;
@@ -154,6 +155,18 @@ impl ReadOnlyState {
             }
         }
         Ok(seen)
+    }
+
+    /// What the groups that have budgets have held and spent, from a copy of the database. Nothing where that is not
+    /// stored, cannot be told, or another process works on the state.
+    pub fn groups(&self) -> Result<Option<GroupTotals>, StoreError> {
+        if self.holder()?.is_some() || !open_check::has_database(&self.dir) {
+            return Ok(None);
+        }
+        match open_check::run(&self.dir, &std::env::temp_dir(), &|_| Ok(())) {
+            Ok(CheckResult::Opens(salvaged)) if salvaged.unreadable.is_empty() => Ok(salvaged.records.groups),
+            _ => Ok(None),
+        }
     }
 
     /// Tells of every variation of every row that was accepted, whichever its batch.

@@ -10,6 +10,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::domain::account_block::AccountBlock;
+use crate::domain::budget_group::GroupTotals;
 use crate::domain::ids::{BatchName, BatchNo, JobKey};
 use crate::domain::ledger::Totals;
 use crate::domain::time::UtcDay;
@@ -47,6 +48,9 @@ pub struct Snapshot {
     /// What the finished batches come to, as it is stored; nothing where it is not, or there are none.
     #[serde(default)]
     pub(super) sums: Option<FinishedSums>,
+    /// What the groups that have budgets come to, as it is stored; nothing where they are to be counted.
+    #[serde(default)]
+    pub(super) groups: Option<GroupTotals>,
     /// Of what is not finished alone: the highest number that a batch has which is done.
     #[serde(default)]
     pub(super) highest_finished: Option<BatchNo>,
@@ -117,7 +121,7 @@ impl Snapshot {
         let Some(Meaning::FinishedNumber(highest)) = highest.as_deref().and_then(db_keys::meaning) else {
             return Ok(None);
         };
-        let StoredTotal { totals: total, finished: Some(sums) } = StoredTotal::read(database)? else {
+        let StoredTotal { totals: total, finished: Some(sums), groups } = StoredTotal::read(database)? else {
             return Ok(None);
         };
         let mut records = Snapshot {
@@ -126,6 +130,7 @@ impl Snapshot {
             open: database.scan(db_keys::JOB)?,
             total,
             sums: Some(sums),
+            groups,
             highest_finished: Some(highest),
             ..Snapshot::default()
         };
@@ -163,10 +168,13 @@ impl Snapshot {
 
     /// The totals as they are to be stored.
     pub(super) fn stored_total(&self) -> StoredTotal {
-        match (&self.sums, self.highest_finished) {
-            (Some(sums), Some(_)) => StoredTotal { totals: self.total, finished: Some(sums.clone()) },
+        let stored = match (&self.sums, self.highest_finished) {
+            (Some(sums), Some(_)) => {
+                StoredTotal { totals: self.total, finished: Some(sums.clone()), groups: None }
+            }
             _ => StoredTotal::of(self.total, self.finished.values()),
-        }
+        };
+        StoredTotal { groups: self.groups.clone(), ..stored }
     }
 
     /// Takes a record in; the reason when it is not what was written.
@@ -203,7 +211,7 @@ impl Snapshot {
                 Meaning::Account => self.account = codec::decode(bytes)?,
                 Meaning::Total => {
                     let stored: StoredTotal = codec::decode(bytes)?;
-                    (self.total, self.sums) = (stored.totals, stored.finished);
+                    (self.total, self.sums, self.groups) = (stored.totals, stored.finished, stored.groups);
                 }
                 Meaning::Commits => self.commits = codec::decode(bytes)?,
             }

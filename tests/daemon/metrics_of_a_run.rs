@@ -77,6 +77,7 @@ fn settings() -> Settings {
         backoff: Backoff { base: Millis(10), max: Millis(50) },
         balance_interval: Millis::from_secs(60),
         has_allowances: true,
+        group_limits: Default::default(),
         rules: None,
         seed: 1,
     }

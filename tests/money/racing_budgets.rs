@@ -44,7 +44,7 @@ fn ids() -> Vec<String> {
 
 /// Attempts enough that no row fails for good by a task that failed after its call.
 fn manifest() -> String {
-    let job = |id: &String| json!({"id": id, "kind": "image", "model": "gi-2", "prompt": id});
+    let job = |id: &String| json!({"id": id, "kind": "image", "model": "gi-2", "prompt": id, "meta": {"client": "acme"}});
     json!({"policy": {"attempts": 50}, "jobs": ids().iter().map(job).collect::<Vec<_>>()}).to_string()
 }
 
@@ -176,5 +176,27 @@ fn the_total_budget_is_never_passed() {
         arguments: |_| Vec::new(),
         says: "parked: the total budget, where prices count in full, is used up; raise budget.total",
         is_of_a_day: false,
+    });
+}
+
+#[test]
+fn a_clients_budget_is_never_passed() {
+    race(&Limit {
+        section: |credits| format!("[budget.by.\"meta.client\"]\ndefault = {credits}"),
+        arguments: |_| Vec::new(),
+        says: "parked: the budget of a client or another group of rows, where prices count in full, is used up; raise \
+               its limit in [budget.by]",
+        is_of_a_day: false,
+    });
+}
+
+#[test]
+fn a_clients_budget_of_a_day_is_never_passed() {
+    race(&Limit {
+        section: |credits| format!("[budget.by.\"meta.client\"]\nper_day = {credits}"),
+        arguments: |_| Vec::new(),
+        says: "parked: the day's budget of a client or another group of rows, where prices count in full, is used up; it \
+               continues at UTC midnight or with a higher limit in [budget.by]",
+        is_of_a_day: true,
     });
 }

@@ -90,6 +90,11 @@ fn no_key_is_missing_from_it() {
     for (path, section) in [
         (&["inbox"][..], format!("[[inbox]]\n{unknown}")),
         (&["inbox", "policy"], format!("[[inbox]]\npath = \"a\"\npolicy = {{ {unknown} }}")),
+        (&["budget", "by", "meta.client"], format!("[budget.by.\"meta.client\"]\n{unknown}")),
+        (
+            &["budget", "by", "meta.client", "per_day"],
+            format!("[budget.by.\"meta.client\"]\nper_day = {{ {unknown} }}"),
+        ),
         (&["schedule"], format!("[[schedule]]\n{unknown}")),
         (&of_model, format!("[{table}]\n{unknown}")),
         (&[&of_model[..], &["inputs", "image-to-video"]].concat(), format!("[{table}.inputs.x]\n{unknown}")),

@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::cli::plan::plan_row::PlanRow;
 use crate::cli::plan::totals::{Counts, Totals};
 use crate::cli::plan::{PlanReport, shown};
+use crate::domain::budget::BudgetShortage;
 use crate::domain::credits::Credits;
 use crate::domain::diagnostic::Diagnostic;
 use crate::domain::ids::JobId;
@@ -78,6 +79,9 @@ struct JsonTotals<'a> {
     unpriced: JsonUnpriced,
     batches: Vec<JsonBatch<'a>>,
     groups: Vec<JsonGroup<'a>>,
+    /// Groups of rows whose limit what is planned would pass.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    group_budgets: Vec<BudgetShortage>,
     files: Vec<JsonFile<'a>>,
     catalog: JsonCatalog<'a>,
 }
@@ -209,6 +213,7 @@ fn totals_object<'a>(report: &'a PlanReport, totals: &'a Totals) -> JsonTotals<'
         unpriced: JsonUnpriced { jobs: totals.unpriced.0, max_credits: totals.unpriced.1 },
         batches: batches.collect(),
         groups: groups.collect(),
+        group_budgets: report.group_shortages(totals),
         files: files.collect(),
         catalog: JsonCatalog {
             fetched: report.catalogs.fetched.to_string(),

@@ -29,11 +29,13 @@ use crate::cli::terminal::say;
 use crate::cli::{build, daemon_discovery, printable, submit, summary, written};
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::control::protocol::OpenJobsRequest;
+use crate::control::protocol::{GroupTotalsRequest, OpenJobsRequest};
+use crate::domain::budget::BudgetShortage;
+use crate::domain::budget_group::{GroupLimits, GroupTotals};
 use crate::domain::credits::Credits;
 use crate::domain::ids::{BatchName, Fingerprint};
 use crate::domain::quote::{AccountPlan, Catalog};
-use crate::domain::time::Timestamp;
+use crate::domain::time::{Timestamp, UtcDay};
 use crate::intake::catalog_refresh::Catalogs;
 use crate::intake::receipt::Receipt;
 use crate::intake::{self, Batches, IntakeError, Present, Validated};
@@ -82,7 +84,8 @@ async fn plan(
     let open = open_jobs(&state, global, config, global.emulator).await?;
     let now = clock.now().wall;
     let (validated, seen) = validate_all(&state, open.as_deref(), manifests, config, &catalogs.catalog, now)?;
-    let report = PlanReport { validated, balance, catalogs, plan: config.service.plan, seen };
+    let groups = group_budgets(&state, global, config, now).await?;
+    let report = PlanReport { validated, balance, catalogs, plan: config.service.plan, seen, groups };
     let mut out = io::BufWriter::new(anstream::stdout().lock());
     if global.json {
         written(report.write_json(&mut out))?;
@@ -147,6 +150,30 @@ async fn open_jobs(
     // An older daemon does not know the question.
     let is_told = met.client.lines(&OpenJobsRequest {}, &mut keep).await.is_ok();
     Ok(is_told.then_some(open))
+}
+
+/// What groups of rows may spend, and have; nothing is spent as far as it is not known.
+async fn group_budgets(
+    state: &ReadOnlyState,
+    global: &Global,
+    config: &Config,
+    now: Timestamp,
+) -> Result<GroupBudgets, Failure> {
+    let limits = config.budget.groups();
+    let today = now.utc_day();
+    if limits.is_empty() {
+        return Ok(GroupBudgets { limits, spent: None, today });
+    }
+    let spent = if state.holder()?.is_none() {
+        state.groups()?
+    } else {
+        match daemon_discovery::find_daemon(global, config, global.emulator).await {
+            // An older daemon does not know the question.
+            Ok(Some(met)) => met.client.call(&GroupTotalsRequest {}).await.unwrap_or_default(),
+            _ => None,
+        }
+    };
+    Ok(GroupBudgets { limits, spent, today })
 }
 
 /// Validates the manifests in their order: what one of them would add, the next finds in the state.
@@ -226,9 +253,24 @@ struct PlanReport {
     catalogs: Catalogs,
     plan: AccountPlan,
     seen: Visibility,
+    groups: GroupBudgets,
+}
+
+/// Budgets of groups of rows.
+struct GroupBudgets {
+    limits: GroupLimits,
+    /// What they have held and spent, where that is known.
+    spent: Option<GroupTotals>,
+    today: UtcDay,
 }
 
 impl PlanReport {
+    /// What is missing of the budgets of groups for what is planned.
+    fn group_shortages(&self, totals: &Totals) -> Vec<BudgetShortage> {
+        let GroupBudgets { limits, spent, today } = &self.groups;
+        spent.clone().unwrap_or_default().shortages(&totals.by_group, limits, *today)
+    }
+
     fn write_json(&self, out: &mut impl Write) -> io::Result<()> {
         let mut writer = json::JsonWriter::begin(out)?;
         let totals = self.for_each_row(|row| writer.add_row(row))?;
@@ -244,7 +286,7 @@ impl PlanReport {
 
     /// Calls `see` with every job and invalid row of every manifest, and adds them up.
     fn for_each_row(&self, mut see: impl FnMut(&PlanRow<'_>) -> io::Result<()>) -> io::Result<Totals> {
-        let mut totals = Totals::default();
+        let mut totals = Totals::by_group(GroupTotals::of_keys(self.groups.limits.keys()));
         for validated in &self.validated {
             totals.begin(validated);
             let file = validated.receipt.file.as_path();
@@ -252,7 +294,7 @@ impl PlanReport {
             let mut rows = validated.rows().map_err(other)?;
             while let Some(row) = rows.next_row().map_err(other)? {
                 plan_row::for_each(file, batch, &row, |row| {
-                    totals.add(row);
+                    totals.add(row, validated.origin.as_ref());
                     see(row)
                 })?;
             }

@@ -5,8 +5,11 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::cli::plan::plan_row::PlanRow;
+use crate::domain::batch_origin::Origin;
+use crate::domain::budget_group;
 use crate::domain::credits::Credits;
 use crate::domain::ids::BatchName;
+use crate::domain::ledger;
 use crate::domain::request::Kind;
 use crate::domain::row_verdict::RowVerdict;
 use crate::intake::Validated;
@@ -64,6 +67,8 @@ pub(super) struct Totals {
     /// By batch, kind and model.
     pub(super) groups: BTreeMap<GroupKey, GroupTotals>,
     pub(super) batches: BTreeMap<BatchName, BatchTotals>,
+    /// What is still to be spent, by the groups of rows that have budgets.
+    pub(super) by_group: budget_group::GroupTotals,
     /// How much of each allowance is used up.
     drawn: BTreeMap<String, u64>,
 }
@@ -89,6 +94,11 @@ pub(super) struct BatchTotals {
 }
 
 impl Totals {
+    /// Nothing yet, to be added up by these groups, too.
+    pub(super) fn by_group(by_group: budget_group::GroupTotals) -> Totals {
+        Totals { by_group, ..Totals::default() }
+    }
+
     /// Begins a manifest. The terms of the last one of a batch count.
     pub(super) fn begin(&mut self, validated: &Validated) {
         if let Some(name) = &validated.receipt.batch {
@@ -96,7 +106,8 @@ impl Totals {
         }
     }
 
-    pub(super) fn add(&mut self, row: &PlanRow<'_>) {
+    /// Adds a row of a manifest from `origin`.
+    pub(super) fn add(&mut self, row: &PlanRow<'_>, origin: Option<&Origin>) {
         self.counts.add(row.verdict);
         if row.verdict == RowVerdict::Invalid {
             return;
@@ -105,6 +116,10 @@ impl Totals {
         let credits = row.to_be_spent();
         self.credits = self.credits + credits;
         self.waivable = self.waivable + waivable;
+        if let Some(order) = row.order {
+            let planned = ledger::Totals { held: credits, ..ledger::Totals::default() };
+            self.by_group.add(planned, None, &order.meta, origin);
+        }
         let other = match row.verdict {
             RowVerdict::Running => Some(&mut self.running),
             RowVerdict::InDoubt => Some(&mut self.in_doubt),

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::domain::account_block::{AllowanceUse, Trial};
+use crate::domain::budget_group::{Group, GroupLimit};
 use crate::domain::credit_hold::{Basis, Hold};
 use crate::domain::credits::Credits;
 use crate::domain::ids::{BatchNo, JobKey};
@@ -52,6 +53,8 @@ pub struct Candidate {
     pub held: Credits,
     /// The plan allowance that may cover it.
     pub allowance: Option<AllowanceUse>,
+    /// The budgets of groups that it counts against.
+    pub groups: Vec<GroupLimit>,
 }
 
 impl Candidate {
@@ -139,6 +142,8 @@ pub struct AdmissionInput {
     pub total: Totals,
     /// Totals of the present UTC day.
     pub day: Totals,
+    /// Totals of the groups that candidates count against.
+    pub groups: BTreeMap<Group, GroupBooks>,
     /// The balance less everything held for what was sent, where it is known. It must be when `min_balance` is limited.
     pub balance: Option<Credits>,
     /// How long ago it came in.
@@ -151,6 +156,15 @@ pub struct AdmissionInput {
     /// Batches with waiting jobs. The order decides who goes first among equal priorities; the
     /// caller rotates it.
     pub waiting: Vec<WaitingBatch>,
+}
+
+/// What a group has held and spent.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct GroupBooks {
+    /// Ever.
+    pub total: Totals,
+    /// Of the present UTC day.
+    pub day: Totals,
 }
 
 /// An allowance that refused something, as admission sees it.

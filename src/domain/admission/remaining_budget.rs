@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use crate::domain::account_block::AllowanceUse;
 use crate::domain::admission::input::{
-    AdmissionInput, AllowancePool, Candidate, InFlight, Limits, WaitingBatch,
+    AdmissionInput, AllowancePool, Candidate, GroupBooks, InFlight, Limits, WaitingBatch,
 };
 use crate::domain::budget;
+use crate::domain::budget_group::{Group, GroupLimit};
 use crate::domain::credits::Credits;
 use crate::domain::ledger::Totals;
 use crate::domain::parked_reason::Parked;
@@ -24,6 +25,7 @@ pub(super) struct RemainingBudget {
     pub(super) limits: Limits,
     total: Totals,
     day: Totals,
+    groups: BTreeMap<Group, GroupBooks>,
     balance: Option<Credits>,
     balance_age: Millis,
     out_of_credits: bool,
@@ -43,10 +45,19 @@ pub(super) enum Blocker {
 impl RemainingBudget {
     /// Everything that a board has room for, and the batches that want it.
     pub(super) fn of(board: AdmissionInput) -> (RemainingBudget, Vec<WaitingBatch>) {
-        let AdmissionInput { limits, in_flight, total, day, .. } = board;
+        let AdmissionInput { limits, in_flight, total, day, groups, .. } = board;
         let AdmissionInput { balance, balance_age, out_of_credits, pools, waiting, .. } = board;
-        let room =
-            RemainingBudget { in_flight, limits, total, day, balance, balance_age, out_of_credits, pools };
+        let room = RemainingBudget {
+            in_flight,
+            limits,
+            total,
+            day,
+            groups,
+            balance,
+            balance_age,
+            out_of_credits,
+            pools,
+        };
         (room, waiting)
     }
 
@@ -62,6 +73,15 @@ impl RemainingBudget {
         }
         if !budget::fits(self.total, self.limits.total, wanted) {
             return parked(Parked::TotalBudget);
+        }
+        for GroupLimit { group, total, per_day } in &candidate.groups {
+            let books = self.groups.get(group).copied().unwrap_or_default();
+            if !budget::fits(books.total, *total, wanted) {
+                return parked(Parked::GroupBudget);
+            }
+            if !budget::fits(books.day, *per_day, wanted) {
+                return parked(Parked::GroupDayBudget);
+            }
         }
         match self.limits.min_balance {
             Some(least) if least + hold > balance => return parked(Parked::MinBalance),
@@ -97,6 +117,12 @@ impl RemainingBudget {
         self.in_flight.add(candidate.kind, candidate.model.as_deref());
         for totals in [&mut batch.totals, &mut self.day, &mut self.total] {
             totals.held = totals.held + candidate.wanted();
+        }
+        for GroupLimit { group, .. } in &candidate.groups {
+            let books = self.groups.entry(group.clone()).or_default();
+            for totals in [&mut books.total, &mut books.day] {
+                totals.held = totals.held + candidate.wanted();
+            }
         }
         self.balance = self.balance.map(|balance| balance.saturating_sub(candidate.hold));
         if let Some(pool) = candidate.allowance.as_ref().and_then(|of| self.pools.get_mut(&of.pool)) {

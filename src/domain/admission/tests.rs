@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::domain::account_block::{AllowanceUse, Trial};
+use crate::domain::budget_group::{Group, GroupKey, GroupLimit, GroupValue};
 use crate::domain::credit_hold::{Basis, Hold};
 use crate::domain::credits::Credits;
 use crate::domain::ids::JobKey;
@@ -21,6 +22,7 @@ fn candidates(batch: u32, priority: i8, holds: &[u64]) -> Vec<Candidate> {
         model: None,
         hold: Credits(*hold),
         allowance: None,
+        groups: Vec::new(),
         release: Hold::priced(Credits(*hold)),
     };
     (0..).zip(holds).map(candidate).collect()
@@ -53,6 +55,7 @@ fn board(in_flight: u32, waiting: Vec<WaitingBatch>) -> AdmissionInput {
         in_flight: InFlight::default(),
         total,
         day,
+        groups: BTreeMap::new(),
         balance: None,
         balance_age: Millis(0),
         out_of_credits: false,
@@ -152,6 +155,46 @@ fn day_and_total_budgets_cover_all_batches() {
     total.limits.total = Some(Credits(10));
     total.total.spent = Credits(5);
     assert_eq!(decide(total), "!1 total_budget !2 total_budget");
+}
+
+fn limit(value: &str, total: Option<u64>, per_day: Option<u64>) -> GroupLimit {
+    let key = GroupKey::Meta("client".to_owned());
+    let group = Group { key, value: GroupValue::Named(value.to_owned()) };
+    let (total, per_day) = (total.map(Credits), per_day.map(Credits));
+    GroupLimit { group, total, per_day }
+}
+
+#[test]
+fn a_group_is_limited_over_all_batches_and_stands_in_nobodys_way() {
+    let mut clients = board(9, vec![batch(1, 0, 100, &[6, 6, 6]), batch(2, 0, 100, &[6, 6])]);
+    for (batch, names) in clients.waiting.iter_mut().zip([&["acme", "acme", "zen"], &["acme", "zen"][..]]) {
+        for (candidate, name) in batch.candidates.iter_mut().zip(names) {
+            candidate.groups = vec![limit(name, Some(10), None)];
+        }
+    }
+    assert_eq!(decide(clients.clone()), "1.0 2.1", "one of each client");
+    let zen = clients.waiting[1].candidates[1].groups[0].group.clone();
+    let spent = Totals { spent: Credits(5), ..Totals::default() };
+    clients.groups.insert(zen, GroupBooks { total: spent, day: Totals::default() });
+    assert_eq!(decide(clients.clone()), "1.0 !2 group_budget");
+    for batch in &mut clients.waiting {
+        batch.candidates.iter_mut().for_each(|candidate| candidate.groups[0] = limit("acme", None, Some(5)));
+    }
+    assert_eq!(decide(clients.clone()), "!1 group_day_budget !2 group_day_budget");
+    assert_eq!(out_of_budget(clients), [1, 2].map(|batch| (BatchNo(batch), Parked::GroupDayBudget)));
+}
+
+#[test]
+fn what_is_held_for_a_waiting_job_is_held_in_its_group_already() {
+    let mut waiting = batch(1, 0, 15, &[15]);
+    let group = limit("acme", Some(15), Some(15));
+    waiting.candidates[0].held = Credits(15);
+    waiting.candidates[0].groups = vec![group.clone()];
+    let held = Totals { held: Credits(15), ..Totals::default() };
+    waiting.totals = held;
+    let mut board = board(9, vec![waiting]);
+    board.groups = BTreeMap::from([(group.group, GroupBooks { total: held, day: held })]);
+    assert_eq!(decide(board), "1.0");
 }
 
 #[test]

@@ -1,12 +1,17 @@
 //! Out of the queue: candidates for admission, and rows for the windows.
 
-use crate::domain::admission::{self, Admission, AdmissionInput, Candidate, InFlight};
+use std::collections::BTreeMap;
+
+use crate::domain::admission::{
+    self, Admission, AdmissionInput, Candidate, GroupBooks, InFlight, WaitingBatch,
+};
+use crate::domain::budget_group::Group;
 use crate::domain::ids::{BatchNo, JobKey};
 use crate::domain::lifecycle::{Event, Want};
 use crate::domain::manifest::row::Deadline;
 use crate::domain::parked_reason::Parked;
 use crate::domain::task::Fault;
-use crate::domain::time::Now;
+use crate::domain::time::{Now, UtcDay};
 use crate::engine::scheduler::parts::admission_candidates::WaitingJobs;
 use crate::engine::scheduler::parts::open_job::OpenJob;
 use crate::engine::scheduler::{ADMIT_MAX, Mode, Scheduler, SchedulerError};
@@ -96,12 +101,15 @@ impl Scheduler {
             jobs: &self.jobs,
             account: &self.account,
             prices: &mut self.prices,
+            budgets: &mut self.budgets,
+            group_limits: &self.settings.group_limits,
             limits: &limits,
             in_flight: &in_flight,
             now,
         };
         let (waiting, too_dear) = waiting_jobs.collect();
         let (total, day) = (self.budgets.total(), self.budgets.day(now.wall.utc_day()));
+        let groups = self.group_books(&waiting, now.wall.utc_day());
         let (balance, balance_age) = self.account.balance_left(now.tick);
         let out_of_credits = self.account.is_out_of_credits();
         let pools = self.account.pools(now.wall);
@@ -110,6 +118,7 @@ impl Scheduler {
             in_flight,
             total,
             day,
+            groups,
             balance,
             balance_age,
             out_of_credits,
@@ -117,6 +126,17 @@ impl Scheduler {
             waiting,
         };
         (board, too_dear)
+    }
+
+    /// What the groups have held and spent that waiting jobs count against.
+    fn group_books(&self, waiting: &[WaitingBatch], today: UtcDay) -> BTreeMap<Group, GroupBooks> {
+        let candidates = waiting.iter().flat_map(|batch| &batch.candidates);
+        let groups = candidates.flat_map(|candidate| &candidate.groups).map(|limit| &limit.group);
+        let books = |group: &Group| {
+            let found = self.budgets.groups().get(group);
+            (group.clone(), GroupBooks { total: found.total, day: found.of_day(today) })
+        };
+        groups.map(books).collect()
     }
 
     /// Which budgets keep which batches, where nothing is sent.

@@ -392,6 +392,7 @@ impl Scheduler {
         self.account.reconfigure(&settings);
         self.prices.set_rules(settings.rules.clone());
         self.wait_times.reconfigure(&settings);
+        self.budgets.reserve_groups(&settings.group_limits);
         self.settings = settings;
         let of_job = |open: &OpenJob| open.open_attempts().map(|no| (open.key(), no)).collect::<Vec<_>>();
         let attempts: Vec<_> = self.jobs.iter().flat_map(of_job).collect();

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::domain::admission::Limits;
+use crate::domain::budget::BudgetShortage;
+use crate::domain::budget_group::GroupLimits;
 use crate::domain::credits::Credits;
 use crate::domain::ids::{AttemptNo, BatchName, BatchNo, JobKey, TaskId};
 use crate::domain::job::{Job, JobSpec, OutputFile};
@@ -22,6 +24,8 @@ use crate::store::{Change, JobRecord};
 pub struct Settings {
     /// Slots and budgets.
     pub limits: Limits,
+    /// Budgets of groups of rows.
+    pub group_limits: GroupLimits,
     /// Whether the number of jobs in flight follows what the service takes.
     pub adaptive: bool,
     /// Rejected prompts in a row that pause a batch.
@@ -262,6 +266,8 @@ pub struct BatchOverview {
     pub needs: Option<Credits>,
     /// The account's balance as it was last told, where it parks them.
     pub balance: Option<Credits>,
+    /// What is missing, where a budget parks them that is not the batch's own.
+    pub shortage: Option<BudgetShortage>,
 }
 
 /// The books do not balance, or a row is missing: going on could cost money.

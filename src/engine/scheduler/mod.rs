@@ -22,6 +22,7 @@ mod overview;
 mod parts;
 mod price_renewal;
 mod row_versions;
+mod shortage;
 #[cfg(test)]
 mod tests;
 mod transitions;
@@ -37,6 +38,7 @@ pub use self::messages::{
 pub use self::parts::outage_detector::Outage;
 use crate::domain::account_block::AccountBlock;
 use crate::domain::adaptive_limit::AdaptiveLimit;
+use crate::domain::budget_group::{GroupLimits, GroupTotals};
 use crate::domain::job::JobSpec;
 use crate::domain::ledger::Totals;
 use crate::domain::lifecycle::{self, Want};
@@ -106,7 +108,7 @@ impl Scheduler {
             jobs: OpenJobs::default(),
             timers: Timers::default(),
             downloads: DownloadQueue::default(),
-            budgets: Budgets::new(total),
+            budgets: Budgets::new(total, &settings.group_limits),
             account: AccountState::new(&settings),
             mode: Mode::Paying,
             finished_jobs: FinishedJobs::default(),
@@ -123,6 +125,20 @@ impl Scheduler {
     /// Whether a day's totals are known.
     pub fn has_day(&self, day: UtcDay) -> bool {
         self.budgets.has_day(day)
+    }
+
+    /// Takes up what the groups that have budgets have held and spent: as it was stored, or, with `is_new`, as it was
+    /// counted, which is then to be stored.
+    pub fn set_groups(&mut self, groups: GroupTotals, is_new: bool) {
+        self.budgets.set_groups(groups, &self.settings.group_limits);
+        if is_new {
+            self.pending.groups_are_new();
+        }
+    }
+
+    /// Whether these limits need totals of a key that is not counted.
+    pub fn lacks_groups(&self, limits: &GroupLimits) -> bool {
+        self.budgets.groups().clone().only(limits.keys()).is_none()
     }
 
     /// Sends no creating POST from now on, whatever is wanted.
@@ -239,7 +255,7 @@ impl Scheduler {
     /// wall clock may step, so it is looked at now and then rather than slept towards.
     pub fn watches_the_calendar(&self) -> bool {
         let waits = |active: &ActiveBatch| {
-            active.parked() == Some(Parked::DayBudget)
+            matches!(active.parked(), Some(Parked::DayBudget | Parked::GroupDayBudget))
                 || active.record().policy.expires.is_some() && !active.record().is_done()
         };
         self.timers.has_calendar() || self.batches.iter().any(waits) || self.account.waits_for_allowance()

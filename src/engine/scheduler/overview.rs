@@ -2,8 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::domain::credits::Credits;
-use crate::domain::ids::{BatchName, BatchNo, JobKey};
+use crate::domain::ids::{BatchName, BatchNo};
 use crate::domain::job_state::{JobState, JobStateCounts};
 use crate::domain::ledger::Totals;
 use crate::domain::parked_reason::Parked;
@@ -113,17 +112,8 @@ impl Scheduler {
         let is_for_credits = is_for_balance || parked == Some(Parked::BatchBudget);
         let needs = if is_for_credits { self.next_hold(active) } else { None };
         let balance = if is_for_balance { self.account.last_balance() } else { None };
-        BatchOverview { parked, needs, balance, ..overview }
-    }
-
-    /// The smallest hold among the jobs of a batch that wait next.
-    fn next_hold(&self, active: &ActiveBatch) -> Option<Credits> {
-        let batch = active.record().no;
-        let queued = self.jobs.candidates(batch, 1);
-        let queued = queued.map(|open| (open.key(), &open.spec().order, open.job().max_credits()));
-        let rows = active.rows().map(|row| (JobKey { batch, seq: row.spec.seq }, &row.spec.order, None));
-        let hold = |(key, order, max)| self.prices.hold_of(key, order, max);
-        queued.chain(rows).filter_map(hold).min()
+        let shortage = parked.and_then(|parked| self.budget_shortage(active, parked));
+        BatchOverview { parked, needs, balance, shortage, ..overview }
     }
 
     /// What is to be read of the spools before [`Scheduler::foresee`] can tell.
@@ -213,5 +203,6 @@ fn overview_of(record: &BatchRecord, open: JobStateCounts) -> BatchOverview {
         parked,
         needs: None,
         balance: None,
+        shortage: None,
     }
 }

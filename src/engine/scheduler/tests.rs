@@ -2,6 +2,7 @@
 
 mod account;
 mod deadlines;
+mod groups;
 mod polls;
 mod prices;
 mod queues;
@@ -18,6 +19,7 @@ use serde_json::Map;
 use super::*;
 use crate::domain::account_block::AccountBlock;
 use crate::domain::admission::Limits;
+use crate::domain::budget_group::{GroupLimits, GroupTotals};
 use crate::domain::credits::Credits;
 use crate::domain::ids::{AttemptNo, BatchNo, Fingerprint, JobId, JobKey, Seq, TaskId};
 use crate::domain::job::{JobSpec, Order, OutputFile, State};
@@ -40,6 +42,7 @@ struct Stage {
     ended: Vec<String>,
     /// Turns that had something to make durable.
     commits: u32,
+    groups: Option<GroupTotals>,
 }
 
 pub(super) fn settings() -> Settings {
@@ -64,6 +67,7 @@ pub(super) fn settings() -> Settings {
         backoff: Backoff { base: Millis(2_000), max: Millis(300_000) },
         balance_interval: Millis::from_secs(60),
         has_allowances: true,
+        group_limits: Default::default(),
         rules: None,
         seed: 7,
     }
@@ -132,7 +136,7 @@ impl Stage {
         scheduler.add_batch(batch.clone());
         let now = Now { wall: Timestamp(1_000_000), tick: Tick(0) };
         let (account, durable) = (AccountBlock::default(), BTreeMap::new());
-        Stage { scheduler, now, specs, durable, batch, account, ended: Vec::new(), commits: 0 }
+        Stage { scheduler, now, specs, durable, batch, account, groups: None, ended: Vec::new(), commits: 0 }
     }
 
     fn of(rows: u32) -> Stage {
@@ -197,6 +201,7 @@ impl Stage {
                 Change::End(record) => drop(self.durable.remove(&record.key)),
                 Change::Batch(batch) => self.batch = (**batch).clone(),
                 Change::Account(block) => self.account = block.clone(),
+                Change::Groups(groups) => self.groups = Some((**groups).clone()),
                 Change::Total(_) | Change::Day(..) => {}
             }
         }
@@ -238,6 +243,9 @@ impl Stage {
     fn restart(&mut self) {
         let mut scheduler = Scheduler::new(self.scheduler.settings.clone(), self.batch.totals);
         scheduler.set_account_block(self.account.clone());
+        let keys = scheduler.settings.group_limits.clone();
+        let groups = self.groups.clone().unwrap_or_else(|| GroupTotals::of_keys(keys.keys()));
+        scheduler.set_groups(groups, false);
         scheduler.set_day(self.now.wall.utc_day(), self.batch.totals);
         scheduler.add_batch(self.batch.clone());
         for record in self.durable.values() {

@@ -48,8 +48,10 @@ impl Scheduler {
         let (before, before_books) = (before.attempt(), before.books());
         for movement in transition.movements.iter().copied() {
             active.apply(movement)?;
-            self.budgets.apply(movement, transition.day)?;
+            let (meta, origin) = (&open.spec().order.meta, active.record().origin.as_ref());
+            self.budgets.apply(movement, transition.day, meta, origin)?;
             self.pending.batch_changed(key.batch);
+            self.pending.totals_changed();
             if let Some(day) = transition.day {
                 self.pending.day_changed(day);
             }

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use callsheet::domain::account_block::AccountBlock;
+use callsheet::domain::budget_group::{GroupLimits, GroupTotals};
 use callsheet::domain::credits::Credits;
 use callsheet::domain::ids::{BatchNo, JobKey};
 use callsheet::domain::job::{Books, Job, JobSpec, Landed};
@@ -23,6 +24,8 @@ pub struct Disk {
     pub open: BTreeMap<JobKey, JobRecord>,
     pub outcomes: BTreeMap<JobKey, JobRecord>,
     pub total: Totals,
+    /// What groups with budgets come to; nothing where the totals went on without them.
+    pub groups: Option<GroupTotals>,
     pub account: AccountBlock,
     pub days: BTreeMap<UtcDay, Totals>,
     /// Outputs with their sidecars: whatever becomes of the state, they stay.
@@ -33,6 +36,9 @@ pub struct Disk {
 
 impl Disk {
     pub fn commit(&mut self, changes: &[Change]) {
+        if changes.iter().any(|change| matches!(change, Change::Total(_))) {
+            self.groups = None;
+        }
         for change in changes {
             match change {
                 Change::Open(record) => drop(self.open.insert(record.key, record.clone())),
@@ -42,6 +48,7 @@ impl Disk {
                 }
                 Change::Batch(batch) => drop(self.batches.insert(batch.no, (**batch).clone())),
                 Change::Total(totals) => self.total = *totals,
+                Change::Groups(groups) => self.groups = Some((**groups).clone()),
                 Change::Day(day, totals) => drop(self.days.insert(*day, *totals)),
                 Change::Account(block) => self.account = block.clone(),
             }
@@ -50,7 +57,11 @@ impl Disk {
 
     /// A process that begins with what is here, as `engine::take_up` makes it.
     pub fn take_up(&self, settings: Settings, now: Now) -> Scheduler {
+        let limits = settings.group_limits.clone();
         let mut scheduler = Scheduler::new(settings, self.total);
+        let stored = self.groups.clone().and_then(|groups| groups.only(limits.keys()));
+        let is_new = stored.is_none();
+        scheduler.set_groups(stored.unwrap_or_else(|| self.counted(&limits)), is_new);
         scheduler.set_account_block(self.account.clone());
         for batch in self.batches.values().filter(|batch| !batch.is_done()) {
             scheduler.add_batch(batch.clone());
@@ -62,6 +73,19 @@ impl Disk {
             scheduler.resume_job(record.clone(), self.spec(record), now);
         }
         scheduler
+    }
+
+    /// What the groups of these keys come to, by the jobs' own books.
+    pub fn counted(&self, limits: &GroupLimits) -> GroupTotals {
+        let mut groups = GroupTotals::of_keys(limits.keys());
+        for batch in self.batches.values() {
+            for (spec, record) in self.jobs(batch.no) {
+                for (day, totals) in recovery::booked(&record.job) {
+                    groups.add(totals, day, &spec.order.meta, batch.origin.as_ref());
+                }
+            }
+        }
+        groups
     }
 
     pub fn set_day(&self, scheduler: &mut Scheduler, day: UtcDay) {
@@ -134,7 +158,7 @@ impl Disk {
             self.account = AccountBlock::default();
         }
         let outcomes = std::mem::take(&mut self.outcomes);
-        (self.total, self.days) = (Totals::default(), BTreeMap::new());
+        (self.total, self.days, self.groups) = (Totals::default(), BTreeMap::new(), None);
         for before in std::mem::take(&mut self.batches).into_values() {
             let BatchRecord { no, created, rows, spool_bytes, planned, canceled, .. } = before;
             let mut batch = BatchRecord::new(no, before.name.clone(), created);

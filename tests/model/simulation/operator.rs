@@ -1,6 +1,7 @@
 //! The operator: manifests, and commands at any moment.
 
 use callsheet::domain::admission::Limits;
+use callsheet::domain::budget_group::GroupLimits;
 use callsheet::domain::credits::Credits;
 use callsheet::domain::ids::{AttemptNo, BatchNo, JobKey};
 use callsheet::domain::job::State;
@@ -137,6 +138,12 @@ impl World {
         let more = Credits(self.random.u64(1..200));
         settings.limits.total = settings.limits.total.map(|total| total + more);
         settings.limits.per_day = settings.limits.per_day.map(|day| day + more);
+        for limits in settings.group_limits.values_mut().flat_map(|key| [&mut key.total, &mut key.per_day]) {
+            let own = limits.values.values_mut();
+            own.chain(&mut limits.default)
+                .chain(&mut limits.missing)
+                .for_each(|limit| *limit = *limit + more);
+        }
         settings.watch_overdue_for = self.span(settings.watch_overdue_for.0);
         settings
     }
@@ -219,7 +226,8 @@ impl World {
             self.lifted = Some(self.number);
             self.log.say(self.t, "operator", format_args!("lifts every budget"));
             let limits = Limits { total: None, per_day: None, ..self.settings.limits.clone() };
-            self.reload(Settings { limits, ..self.settings.clone() })?;
+            let group_limits = GroupLimits::new();
+            self.reload(Settings { limits, group_limits, ..self.settings.clone() })?;
             all.into_iter().try_for_each(|no| self.raise_budget(no, Some(PLENTY)))?;
         }
         paused.into_iter().try_for_each(|no| self.execute(Command::Resume(no)))?;

@@ -133,6 +133,30 @@ impl Oracle {
         for totals in disk.days.values() {
             within("a day's budget", totals.committed(), settings.limits.per_day, above)?;
         }
+        self.groups_committed(disk, settings, above)
+    }
+
+    /// Groups hold and have spent what the jobs of their rows say, and no more than they may.
+    fn groups_committed(&self, disk: &Disk, settings: &Settings, above: u64) -> Verdict {
+        // A rebuilt state has them again with the first commit that changes its totals.
+        let Some(stored) = &disk.groups else { return Ok(()) };
+        let limits = &settings.group_limits;
+        let counted = disk.counted(limits);
+        for batch in disk.batches.values() {
+            for (spec, _) in disk.jobs(batch.no) {
+                for limit in stored.limits_of(limits, &spec.order.meta, batch.origin.as_ref()) {
+                    let (found, sum) = (stored.get(&limit.group), counted.get(&limit.group));
+                    check(
+                        (found.total.held, found.total.spent) == (sum.total.held, sum.total.spent),
+                        || format!("{:?} says {found:?}, its jobs {sum:?}", limit.group),
+                    )?;
+                    within("the budget of a group", found.total.committed(), limit.total, above)?;
+                    if let Some((_, day)) = found.day {
+                        within("the day's budget of a group", day.committed(), limit.per_day, above)?;
+                    }
+                }
+            }
+        }
         Ok(())
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use callsheet::domain::admission::Limits;
 use callsheet::domain::batch_origin::{Origin, SourcePlace};
+use callsheet::domain::budget_group::{GroupKey, GroupLimits, KeyLimits, ValueLimits};
 use callsheet::domain::credits::Credits;
 use callsheet::domain::ids::{BatchNo, Fingerprint, JobId, JobKey, Seq};
 use callsheet::domain::job::{JobSpec, Order};
@@ -220,6 +221,25 @@ pub fn catalog(percent: u64) -> Catalog {
     Catalog::of(&video.collect(), &image.collect(), &json!([]), &Value::Null)
 }
 
+/// Whose a job is; some are nobody's.
+fn client(price: u64) -> serde_json::Map<String, Value> {
+    let named = ["acme", "zen"].get(usize::try_from(price % 3).unwrap());
+    named.map(|name| ("client".to_owned(), Value::from(*name))).into_iter().collect()
+}
+
+/// Budgets of clients and of inboxes, drawn apart: in most histories there are none.
+fn group_limits(random: &mut Rng) -> GroupLimits {
+    let mut sometimes = || (random.u32(0..3) == 0).then(|| Credits(random.u64(10..200)));
+    let mut values = || {
+        let acme = sometimes().map(|limit| ("acme".to_owned(), limit)).into_iter().collect();
+        ValueLimits { default: sometimes(), missing: sometimes(), values: acme }
+    };
+    let client = KeyLimits { total: values(), per_day: values() };
+    let inbox = KeyLimits { total: values(), per_day: ValueLimits::default() };
+    let keys = [(GroupKey::Meta("client".to_owned()), client), (GroupKey::Inbox, inbox)];
+    keys.into_iter().filter(|_| random.u32(0..4) == 0).collect()
+}
+
 struct Draw {
     random: Rng,
     truths: BTreeMap<JobKey, (u64, bool)>,
@@ -332,6 +352,7 @@ impl Draw {
             backoff: Backoff { base: Millis(2_000), max: Millis(300_000) },
             balance_interval: Millis(MINUTE),
             has_allowances: true,
+            group_limits: group_limits(&mut Rng::with_seed(seed ^ 0x6709)),
             rules: self.is_listed.then(|| Arc::new(Rules::builtin())),
             seed,
         }
@@ -394,7 +415,7 @@ impl Draw {
             max_credits: (!is_priced).then_some(Credits(hold)),
             priority: self.sometimes(5, |draw| draw.random.i8(-1..3)).unwrap_or_default(),
             deadline: self.sometimes(4, |draw| draw.deadline(horizon)),
-            meta: serde_json::Map::new(),
+            meta: client(hold),
         };
         let id = JobId((u128::from(batch.0) << 32 | u128::from(seq)).to_be_bytes());
         let label = format!("job-{seq}");

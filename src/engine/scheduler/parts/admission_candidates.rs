@@ -4,6 +4,8 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use crate::domain::admission::{Candidate, InFlight, Limits, WaitingBatch};
+use crate::domain::batch_origin::Origin;
+use crate::domain::budget_group::GroupLimits;
 use crate::domain::credit_hold::HoldRefusal;
 use crate::domain::ids::JobKey;
 use crate::domain::job::{JobSpec, Order};
@@ -12,6 +14,7 @@ use crate::domain::time::Now;
 use crate::engine::scheduler::parts::account_state::AccountState;
 use crate::engine::scheduler::parts::active_batch::ActiveBatch;
 use crate::engine::scheduler::parts::active_batches::ActiveBatches;
+use crate::engine::scheduler::parts::budgets::Budgets;
 use crate::engine::scheduler::parts::open_job::OpenJob;
 use crate::engine::scheduler::parts::open_jobs::OpenJobs;
 use crate::engine::scheduler::parts::prices::{Prices, above_max};
@@ -32,6 +35,10 @@ pub struct WaitingJobs<'a> {
     pub account: &'a AccountState,
     /// The prices in force.
     pub prices: &'a mut Prices,
+    /// What groups of rows have held and spent.
+    pub budgets: &'a mut Budgets,
+    /// What they may.
+    pub group_limits: &'a GroupLimits,
     /// The limits in force.
     pub limits: &'a Limits,
     /// Jobs in flight.
@@ -80,7 +87,7 @@ impl WaitingJobs<'_> {
         let mut candidates = Vec::with_capacity(specs.len());
         for (_, spec) in specs {
             let key = JobKey { batch, seq: spec.seq };
-            match self.candidate(key, spec) {
+            match self.candidate(key, spec, record.origin.as_ref()) {
                 Ok(candidate) => candidates.push(candidate),
                 Err(withheld) => match above_max(&withheld, &record.name, &spec.label) {
                     // What may have been sent may have been charged, too.
@@ -96,10 +103,17 @@ impl WaitingJobs<'_> {
     }
 
     /// A waiting job as admission sees it, at the price in force.
-    fn candidate(&mut self, key: JobKey, spec: &JobSpec) -> Result<Candidate, HoldRefusal> {
+    fn candidate(
+        &mut self,
+        key: JobKey,
+        spec: &JobSpec,
+        origin: Option<&Origin>,
+    ) -> Result<Candidate, HoldRefusal> {
         let order = &spec.order;
         let job = self.jobs.get(&key).map(OpenJob::job);
         let held = job.map(|job| job.books().held).unwrap_or_default();
+        // Before it is let out: two values do not both get the last totals that there are.
+        self.budgets.take_up(&order.meta, origin);
         let release = self.prices.decide(key, order, job.and_then(|job| job.max_credits()))?;
         Ok(Candidate {
             key,
@@ -110,6 +124,7 @@ impl WaitingJobs<'_> {
             held,
             release,
             allowance: self.account.allowance_of(order),
+            groups: self.budgets.groups().limits_of(self.group_limits, &order.meta, origin),
         })
     }
 

@@ -1,7 +1,11 @@
-//! What is held and spent against the budgets: of the whole state, and of each UTC day.
+//! What is held and spent against the budgets: of the whole state, of each UTC day, and of groups of rows.
 
 use std::collections::BTreeMap;
 
+use serde_json::{Map, Value};
+
+use crate::domain::batch_origin::Origin;
+use crate::domain::budget_group::{GroupLimits, GroupTotals};
 use crate::domain::credits::Credits;
 use crate::domain::ledger::{Movement, OutOfBalance, Totals};
 use crate::domain::time::UtcDay;
@@ -11,12 +15,37 @@ use crate::domain::time::UtcDay;
 pub struct Budgets {
     total: Totals,
     days: BTreeMap<UtcDay, Totals>,
+    groups: GroupTotals,
 }
 
 impl Budgets {
-    /// Goes on from what the whole state has held and spent.
-    pub fn new(total: Totals) -> Budgets {
-        Budgets { total, days: BTreeMap::new() }
+    /// Goes on from what the whole state has held and spent. Of the groups nothing is known.
+    pub fn new(total: Totals, limits: &GroupLimits) -> Budgets {
+        let mut budgets =
+            Budgets { total, days: BTreeMap::new(), groups: GroupTotals::of_keys(limits.keys()) };
+        budgets.groups.reserve(limits);
+        budgets
+    }
+
+    /// Takes up what the groups have held and spent.
+    pub fn set_groups(&mut self, groups: GroupTotals, limits: &GroupLimits) {
+        self.groups = groups;
+        self.groups.reserve(limits);
+    }
+
+    /// Other limits of groups are in force: values with a limit of their own have totals from now on.
+    pub fn reserve_groups(&mut self, limits: &GroupLimits) {
+        self.groups.reserve(limits);
+    }
+
+    /// What the groups have held and spent.
+    pub fn groups(&self) -> &GroupTotals {
+        &self.groups
+    }
+
+    /// The groups that a row counts for have totals from now on.
+    pub fn take_up(&mut self, meta: &Map<String, Value>, origin: Option<&Origin>) {
+        self.groups.take_up(meta, origin);
     }
 
     /// Takes up a day as it was stored.
@@ -39,17 +68,30 @@ impl Budgets {
         self.days.get(&day).copied().unwrap_or_default()
     }
 
+    /// The last day that was taken up or booked for.
+    pub fn latest_day(&self) -> Option<UtcDay> {
+        self.days.last_key_value().map(|(day, _)| *day)
+    }
+
     /// Everything that was ever charged, in credits, given back or not.
     pub fn charged(&self) -> Credits {
         self.total.spent + self.total.refunded
     }
 
-    /// Books a movement against the whole, and against the day of its POST where that is known.
+    /// Books a movement of a row against the whole, against its groups, and against the day of its POST where that is
+    /// known.
     ///
     /// # Errors
     /// [`OutOfBalance`] when more would be taken out than is in it.
-    pub fn apply(&mut self, movement: Movement, day: Option<UtcDay>) -> Result<(), OutOfBalance> {
+    pub fn apply(
+        &mut self,
+        movement: Movement,
+        day: Option<UtcDay>,
+        meta: &Map<String, Value>,
+        origin: Option<&Origin>,
+    ) -> Result<(), OutOfBalance> {
         self.total.apply(movement)?;
+        self.groups.apply(movement, day, meta, origin)?;
         match day {
             Some(day) => self.days.entry(day).or_default().apply(movement),
             None => Ok(()),
@@ -64,11 +106,11 @@ mod tests {
     #[test]
     fn a_movement_counts_for_the_whole_and_for_the_day_of_its_post() {
         let (monday, tuesday) = (UtcDay(1), UtcDay(2));
-        let mut budgets = Budgets::new(Totals { held: Credits(5), ..Totals::default() });
+        let mut budgets = Budgets::new(Totals { held: Credits(5), ..Totals::default() }, &GroupLimits::new());
         budgets.set_day(monday, Totals { held: Credits(5), ..Totals::default() });
-        budgets.apply(Movement::Hold(Credits(10)), Some(tuesday)).unwrap();
+        budgets.apply(Movement::Hold(Credits(10)), Some(tuesday), &Map::new(), None).unwrap();
         let settle = Movement::Settle { held: Credits(5), spent: Credits(4), waived: Credits(0) };
-        budgets.apply(settle, Some(monday)).unwrap();
+        budgets.apply(settle, Some(monday), &Map::new(), None).unwrap();
         assert_eq!((budgets.day(monday).held, budgets.day(monday).spent), (Credits(0), Credits(4)));
         assert_eq!((budgets.day(tuesday).held, budgets.total().held), (Credits(10), Credits(10)));
         assert_eq!(budgets.charged(), Credits(4));
@@ -76,14 +118,17 @@ mod tests {
 
     #[test]
     fn what_was_refunded_was_charged_all_the_same() {
-        let mut budgets = Budgets::new(Totals { spent: Credits(9), ..Totals::default() });
-        budgets.apply(Movement::Refund { spent: Credits(9), waived: Credits(0) }, None).unwrap();
+        let mut budgets =
+            Budgets::new(Totals { spent: Credits(9), ..Totals::default() }, &GroupLimits::new());
+        budgets
+            .apply(Movement::Refund { spent: Credits(9), waived: Credits(0) }, None, &Map::new(), None)
+            .unwrap();
         assert_eq!((budgets.total().spent, budgets.charged()), (Credits(0), Credits(9)));
     }
 
     #[test]
     fn a_day_that_does_not_balance_is_an_error() {
-        let mut budgets = Budgets::new(Totals { held: Credits(5), ..Totals::default() });
-        assert!(budgets.apply(Movement::Release(Credits(5)), Some(UtcDay(1))).is_err());
+        let mut budgets = Budgets::new(Totals { held: Credits(5), ..Totals::default() }, &GroupLimits::new());
+        assert!(budgets.apply(Movement::Release(Credits(5)), Some(UtcDay(1)), &Map::new(), None).is_err());
     }
 }

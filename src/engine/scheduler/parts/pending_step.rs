@@ -23,6 +23,8 @@ pub struct PendingStep {
     changed_jobs: BTreeSet<JobKey>,
     changed_batches: BTreeSet<BatchNo>,
     changed_days: BTreeSet<UtcDay>,
+    are_totals_changed: bool,
+    are_groups_new: bool,
 }
 
 impl PendingStep {
@@ -41,7 +43,17 @@ impl PendingStep {
         self.changed_batches.contains(&no)
     }
 
-    /// A day's totals are to be made durable, and the whole's with them.
+    /// The totals of the whole are to be made durable, and those of groups with them.
+    pub fn totals_changed(&mut self) {
+        self.are_totals_changed = true;
+    }
+
+    /// The totals of groups were counted anew.
+    pub fn groups_are_new(&mut self) {
+        self.are_groups_new = true;
+    }
+
+    /// A day's totals are to be made durable.
     pub fn day_changed(&mut self, day: UtcDay) {
         self.changed_days.insert(day);
     }
@@ -93,8 +105,12 @@ impl PendingStep {
             active.note_finished(now);
             changes.push(Change::Batch(Box::new(active.record().clone())));
         }
-        if !pending.changed_days.is_empty() {
+        if pending.are_totals_changed {
             changes.push(Change::Total(budgets.total()));
+        }
+        // With every change of the totals: otherwise they are counted anew.
+        if (pending.are_totals_changed || pending.are_groups_new) && !budgets.groups().is_empty() {
+            changes.push(Change::Groups(Box::new(budgets.groups().clone())));
         }
         changes.extend(pending.changed_days.iter().map(|day| Change::Day(*day, budgets.day(*day))));
         changes.extend(account.map(Change::Account));

@@ -1,0 +1,77 @@
+//! What is missing where a budget parks a batch.
+
+use crate::domain::budget::{self, BudgetShortage};
+use crate::domain::budget_group::GroupLimit;
+use crate::domain::credits::Credits;
+use crate::domain::ids::JobKey;
+use crate::domain::job::Order;
+use crate::domain::ledger::Totals;
+use crate::domain::parked_reason::Parked;
+use crate::engine::scheduler::parts::active_batch::ActiveBatch;
+use crate::engine::scheduler::{OpenJob, Scheduler};
+
+impl Scheduler {
+    /// The jobs of a batch that wait next, with what is to be held for each.
+    fn next_jobs<'a>(&'a self, active: &'a ActiveBatch) -> impl Iterator<Item = (&'a Order, Credits)> + 'a {
+        let batch = active.record().no;
+        let queued = self.jobs.candidates(batch, 1);
+        let queued = queued.map(|open: &OpenJob| (open.key(), &open.spec().order, open.job().max_credits()));
+        let rows = active.rows().map(move |row| (JobKey { batch, seq: row.spec.seq }, &row.spec.order, None));
+        queued
+            .chain(rows)
+            .filter_map(|(key, order, max)| Some((order, self.prices.hold_of(key, order, max)?)))
+    }
+
+    /// The smallest hold among the jobs of a batch that wait next.
+    pub(super) fn next_hold(&self, active: &ActiveBatch) -> Option<Credits> {
+        self.next_jobs(active).map(|(_, hold)| hold).min()
+    }
+
+    /// What is missing for the next job of a batch that is parked by a budget that is not its own.
+    pub(super) fn budget_shortage(&self, active: &ActiveBatch, parked: Parked) -> Option<BudgetShortage> {
+        let limits = &self.settings.limits;
+        let of = |setting: &str, totals: Totals, limit: Option<Credits>| {
+            let needed = self.next_hold(active)?;
+            Some(BudgetShortage::of(setting.to_owned(), None, totals, limit?, needed))
+        };
+        match parked {
+            Parked::TotalBudget => of("budget.total", self.budgets.total(), limits.total),
+            Parked::DayBudget => {
+                let today = self.budgets.latest_day()?;
+                of("budget.per_day", self.budgets.day(today), limits.per_day)
+            }
+            Parked::GroupBudget | Parked::GroupDayBudget => {
+                let short = self.next_jobs(active).filter_map(|(order, needed)| {
+                    self.group_shortage(active, order, needed, parked == Parked::GroupDayBudget)
+                });
+                short.min_by_key(BudgetShortage::missing)
+            }
+            _ => None,
+        }
+    }
+
+    /// What is missing of the budget of a group for one job.
+    fn group_shortage(
+        &self,
+        active: &ActiveBatch,
+        order: &Order,
+        needed: Credits,
+        is_of_day: bool,
+    ) -> Option<BudgetShortage> {
+        let (groups, origin) = (self.budgets.groups(), active.record().origin.as_ref());
+        let today = self.budgets.latest_day().unwrap_or_default();
+        let short = |GroupLimit { group, total, per_day }: GroupLimit| {
+            let found = groups.get(&group);
+            let (totals, limit) =
+                if is_of_day { (found.of_day(today), per_day) } else { (found.total, total) };
+            if budget::fits(totals, limit, needed) {
+                return None;
+            }
+            let value = group.key.value_of(&order.meta, origin);
+            let (setting, name) = group.key.setting_of(&group.value, value.as_deref(), is_of_day);
+            Some(BudgetShortage::of(setting, Some(name), totals, limit?, needed))
+        };
+        let limits = groups.limits_of(&self.settings.group_limits, &order.meta, origin);
+        limits.into_iter().filter_map(short).max_by_key(BudgetShortage::missing)
+    }
+}
