@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_charge_as_planned_is_no_drift_whoever_pays_it() {
+    fn a_charge_as_planned_is_no_drift_whether_it_is_paid_or_waived() {
         let options = json!({"duration": 5, "resolution": "768p", "audio": false, "mode": "text-to-video"});
         check(&video(), &ran("house-c1/text-to-video", 10, 0, &options), &[]);
         check(&video(), &ran("house-c1", 0, 10, &json!({})), &[]);

@@ -169,8 +169,8 @@ fn is_word_on_the_request(code: &str) -> bool {
 }
 
 impl ReadAnswer {
-    /// This answer to a question for the task `asked`: another task's record is no answer to it, whoever's
-    /// that task is.
+    /// This answer to a question for the task `asked`: the record of another task is not taken as its
+    /// answer.
     #[must_use]
     pub fn about(self, asked: &TaskId) -> ReadAnswer {
         match self {

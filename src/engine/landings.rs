@@ -1,6 +1,6 @@
 //! Downloads that are ready to be published: those that are ready at the same time land together and share their syncs.
 //!
-//! One group lands at a time. A lone job waits for nobody; whoever comes while a group lands is of the next.
+//! One group lands at a time. A lone job does not wait; jobs that arrive while a group lands are of the next group.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

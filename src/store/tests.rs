@@ -495,7 +495,7 @@ fn a_row_reads_back_as_it_was_spooled() {
 }
 
 #[test]
-fn whoever_may_read_new_files_here_may_read_what_is_kept() {
+fn files_of_the_state_have_the_permissions_of_other_new_files() {
     let dir = tempfile::tempdir().unwrap();
     drop(open(&dir));
     let kept = catalog_cache::CachedCatalogs::none("x");

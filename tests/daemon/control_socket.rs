@@ -213,7 +213,7 @@ fn a_daemon_that_starts_again_is_waited_for() {
 }
 
 #[test]
-fn whoever_stops_following_is_told_that_the_daemon_goes_on() {
+fn a_client_that_stops_following_says_that_the_daemon_goes_on() {
     let env = TestEnv::new();
     env.write("other.csv", manifests::manifest("image", 1));
     let (daemon, submitting) = following(&env);
@@ -237,7 +237,7 @@ fn whoever_stops_following_is_told_that_the_daemon_goes_on() {
 
 /// As the other commands that wait do.
 #[test]
-fn whoever_watches_a_batch_to_its_end_is_told_what_comes_next() {
+fn watching_a_batch_to_its_end_says_what_comes_next() {
     let env = TestEnv::new();
     env.faults("[[rules]]\ncontains = 'image-2'\neffect = { do = 'content-rejected' }");
     env.write("batch.csv", manifests::manifest("image", 3));

@@ -88,7 +88,7 @@ fn reading_writes_nothing_whatever_is_asked_of_whichever_batch() {
     let mut dying = env.command(["run", "open.csv"]);
     dying.env("CALLSHEET_FAILPOINT", "posted");
     Running::start(dying).end().was_killed("posted");
-    // What the killed one left is put in order by whoever opens the state next.
+    // What the killed one left is put in order by the process that opens the state next.
     env.run(["status"]).exited(0);
     let state = env.path("state");
     let questions: [&[&str]; 13] = [

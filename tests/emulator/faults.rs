@@ -136,7 +136,7 @@ async fn every_task_error_code_of_the_document_can_be_had_and_only_one_shows_the
     assert_eq!(bench.balance().await, 1_000);
 }
 
-/// What a storm is made of: whoever is judged by one has met all of it.
+/// What a storm is made of: a test under one meets all of it.
 #[test]
 fn a_storm_holds_refusals_and_every_task_error_code() {
     let plan = serde_json::to_value(Faults::named("storm").unwrap()).unwrap();

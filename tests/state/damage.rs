@@ -249,7 +249,7 @@ fn poison_the_snapshot(scene: &Scene) {
 }
 
 #[test]
-fn a_database_that_takes_down_whoever_reads_it() {
+fn a_database_that_takes_down_the_process_that_reads_it() {
     let scene = Scene::killed_at_each(&["posted:4", "ended:3"]);
     poison_the_snapshot(&scene);
     copy_dir(&scene.env.path("state/db"), &scene.env.path("copy"));

@@ -81,7 +81,7 @@ impl Frozen {
         let archive = self.path("state.tar.gz");
         let untar = Command::new("tar").arg("-xzf").arg(archive).current_dir(env.path("")).status();
         assert!(untar.unwrap().success());
-        // Its configuration is no state: whoever keeps one calls a key as the error says that it is called now.
+        // Its configuration is no state: its keys are renamed as the error says.
         let configuration = fs::read_to_string(env.path("callsheet.toml")).unwrap();
         let configuration = configuration.replace("late_window", "watch_overdue_for");
         // It is as old as it is: what it has finished is listed whenever it is thawed.

@@ -127,7 +127,7 @@ fn what_a_run_acknowledges_is_on_the_device() {
 
 /// What the life before wrote and did not sync is not on the device because a new process reads it.
 #[test]
-fn what_a_killed_run_left_in_the_air_is_on_the_device_before_the_next_relies_on_it() {
+fn what_a_killed_run_left_unsynced_is_on_the_device_before_the_next_relies_on_it() {
     // The first commit takes the manifest in, the next ones are of intents.
     const MORE: [&str; 4] = ["flushed:2", "flushed:3", "flushed:5", "named:3"];
     let of_a_run = failpoint::NAMES.into_iter().filter(|name| !failpoint::OF_THE_DAEMON.contains(name));

@@ -223,7 +223,7 @@ impl TestEnv {
         self.runtime.block_on(async { http.get(url).send().await.unwrap().json().await.unwrap() })
     }
 
-    /// Ends a running task at the service, as whoever owns the account can in the web application: the credits
+    /// Ends a running task at the service, as the owner of the account can in the web application: the credits
     /// come back.
     pub fn cancel_task(&self, id: &str) {
         self.control(&format!("tasks/{id}"), &json!({"status": "canceled"}));

@@ -112,7 +112,7 @@ pub struct Running {
 impl Running {
     pub fn start(mut command: Command) -> Running {
         let arguments = command.get_args().map(|argument| argument.as_encoded_bytes());
-        assert!(!arguments.into_iter().any(holds_key), "whoever lists processes would see the API key");
+        assert!(!arguments.into_iter().any(holds_key), "a list of processes would show the API key");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let stdout = Tap::on(child.stdout.take().unwrap());

@@ -128,7 +128,7 @@ fn finished_batches_are_listed_in_the_order_of_their_ends_and_from_a_time_on() {
 }
 
 #[test]
-fn whoever_asks_while_a_batch_ends_and_goes_on_never_hears_that_there_is_none() {
+fn a_batch_is_found_while_it_ends_and_goes_on() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(&dir);
     let (first, again) = (done(1, "first"), longer(&done(1, "first")));

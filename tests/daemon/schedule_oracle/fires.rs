@@ -1,4 +1,4 @@
-//! Prints when schedules fire, for whoever wants to compare: on each line of standard input an expression, a
+//! Prints when schedules fire, to be compared: on each line of standard input an expression, a
 //! zone, and two instants in seconds since 1970, separated by tabs; on the same line of standard output what
 //! fires after the first, up to and with the second, or `error:` and why there is no such schedule.
 
