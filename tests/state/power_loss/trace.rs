@@ -57,7 +57,8 @@ pub enum Call {
 }
 
 /// Reads a trace that was made with `-f -y` of a process that works in `folder`. `first` is the number of its
-/// first line.
+/// first line. It is read before anything else changes the folder: of a call that the end of the process interrupted the
+/// trace has no result, and a file that is renamed shows that it took place.
 pub fn read(text: &str, first: usize, folder: &Path) -> Vec<Event> {
     let mut begun: HashMap<&str, (usize, String)> = HashMap::new();
     let mut events = Vec::new();
@@ -75,6 +76,10 @@ pub fn read(text: &str, first: usize, folder: &Path) -> Vec<Event> {
             events.extend(event(line, at, at, folder));
         }
     }
+    let last = first + text.lines().count();
+    for (entry, head) in begun.into_values() {
+        events.extend(event(&format!("{head}) = ?"), entry, last, folder));
+    }
     events.sort_by_key(|event| event.exit);
     events
 }
@@ -82,13 +87,22 @@ pub fn read(text: &str, first: usize, folder: &Path) -> Vec<Event> {
 fn event(line: &str, entry: usize, exit: usize, folder: &Path) -> Option<Event> {
     let (name, rest) = line.split_once('(')?;
     let (arguments, result) = rest.rsplit_once(" = ")?;
-    if result.starts_with(['-', '?']) {
+    let is_interrupted = result.starts_with('?');
+    if result.starts_with('-') || is_interrupted && !name.starts_with("rename") {
         return None;
     }
     let arguments = arguments.trim_end().strip_suffix(')').unwrap();
-    let arguments = split(arguments);
+    let arguments = split(arguments.trim_end_matches(" <unfinished ...>"));
     let call = call(name, &arguments, result, folder)?;
-    Some(Event { entry, exit, call })
+    let took_place = match &call {
+        Call::Rename { from, to } if is_interrupted => is_there(to) && !is_there(from),
+        _ => true,
+    };
+    took_place.then_some(Event { entry, exit, call })
+}
+
+fn is_there(path: &Path) -> bool {
+    path.symlink_metadata().is_ok()
 }
 
 fn call(name: &str, arguments: &[&str], result: &str, folder: &Path) -> Option<Call> {
@@ -232,4 +246,29 @@ fn a_trace_is_read_as_it_was_written() {
     ];
     assert_eq!(calls, expected.iter().collect::<Vec<_>>());
     assert_eq!((events[1].entry, events[2].entry, events[2].exit), (103, 102, 104));
+}
+
+#[test]
+fn a_rename_that_a_kill_interrupted_took_place_where_the_file_has_its_new_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().canonicalize().unwrap();
+    std::fs::write(folder.join("new"), "").unwrap();
+    let rename =
+        |end: &str| format!("7  renameat2(5<{}>, \"old\", AT_FDCWD, \"new\", 0{end}\n", folder.display());
+    for end in [
+        " <unfinished ...>",
+        ") = ?",
+        " <unfinished ...>) = ?",
+        " <unfinished ...>\n7  <... renameat2 resumed>) = ?",
+    ] {
+        let calls = |folder: &Path| {
+            read(&rename(end), 0, folder).into_iter().map(|event| event.call).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            calls(&folder),
+            [Call::Rename { from: folder.join("old"), to: folder.join("new") }],
+            "{end}"
+        );
+        assert_eq!(calls(Path::new("/nowhere")), [], "{end}: it did not take place");
+    }
 }
