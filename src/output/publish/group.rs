@@ -72,17 +72,16 @@ impl OutputDir {
         drop(written);
         open.retain(|n| jobs[*n].outcome.is_none());
         open.iter().for_each(|_| failpoint::hit("part-written"));
-        for step in [Publishing::take_name, Publishing::name_parts] {
-            for n in open.iter().copied() {
-                let job = &mut jobs[n];
-                if job.outcome.is_none()
-                    && job.chosen.is_some()
-                    && let Err(error) = step(job, self)
-                {
-                    job.outcome = Some(Err(error));
-                }
+        each(jobs, &open, |job| job.take_name(self));
+        // A file that has its name belongs to a job, also after a power cut: its sidecar says so.
+        let sidecars = open.iter().filter_map(|n| jobs[*n].chosen.as_ref()?.sidecar.parent());
+        let synced = sync_folders(&sidecars.map(Path::to_owned).collect());
+        each(jobs, &open, |job| {
+            if let Err(error) = &synced {
+                return Err(io::Error::new(error.kind(), error.to_string()));
             }
-        }
+            job.name_parts(self)
+        });
     }
 
     /// Waits until the names of all that was published are on the device.
@@ -104,6 +103,23 @@ impl OutputDir {
                 (Err(error), Some(_)) => Err(io::Error::new(error.kind(), error.to_string())),
                 (_, None) => job.nameless(),
             });
+        }
+    }
+}
+
+/// Does a step for each of the jobs `open` that have a name and no outcome; one that fails is the outcome.
+fn each(
+    jobs: &mut [Publishing<'_>],
+    open: &[usize],
+    mut step: impl FnMut(&mut Publishing<'_>) -> io::Result<()>,
+) {
+    for n in open.iter().copied() {
+        let job = &mut jobs[n];
+        if job.outcome.is_none()
+            && job.chosen.is_some()
+            && let Err(error) = step(job)
+        {
+            job.outcome = Some(Err(error));
         }
     }
 }

@@ -59,6 +59,7 @@ impl Scene {
     /// done; a daemon ends whatever it is doing.
     pub fn broken(&self, is_said_to_be_done: bool) -> Vec<String> {
         self.intents_before_posts();
+        self.sidecars_before_outputs();
         self.outputs_before_outcomes();
         self.spool_before_database();
         self.blobs_before_whatever_follows();
@@ -206,6 +207,27 @@ impl Scene {
                     self.expect(self.disk.lost(&path, write.entry), what);
                 }
             }
+        }
+    }
+
+    /// A file that has its name is a job's: its sidecar is on the device before.
+    fn sidecars_before_outputs(&self) {
+        let output = self.root.join("output");
+        for (at, _, from, to) in &self.renames {
+            let is_published = to.starts_with(&output) && !is_hidden(to) && is_hidden(from);
+            let Ok(inside) = to.strip_prefix(&output) else { continue };
+            let mut parts = inside.components();
+            let (Some(batch), rest) = (parts.next(), parts.as_path()) else { continue };
+            let is_media = to.extension().is_some_and(|ext| ext != "json" && ext != "jsonl" && ext != "csv");
+            // It is called like the first one.
+            let is_first = to.file_stem().is_some_and(|stem| !stem.to_string_lossy().ends_with("-2"));
+            if !is_published || !is_media || !is_first {
+                continue;
+            }
+            let sidecar = output.join(batch).join("sidecars").join(rest).with_extension("json");
+            self.expect(self.disk.lost(&sidecar, *at), || {
+                format!("line {at}: {} gets its name", to.display())
+            });
         }
     }
 
