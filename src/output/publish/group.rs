@@ -74,8 +74,13 @@ impl OutputDir {
         open.iter().for_each(|_| failpoint::hit("part-written"));
         each(jobs, &open, |job| job.take_name(self));
         // A file that has its name belongs to a job, also after a power cut: its sidecar says so.
-        let sidecars = open.iter().filter_map(|n| jobs[*n].chosen.as_ref()?.sidecar.parent());
-        let synced = sync_folders(&sidecars.map(Path::to_owned).collect());
+        let mut folders = BTreeSet::new();
+        for job in open.iter().map(|n| &jobs[*n]) {
+            let Some(chosen) = &job.chosen else { continue };
+            let dir = self.batch_dir(job.publication.output_spec.batch);
+            folders.extend(folders_of(&dir, [chosen.sidecar.clone()]));
+        }
+        let synced = sync_folders(&folders);
         each(jobs, &open, |job| {
             if let Err(error) = &synced {
                 return Err(io::Error::new(error.kind(), error.to_string()));

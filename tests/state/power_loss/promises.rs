@@ -219,15 +219,16 @@ impl Scene {
             let mut parts = inside.components();
             let (Some(batch), rest) = (parts.next(), parts.as_path()) else { continue };
             let is_media = to.extension().is_some_and(|ext| ext != "json" && ext != "jsonl" && ext != "csv");
-            // It is called like the first one.
-            let is_first = to.file_stem().is_some_and(|stem| !stem.to_string_lossy().ends_with("-2"));
-            if !is_published || !is_media || !is_first {
+            if !is_published || !is_media {
                 continue;
             }
-            let sidecar = output.join(batch).join("sidecars").join(rest).with_extension("json");
-            self.expect(self.disk.lost(&sidecar, *at), || {
-                format!("line {at}: {} gets its name", to.display())
-            });
+            let own = output.join(batch).join("sidecars").join(rest).with_extension("json");
+            // It is called like the first of several outputs.
+            let stem = own.file_stem().unwrap().to_str().unwrap();
+            let first = stem.rsplit_once('-').map(|(first, _)| own.with_file_name(format!("{first}.json")));
+            let lost = first.map_or(Some(String::new()), |first| self.disk.lost(&first, *at));
+            let lost = lost.and_then(|_| self.disk.lost(&own, *at));
+            self.expect(lost, || format!("line {at}: {} gets its name", to.display()));
         }
     }
 
