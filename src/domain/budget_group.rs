@@ -35,7 +35,7 @@ pub enum GroupKey {
     Meta(String),
 }
 
-/// The text is no key of group budgets.
+/// The text names neither `inbox` nor a `meta` column.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{found}` is no group: {expected}")]
 pub struct BadGroupKey {

@@ -19,7 +19,7 @@ pub enum GroupBy {
     Meta(String),
 }
 
-/// The text is no key of a report.
+/// The text names nothing that a report is grouped by.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("found {0:?}, expected batch, kind, model, day or meta.NAME, such as meta.client")]
 pub struct BadGroupBy(String);

@@ -308,8 +308,8 @@ impl Engine {
         }
     }
 
-    /// Takes in what else is about to arrive, so that it shares a commit: whoever is ready to report does so first. A
-    /// lone event waits for nobody.
+    /// Takes in what else is about to arrive, so that it shares a commit: tasks that are ready to report do so first. A
+    /// lone event does not wait.
     async fn gather(&mut self, inputs: &mut Vec<Input>) {
         loop {
             let arrived = inputs.len();
