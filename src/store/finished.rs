@@ -398,10 +398,7 @@ impl Store {
 
     /// The lines of the finished batches that are listed, in the order of their ends.
     pub fn listed_finished(&self) -> Result<Vec<FinishedBatch>, StoreError> {
-        let since = Timestamp(self.listed_since.load(Ordering::Relaxed));
-        let names: Vec<BatchName> = self.database()?.range(db_keys::finished_since(since))?;
-        let lines = names.iter().map(|name| self.line(name)).filter_map(Result::transpose);
-        lines.collect()
+        self.newest_finished(usize::MAX)
     }
 
     /// The lines of all finished batches, listed or not.

@@ -128,14 +128,6 @@ impl Database {
         self.records(self.db.scan_prefix([prefix]))
     }
 
-    /// Every record of those keys, in order.
-    pub(in crate::store) fn range<T: for<'de> Deserialize<'de>>(
-        &self,
-        keys: Range<Vec<u8>>,
-    ) -> Result<Vec<T>, StoreError> {
-        self.records(self.db.range(keys))
-    }
-
     /// The last records of those keys, `most` at most, in order. What lies before them is not read.
     pub(in crate::store) fn last_of<T: for<'de> Deserialize<'de>>(
         &self,
