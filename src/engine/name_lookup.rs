@@ -271,7 +271,7 @@ mod tests {
 
     fn add_rows(store: &Store, no: u32, is_done: bool, row: &dyn Fn(u32) -> JobSpec) {
         let mut batch = BatchRecord::new(BatchNo(no), format!("batch-{no}").parse().unwrap(), Timestamp(0));
-        let mut rows = store.append_rows(&batch).unwrap();
+        let (folder, mut rows) = store.append_rows(&batch).unwrap();
         let mut changes = Vec::new();
         for seq in 0..3 {
             let (spec, key) = (row(seq), JobKey { batch: BatchNo(no), seq: Seq(seq) });
@@ -285,7 +285,7 @@ mod tests {
         batch.segments.push(Segment::mixed(0, cursor, batch.spool_bytes));
         batch.rows = 3;
         batch.ended = Ended { canceled: if is_done { 3 } else { 0 }, ..Ended::default() };
-        store.index_jobs(&batch).unwrap();
+        folder.index(batch.spool_bytes).unwrap();
         changes.push(Change::Batch(Box::new(batch)));
         store.commit(&changes).unwrap();
     }
@@ -370,10 +370,10 @@ mod tests {
         // Rows that were never acknowledged are cut off, and with them what was indexed of them.
         let batch = store.batch(BatchNo(3)).unwrap().unwrap();
         let longer = |text: &str| {
-            let mut rows = store.append_rows(&batch).unwrap();
+            let (folder, mut rows) = store.append_rows(&batch).unwrap();
             rows.push(&JobSpec { label: text.to_owned(), ..row(3, 3) }).unwrap();
             let longer = BatchRecord { rows: 4, spool_bytes: rows.sync().unwrap(), ..batch.clone() };
-            store.index_jobs(&longer).unwrap();
+            folder.index(longer.spool_bytes).unwrap();
             longer
         };
         longer("lost");

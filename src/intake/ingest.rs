@@ -1,4 +1,4 @@
-//! The one door of a running daemon: inboxes, schedules and submissions all come in here, one after the
+//! The one door of a running daemon: inboxes, schedules and submissions all come in here, those of one batch one after the
 //! other, and what comes in is durable when it is answered.
 
 use std::path::{Path, PathBuf};
@@ -16,6 +16,7 @@ use crate::domain::time::{Millis, Timestamp};
 use crate::engine::scheduler::{Command, CommandOutcome};
 use crate::engine::{EngineGone, Handle, blocking, to_the_end};
 use crate::failpoint;
+use crate::intake::batch_locks::BatchLocks;
 use crate::intake::catalog_refresh::{self, CatalogError};
 use crate::intake::receipt::Receipt;
 use crate::intake::{self, Accepted, IngestContext, IngestOptions, IntakeError};
@@ -23,6 +24,9 @@ use crate::store::Store;
 
 /// How long the catalogs are used without looking whether they are still fresh.
 const CATALOG_RECHECK: Millis = Millis::from_secs(60);
+
+/// Manifests of at most so many bytes are read beside each other and beside a large one.
+const SMALL_BYTES: u64 = 4 * 1024 * 1024;
 
 /// Folder of the state for manifests that come in as bytes.
 const INCOMING: &str = "incoming";
@@ -97,15 +101,21 @@ pub struct Ingest {
     store: Arc<Store>,
     engine: Handle,
     clock: Clock,
-    /// Held for as long as a manifest is taken in: two at once could take the same number for a batch.
     inside: Arc<Mutex<Inside>>,
+    /// Held while a manifest is read and until it is committed: one at a time for each batch.
+    locks: BatchLocks,
+    /// Held while a large manifest is read: one at a time, of all batches.
+    large: Arc<Mutex<()>>,
+    /// Held from when a batch takes its number until it is committed.
+    publishing: Arc<Mutex<()>>,
 }
 
 impl Ingest {
     /// A door to a running engine and its state.
     pub fn new(store: Arc<Store>, engine: Handle, clock: Clock, defaults: IngestDefaults) -> Ingest {
         let inside = Arc::new(Mutex::new(Inside { defaults, catalog: None }));
-        Ingest { store, engine, clock, inside }
+        let (locks, large, publishing) = (BatchLocks::default(), Arc::default(), Arc::default());
+        Ingest { store, engine, clock, inside, locks, large, publishing }
     }
 
     /// Uses these catalogs, which were loaded just now, even where some are missing.
@@ -124,14 +134,10 @@ impl Ingest {
     /// # Errors
     /// [`IngestError`]. Diagnostics of rows are no error: they stand in the receipt.
     pub async fn accept(&self, path: &Path, options: IngestOptions) -> Result<Receipt, IngestError> {
-        // The client may disconnect meanwhile, by an interrupt for one: what is begun is finished, and
-        // nothing else is taken in beside it.
+        // The client may disconnect meanwhile, by an interrupt for one: what is begun is finished, and nothing else is
+        // taken in for its batch beside it.
         let (own, path) = (self.clone(), path.to_owned());
-        to_the_end(async move {
-            let mut inside = own.inside.lock().await;
-            own.accept_alone(&mut inside, &path, options).await
-        })
-        .await
+        to_the_end(async move { own.accept_to_the_end(path, options).await }).await
     }
 
     /// The same for a manifest that can come in again: where rows of it could not be judged now, its good rows are
@@ -147,21 +153,26 @@ impl Ingest {
         }
     }
 
-    async fn accept_alone(
-        &self,
-        inside: &mut Inside,
-        path: &Path,
-        options: IngestOptions,
-    ) -> Result<Receipt, IngestError> {
-        let catalog = self.catalog(inside).await?;
-        let (store, path, defaults) = (self.store.clone(), path.to_owned(), inside.defaults.clone());
+    async fn accept_to_the_end(&self, path: PathBuf, options: IngestOptions) -> Result<Receipt, IngestError> {
+        let _turn = if is_large(&path).await { Some(self.large.lock().await) } else { None };
+        let (catalog, defaults) = {
+            let mut inside = self.inside.lock().await;
+            (self.catalog(&mut inside).await?, inside.defaults.clone())
+        };
+        let (store, locks) = (self.store.clone(), self.locks.clone());
         let now = self.clock.now().wall;
-        let take_in = move || intake::accept(&store, &path, &defaults.context(&catalog, options), now);
-        let Accepted { receipt, batch } = blocking(take_in).await?;
+        let prepare =
+            move || intake::prepare(&store, &path, &defaults.context(&catalog, options), now, &locks);
+        let prepared = blocking(prepare).await?;
+        // Two at once could take the same number for a batch.
+        let publishing = self.publishing.lock().await;
+        let store = self.store.clone();
+        let Accepted { receipt, batch, lock } = blocking(move || prepared.publish(&store)).await?;
         if let Some(batch) = batch {
             self.engine.execute(Command::AddBatch(Box::new(batch))).await?;
             failpoint::hit("accepted");
         }
+        drop((publishing, lock));
         receipt.announce();
         Ok(receipt)
     }
@@ -176,8 +187,12 @@ impl Ingest {
         batch: BatchNo,
         setting: BudgetSetting,
     ) -> Result<CommandOutcome, EngineGone> {
-        let inside = self.inside.lock().await;
-        let budget = setting.limit().or(inside.defaults.default_policy.budget);
+        let (store, locks) = (self.store.clone(), self.locks.clone());
+        // One that is not known, or cannot be read, no manifest is taken in for: the engine says so.
+        let hold = move || store.batch(batch).ok().flatten().map(|batch| locks.hold(&batch.name));
+        let _held = blocking(hold).await;
+        let default = self.inside.lock().await.defaults.default_policy.budget;
+        let budget = setting.limit().or(default);
         self.engine.execute(Command::SetBudget(batch, budget)).await
     }
 
@@ -203,6 +218,11 @@ impl Ingest {
         inside.catalog = Some(StoredCatalog { catalog: catalog.clone(), looked: now, is_given: false });
         Ok(catalog)
     }
+}
+
+/// Whether a manifest is read beside small ones only: some formats are held whole. One that cannot be read is not.
+async fn is_large(path: &Path) -> bool {
+    tokio::fs::metadata(path).await.is_ok_and(|found| found.len() > SMALL_BYTES)
 }
 
 /// A folder of its own for a manifest that comes in as bytes, so that it keeps its name. It goes with its contents, and

@@ -5,6 +5,7 @@
 //! committed, and a crash before that leaves nothing but a file that the next accept cuts off.
 //! Accepting the same manifest again finds every job there and adds nothing.
 
+pub mod batch_locks;
 pub mod catalog_refresh;
 mod context;
 pub mod inbox;
@@ -29,11 +30,14 @@ use crate::domain::job_label::label;
 use crate::domain::queue_class::QueueClass;
 use crate::domain::row_versions::VersionChange;
 use crate::domain::time::Timestamp;
+use crate::intake::batch_locks::{BatchLock, BatchLocks};
 pub use crate::intake::context::{IngestContext, IngestOptions};
 use crate::intake::receipt::Receipt;
 pub use crate::intake::row_outcome::{Jobs, Outcome, PlannedJob, kept};
 pub use crate::intake::validate::{Batches, Present, Rows, Validated, ValidatedRow, validate};
 use crate::store::new_row::NewRow;
+use crate::store::rows_folder::RowsFolder;
+use crate::store::spool::Appender;
 use crate::store::staging::{RowRequest, RowWithVerdict, StagedManifest, Staging, VariationChange, Verdict};
 use crate::store::{BatchRecord, Segment, Store, StoreError};
 
@@ -75,6 +79,8 @@ pub struct Accepted {
     pub receipt: Receipt,
     /// The batch as it is with it: to be committed. Nothing when neither jobs nor terms are new.
     pub batch: Option<BatchRecord>,
+    /// Keeps other manifests of its batch waiting: to be dropped once it is committed.
+    pub lock: Option<BatchLock>,
 }
 
 /// Takes a manifest in.
@@ -87,16 +93,61 @@ pub fn accept(
     context: &IngestContext<'_>,
     now: Timestamp,
 ) -> Result<Accepted, IntakeError> {
-    let mut batches = Stored { store, now, found: None };
+    prepare(store, path, context, now, &BatchLocks::default())?.publish(store)
+}
+
+/// A manifest that was judged, and whose rows are on the device; nothing of it counts yet. While it is there, no other
+/// manifest is read for its batch.
+#[derive(Debug)]
+pub struct Prepared {
+    receipt: Receipt,
+    batch: Option<BatchRecord>,
+    /// The rows of a batch that is new, and the draft in which they lie.
+    new_rows: Option<(RowsFolder, StagedManifest)>,
+    lock: Option<BatchLock>,
+}
+
+impl Prepared {
+    /// Nothing is taken in.
+    fn nothing(receipt: Receipt) -> Prepared {
+        Prepared { receipt, batch: None, new_rows: None, lock: None }
+    }
+
+    /// Gives a batch that is new its number. Until it is committed, nobody else may do this.
+    ///
+    /// # Errors
+    /// When its rows cannot be put in their place.
+    pub fn publish(mut self, store: &Store) -> Result<Accepted, IntakeError> {
+        if let (Some(batch), Some((rows, _))) = (&mut self.batch, &self.new_rows) {
+            batch.no = store.next_batch_no();
+            store.place_rows(rows, batch)?;
+        }
+        let Prepared { receipt, batch, lock, .. } = self;
+        Ok(Accepted { receipt, batch, lock })
+    }
+}
+
+/// Reads and judges a manifest, and writes its rows; other batches can be begun and continued meanwhile.
+///
+/// # Errors
+/// As [`accept`].
+pub fn prepare(
+    store: &Store,
+    path: &Path,
+    context: &IngestContext<'_>,
+    now: Timestamp,
+    locks: &BatchLocks,
+) -> Result<Prepared, IntakeError> {
+    let mut batches = Stored::new(store, now, locks);
     let mut validated = validate(store.begin_staging()?, path, context, now, &mut batches)?;
     let is_refused = validated.is_refused();
-    let found = batches.found;
+    let Stored { found, lock, is_new, .. } = batches;
     validated.receipt.refused = is_refused;
     let Validated { mut receipt, terms, origin, judged, .. } = validated;
-    let Some(mut batch) = found else { return Ok(Accepted { receipt, batch: None }) };
+    let Some(mut batch) = found else { return Ok(Prepared::nothing(receipt)) };
     let is_wanted = !is_refused && (receipt.added() > 0 || receipt.have > 0);
     if !is_wanted {
-        return Ok(Accepted { receipt, batch: None });
+        return Ok(Prepared::nothing(receipt));
     }
     let before = batch.clone();
     batch.policy = terms.policy;
@@ -104,26 +155,40 @@ pub fn accept(
     batch.origin = batch.origin.or(origin);
     // Its last manifest's, whatever came before.
     batch.refused_rows = u32::try_from(receipt.invalid).unwrap_or(u32::MAX);
+    let mut new_rows = None;
     if receipt.added() > 0 || judged.goes_back() {
-        batch = spool(store, batch, &judged, now)?;
+        let (folder, rows) = if is_new { judged.begin_rows()? } else { store.append_rows(&batch)? };
+        batch = spool(store, batch, &judged, now, (&folder, rows))?;
+        new_rows = is_new.then_some((folder, judged));
     }
     receipt.budget = Some(batch.budget());
     // The same jobs on other terms: a higher budget lets go on what the lower one parked.
     let is_changed = batch != before;
-    Ok(Accepted { receipt, batch: Some(batch).filter(|_| is_changed) })
+    Ok(Prepared { receipt, batch: Some(batch).filter(|_| is_changed), new_rows, lock })
 }
 
 /// The batches of a state that is open.
 struct Stored<'a> {
     store: &'a Store,
     now: Timestamp,
-    /// The batch that was taken up, or a new one.
+    locks: &'a BatchLocks,
+    /// The batch that was taken up, or a new one, whose number may be another's when it is committed.
     found: Option<BatchRecord>,
+    lock: Option<BatchLock>,
+    is_new: bool,
+}
+
+impl<'a> Stored<'a> {
+    fn new(store: &'a Store, now: Timestamp, locks: &'a BatchLocks) -> Stored<'a> {
+        Stored { store, now, locks, found: None, lock: None, is_new: false }
+    }
 }
 
 impl Batches for Stored<'_> {
     fn take_up(&mut self, name: &BatchName, draft: &mut Staging) -> Result<Option<Present>, IntakeError> {
+        self.lock = Some(self.locks.hold(name));
         let Some(batch) = self.store.batch_named(name)? else {
+            self.is_new = true;
             self.found = Some(BatchRecord::new(self.store.next_batch_no(), name.clone(), self.now));
             return Ok(None);
         };
@@ -138,6 +203,8 @@ impl Batches for Stored<'_> {
         name: &BatchName,
         tell: &mut dyn FnMut(Fingerprint),
     ) -> Result<Option<Present>, IntakeError> {
+        // A manifest that is read for it now may be the one that begins it.
+        let _held = self.locks.hold(name);
         let batch = match self.store.batch_named(name) {
             // Another batch than the one that the manifest is for.
             Err(StoreError::BatchMoved { .. }) => None,
@@ -183,8 +250,8 @@ fn spool(
     mut batch: BatchRecord,
     judged: &StagedManifest,
     now: Timestamp,
+    (folder, mut rows_file): (&RowsFolder, Appender),
 ) -> Result<BatchRecord, StoreError> {
-    let mut rows_file = store.append_rows(&batch)?;
     if batch.segments.iter().all(Segment::is_through) {
         batch.waiting_since = Some(now);
     }
@@ -193,7 +260,7 @@ fn spool(
     // Rows that all need the same lie as they come.
     let is_one = judged.census.classes(grain) <= 1;
     let (start, mut seq) = (rows_file.bytes(), batch.rows);
-    let mut index = if is_one { store.begin_index(&batch, start)? } else { None };
+    let mut index = if is_one { folder.begin_index(start)? } else { None };
     let mut parts = judged.parts();
     let mut found: BTreeMap<(i8, QueueClass), usize> = BTreeMap::new();
     let mut changes = Vec::new();
@@ -255,7 +322,7 @@ fn spool(
     }
     match index {
         Some(index) => index.finish(batch.spool_bytes)?,
-        None => store.index_jobs(&batch)?,
+        None => folder.index(batch.spool_bytes)?,
     }
     // More of it is wanted anew.
     batch.canceled = false;

@@ -262,7 +262,8 @@ fn the_most_that_a_command_allows_a_row_is_kept_with_its_jobs() {
     let path = door.dir.path().join("m.csv");
     fs::write(&path, format!("{HEADER}a,image,flat,fox,,\n")).unwrap();
     let context = door.context(IngestOptions { max_credits: Some(Credits(5)), ..door.options() });
-    let mut batches = Stored { store: &door.store, now: Timestamp(0), found: None };
+    let locks = BatchLocks::default();
+    let mut batches = Stored::new(&door.store, Timestamp(0), &locks);
     let draft = door.store.begin_staging().unwrap();
     let judged = validate(draft, &path, &context, Timestamp(0), &mut batches).unwrap();
     let row = judged.rows().unwrap().next_row().unwrap().unwrap();
@@ -301,7 +302,8 @@ fn written_to_meanwhile(text: &str, more: &str) -> Result<Validated, IntakeError
         let mut writer = fs::OpenOptions::new().append(true).open(&path).unwrap();
         std::io::Write::write_all(&mut writer, more.as_bytes()).unwrap();
     }
-    let mut batches = Stored { store: &door.store, now: Timestamp(0), found: None };
+    let locks = BatchLocks::default();
+    let mut batches = Stored::new(&door.store, Timestamp(0), &locks);
     let draft = door.store.begin_staging().unwrap();
     validate::validate_opened(draft, &path, opened, &door.context(door.options()), Timestamp(0), &mut batches)
 }

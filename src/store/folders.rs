@@ -84,3 +84,12 @@ pub(super) fn sync_found(dir: &Path) -> Result<(), StoreError> {
     dir.ancestors().skip(1).take_while(|above| synced(above)).for_each(drop);
     Ok(())
 }
+
+/// A new name in a folder, and the folder's own name, are on the device only after this.
+pub(super) fn sync_dir_and_parent(dir: &Path) -> io::Result<()> {
+    File::open(dir)?.sync_all()?;
+    match dir.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => File::open(parent)?.sync_all(),
+        _ => Ok(()),
+    }
+}

@@ -108,7 +108,7 @@ impl Run {
     }
 }
 
-fn path(folder: &Path) -> PathBuf {
+pub(super) fn path(folder: &Path) -> PathBuf {
     folder.join("jobs")
 }
 
@@ -182,7 +182,7 @@ pub struct JobIndexWriter {
 
 impl JobIndexWriter {
     /// For rows that follow byte `from`; nothing where rows before it are not indexed.
-    fn begin(folder: &Path, from: u64) -> Result<Option<JobIndexWriter>, StoreError> {
+    pub(super) fn begin(folder: &Path, from: u64) -> Result<Option<JobIndexWriter>, StoreError> {
         let path = path(folder);
         let file = open_or_create(&path)?;
         let known = runs(&file, from).map_err(StoreError::io(&path))?;
@@ -295,23 +295,6 @@ fn candidates(folder: &Path, end: u64, text: &str) -> io::Result<Option<Vec<u64>
 }
 
 impl Store {
-    /// Indexes the rows of a batch by the names of their jobs, on the device on return.
-    ///
-    /// # Errors
-    /// When the rows cannot be read, or the index not be written.
-    pub fn index_jobs(&self, batch: &BatchRecord) -> Result<(), StoreError> {
-        extend(self.spool(batch.no).dir(), batch.spool_bytes)
-    }
-
-    /// Begins to index rows that are added to a batch after byte `from`; nothing where those before them are not
-    /// indexed: [`Store::index_jobs`] does both then.
-    ///
-    /// # Errors
-    /// When the index cannot be written.
-    pub fn begin_index(&self, batch: &BatchRecord, from: u64) -> Result<Option<JobIndexWriter>, StoreError> {
-        JobIndexWriter::begin(self.spool(batch.no).dir(), from)
-    }
-
     /// The jobs of a batch that are called so, by label, identity or the beginning of that: the byte where each row lies,
     /// and the row.
     ///

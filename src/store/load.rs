@@ -15,9 +15,9 @@ use crate::store::commit::Database;
 use crate::store::finished_sums::StoredTotal;
 use crate::store::folders::{self, batch_dir};
 use crate::store::snapshot::Snapshot;
-use crate::store::spool::{Appender, Lines, Spool};
+use crate::store::spool::{Lines, Spool};
 use crate::store::staging::Staging;
-use crate::store::{BatchRecord, JobRecord, Store, StoreError, batch_backup, db_keys, job_index};
+use crate::store::{BatchRecord, JobRecord, Store, StoreError, db_keys};
 
 /// The part of an outcome that tells whose it is.
 #[derive(Deserialize)]
@@ -135,15 +135,6 @@ impl Store {
     /// The same of a batch that is not done; nothing while no job of it has ended.
     pub(super) fn open_outcomes_bytes(&self, no: BatchNo) -> Result<Option<u64>, StoreError> {
         self.database()?.get(&db_keys::outcomes_bytes(no))
-    }
-
-    /// Opens the rows of a batch to add some after those that were accepted.
-    pub fn append_rows(&self, batch: &BatchRecord) -> Result<Appender, StoreError> {
-        let commits = self.writer.lock().unwrap_or_else(PoisonError::into_inner).commits;
-        let spool = self.spool(batch.no);
-        batch_backup::reconcile_one(spool.dir(), batch, commits)?;
-        job_index::cut(spool.dir(), batch.spool_bytes)?;
-        Appender::open(&spool.rows_path(), batch.spool_bytes)
     }
 
     /// The database; refused only after it could not be opened anew on a full disk.

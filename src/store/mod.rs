@@ -64,6 +64,7 @@ mod quarantine;
 pub mod read_only;
 mod row_delta;
 mod row_partitions;
+pub mod rows_folder;
 pub mod schedule_progress;
 mod sled_files;
 mod snapshot;

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::store::StoreError;
-use crate::store::folders::open_or_create;
+use crate::store::folders::{open_or_create, sync_dir_and_parent};
 use crate::store::new_row::NewRow;
 use crate::store::row_delta::{self, Base, MARK, RowShortener};
 
@@ -223,15 +223,6 @@ impl Appender {
             .and_then(|()| self.file.get_ref().sync_data())
             .map_err(StoreError::io(&self.path))?;
         Ok(self.bytes)
-    }
-}
-
-/// A new name in a folder, and the folder's own name, are on the device only after this.
-fn sync_dir_and_parent(dir: &Path) -> io::Result<()> {
-    File::open(dir)?.sync_all()?;
-    match dir.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => File::open(parent)?.sync_all(),
-        _ => Ok(()),
     }
 }
 

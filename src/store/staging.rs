@@ -338,6 +338,11 @@ pub struct StagedManifest {
 }
 
 impl StagedManifest {
+    /// Its folder, which goes with it.
+    pub(super) fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
     /// Where its rows can be sorted into parts, for as long as it is kept.
     pub fn parts(&self) -> RowPartitions {
         RowPartitions::begin(self.dir.path())

@@ -500,7 +500,7 @@ async fn a_crash_between_commit_and_filing_leads_to_a_second_reading_that_adds_n
     // Nothing is filed: the next process finds the manifest where it was.
     test.inbox = Inbox::open(&test.dir.path().join("inbox"), RARELY, Clock::start());
     let manifest = test.next_ready().await;
-    let Accepted { receipt, batch } = read_in(&store, &manifest.path);
+    let Accepted { receipt, batch, .. } = read_in(&store, &manifest.path);
     assert!(batch.is_none());
     assert_eq!(receipt.read, Some(manifest.look.identity));
     let folders = Folders::in_jobs(test.dir.path());

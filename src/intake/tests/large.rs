@@ -1,6 +1,7 @@
 //! Large manifests: rows that are shortened in their spool, and threads beside each other.
 
 use super::*;
+use crate::intake::batch_locks::BatchLocks;
 use crate::store::locked_state::NewState;
 use crate::store::{BatchRecord, StoreError};
 
@@ -103,4 +104,54 @@ fn a_damaged_row_is_noticed_and_so_are_those_that_refer_to_it() {
     assert_eq!(damaged(0), 1, "the first rows are in full");
     assert_eq!(damaged(last), 1);
     assert!(damaged(last_full) > 1);
+}
+
+#[test]
+fn a_small_batch_is_taken_in_while_a_large_one_is_read() {
+    let door = door();
+    let (large, small) = (door.dir.path().join("large.csv"), door.dir.path().join("small.csv"));
+    let rows: String = (0..ROWS).map(|n| format!("row-{n},image,flat,fox {n},,\n")).collect();
+    fs::write(&large, format!("{HEADER}{rows}")).unwrap();
+    fs::write(&small, format!("{HEADER}urgent,image,flat,owl,,\n")).unwrap();
+    let (context, locks) = (door.context(IngestOptions::default()), BatchLocks::default());
+    let take_up = |path: &Path| prepare(&door.store, path, &context, Timestamp(0), &locks).unwrap();
+    let commit = |prepared: Prepared| {
+        let accepted = prepared.publish(&door.store).unwrap();
+        door.store.commit(&[Change::Batch(Box::new(accepted.batch.unwrap()))]).unwrap();
+        accepted.receipt
+    };
+    let being_read = take_up(&large);
+    assert_eq!(commit(take_up(&small)).new, 1, "nothing waits for the large one");
+    assert_eq!(commit(being_read).new, 3_000);
+    let batches: Vec<_> =
+        door.store.batches().unwrap().into_iter().map(|batch| (batch.no.0, batch.name.to_string())).collect();
+    assert_eq!(batches, [(1, "small".to_owned()), (2, "large".to_owned())]);
+    assert_eq!(door.labels("small"), ["0 urgent"]);
+    assert_eq!(door.labels("large").len(), ROWS);
+    assert_eq!(door.labels("large")[2_999], "2999 row-2999");
+    let found = door.store.rows_called(&door.store.batches().unwrap()[1], "row-2500").unwrap();
+    assert_eq!(found.len(), 1);
+    let spool = door.dir.path().join("state/spool");
+    let mut left: Vec<_> = fs::read_dir(spool).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    left.sort();
+    assert_eq!(left, ["000001", "000002"], "no draft is left");
+}
+
+#[test]
+fn two_manifests_of_one_batch_are_read_one_after_the_other() {
+    let door = door();
+    let path = door.dir.path().join("m.csv");
+    fs::write(&path, format!("{HEADER}a,image,flat,fox,,\n")).unwrap();
+    let (context, locks) = (door.context(IngestOptions::default()), BatchLocks::default());
+    let take_up = || prepare(&door.store, &path, &context, Timestamp(0), &locks).unwrap();
+    let first = take_up();
+    std::thread::scope(|scope| {
+        // It waits for the first one to be committed: its jobs would be new otherwise, and bought twice.
+        let second = scope.spawn(|| take_up().publish(&door.store).unwrap().receipt);
+        let first = first.publish(&door.store).unwrap();
+        door.store.commit(&[Change::Batch(Box::new(first.batch.unwrap()))]).unwrap();
+        drop(first.lock);
+        let second = second.join().unwrap();
+        assert_eq!((second.new, second.have), (0, 1));
+    });
 }
