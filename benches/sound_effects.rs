@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 
 use support::bare_client::{self, Sync};
 use support::service::Options;
-use support::{Service, callsheet, measure, median, number, parts, sound_effects};
+use support::{Service, Usage, callsheet, measure, number, parts, print_ratios, settle, sound_effects};
 
 const IN_FLIGHT: usize = 64;
 const SERVED: Options = Options { result_bytes: 10_000, image_seconds: 0 };
@@ -23,27 +23,42 @@ fn main() {
         return;
     }
     let (jobs, rounds) = (number(0, 10_000), number(1, 3));
-    let mut ratios = Vec::new();
+    let (mut of_grouped, mut of_each, mut cpu_seconds) = (Vec::new(), Vec::new(), Vec::new());
     for round in 1..=rounds {
         println!("round {round}");
         let folder = tempfile::tempdir().unwrap();
-        let bare = |name: &str, sync| {
-            let service = Service::start(SERVED);
-            bare_client::run(&service.base_url, jobs, IN_FLIGHT, &folder.path().join(name), sync)
-        };
-        let grouped = bare("groups", Sync::Groups);
-        bare("each", Sync::Each);
-        bare("nothing", Sync::Nothing);
-        let service = Service::start(SERVED);
-        sound_effects(folder.path(), jobs);
-        let usage =
-            measure(&mut callsheet(folder.path(), &service.base_url, IN_FLIGHT, &["run", "gulls.csv"]));
-        assert_eq!(usage.code, 0, "callsheet run failed");
-        println!("callsheet: {}", usage.line(jobs, "jobs"));
-        ratios.push(usage.rate(jobs) / grouped.rate(jobs));
+        // Nothing is removed before the round is over, and each run is the first in one round or another.
+        let mut order = [Some(Sync::Groups), None, Some(Sync::Each), Some(Sync::Nothing)];
+        order.rotate_left(round % 4);
+        let mut usages = Vec::new();
+        for sync in order {
+            settle(folder.path());
+            usages.push((sync, run(folder.path(), jobs, sync)));
+        }
+        let of = |wanted| usages.iter().find(|(sync, _)| *sync == wanted).unwrap().1;
+        let ours = of(None);
+        of_grouped.push(ours.rate(jobs) / of(Some(Sync::Groups)).rate(jobs));
+        of_each.push(ours.rate(jobs) / of(Some(Sync::Each)).rate(jobs));
+        cpu_seconds.push(ours.cpu_seconds * 1_000.0 / jobs as f64);
     }
-    println!("callsheet / bare client with grouped syncs: {:.2} (goal 0.70)", median(ratios));
+    print_ratios("callsheet / bare client with grouped syncs", &mut of_grouped, "0.70");
+    print_ratios("callsheet / bare client that syncs each file", &mut of_each, "none");
+    print_ratios("CPU s per 1,000", &mut cpu_seconds, "0.45");
     print_system_calls(1_000);
+}
+
+/// The bare client that syncs so; without that, `callsheet`.
+fn run(folder: &Path, jobs: usize, sync: Option<Sync>) -> Usage {
+    let service = Service::start(SERVED);
+    if let Some(sync) = sync {
+        let output = folder.join(format!("{sync:?}"));
+        return bare_client::run(&service.base_url, jobs, IN_FLIGHT, &output, sync);
+    }
+    sound_effects(folder, jobs);
+    let usage = measure(&mut callsheet(folder, &service.base_url, IN_FLIGHT, &["run", "gulls.csv"]));
+    assert_eq!(usage.code, 0, "callsheet run failed");
+    println!("callsheet: {}", usage.line(jobs, "jobs"));
+    usage
 }
 
 /// What one job costs in system calls: of a run with this many, less a run with one.

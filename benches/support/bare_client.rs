@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use futures_util::StreamExt;
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use super::{Usage, measure, part};
@@ -16,6 +17,8 @@ use super::{Usage, measure, part};
 pub enum Sync {
     /// Each by its own `fsync`.
     Each,
+    /// The same, and its SHA-256 is computed from what comes in.
+    EachHashed,
     /// All that wait share one `syncfs`.
     Groups,
     /// Whenever the kernel likes.
@@ -26,6 +29,7 @@ impl Sync {
     fn name(self) -> &'static str {
         match self {
             Sync::Each => "each",
+            Sync::EachHashed => "each-hashed",
             Sync::Groups => "groups",
             Sync::Nothing => "nothing",
         }
@@ -47,7 +51,10 @@ pub fn run(base_url: &str, jobs: usize, in_flight: usize, folder: &Path, sync: S
 /// The part `--bare`.
 pub fn begin(arguments: &[String]) {
     let [base_url, jobs, in_flight, folder, sync] = arguments else { unreachable!("as `run` passes them") };
-    let sync = [Sync::Each, Sync::Groups, Sync::Nothing].into_iter().find(|one| one.name() == sync).unwrap();
+    let sync = [Sync::Each, Sync::EachHashed, Sync::Groups, Sync::Nothing]
+        .into_iter()
+        .find(|one| one.name() == sync)
+        .unwrap();
     let (jobs, in_flight) = (jobs.parse().unwrap(), in_flight.parse().unwrap());
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(client(base_url, jobs, in_flight, Path::new(folder), sync));
@@ -73,11 +80,17 @@ async fn client(base_url: &str, jobs: usize, in_flight: usize, folder: &Path, sy
             let (part, whole) = (folder.join(format!("{n}.part")), folder.join(format!("{n}.wav")));
             let mut chunks = http.get(result).send().await.unwrap().bytes_stream();
             let mut file = File::create(&part).unwrap();
+            let mut hasher = Sha256::new();
             while let Some(chunk) = chunks.next().await {
-                file.write_all(&chunk.unwrap()).unwrap();
+                let chunk = chunk.unwrap();
+                if sync == Sync::EachHashed {
+                    hasher.update(&chunk);
+                }
+                file.write_all(&chunk).unwrap();
             }
+            std::hint::black_box(hasher.finalize());
             match sync {
-                Sync::Each => {
+                Sync::Each | Sync::EachHashed => {
                     tokio::task::spawn_blocking(move || file.sync_data().unwrap()).await.unwrap();
                 }
                 Sync::Groups => {

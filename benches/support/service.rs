@@ -4,12 +4,16 @@
 //! request that made it, so that a key sent again meets the same task.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+
+/// Digits of the answer to `GET /posts`: how many requests for tasks there were.
+pub const COUNT_DIGITS: usize = 20;
 
 const CATALOG: &str = include_str!("../../src/domain/quote/fixtures/catalog.json");
 
@@ -41,6 +45,7 @@ struct Shared {
     result: Vec<u8>,
     media_type: &'static str,
     began: Mutex<HashMap<String, Instant>>,
+    posts: AtomicU64,
 }
 
 /// Serves until it is killed; prints its address first.
@@ -61,6 +66,7 @@ pub fn serve(arguments: &[String]) {
                 wav(options.result_bytes)
             },
             began: Mutex::default(),
+            posts: AtomicU64::new(0),
         });
         loop {
             let (stream, _) = listener.accept().await.unwrap();
@@ -184,6 +190,13 @@ impl Shared {
     fn answer(&self, method: &str, path: &str, key: &str) -> Vec<u8> {
         if let Some(part) = self.catalog.get(path) {
             return part.clone();
+        }
+        if path == "/posts" {
+            let count = self.posts.load(Ordering::Relaxed);
+            return format!("{count:0COUNT_DIGITS$}").into_bytes();
+        }
+        if method == "POST" {
+            self.posts.fetch_add(1, Ordering::Relaxed);
         }
         let (id, is_image) = match (method, path.strip_prefix("/api/v1/tasks/")) {
             (_, Some(id)) => (id, true),
