@@ -13,7 +13,7 @@ use crate::domain::job::JobSpec;
 use crate::domain::task::{Fault, PostAnswer};
 use crate::engine::download::Fetcher;
 use crate::engine::landings::Landings;
-use crate::engine::scheduler::{AppliedVersions, Effect, FetchOrder, Input, Scheduler};
+use crate::engine::scheduler::{Effect, FetchOrder, Input, Scheduler};
 use crate::engine::suspended_downloads::SuspendedDownloads;
 use crate::engine::{EngineDeps, blocking, row_reader, version_names};
 use crate::metrics::{Answer, Endpoint};
@@ -154,10 +154,10 @@ async fn fetch(
     let mut inputs = Vec::new();
     if outcome.is_ok() && !others.is_empty() {
         let (store, output_dir, layout) = (store.clone(), deps.output_dir.clone(), deps.layout.clone());
-        let renamed =
-            blocking(move || version_names::renamed(&store, &output_dir, &layout, batch, others)).await?;
-        if !renamed.is_empty() {
-            let applied = AppliedVersions { batch, up_to: None, queued: Vec::new(), renamed };
+        let applied =
+            blocking(move || version_names::after_landing(&store, &output_dir, &layout, batch, others))
+                .await?;
+        if !applied.renamed.is_empty() {
             inputs.push(Input::Versions(applied));
         }
     }

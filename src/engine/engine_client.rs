@@ -15,7 +15,7 @@ use crate::engine::{EngineError, blocking};
 use crate::output::layout::Layout;
 use crate::output::output_spec::OutputSpec;
 use crate::output::publish::OutputDir;
-use crate::store::{BatchRecord, FinishedBatch, JobRecord, Store};
+use crate::store::{BatchRecord, FinishedBatch, JobRecord, Store, StoreError};
 
 /// Jobs that are taken up again in one commit.
 const REOPEN_CHUNK: usize = 100;
@@ -123,8 +123,9 @@ impl EngineClient {
     pub async fn cancel(&self, target: Target) -> Result<CommandOutcome, EngineError> {
         match target {
             Target::Batch(batch) => self.execute(Command::Cancel(batch.no)).await,
-            Target::Job(_, spec, record) => {
-                self.execute(Command::CancelJob(Box::new((Arc::from(spec), *record)))).await
+            Target::Job(batch, spec, record) => {
+                let (found, as_of) = self.found_now(batch, spec, &record).await?;
+                Ok(self.engine.execute_on_found(Command::CancelJob(Box::new(found)), as_of).await?)
             }
         }
     }
@@ -144,10 +145,28 @@ impl EngineClient {
                 let refused = Some("only a job can be in doubt: name a job".to_owned());
                 Ok(CommandOutcome { refused, ..CommandOutcome::default() })
             }
-            Target::Job(_, spec, record) => {
-                self.execute(Command::Resolve(Box::new((Arc::from(spec), *record)), attempt, charged)).await
+            Target::Job(batch, spec, record) => {
+                let (found, as_of) = self.found_now(batch, spec, &record).await?;
+                let command = Command::Resolve(Box::new(found), attempt, charged);
+                Ok(self.engine.execute_on_found(command, as_of).await?)
             }
         }
+    }
+
+    /// A job as it stands now, and the length of its batch's outcomes before it was read.
+    async fn found_now(
+        &self,
+        batch: Box<BatchRecord>,
+        spec: Box<JobSpec>,
+        record: &JobRecord,
+    ) -> Result<(FoundJob, u64), EngineError> {
+        let (store, row_at) = (self.store.clone(), record.row_at);
+        let found = blocking(move || -> Result<_, StoreError> {
+            let as_of = store.outcomes_bytes(&batch)?;
+            let record = store.job_at(&batch, row_at, &spec)?;
+            Ok(((Arc::from(spec), record), as_of))
+        });
+        Ok(found.await?)
     }
 
     /// Queues the failed, canceled and expired jobs of what is named again. With `max_credits` each may cost that much,
@@ -220,34 +239,36 @@ impl EngineClient {
             tokio::task::spawn_blocking(move || send_in_chunks(&store, &batch, job, wanted, &sender));
         let mut outcome = CommandOutcome::default();
         while let Some(chunk) = chunks.recv().await {
-            outcome.add(self.execute(command(chunk)).await?);
+            let (found, as_of) = chunk;
+            outcome.add(self.engine.execute_on_found(command(found), as_of).await?);
         }
         walking.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))?;
         Ok(outcome)
     }
 }
 
-/// Hands over the wanted jobs of a batch, a chunk at a time.
+/// Hands over the wanted jobs of a batch, a chunk at a time, each with the length of the outcomes before they were read.
 fn send_in_chunks(
     store: &Store,
     batch: &BatchRecord,
     job: Option<JobId>,
     wanted: impl Fn(&BatchRecord, &JobSpec, &JobRecord) -> bool,
-    chunks: &mpsc::Sender<Vec<FoundJob>>,
+    chunks: &mpsc::Sender<(Vec<FoundJob>, u64)>,
 ) -> Result<(), EngineError> {
     let mut chunk: Vec<FoundJob> = Vec::new();
+    let as_of = store.outcomes_bytes(batch)?;
     let mut jobs = JobIter::open(store, batch)?;
     while let Some((spec, record)) = jobs.next_job()? {
         if job.is_none_or(|job| spec.id == job) && wanted(batch, &spec, &record) {
             chunk.push((Arc::new(spec), record));
         }
         // The client may have disconnected.
-        if chunk.len() >= REOPEN_CHUNK && chunks.blocking_send(std::mem::take(&mut chunk)).is_err() {
+        if chunk.len() >= REOPEN_CHUNK && chunks.blocking_send((std::mem::take(&mut chunk), as_of)).is_err() {
             return Ok(());
         }
     }
     if !chunk.is_empty() {
-        let _ = chunks.blocking_send(chunk);
+        let _ = chunks.blocking_send((chunk, as_of));
     }
     Ok(())
 }

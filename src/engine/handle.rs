@@ -17,6 +17,8 @@ pub(super) type Reply = oneshot::Sender<CommandOutcome>;
 #[derive(Debug)]
 pub(super) enum Message {
     Command(Command, Reply),
+    /// A command on jobs that were found when the outcomes of their batch were so many bytes long.
+    CommandOnFound(Command, u64, Reply),
     EngineDeps(Box<EngineDeps>),
 }
 
@@ -72,6 +74,17 @@ impl Handle {
     pub async fn execute(&self, command: Command) -> Result<CommandOutcome, EngineGone> {
         let (reply, answer) = oneshot::channel();
         self.sender.send(Message::Command(command, reply)).await.map_err(|_| EngineGone)?;
+        answer.await.map_err(|_| EngineGone)
+    }
+
+    /// The same of a command on jobs that were found when the outcomes of their batch were `as_of` bytes long. Those that
+    /// have ended since then are left out: they are not what they were found to be.
+    ///
+    /// # Errors
+    /// [`EngineGone`], as above.
+    pub async fn execute_on_found(&self, command: Command, as_of: u64) -> Result<CommandOutcome, EngineGone> {
+        let (reply, answer) = oneshot::channel();
+        self.sender.send(Message::CommandOnFound(command, as_of, reply)).await.map_err(|_| EngineGone)?;
         answer.await.map_err(|_| EngineGone)
     }
 

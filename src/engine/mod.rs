@@ -331,7 +331,7 @@ impl Engine {
             Message::Command(Command::Reload(settings), _) => {
                 self.scheduler.lacks_groups(&settings.group_limits)
             }
-            Message::Command(..) | Message::EngineDeps(_) => false,
+            Message::Command(..) | Message::CommandOnFound(..) | Message::EngineDeps(_) => false,
         }
     }
 
@@ -354,9 +354,24 @@ impl Engine {
         taken: &mut Vec<BatchName>,
     ) -> Result<Option<(handle::Reply, CommandOutcome)>, EngineError> {
         match message {
-            Message::Command(_, reply) if self.is_read_only => {
+            Message::Command(_, reply) | Message::CommandOnFound(_, _, reply) if self.is_read_only => {
                 let refused = Some("this process only reads the state".to_owned());
                 Ok(Some((reply, CommandOutcome { refused, ..CommandOutcome::default() })))
+            }
+            Message::CommandOnFound(mut command, as_of, reply) => {
+                let batch = command.batch().map_or(Ok(None), |no| self.store.batch(no));
+                match batch {
+                    Ok(Some(batch)) => {
+                        let changed = self.store.ended_since(&batch, as_of)?;
+                        if let Some(refused) = command.leave_out(&changed) {
+                            return Ok(Some((reply, refused)));
+                        }
+                    }
+                    // It is refused where the batch is taken up.
+                    Ok(None) | Err(StoreError::BatchMoved { .. }) => {}
+                    Err(error) => return Err(error.into()),
+                }
+                self.handle_message(Message::Command(command, reply), taken)
             }
             Message::Command(command, reply) => {
                 let is_taken = matches!(&command, Command::AddBatch(_));
@@ -399,18 +414,21 @@ impl Engine {
     }
 
     /// Decides; the changes are the caller's to commit, and the effects to begin afterwards.
-    fn decide(&mut self, inputs: Vec<Input>) -> Result<Step, EngineError> {
+    fn decide(&mut self, mut inputs: Vec<Input>) -> Result<Step, EngineError> {
         if self.is_read_only {
             return Ok(Step::default());
         }
         let now = self.clock.now();
         let today = now.wall.utc_day();
         load_days(&mut self.scheduler, &self.store, &[today])?;
-        for input in &inputs {
+        for input in &mut inputs {
             match input {
                 Input::Posted(..) => failpoint::hit("posted"),
                 Input::Read(..) => failpoint::hit("read"),
-                Input::Versions(_) => failpoint::hit("versions-applied"),
+                Input::Versions(applied) => {
+                    failpoint::hit("versions-applied");
+                    version_names::refresh(&self.store, applied)?;
+                }
                 _ => {}
             }
         }

@@ -26,8 +26,21 @@ pub(super) fn others(store: &Store, no: BatchNo, spec: &JobSpec) -> Result<Vec<P
     Ok(versions)
 }
 
+/// What became of the other versions of a row whose wanted version has landed.
+pub(super) fn after_landing(
+    store: &Store,
+    output_dir: &OutputDir,
+    default: &Layout,
+    no: BatchNo,
+    others: Vec<PlacedRow>,
+) -> Result<AppliedVersions, StoreError> {
+    let as_of = store.batch(no)?.map_or(Ok(0), |batch| store.outcomes_bytes(&batch))?;
+    let renamed = renamed(store, output_dir, default, no, others)?;
+    Ok(AppliedVersions { renamed, as_of, ..AppliedVersions::none(no) })
+}
+
 /// Those jobs that have succeeded and whose outputs have other names than their outcomes say.
-pub(super) fn renamed(
+fn renamed(
     store: &Store,
     output_dir: &OutputDir,
     default: &Layout,
@@ -47,6 +60,20 @@ pub(super) fn renamed(
     Ok(renamed)
 }
 
+/// Takes note of what has become of jobs since they were read: one that has ended since is not queued again, and a new
+/// name goes to its present outcome.
+pub(super) fn refresh(store: &Store, applied: &mut AppliedVersions) -> Result<(), StoreError> {
+    let Some(batch) = store.batch(applied.batch)? else { return Ok(()) };
+    let changed = store.ended_since(&batch, applied.as_of)?;
+    applied.queued.retain(|(_, record)| !changed.contains(&record.key.seq));
+    for RenamedJob { spec, record, .. } in &mut applied.renamed {
+        if changed.contains(&record.key.seq) {
+            *record = store.job_at(&batch, record.row_at, spec)?;
+        }
+    }
+    Ok(())
+}
+
 /// Takes up versions that a manifest went back to, from byte `from` of what says so on: those that were dropped unsent
 /// are queued again, and outputs that landed get the plain name.
 pub(super) fn go_back(
@@ -56,8 +83,9 @@ pub(super) fn go_back(
     no: BatchNo,
     from: u64,
 ) -> Result<AppliedVersions, StoreError> {
-    let mut applied = AppliedVersions { batch: no, up_to: None, queued: Vec::new(), renamed: Vec::new() };
-    let Some(batch) = store.batch(no)? else { return Ok(applied) };
+    let Some(batch) = store.batch(no)? else { return Ok(AppliedVersions::none(no)) };
+    let as_of = store.outcomes_bytes(&batch)?;
+    let mut applied = AppliedVersions { as_of, ..AppliedVersions::none(no) };
     let (versions, layout) = (store.row_versions(&batch)?, layout_of(&batch, default));
     let spool = store.spool(no);
     let mut rows = Lines::open_scattered(&spool.rows_path(), 0, batch.spool_bytes)?;

@@ -1,6 +1,7 @@
 //! What a state says: its unfinished batches, their open jobs, and totals. `finished` reads of batches that are done,
 //! `job_index` and `batch_index` find by name.
 
+use std::collections::HashSet;
 use std::sync::PoisonError;
 
 use serde::Deserialize;
@@ -81,6 +82,23 @@ impl Store {
             Some(at) => outcomes.line_at(at),
             None => Ok(JobRecord { key, id: spec.id, row_at, job: Job::queued() }),
         }
+    }
+
+    /// The jobs of a batch that have ended, or whose outcome has changed, since its outcomes were `before` bytes long.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the state cannot be read.
+    pub fn ended_since(&self, batch: &BatchRecord, before: u64) -> Result<HashSet<Seq>, StoreError> {
+        let now = self.outcomes_bytes(batch)?;
+        if now <= before {
+            return Ok(HashSet::new());
+        }
+        let mut outcomes = Lines::open(&self.spool(batch.no).outcomes_path(), before, now)?;
+        let mut ended = HashSet::new();
+        while let Some((_, outcome)) = outcomes.next_line::<OutcomeOf>()? {
+            ended.insert(outcome.seq);
+        }
+        Ok(ended)
     }
 
     /// Totals of the whole state.

@@ -114,6 +114,19 @@ fn an_ended_job_leaves_the_database_for_the_outcomes() {
 }
 
 #[test]
+fn what_has_ended_since_is_told_and_nothing_before() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(&dir);
+    let batch = batch(1, 3);
+    store.commit(&[Change::End(job(1, 0, State::DROPPED))]).unwrap();
+    let as_of = store.outcomes_bytes(&batch).unwrap();
+    assert!(store.ended_since(&batch, as_of).unwrap().is_empty());
+    store.commit(&[Change::End(job(1, 2, State::DROPPED)), Change::End(job(1, 0, State::Expired))]).unwrap();
+    assert_eq!(store.ended_since(&batch, as_of).unwrap(), [Seq(0), Seq(2)].into());
+    assert_eq!(store.ended_since(&batch, 0).unwrap(), [Seq(0), Seq(2)].into());
+}
+
+#[test]
 fn an_outcome_that_was_never_acknowledged_is_cut_off() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(&dir);

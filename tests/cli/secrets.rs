@@ -233,7 +233,8 @@ fn daemon_that_may_dump(env: &TestEnv) -> Running {
     let inner = env.command(["daemon", "--log-level", "info"]);
     let mut command = Command::new("sh");
     command
-        .args(["-c", "ulimit -c unlimited; exec \"$0\" \"$@\""])
+        // Where the tests run in the background of a script, SIGQUIT is ignored, and what they start inherits that.
+        .args(["-c", "ulimit -c unlimited; exec env --default-signal=QUIT \"$0\" \"$@\""])
         .arg(inner.get_program())
         .args(inner.get_args());
     command.current_dir(env.path("")).env_clear().env("CALLSHEET_API_KEY", KEY);

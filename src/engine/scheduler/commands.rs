@@ -3,10 +3,11 @@
 //! A command is executed between two steps and made durable by the next one, so that it is the same thing
 //! whether an engine runs or not.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::domain::credits::Credits;
-use crate::domain::ids::{AttemptNo, BatchNo, JobKey};
+use crate::domain::ids::{AttemptNo, BatchNo, JobKey, Seq};
 use crate::domain::job::{Job, JobSpec, State};
 use crate::domain::lifecycle::{self, AttemptRules, Event, IllegalEvent, Want};
 use crate::domain::retry_delay::{self, Prospect};
@@ -60,6 +61,23 @@ impl Command {
                 found.first().map(|found| found.1.key.batch)
             }
             Command::Reload(_) => None,
+        }
+    }
+
+    /// Leaves out jobs of these numbers, which are not any more what they were found to be. Returns what came of a command
+    /// on one job that is among them.
+    pub fn leave_out(&mut self, changed: &HashSet<Seq>) -> Option<CommandOutcome> {
+        let has_changed = |found: &FoundJob| changed.contains(&found.1.key.seq);
+        match self {
+            Command::Retry(found) | Command::FetchAgain(found) => {
+                found.retain(|found| !has_changed(found));
+                None
+            }
+            Command::CancelJob(found) | Command::Resolve(found, ..) if has_changed(found) => {
+                let refused = "it has ended meanwhile: look at it with callsheet explain".to_owned();
+                Some(CommandOutcome { refused: Some(refused), ..CommandOutcome::default() })
+            }
+            _ => None,
         }
     }
 
@@ -317,30 +335,38 @@ impl Scheduler {
                 outcome.expired.push(spec.label.clone());
                 continue;
             }
-            match retried(&spec, &record, now) {
-                RetryVerdict::No => {}
-                RetryVerdict::Hopeless => outcome.hopeless.push(spec.label.clone()),
-                RetryVerdict::Paid => outcome.paid.push(spec.label.clone()),
-                RetryVerdict::Yes(mut job) => {
-                    let Some(active) = self.batches.get_mut(&record.key.batch) else { continue };
-                    // No key would find its task again, had a state that is gone sent it after all.
-                    let was_dropped =
-                        matches!(record.job.state(), State::Canceled { task: None, .. } | State::Expired);
-                    if was_dropped
-                        && !spec.order.kind.is_keyed()
-                        && active.record().may_have_been_sent(spec.seq)
-                    {
-                        job.mark_may_have_been_sent();
-                    }
-                    outcome.same_key += u32::from(job.attempt() == record.job.attempt());
-                    active.job_reopened(spec.order.kind, record.job.state());
-                    active.uncancel();
-                    self.open_queued(JobRecord { job: *job, ..record }, spec);
+            match self.queue_again(&spec, &record, now) {
+                QueuedAgain::No => {}
+                QueuedAgain::Hopeless => outcome.hopeless.push(spec.label.clone()),
+                QueuedAgain::Paid => outcome.paid.push(spec.label.clone()),
+                QueuedAgain::Yes { same_key } => {
+                    outcome.same_key += u32::from(same_key);
                     outcome.jobs += 1;
                 }
             }
         }
         outcome
+    }
+
+    /// Queues a job that has ended again, where that can help.
+    pub(super) fn queue_again(&mut self, spec: &Arc<JobSpec>, record: &JobRecord, now: Now) -> QueuedAgain {
+        let mut job = match retried(spec, record, now) {
+            RetryVerdict::No => return QueuedAgain::No,
+            RetryVerdict::Hopeless => return QueuedAgain::Hopeless,
+            RetryVerdict::Paid => return QueuedAgain::Paid,
+            RetryVerdict::Yes(job) => job,
+        };
+        let Some(active) = self.batches.get_mut(&record.key.batch) else { return QueuedAgain::No };
+        // No key would find its task again, had a state that is gone sent it after all.
+        let was_dropped = matches!(record.job.state(), State::Canceled { task: None, .. } | State::Expired);
+        if was_dropped && !spec.order.kind.is_keyed() && active.record().may_have_been_sent(spec.seq) {
+            job.mark_may_have_been_sent();
+        }
+        let same_key = job.attempt() == record.job.attempt();
+        active.job_reopened(spec.order.kind, record.job.state());
+        active.uncancel();
+        self.open_queued(JobRecord { job: *job, ..record.clone() }, spec.clone());
+        QueuedAgain::Yes { same_key }
     }
 
     /// Lets a waiting job cost more, or less, than its row says. False: it does not wait, or not yet where it could be
@@ -398,6 +424,19 @@ impl Scheduler {
         let attempts: Vec<_> = self.jobs.iter().flat_map(of_job).collect();
         attempts.into_iter().for_each(|(key, attempt)| self.set_deadline_timer(key, attempt));
     }
+}
+
+/// Whether a job is queued again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum QueuedAgain {
+    /// It has not ended, or its batch is not here.
+    No,
+    /// The service would refuse it again.
+    Hopeless,
+    /// It is paid for.
+    Paid,
+    /// Under the key that it had, or under a new one.
+    Yes { same_key: bool },
 }
 
 enum RetryVerdict {

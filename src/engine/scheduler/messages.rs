@@ -208,6 +208,15 @@ pub struct AppliedVersions {
     pub queued: Vec<(Arc<JobSpec>, JobRecord)>,
     /// Jobs whose outputs have other names now.
     pub renamed: Vec<RenamedJob>,
+    /// Length of the outcomes of the batch before the jobs were read, in bytes.
+    pub as_of: u64,
+}
+
+impl AppliedVersions {
+    /// Nothing became of them yet.
+    pub fn none(batch: BatchNo) -> AppliedVersions {
+        AppliedVersions { batch, up_to: None, queued: Vec::new(), renamed: Vec::new(), as_of: 0 }
+    }
 }
 
 /// A job that has ended, and whose outputs have other names now.

@@ -66,7 +66,7 @@ impl Scheduler {
 
     /// What a manifest went back to is taken up; outputs were renamed.
     pub(super) fn versions_applied(&mut self, applied: AppliedVersions, now: Now) {
-        let AppliedVersions { batch, up_to, queued, renamed } = applied;
+        let AppliedVersions { batch, up_to, queued, renamed, as_of: _ } = applied;
         for RenamedJob { record, files, .. } in renamed {
             // One that is open ends with the names that it finds then.
             if self.jobs.contains_key(&record.key) {
@@ -80,9 +80,13 @@ impl Scheduler {
                 self.pending.outcome_changed(JobRecord { job, ..record });
             }
         }
-        let queued = queued.into_iter().filter(|(_, record)| !self.jobs.contains_key(&record.key));
-        let queued = queued.collect();
-        self.retry(queued, now);
+        for (spec, record) in queued {
+            // It may be superseded again by now. Where its batch has expired, so does it.
+            if !self.jobs.contains_key(&record.key) && !self.is_superseded(record.key) {
+                self.prices.renew();
+                self.queue_again(&spec, &record, now);
+            }
+        }
         if let Some(up_to) = up_to
             && let Some(active) = self.batches.get_mut(&batch)
         {

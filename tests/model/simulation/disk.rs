@@ -13,8 +13,9 @@ use callsheet::domain::job::{Books, Job, JobSpec, Landed};
 use callsheet::domain::ledger::Totals;
 use callsheet::domain::queue_class::{Census, QueueClass};
 use callsheet::domain::recovery::{self, Remains};
+use callsheet::domain::row_versions::{RowVersions, VersionChange};
 use callsheet::domain::time::{Now, Timestamp, UtcDay};
-use callsheet::engine::scheduler::{FoundJob, Scheduler, Settings, SpooledRow};
+use callsheet::engine::scheduler::{AppliedVersions, FoundJob, Scheduler, Settings, SpooledRow};
 use callsheet::store::{BatchRecord, Change, Ended, JobRecord, Pause, Segment};
 
 /// Everything durable.
@@ -32,6 +33,8 @@ pub struct Disk {
     pub landed: BTreeMap<JobKey, Landed>,
     /// Rows of each batch; a row is one byte long.
     spool: BTreeMap<BatchNo, Vec<Arc<JobSpec>>>,
+    /// Which versions of edited rows are wanted, of each batch; a change is one byte long.
+    versions: BTreeMap<BatchNo, Vec<VersionChange>>,
 }
 
 impl Disk {
@@ -65,6 +68,7 @@ impl Disk {
         scheduler.set_account_block(self.account.clone());
         for batch in self.batches.values().filter(|batch| !batch.is_done()) {
             scheduler.add_batch(batch.clone());
+            scheduler.set_versions(batch.no, self.row_versions(batch));
         }
         for record in self.open.values() {
             for day in record.job.days() {
@@ -137,6 +141,47 @@ impl Disk {
         batch
     }
 
+    /// The versions of the edited rows of a batch, as far as its record says.
+    pub fn row_versions(&self, batch: &BatchRecord) -> RowVersions {
+        let changes = self.versions.get(&batch.no).into_iter().flatten();
+        let mut versions = RowVersions::default();
+        changes.take(usize::try_from(batch.versions_bytes).unwrap()).for_each(|change| versions.add(*change));
+        versions
+    }
+
+    /// Whether another version of a job's row is wanted.
+    pub fn is_superseded(&self, key: JobKey) -> bool {
+        self.batches.get(&key.batch).is_some_and(|batch| self.row_versions(batch).is_superseded(key.seq))
+    }
+
+    /// Changes go to the file of versions, and into a record that is not committed yet, as intake does it.
+    pub fn add_versions(&mut self, batch: &mut BatchRecord, changes: &[VersionChange]) {
+        let lines = self.versions.entry(batch.no).or_default();
+        // What was not acknowledged is cut off.
+        lines.truncate(usize::try_from(batch.versions_bytes).unwrap());
+        if changes.iter().any(|change| change.row_at.is_some()) {
+            batch.versions_pending = batch.versions_pending.or(Some(batch.versions_bytes));
+        }
+        lines.extend_from_slice(changes);
+        batch.versions_bytes = lines.len() as u64;
+    }
+
+    /// What a manifest went back to, from a byte of the file of versions on, as `engine::version_names` finds it.
+    pub fn going_back(&self, no: BatchNo, from: u64) -> AppliedVersions {
+        let mut applied = AppliedVersions::none(no);
+        let Some(batch) = self.batches.get(&no) else { return applied };
+        let versions = self.row_versions(batch);
+        let changes = &self.versions[&no][..usize::try_from(batch.versions_bytes).unwrap()];
+        let jobs = self.jobs(no);
+        for change in &changes[usize::try_from(from).unwrap()..] {
+            let is_wanted = change.row_at.is_some() && !versions.is_superseded(change.wanted);
+            let found = jobs.iter().find(|(spec, _)| is_wanted && spec.seq == change.wanted);
+            applied.queued.extend(found.filter(|found| found.1.job.state().is_replaced()).cloned());
+        }
+        applied.up_to = Some(batch.versions_bytes);
+        applied
+    }
+
     /// The state is exported, and imported elsewhere.
     pub fn carry_over(&mut self, now: Timestamp) {
         for record in std::mem::take(&mut self.open).into_values() {
@@ -165,6 +210,8 @@ impl Disk {
             (batch.rows, batch.spool_bytes, batch.planned, batch.canceled) =
                 (rows, spool_bytes, planned, canceled);
             (batch.policy, batch.origin) = (before.policy.clone(), before.origin.clone());
+            batch.versions_bytes = before.versions_bytes;
+            batch.versions_pending = (batch.versions_bytes > 0).then_some(0);
             if is_whole {
                 batch = BatchRecord { segments: Vec::new(), skipped: BTreeSet::new(), ..before.clone() };
                 (batch.ended, batch.totals) = (Ended::default(), Totals::default());

@@ -1,12 +1,17 @@
 //! The operator: manifests, and commands at any moment.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use callsheet::domain::admission::Limits;
 use callsheet::domain::budget_group::GroupLimits;
 use callsheet::domain::credits::Credits;
-use callsheet::domain::ids::{AttemptNo, BatchNo, JobKey};
-use callsheet::domain::job::State;
+use callsheet::domain::ids::{AttemptNo, BatchNo, Fingerprint, JobId, JobKey, Seq};
+use callsheet::domain::job::{JobSpec, State};
+use callsheet::domain::row_versions::VersionChange;
 use callsheet::engine::scheduler::{Command, FoundJob, Settings};
 use callsheet::store::BatchRecord;
+use fastrand::Rng;
 
 use super::oracle::Verdict;
 use super::plan::{Errand, Happening, Manifest};
@@ -23,7 +28,7 @@ impl World {
             self.at(self.t + 1_000, Event::Happens(Happening::Manifest(manifest)));
             return Ok(());
         }
-        let Manifest { batch: no, from, rows, policy } = manifest;
+        let Manifest { batch: no, from, mut rows, policy } = manifest;
         let owner = self.disk.batches.get(&no).and_then(|batch| batch.origin.clone());
         if owner.is_some_and(|owner| !owner.covers(&from)) {
             self.log.say(self.t, "program", format_args!("refuses a batch {} from {from}", no.0));
@@ -31,6 +36,10 @@ impl World {
         }
         let name = format!("batch-{}", no.0).parse().unwrap();
         let new = BatchRecord::new(no, name, self.wall());
+        let before = self.disk.batches.get(&no).map_or(0, |batch| batch.rows);
+        for (seq, row) in (before..).zip(&mut rows) {
+            Arc::make_mut(row).seq = Seq(seq);
+        }
         // What one commit lost is cut off the spool, so the next reading finds these rows new again.
         let mut record = self.disk.spool(&new, &rows, self.wall());
         let budget = record.policy.budget.max(policy.budget);
@@ -38,7 +47,6 @@ impl World {
         record.policy = policy.clone();
         record.policy.budget = if budget == Some(PLENTY) { budget } else { policy.budget.and(budget) };
         self.log.say(self.t, "operator", format_args!("batch {}: {} more rows", no.0, rows.len()));
-        let before = self.disk.batches.get(&no).map_or(0, |batch| batch.rows);
         self.execute(Command::AddBatch(Box::new(record)))?;
         self.step()?;
         if self.disk.batches.get(&no).map_or(0, |batch| batch.rows) == before {
@@ -47,6 +55,72 @@ impl World {
             self.at(self.t + 1_000, Event::Happens(Happening::Manifest(again)));
         }
         Ok(())
+    }
+
+    /// A manifest of a batch comes in again: some of its rows were edited, or are as they were before.
+    pub(super) fn take_edited_manifest(&mut self, seed: u64) -> Verdict {
+        if self.process.as_ref().is_none_or(|process| process.memory.is_stopping) {
+            self.at(self.t + 1_000, Event::Happens(Happening::Edit(seed)));
+            return Ok(());
+        }
+        if self.disk.batches.is_empty() {
+            return Ok(());
+        }
+        let mut random = Rng::with_seed(seed);
+        let numbers: Vec<BatchNo> = self.disk.batches.keys().copied().collect();
+        let no = numbers[random.usize(0..numbers.len())];
+        let before = self.disk.batches[&no].clone();
+        let mut versions: BTreeMap<String, Vec<FoundJob>> = BTreeMap::new();
+        for found in self.disk.jobs(no) {
+            versions.entry(found.0.label.clone()).or_default().push(found);
+        }
+        if versions.is_empty() {
+            return Ok(());
+        }
+        let wanted = self.disk.row_versions(&before);
+        let (mut rows, mut changes) = (Vec::new(), Vec::new());
+        for _ in 0..random.u32(1..4) {
+            let (label, of_row) = versions.iter().nth(random.usize(0..versions.len())).unwrap();
+            let instead_of =
+                of_row.iter().find(|found| !wanted.is_superseded(found.0.seq)).unwrap().0.clone();
+            let older: Vec<&FoundJob> = of_row.iter().filter(|found| found.0.seq != instead_of.seq).collect();
+            if !older.is_empty() && random.bool() {
+                let (spec, record) = older[random.usize(0..older.len())];
+                let row_at = Some(record.row_at);
+                changes.push(VersionChange { wanted: spec.seq, instead_of: instead_of.seq, row_at });
+            } else {
+                let spec = self.edited_row(&instead_of, before.rows, rows.len(), &mut random);
+                changes.push(VersionChange { wanted: spec.seq, instead_of: instead_of.seq, row_at: None });
+                rows.push(spec);
+            }
+            let label = label.clone();
+            versions.remove(&label);
+            if versions.is_empty() {
+                break;
+            }
+        }
+        let mut record =
+            if rows.is_empty() { before.clone() } else { self.disk.spool(&before, &rows, self.wall()) };
+        self.disk.add_versions(&mut record, &changes);
+        self.log.say(self.t, "operator", format_args!("edits rows of batch {}: {changes:?}", no.0));
+        let versions_bytes = record.versions_bytes;
+        self.execute(Command::AddBatch(Box::new(record)))?;
+        self.step()?;
+        if self.disk.batches[&no].versions_bytes < versions_bytes {
+            // The process died first: the file is still in the inbox.
+            self.at(self.t + 1_000, Event::Happens(Happening::Edit(seed)));
+        }
+        Ok(())
+    }
+
+    /// Another version of a row, with the next number that is free.
+    fn edited_row(&mut self, of: &JobSpec, rows: u32, added: usize, random: &mut Rng) -> Arc<JobSpec> {
+        self.edited += 1;
+        let id = JobId((1 << 96 | u128::from(self.edited)).to_be_bytes());
+        let (cost, _) = self.truths[&of.id];
+        self.truths.insert(id, (cost, random.u32(0..25) == 0));
+        let seq = Seq(rows + u32::try_from(added).unwrap());
+        Arc::new(JobSpec { seq, id, fingerprint: Fingerprint(id.0), ..of.clone() })
     }
 
     pub(super) fn errand(&mut self, errand: Errand) -> Verdict {
@@ -112,6 +186,7 @@ impl World {
     fn retry(&mut self, found: Vec<FoundJob>) -> Verdict {
         let is_retried = |found: &FoundJob| {
             matches!(found.1.job.state(), State::Failed { .. } | State::Canceled { .. } | State::Expired)
+                && !self.disk.is_superseded(found.1.key)
         };
         let found: Vec<FoundJob> = found.into_iter().filter(is_retried).collect();
         for (_, record) in &found {

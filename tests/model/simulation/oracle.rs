@@ -238,6 +238,10 @@ impl Oracle {
         check(batch.paused.is_none(), || format!("{who} is sent while its batch is paused"))?;
         check(!batch.canceled, || format!("{who} is sent after its batch was canceled"))?;
         check(!self.dropped.contains(&key), || format!("{who} is sent after it was canceled"))?;
+        let may_have_been_sent = record.is_some_and(|record| record.job.may_have_been_sent());
+        check(may_have_been_sent || !disk.is_superseded(key), || {
+            format!("{who} is sent, and another version of its row is wanted")
+        })?;
         check(!disk_is_low, || format!("{who} is sent while the disk is low"))?;
         let is_first = attempt == AttemptNo::FIRST;
         check(!is_first || !has_expired(batch, now), || format!("{who} is sent after its batch expired"))?;
@@ -281,6 +285,10 @@ impl Oracle {
             for (_, record) in disk.jobs(batch.no) {
                 ended.count(record.job.state());
                 self.agrees(&record, disk, service)?;
+                let is_replaced = record.job.state().is_replaced();
+                check(!is_replaced || disk.is_superseded(record.key), || {
+                    format!("{} is wanted, and was dropped for another version", named(record.key, 1))
+                })?;
             }
             check(ended == batch.ended && batch.is_done(), || {
                 format!(

@@ -7,7 +7,7 @@ use callsheet::domain::admission::Limits;
 use callsheet::domain::batch_origin::{Origin, SourcePlace};
 use callsheet::domain::budget_group::{GroupKey, GroupLimits, KeyLimits, ValueLimits};
 use callsheet::domain::credits::Credits;
-use callsheet::domain::ids::{BatchNo, Fingerprint, JobId, JobKey, Seq};
+use callsheet::domain::ids::{BatchNo, Fingerprint, JobId, Seq};
 use callsheet::domain::job::{JobSpec, Order};
 use callsheet::domain::manifest::row::{Deadline, OnDeadline, OnDrift, Policy};
 use callsheet::domain::quote::{Catalog, Rules};
@@ -96,6 +96,8 @@ pub enum Happening {
     TopUp(u64),
     /// Others do something with the account.
     Elsewhere(Elsewhere),
+    /// A manifest comes again, with rows that were edited or that are as they were before. Which ones is drawn from this.
+    Edit(u64),
 }
 
 impl Happening {
@@ -138,7 +140,7 @@ pub struct Plan {
     /// Within which time after that all must have ended.
     pub patience: u64,
     /// What the service will charge for a job, and whether it refuses it.
-    pub truths: BTreeMap<JobKey, (u64, bool)>,
+    pub truths: BTreeMap<JobId, (u64, bool)>,
 }
 
 pub fn of(seed: u64) -> Plan {
@@ -160,6 +162,7 @@ pub fn of(seed: u64) -> Plan {
     happenings.extend(losses.happenings(horizon));
     let namesakes = losses.namesakes(&happenings);
     happenings.extend(namesakes);
+    happenings.extend(edits(seed, horizon));
     happenings.sort_by_key(|(at, _)| *at);
     let is_calm = draw.random.u32(0..4) == 0;
     let mut rate = |most: u32| if is_calm { 0 } else { draw.random.u32(0..most) };
@@ -240,9 +243,20 @@ fn group_limits(random: &mut Rng) -> GroupLimits {
     keys.into_iter().filter(|_| random.u32(0..4) == 0).collect()
 }
 
+/// Manifests that come again with edited rows, drawn apart as well.
+fn edits(seed: u64, horizon: u64) -> Vec<(u64, Happening)> {
+    let mut random = Rng::with_seed(seed ^ 0xED17_ED17);
+    let count = [0, 0, 2, 6][random.usize(0..4)];
+    let mut one = || {
+        let span = if random.bool() { 5 * MINUTE } else { horizon };
+        (random.u64(0..span), Happening::Edit(random.u64(..)))
+    };
+    (0..count).map(|_| one()).collect()
+}
+
 struct Draw {
     random: Rng,
-    truths: BTreeMap<JobKey, (u64, bool)>,
+    truths: BTreeMap<JobId, (u64, bool)>,
     daily: u64,
     is_listed: bool,
 }
@@ -401,7 +415,6 @@ impl Draw {
         let body = if self.is_listed && is_priced { body(hold) } else { serde_json::Map::new() };
         let cost = if is_priced { hold } else { self.random.u64(0..=hold) };
         let is_refused = self.random.u32(0..25) == 0;
-        self.truths.insert(JobKey { batch, seq: Seq(seq) }, (cost, is_refused));
         let order = Order {
             line: u64::from(seq) + 2,
             kind,
@@ -418,6 +431,7 @@ impl Draw {
             meta: client(hold),
         };
         let id = JobId((u128::from(batch.0) << 32 | u128::from(seq)).to_be_bytes());
+        self.truths.insert(id, (cost, is_refused));
         let label = format!("job-{seq}");
         Arc::new(JobSpec {
             seq: Seq(seq),

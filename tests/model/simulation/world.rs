@@ -9,7 +9,7 @@ use callsheet::api::shorts_studio;
 use callsheet::api::{RawResponse, response};
 use callsheet::domain::credits::Credits;
 use callsheet::domain::idempotency::IdempotencyKey;
-use callsheet::domain::ids::{AttemptNo, JobKey, TaskId};
+use callsheet::domain::ids::{AttemptNo, JobId, JobKey, TaskId};
 use callsheet::domain::job::{JobSpec, Landed, OutputFile, State};
 use callsheet::domain::quote::Catalog;
 use callsheet::domain::request::Kind;
@@ -107,7 +107,9 @@ pub struct World {
     pub(super) oracle: Oracle,
     pub(super) settings: Settings,
     weather: Weather,
-    truths: BTreeMap<JobKey, (u64, bool)>,
+    pub(super) truths: BTreeMap<JobId, (u64, bool)>,
+    /// Versions of rows that were made by editing them.
+    pub(super) edited: u32,
     horizon: u64,
     end: u64,
     pub(super) is_over: bool,
@@ -155,6 +157,7 @@ impl World {
             settings,
             weather,
             truths,
+            edited: 0,
             horizon,
             end: horizon + patience,
             is_over: false,
@@ -299,6 +302,7 @@ impl World {
     fn disturb(&mut self, what: Happening) -> Verdict {
         match what {
             Happening::Manifest(manifest) => self.take_manifest(manifest)?,
+            Happening::Edit(seed) => self.take_edited_manifest(seed)?,
             Happening::Errand(errand) => self.errand(errand)?,
             Happening::Death(Death::AtOnce, down) => self.die(down, "at once"),
             Happening::Death(death, down) => self.armed = Some((death, down)),
@@ -384,6 +388,12 @@ impl World {
     /// The process takes note of what came in.
     fn hear(&mut self, input: Input) {
         let at = self.t;
+        let mut input = input;
+        if let Input::Versions(applied) = &mut input {
+            // As the engine does it: what has ended since it was read is left out.
+            let outcomes = &self.disk.outcomes;
+            applied.queued.retain(|(_, record)| outcomes.get(&record.key).is_none_or(|of| of == record));
+        }
         let Some(process) = &mut self.process else { return };
         process.pending = process.pending.saturating_sub(u32::from(!matches!(input, Input::DiskIsLow(_))));
         let memory = &mut process.memory;
@@ -591,8 +601,20 @@ impl World {
                 let (there, back) = self.way();
                 self.at(at + there, Event::Catalog(at + there + back, number));
             }
-            // Its manifests edit no row.
-            Effect::GoBack { .. } => {}
+            Effect::GoBack { batch, from } => {
+                let applied = self.disk.going_back(batch, from);
+                let labels = applied.queued.iter().map(|found| &found.0.label);
+                self.log.say(
+                    at,
+                    "program",
+                    format_args!("goes back to {:?} of batch {}", labels.collect::<Vec<_>>(), batch.0),
+                );
+                for (_, record) in &applied.queued {
+                    *self.oracle.retries.entry(record.key).or_default() += 1;
+                }
+                let read = at + self.random.u64(1..30_000);
+                self.at(read, Event::Hear(number, Input::Versions(applied)));
+            }
             Effect::KeepSurcharges(_) => self.at(at + 1, Event::Hear(number, Input::SurchargesKept)),
             Effect::AskBalance => {
                 self.log.say(at, "program", format_args!("asks for the balance"));
@@ -614,7 +636,7 @@ impl World {
     /// A creating POST leaves. What becomes of it on its way is drawn now.
     fn post(&mut self, key: JobKey, attempt: AttemptNo, spec: JobSpecOf) {
         let (at, number) = (self.t, self.number);
-        let (cost, is_refused) = self.truths[&key];
+        let (cost, is_refused) = self.truths[&spec.id];
         let kind = spec.order.kind;
         let header = kind.is_keyed().then(|| IdempotencyKey::derive(spec.id, attempt).as_str().to_owned());
         let silences = self.silences.get(&(key, attempt.0)).copied().unwrap_or_default();
@@ -747,9 +769,18 @@ impl World {
         // As the engine does it: a batch that is done is on the disk alone.
         let batch = command.batch().filter(|no| process.scheduler.batch(*no).is_none());
         if let Some(done) = batch.and_then(|no| self.disk.batches.get(&no)).filter(|batch| batch.is_done()) {
+            let versions = self.disk.row_versions(done);
             process.scheduler.add_finished_batch(done.clone());
+            process.scheduler.set_versions(done.no, versions);
         }
+        let versions = match &command {
+            Command::AddBatch(batch) => Some((batch.no, self.disk.row_versions(batch))),
+            _ => None,
+        };
         let outcome = process.scheduler.execute(command, now).map_err(|error| error.to_string())?;
+        if let Some((no, versions)) = versions {
+            process.scheduler.set_versions(no, versions);
+        }
         process.wake = Some(self.t);
         self.log.say(self.t, "program", format_args!("{outcome:?}"));
         Ok(())

@@ -1,8 +1,12 @@
 //! Versions of edited rows: which of them are sent, and which are dropped.
 
+use std::collections::HashSet;
+
 use super::*;
+use crate::domain::job::Job;
+use crate::domain::manifest::row::Deadline;
 use crate::domain::row_versions::{RowVersions, VersionChange};
-use crate::engine::scheduler::Command;
+use crate::engine::scheduler::{AppliedVersions, Command, FoundJob};
 
 impl Stage {
     /// A version takes the place of another, as a manifest that was just accepted says.
@@ -85,4 +89,48 @@ fn a_retry_takes_up_no_version_that_is_not_wanted() {
     let record = JobRecord { key: Stage::key(0), id: spec.id, row_at: 0, job };
     let outcome = stage.scheduler.execute(Command::Retry(vec![(spec, record)]), stage.now).unwrap();
     assert_eq!((outcome.jobs, outcome.superseded), (0, vec!["job-0".to_owned()]));
+}
+
+/// A job that was dropped unsent, as it was found on disk.
+fn dropped(stage: &Stage, seq: u32) -> FoundJob {
+    let spec = stage.specs[seq as usize].clone();
+    let job = Job::at(AttemptNo(1), State::DROPPED);
+    (spec.clone(), JobRecord { key: Stage::key(seq), id: spec.id, row_at: u64::from(seq), job })
+}
+
+#[test]
+fn jobs_that_have_ended_since_they_were_found_are_left_out() {
+    let stage = Stage::of(3);
+    let found = || (0..3).map(|seq| dropped(&stage, seq)).collect();
+    let changed = HashSet::from([Seq(1)]);
+    for mut command in [Command::Retry(found()), Command::FetchAgain(found())] {
+        assert_eq!(command.leave_out(&changed), None);
+        let (Command::Retry(left) | Command::FetchAgain(left)) = command else { unreachable!() };
+        assert_eq!(left.iter().map(|found| found.0.seq.0).collect::<Vec<_>>(), [0, 2]);
+    }
+    let one = |seq| Box::new(dropped(&stage, seq));
+    for (seq, is_refused) in [(0, false), (1, true)] {
+        for mut command in
+            [Command::CancelJob(one(seq)), Command::Resolve(one(seq), None, Credits::default())]
+        {
+            let outcome = command.leave_out(&changed);
+            assert_eq!(outcome.and_then(|outcome| outcome.refused).is_some(), is_refused);
+        }
+    }
+}
+
+#[test]
+fn what_a_manifest_goes_back_to_after_its_batch_expired_has_expired() {
+    let mut stage = paused(2);
+    stage.edit(&[(1, 0)]);
+    stage.step(vec![]);
+    assert_eq!(stage.ended, ["job-0 canceled"]);
+    stage.batch.policy.expires = Some(Deadline::After(Millis(1)));
+    stage.scheduler.execute(Command::AddBatch(Box::new(stage.batch.clone())), stage.now).unwrap();
+    stage.edit(&[(1, 0), (0, 1)]);
+    let queued = vec![dropped(&stage, 0)];
+    let applied = AppliedVersions { queued, up_to: Some(1), ..AppliedVersions::none(BatchNo(1)) };
+    stage.pass(Millis(10)).step(vec![Input::Versions(applied)]);
+    stage.step(vec![]);
+    assert!(stage.ended[1..].contains(&"job-0 expired".to_owned()), "{:?}", stage.ended);
 }
