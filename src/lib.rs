@@ -9,6 +9,7 @@
 //! 3. [`recovery`]: what to do about a state that is damaged, lost or carried elsewhere.
 //! 4. [`api`]: the service from our side. The only user of the HTTP client.
 //! 5. [`output`]: names, publishing, sidecars and results on disk.
+//!    [`pages`]: what people look at in a browser.
 //! 6. [`engine`]: decides, commits, does. One loop.
 //! 7. [`intake`]: the one path by which jobs are accepted.
 //! 8. [`control`], [`hooks`] and [`daemon`]: the service that runs for months, its control API, and the
@@ -33,5 +34,6 @@ pub mod hooks;
 pub mod intake;
 pub mod metrics;
 pub mod output;
+pub mod pages;
 pub mod recovery;
 pub mod store;

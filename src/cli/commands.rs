@@ -17,6 +17,7 @@ use crate::cli::ledger::LedgerCommand;
 use crate::cli::man::ManCommand;
 use crate::cli::models::ModelsCommand;
 use crate::cli::name_arguments::{BatchArgument, JobArgument, NameArgument};
+use crate::cli::open::OpenCommand;
 use crate::cli::plan::PlanCommand;
 use crate::cli::report::ReportCommand;
 use crate::cli::resolve::ResolveCommand;
@@ -72,6 +73,11 @@ pub(super) enum Command {
     /// `--state failed`, or another job state, lists only jobs in that state; the state directory is then taken from
     /// CALLSHEET_STATE or the configuration.
     Jobs(JobsCommand),
+    /// Open the gallery of a batch in a browser
+    ///
+    /// Brings the page of the batch up to date, `output/BATCH/index.html`, or the list of batches, and opens it with
+    /// $BROWSER or the desktop's opener. The page needs no server; without a browser its address is printed.
+    Open(OpenCommand),
     /// Show a job's history and its next step
     Explain(JobArgument),
     /// Pause a batch: submit no more jobs; jobs in flight finish

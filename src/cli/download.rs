@@ -22,7 +22,8 @@ use crate::control::handlers::HandlerError;
 use crate::control::protocol::{BatchOutcome, DownloadRequest};
 use crate::domain::ids::BatchName;
 use crate::domain::job_state::JobState;
-use crate::engine::scheduler::Standstill;
+use crate::engine::gallery::Standing;
+use crate::engine::scheduler::{BatchOverview, Standstill};
 use crate::engine::{self, Mode, Scope};
 use crate::store::{JobRecord, Store};
 
@@ -112,6 +113,7 @@ async fn download(
     // Those that a run left behind, on a full disk for one.
     let overview = app.engine.scheduler().overview();
     let left: u32 = overview.iter().map(|batch| batch.states[JobState::Fetching]).sum();
+    let gallery = app.state.gallery.clone();
     let engine = InProcess::begin(app);
     let outcomes = request(engine.client(), command, global).await;
     let standstill = engine.finish().await?;
@@ -129,6 +131,9 @@ async fn download(
     let open: Vec<JobRecord> =
         store.open_jobs()?.into_iter().filter(|record| record.key.batch == batch.no).collect();
     let still = open.iter().filter(|record| record.job.state().job_state() == JobState::Fetching).count();
+    gallery
+        .finish(vec![Standing::new(batch.clone(), &BatchOverview::of_finished(&batch), open.clone())])
+        .await;
     let dir = printable_path(&output_dir.batch_dir(&batch.name));
     match (left as usize).saturating_sub(still) {
         0 => say!("{}: {again} downloaded again into {dir}", batch.name),

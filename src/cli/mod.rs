@@ -33,6 +33,7 @@ mod manifest_input;
 mod models;
 mod name_arguments;
 mod next_steps;
+mod open;
 mod outcome_json;
 mod pause;
 mod plan;
@@ -96,6 +97,7 @@ pub fn main() -> Exit {
             Command::Submit(command) => submit::run(command, &arguments.global).await,
             Command::Status(command) => status::run(command, &arguments.global).await,
             Command::Jobs(command) => jobs::run(command, &arguments.global).await,
+            Command::Open(command) => open::run(command, &arguments.global).await,
             Command::Explain(command) => explain::run(command, &arguments.global).await,
             Command::Pause(command) => pause::pause(command, &arguments.global).await,
             Command::Resume(command) => pause::resume(command, &arguments.global).await,

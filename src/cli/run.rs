@@ -36,6 +36,7 @@ use crate::domain::ids::{BatchName, BatchNo};
 use crate::domain::parked_reason::Parked;
 use crate::domain::retry_delay::Backoff;
 use crate::domain::time::Millis;
+use crate::engine::gallery::Standing;
 use crate::engine::scheduler::{BatchOverview, Standstill};
 use crate::engine::{self, Engine, Mode, Scope, Stop};
 use crate::intake::catalog_refresh;
@@ -43,6 +44,7 @@ use crate::intake::ingest;
 use crate::intake::receipt::Receipt;
 use crate::output::publish::OutputDir;
 use crate::output::report::{Listed, Report, Waiting};
+use crate::pages::gallery_index::OPEN_MAX;
 use crate::store::{BatchRecord, Store};
 
 /// What `run` takes.
@@ -121,7 +123,7 @@ async fn run_against(
     let batches = batches_as_they_stand(&app.engine, &store, &only)?;
     let overview: Vec<BatchStatus> = statuses(&app.engine, &batches);
     let exit = exit_of(standstill, &receipts, &overview);
-    let written = match write_all_results(&store, output_dir, batches).await {
+    let written = match write_all_results(&store, output_dir, batches.clone()).await {
         // How the run ended is told all the same; the next one writes them.
         Err(failure) if exit == Exit::Disk => {
             let _ = failure.report(global.json);
@@ -129,6 +131,7 @@ async fn run_against(
         }
         written => written?,
     };
+    finish_galleries(&app, &batches).await;
     let numbers = numbers(standstill, &service, config, chosen, written.waiting).await;
     say_how_it_ended(standstill, &numbers, &overview, global, &receipts, chosen, exit);
     if !global.json {
@@ -283,6 +286,16 @@ async fn write_all_results(
         written.reports.push((dir, name, report));
     }
     Ok(written)
+}
+
+/// Brings the galleries of the run's batches up to date.
+async fn finish_galleries(app: &App, batches: &[BatchRecord]) {
+    let scheduler = app.engine.scheduler();
+    let standing = |record: &BatchRecord| match scheduler.batch_standing(record.no, OPEN_MAX) {
+        Some((record, overview, open)) => Standing::new(record, &overview, open),
+        None => Standing::new(record.clone(), &BatchOverview::of_finished(record), Vec::new()),
+    };
+    app.state.gallery.finish(batches.iter().map(standing).collect()).await;
 }
 
 /// Says how each batch ended, what can be done, and where all reasons are.

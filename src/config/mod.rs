@@ -281,6 +281,8 @@ pub struct OutputConfig {
     pub sidecars: SidecarPlace,
     /// Who `results.csv` is written for.
     pub results_csv: CsvDialect,
+    /// Whether each batch leaves a page to look at.
+    pub gallery: bool,
     /// Largest output that is downloaded.
     pub max_file: ByteSize,
     /// Free space that is kept on the output disk.
@@ -295,6 +297,7 @@ impl Default for OutputConfig {
             layout: layout::DEFAULT.to_owned(),
             sidecars: SidecarPlace::default(),
             results_csv: CsvDialect::default(),
+            gallery: true,
             max_file: ByteSize::gib(8),
             min_free: ByteSize::gib(1),
             allow_hosts: Vec::new(),
@@ -305,7 +308,7 @@ impl Default for OutputConfig {
 impl OutputConfig {
     /// How outputs and results are laid out.
     pub fn options(&self) -> OutputOptions {
-        OutputOptions { sidecars: self.sidecars, results_csv: self.results_csv }
+        OutputOptions { sidecars: self.sidecars, results_csv: self.results_csv, gallery: self.gallery }
     }
 }
 

@@ -13,6 +13,7 @@ use crate::control::client::Client;
 use crate::control::protocol::{Health, ProcessKind};
 use crate::control::routes::{self, AppState};
 use crate::engine::engine_client::EngineClient;
+use crate::engine::gallery::Gallery;
 use crate::engine::scheduler::{Settings, Standstill};
 use crate::engine::{Engine, EngineError, Mode, Scope, Stop};
 use crate::intake::ingest::{Ingest, IngestDefaults};
@@ -70,11 +71,20 @@ impl App {
             output: absolute(output_dir.root()),
             state: store.dir().canonicalize().unwrap_or_else(|_| PathBuf::from(store.dir())),
         };
-        let engine = Engine::new(store.clone(), mode, settings, clock, scope)?;
+        let gallery = Gallery::new(store.clone(), output_dir.clone(), clock);
+        let engine = Engine::new(store.clone(), mode, settings, clock, scope)?.with_gallery(gallery.clone());
         let ingest = Ingest::new(store.clone(), engine.handle(), clock, ingest);
         let engine_client = EngineClient::new(store, engine.handle());
-        let state =
-            AppState { engine: engine_client, ingest, health, output_dir, layout, schedules: None, metrics };
+        let state = AppState {
+            engine: engine_client,
+            ingest,
+            health,
+            output_dir,
+            layout,
+            gallery,
+            schedules: None,
+            metrics,
+        };
         Ok(App { engine, state })
     }
 

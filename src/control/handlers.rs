@@ -3,8 +3,8 @@
 use std::io;
 
 use crate::control::protocol::{
-    BatchOutcome, BatchOutcomes, BatchStatus, BudgetSet, Explanation, FINISHED_SHOWN, LedgerEntry, Refusal,
-    ResolveRequest, RowVersion, Status, StatusRequest,
+    BatchOutcome, BatchOutcomes, BatchStatus, BudgetSet, Explanation, FINISHED_SHOWN, GalleryPage,
+    LedgerEntry, Refusal, ResolveRequest, RowVersion, Status, StatusRequest,
 };
 use crate::domain::budget::BudgetShortage;
 use crate::domain::charge_drift;
@@ -18,6 +18,7 @@ use crate::domain::job_state::JobState;
 use crate::domain::parked_reason::Parked;
 use crate::domain::retry_delay::{self, Prospect};
 use crate::engine::engine_client::EngineClient;
+use crate::engine::gallery::Gallery;
 use crate::engine::job_iter::JobIter;
 use crate::engine::scheduler::{BatchOverview, Command, CommandOutcome};
 use crate::engine::{EngineError, blocking};
@@ -465,6 +466,23 @@ pub async fn budget_set(engine: &EngineClient, before: &BatchRecord) -> Result<B
         is_default: now.policy.budget.is_none(),
         committed_credits: now.totals.committed().0,
     })
+}
+
+/// Makes the gallery of a batch current, or the list of batches.
+///
+/// # Errors
+/// [`HandlerError`].
+pub async fn gallery(
+    engine: &EngineClient,
+    gallery: &Gallery,
+    batch: Option<&BatchName>,
+) -> Result<GalleryPage, HandlerError> {
+    let standing = match batch {
+        Some(name) => Some(engine.standing(name).await?),
+        None => None,
+    };
+    let page = gallery.open(standing).await?;
+    Ok(GalleryPage { page: page.map(|page| std::path::absolute(&page).unwrap_or(page)) })
 }
 
 /// Lifts the pause of the batch called so, or of all.

@@ -1,6 +1,7 @@
 //! The requests of the control API and their responses. Fields may be added, not renamed.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use axum::http::Method;
 use serde::de::DeserializeOwned;
@@ -81,6 +82,7 @@ requests! {
     DownloadRequest: POST "/v1/download" -> BatchOutcomes;
     ResolveRequest: POST "/v1/resolve" -> BatchOutcomes;
     BudgetRequest: POST "/v1/budget" -> BudgetSet;
+    GalleryRequest: POST "/v1/gallery" -> GalleryPage;
 }
 
 impl Request for RunScheduleRequest {
@@ -524,6 +526,22 @@ pub struct BudgetSet {
     pub is_default: bool,
     /// Set aside and charged so far, less refunds, in credits.
     pub committed_credits: u64,
+}
+
+/// Makes the gallery of a batch current, or the list of batches.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GalleryRequest {
+    /// The batch; none means the list.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch: Option<BatchName>,
+}
+
+/// Where its page is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GalleryPage {
+    /// Path of the page, from the root; none where galleries are switched off.
+    pub page: Option<PathBuf>,
 }
 
 /// What a command came to for a batch.

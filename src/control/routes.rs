@@ -20,7 +20,7 @@ use tokio::sync::{mpsc, watch};
 use crate::control::connections::{self, BODY_TIMEOUT};
 use crate::control::handlers::{self, HandlerError};
 use crate::control::protocol::{
-    BudgetRequest, CancelRequest, DownloadRequest, ErrorBody, ExplainRequest, ExportRequest,
+    BudgetRequest, CancelRequest, DownloadRequest, ErrorBody, ExplainRequest, ExportRequest, GalleryRequest,
     GroupTotalsRequest, Health, HealthRequest, JobsRequest, LedgerRequest, MANIFESTS_PATH, NDJSON,
     NOT_LISTED, OpenJobsRequest, PauseRequest, Refusal, Request as _, ResolveRequest, ResumeRequest,
     RetryRequest, RunScheduleRequest, Schedules, SchedulesRequest, StatusRequest, Submission,
@@ -29,6 +29,7 @@ use crate::domain::credits::Credits;
 use crate::domain::exit_code::Exit;
 use crate::domain::job_state::JobState;
 use crate::engine::engine_client::EngineClient;
+use crate::engine::gallery::Gallery;
 use crate::engine::{EngineError, blocking, to_the_end};
 use crate::intake::IngestOptions;
 use crate::intake::ingest::{IncomingDir, Ingest, IngestError};
@@ -60,6 +61,8 @@ pub struct AppState {
     pub output_dir: OutputDir,
     /// Layout of batches that have none of their own.
     pub layout: Layout,
+    /// Pages to look at.
+    pub gallery: Gallery,
     /// The schedules that this process carries out; nothing where it carries out none.
     pub schedules: Option<ScheduleAccess>,
     /// The metrics, as Prometheus reads them.
@@ -126,6 +129,7 @@ fn routes() -> Router<Arc<AppState>> {
         .route(DownloadRequest::PATH, post(download))
         .route(ResolveRequest::PATH, post(resolve))
         .route(BudgetRequest::PATH, post(set_budget))
+        .route(GalleryRequest::PATH, post(gallery))
         .route(SchedulesRequest::PATH, get(schedules))
         .route(RunScheduleRequest::PATH, post(run_schedule))
         .route("/metrics", get(metrics))
@@ -351,6 +355,11 @@ async fn download(
 ) -> Result<Response, ApiError> {
     let (output_dir, layout) = (app.output_dir.clone(), app.layout.clone());
     let work = async move { handlers::download(&app.engine, &body.name, output_dir, layout).await };
+    Ok(Json(to_the_end(work).await?).into_response())
+}
+
+async fn gallery(State(app): Shared, JsonBody(body): JsonBody<GalleryRequest>) -> Result<Response, ApiError> {
+    let work = async move { handlers::gallery(&app.engine, &app.gallery, body.batch.as_ref()).await };
     Ok(Json(to_the_end(work).await?).into_response())
 }
 

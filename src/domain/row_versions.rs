@@ -50,6 +50,11 @@ impl RowVersions {
         self.superseded.contains(&job)
     }
 
+    /// Every job of which another version of its row is wanted, in no order.
+    pub fn superseded(&self) -> impl Iterator<Item = Seq> + '_ {
+        self.superseded.iter().copied()
+    }
+
     /// Whether its row has other versions.
     pub fn is_edited(&self, job: Seq) -> bool {
         self.edited.contains(&job)

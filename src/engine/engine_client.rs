@@ -7,6 +7,8 @@ use tokio::sync::mpsc;
 use crate::domain::credits::Credits;
 use crate::domain::ids::{AttemptNo, BatchName, JobId};
 use crate::domain::job::{JobSpec, State};
+use crate::domain::parked_reason::Parked;
+use crate::engine::gallery::Standing;
 use crate::engine::handle::{BatchSnapshot, Handle};
 use crate::engine::job_iter::JobIter;
 use crate::engine::name_lookup::{self, FindError, Target};
@@ -15,6 +17,7 @@ use crate::engine::{EngineError, blocking};
 use crate::output::layout::Layout;
 use crate::output::output_spec::OutputSpec;
 use crate::output::publish::OutputDir;
+use crate::pages::gallery_index::OPEN_MAX;
 use crate::store::{BatchRecord, FinishedBatch, JobRecord, Store, StoreError};
 
 /// Jobs that are taken up again in one commit.
@@ -95,6 +98,22 @@ impl EngineClient {
         found.sort_by_key(|(record, _)| record.no);
         found.dedup_by_key(|(record, _)| record.no);
         Ok(found)
+    }
+
+    /// A batch as its gallery shows it.
+    ///
+    /// # Errors
+    /// [`FindError::NoBatch`], or the state refuses.
+    pub async fn standing(&self, name: &BatchName) -> Result<Standing, FindError> {
+        let Some((record, mut overview)) = self.batch_snapshots(Some(name), 0).await?.pop() else {
+            return Err(FindError::NoBatch { name: name.to_string(), newest: Vec::new(), count: 0 });
+        };
+        if !self.works() {
+            overview.parked = overview.parked.or(Some(Parked::NoProcess));
+        }
+        let active = self.engine.standing(record.no, OPEN_MAX).await.map_err(EngineError::from)?;
+        let open = active.map(|(.., open)| open).unwrap_or_default();
+        Ok(Standing::new(record, &overview, open))
     }
 
     /// The batch called so, done or not; without a name those that are not done and the finished ones that are listed,

@@ -2,10 +2,10 @@
 
 use tokio::sync::{mpsc, oneshot};
 
-use crate::domain::ids::BatchName;
+use crate::domain::ids::{BatchName, BatchNo};
 use crate::engine::EngineDeps;
 use crate::engine::scheduler::{BatchOverview, Command, CommandOutcome, Scheduler, Settings};
-use crate::store::BatchRecord;
+use crate::store::{BatchRecord, JobRecord};
 
 /// Messages that may wait for the loop; a further sender waits.
 const MESSAGES_WAITING: usize = 64;
@@ -27,10 +27,14 @@ pub(super) enum Message {
 pub(super) enum Question {
     Overview(oneshot::Sender<Vec<BatchOverview>>),
     Batches(Option<BatchName>, oneshot::Sender<Vec<BatchSnapshot>>),
+    Standing(BatchNo, usize, oneshot::Sender<Option<BatchStanding>>),
 }
 
 /// A batch as the engine has it, and in numbers.
 pub type BatchSnapshot = (BatchRecord, BatchOverview);
+
+/// The same, with some of its open jobs.
+pub(super) type BatchStanding = (BatchRecord, BatchOverview, Vec<JobRecord>);
 
 impl Question {
     /// Answers it. The client may have disconnected meanwhile.
@@ -38,6 +42,7 @@ impl Question {
         match self {
             Question::Overview(reply) => drop(reply.send(scheduler.overview())),
             Question::Batches(name, reply) => drop(reply.send(scheduler.batch_snapshots(name.as_ref()))),
+            Question::Standing(no, most, reply) => drop(reply.send(scheduler.batch_standing(no, most))),
         }
     }
 }
@@ -106,6 +111,20 @@ impl Handle {
         let (reply, answer) = oneshot::channel();
         let question = Question::Batches(name.cloned(), reply);
         self.questions.send(question).await.map_err(|_| EngineGone)?;
+        answer.await.map_err(|_| EngineGone)
+    }
+
+    /// A batch as the engine has it, with at most so many of its open jobs; nothing where the engine does not have it.
+    ///
+    /// # Errors
+    /// [`EngineGone`].
+    pub(super) async fn standing(
+        &self,
+        no: BatchNo,
+        most: usize,
+    ) -> Result<Option<BatchStanding>, EngineGone> {
+        let (reply, answer) = oneshot::channel();
+        self.questions.send(Question::Standing(no, most, reply)).await.map_err(|_| EngineGone)?;
         answer.await.map_err(|_| EngineGone)
     }
 

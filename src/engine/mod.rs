@@ -10,6 +10,7 @@ mod disk;
 mod download;
 mod effects;
 pub mod engine_client;
+pub mod gallery;
 mod group_history;
 mod handle;
 pub mod job_iter;
@@ -45,6 +46,7 @@ use crate::domain::ids::{BatchName, BatchNo};
 use crate::domain::time::{Millis, Tick};
 use crate::engine::disk::DISK_INTERVAL;
 use crate::engine::effects::{effect_span, run_effect};
+use crate::engine::gallery::Gallery;
 use crate::engine::group_history::group_history;
 use crate::engine::landings::Landings;
 use crate::engine::scheduler::{
@@ -118,6 +120,7 @@ pub struct Engine {
     exchanges: Arc<Semaphore>,
     landings: Arc<Landings>,
     suspended_downloads: Arc<SuspendedDownloads>,
+    gallery: Gallery,
     /// When the metrics are shown the whole next.
     overview_due: Tick,
 }
@@ -175,8 +178,15 @@ impl Engine {
             exchanges: Arc::new(Semaphore::new(in_flight.clamp(EXCHANGES, EXCHANGES_MAX))),
             landings: Arc::default(),
             suspended_downloads: Arc::default(),
+            gallery: Gallery::default(),
             overview_due: Tick(0),
         })
+    }
+
+    /// Has it write the galleries of its batches.
+    #[must_use]
+    pub fn with_gallery(self, gallery: Gallery) -> Engine {
+        Engine { gallery, ..self }
     }
 
     /// Reaches the engine while it runs.
@@ -214,6 +224,7 @@ impl Engine {
         // Commands that came in while the state's disk was full.
         let mut waiting = VecDeque::new();
         let mut grace: Option<Tick> = None;
+        let mut following = self.deps.is_some().then(|| self.gallery.follow(self.handle()));
         loop {
             let mut step = self.decide(std::mem::take(&mut inputs))?;
             if let Err(error) = self.commit(&mut step, Store::commit).await {
@@ -223,6 +234,9 @@ impl Engine {
                 waiting.extend(self.wait_for_room(error, &mut step, &mut stop, &mut observe).await?);
             }
             self.is_committed(&step);
+            if let Some(following) = &mut following {
+                self.gallery.observe(following, &self.scheduler, &step, self.clock.now().tick);
+            }
             for batch in taken.drain(..) {
                 self.prepare_output(batch).await;
             }

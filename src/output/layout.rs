@@ -13,7 +13,7 @@ pub const SIDECAR_FOLDER: &str = "sidecars";
 /// Stems of files that the program writes into a batch's folder, whatever their extension.
 const RESERVED_STEMS: [&str; 2] = ["results", "report"];
 /// Other names that are kept for the program in a batch's folder.
-const RESERVED_NAMES: [&str; 2] = ["index.html", SIDECAR_FOLDER];
+const RESERVED_NAMES: [&str; 3] = ["index.html", "gallery", SIDECAR_FOLDER];
 /// Longest file or folder name, in bytes.
 const NAME_MAX_BYTES: usize = 200;
 /// Longest extension that is kept, in bytes.
@@ -96,12 +96,12 @@ impl Layout {
         [SidecarPlace::Folder, SidecarPlace::Beside].map(|place| self.sidecar(place, batch, spec, job))
     }
 
-    /// The path of a sidecar under a name that is reserved now, and was not always: outputs that have it keep it. None
+    /// The paths of a sidecar under a name that is reserved now, and was not always: outputs that have it keep it. None
     /// where the job's name is not reserved.
-    pub fn unreserved_sidecar(&self, batch: &BatchName, spec: &JobSpec) -> Option<String> {
+    pub fn unreserved_sidecars(&self, batch: &BatchName, spec: &JobSpec) -> Vec<String> {
         let [name, ..] = job_names(spec);
         let path = self.fill_any(batch, spec, &name, "", "json");
-        is_reserved(&path).then_some(path)
+        if is_reserved(&path) { vec![format!("{SIDECAR_FOLDER}/{path}"), path] } else { Vec::new() }
     }
 
     fn fill(&self, batch: &BatchName, spec: &JobSpec, job: &str, number: &str, ext: &str) -> String {
@@ -272,6 +272,7 @@ mod tests {
             ("Results", "_Results.png"),
             ("results.csv", "_results.csv.png"),
             ("index", "index.png"),
+            ("gallery", "gallery.png"),
             ("reports", "reports.png"),
             ("sidecars", "sidecars.png"),
         ] {
@@ -282,15 +283,17 @@ mod tests {
             path("{batch}/{job}/x{job}{-n}.{ext}", "index.html", 1, "png"),
             "_index.html/xindex.html.png"
         );
+        assert_eq!(path("{batch}/{job}/{job}{-n}.{ext}", "Gallery", 2, "png"), "_Gallery/Gallery-2.png");
         assert_eq!(path("{batch}/{kind}/{job}{-n}.{ext}", "report", 1, "png"), "video/report.png");
         let sidecars = |label| {
             let (batch, spec) = ("b".parse().unwrap(), spec(label));
             let layout = Layout::default();
-            (layout.sidecars(&batch, &spec, label), layout.unreserved_sidecar(&batch, &spec))
+            (layout.sidecars(&batch, &spec, label), layout.unreserved_sidecars(&batch, &spec))
         };
         let paths = ["sidecars/_report.json", "_report.json"].map(str::to_owned);
-        assert_eq!(sidecars("report"), (paths, Some("report.json".to_owned())));
-        assert_eq!(sidecars("hero"), (["sidecars/hero.json", "hero.json"].map(str::to_owned), None));
+        let unreserved = ["sidecars/report.json", "report.json"].map(str::to_owned).to_vec();
+        assert_eq!(sidecars("report"), (paths, unreserved));
+        assert_eq!(sidecars("hero"), (["sidecars/hero.json", "hero.json"].map(str::to_owned), Vec::new()));
     }
 
     #[test]

@@ -26,6 +26,8 @@ use serde::Deserialize;
 pub struct OutputOptions {
     pub sidecars: SidecarPlace,
     pub results_csv: CsvDialect,
+    /// Whether each batch leaves a page to look at.
+    pub gallery: bool,
 }
 
 /// Where new sidecars are put.

@@ -159,6 +159,14 @@ impl OutputDir {
         make_folder(&self.root, &self.batch_dir(batch))
     }
 
+    /// Creates a folder in a batch's folder, and what leads to it, where that is missing.
+    ///
+    /// # Errors
+    /// When it cannot be created, or a part of it is a link.
+    pub fn make_folder_in(&self, batch: &BatchName, folder: &str) -> io::Result<()> {
+        make_folder(&self.root, &self.batch_dir(batch).join(folder))
+    }
+
     /// Checks that a file of so many bytes fits on the disk, by allocating and freeing it.
     ///
     /// # Errors
@@ -237,7 +245,7 @@ impl OutputDir {
         let names = layout::job_names(spec);
         let paths = names.iter().flat_map(|name| layout.sidecars(batch, spec, name)).collect::<Vec<_>>();
         let read = move |path: String| own_sidecar(dir.join(path), job);
-        paths.into_iter().chain(layout.unreserved_sidecar(batch, spec)).filter_map(read)
+        paths.into_iter().chain(layout.unreserved_sidecars(batch, spec)).filter_map(read)
     }
 
     /// Gives the parts of one job their final names: [`OutputDir::publish_all`].

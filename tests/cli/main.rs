@@ -4,6 +4,7 @@ mod bad_input;
 mod batch_sources;
 mod doctor;
 mod edited_rows;
+mod gallery;
 mod hostile_names;
 mod log;
 mod plan;

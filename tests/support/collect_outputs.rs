@@ -97,13 +97,16 @@ impl Outputs {
         assert_eq!(here, there, "tasks and charges, here and at the service");
     }
 
-    /// Every file in the folder and in the folders in it, in order, by its path relative to it.
+    /// Every file in the folder and in the folders in it, in order, by its path relative to it, but for the gallery.
     pub fn names(&self) -> Vec<String> {
         let mut names = Vec::new();
         let mut folders = vec![self.dir.clone()];
         while let Some(folder) = folders.pop() {
             for entry in fs::read_dir(folder).unwrap() {
                 let path = entry.unwrap().path();
+                if ["index.html", "gallery"].iter().any(|name| path == self.dir.join(name)) {
+                    continue;
+                }
                 match path.is_dir() {
                     true => folders.push(path),
                     false => names.push(path.strip_prefix(&self.dir).unwrap().to_str().unwrap().to_owned()),

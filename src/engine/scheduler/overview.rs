@@ -13,6 +13,9 @@ use crate::engine::scheduler::parts::open_job::OpenJob;
 use crate::engine::scheduler::{BatchOverview, Effect, Mode, Outage, Scheduler, SpooledRow, Standstill};
 use crate::store::{BatchRecord, JobRecord};
 
+/// Open jobs that are looked at for those of one batch: with 100,000 in flight nothing may look at all of them.
+const OPEN_LOOKED_AT_MAX: usize = 2_000;
+
 impl Scheduler {
     /// Why nothing will move by itself any more; nothing while something will.
     pub fn standstill(&self) -> Option<Standstill> {
@@ -93,6 +96,22 @@ impl Scheduler {
         let batches = self.batches.iter();
         let named = batches.filter(|active| name.is_none_or(|name| *name == active.record().name));
         named.map(|active| (active.record().clone(), self.overview_of(active, &blocked))).collect()
+    }
+
+    /// A batch as it stands and in numbers, with `most` of its open jobs at most, those first that are overdue. Of many
+    /// open jobs only some are looked at.
+    pub fn batch_standing(
+        &self,
+        no: BatchNo,
+        most: usize,
+    ) -> Option<(BatchRecord, BatchOverview, Vec<JobRecord>)> {
+        let active = self.batches.get(&no)?;
+        let overview = self.overview_of(active, &self.blocked_batches());
+        let open = self.jobs.iter().take(OPEN_LOOKED_AT_MAX).map(OpenJob::record);
+        let mut open: Vec<&JobRecord> = open.filter(|record| record.key.batch == no).collect();
+        open.sort_by_key(|record| (!record.job.is_overdue(), record.key.seq));
+        let open = open.into_iter().take(most).cloned().collect();
+        Some((active.record().clone(), overview, open))
     }
 
     /// Batches with jobs that the balance does not cover.

@@ -1,0 +1,281 @@
+//! The galleries of batches, written while jobs end.
+//!
+//! It costs the engine a note of each batch whose jobs end. What is written comes from the state, off the engine's loop, at
+//! most every two seconds, and nothing waits for a device. A disk that refuses is warned of once and tried again
+//! later; no job fails for it.
+
+mod list;
+mod pages;
+
+use std::collections::{BTreeSet, HashMap};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use crate::clock::Clock;
+use crate::domain::ids::{BatchName, BatchNo};
+use crate::domain::job_state::JobStateCounts;
+use crate::domain::parked_reason::Parked;
+use crate::domain::time::{Millis, Tick};
+use crate::engine::gallery::pages::BatchPages;
+use crate::engine::handle::Handle;
+use crate::engine::scheduler::{BatchOverview, Scheduler, Step};
+use crate::engine::{EngineError, blocking};
+use crate::output::publish::OutputDir;
+use crate::pages::INDEX;
+use crate::pages::gallery_index::OPEN_MAX;
+use crate::store::{BatchRecord, JobRecord, Store};
+
+/// Between two times that a gallery is written while jobs end, at least.
+const INTERVAL: Duration = Duration::from_secs(2);
+/// So many times as long as writing took is waited before it is written again.
+const REST: u32 = 25;
+/// Between two looks at what changed without a job that ended.
+const LOOK_INTERVAL: Millis = Millis::from_secs(10);
+/// Unfinished batches that are looked at then, at most.
+const LOOK_MAX: usize = 50;
+/// After a disk refused.
+const RETRY_INTERVAL: Duration = Duration::from_secs(30);
+
+/// A batch as its gallery shows it, but for its ended jobs.
+#[derive(Debug, Clone)]
+pub struct Standing {
+    pub record: BatchRecord,
+    /// Its jobs by state.
+    pub states: JobStateCounts,
+    /// What keeps its queue.
+    pub parked: Option<Parked>,
+    /// Jobs that have begun and not ended, at most [`OPEN_MAX`].
+    pub open: Vec<JobRecord>,
+}
+
+impl Standing {
+    /// A batch in numbers, with its open jobs, those first that are overdue.
+    pub fn new(record: BatchRecord, overview: &BatchOverview, mut open: Vec<JobRecord>) -> Standing {
+        open.sort_by_key(|record| (!record.job.is_overdue(), record.key.seq));
+        open.truncate(OPEN_MAX);
+        Standing { record, states: overview.states, parked: overview.parked, open }
+    }
+}
+
+/// The galleries of a state's batches. Cheap to clone; nothing where they are switched off.
+#[derive(Debug, Default, Clone)]
+pub struct Gallery(Option<Arc<Shared>>);
+
+#[derive(Debug)]
+struct Shared {
+    store: Arc<Store>,
+    output_dir: OutputDir,
+    clock: Clock,
+    /// Batches whose galleries are to be written.
+    changed: Mutex<BTreeSet<BatchNo>>,
+    notify: Notify,
+    /// One at a time writes.
+    batches: Mutex<HashMap<BatchNo, BatchPages>>,
+    /// Batches that the list has.
+    listed: Mutex<BTreeSet<BatchNo>>,
+    /// The disk refused, and that was told.
+    is_refused: AtomicBool,
+}
+
+/// Follows an engine as long as it is there.
+#[derive(Debug)]
+pub(super) struct Following {
+    worker: Option<tokio::task::JoinHandle<()>>,
+    /// When all unfinished batches are looked at next.
+    look_due: Tick,
+}
+
+impl Drop for Following {
+    fn drop(&mut self) {
+        if let Some(worker) = &self.worker {
+            worker.abort();
+        }
+    }
+}
+
+impl Gallery {
+    /// The galleries in an output folder; `output.gallery` switches them off.
+    pub fn new(store: Arc<Store>, output_dir: OutputDir, clock: Clock) -> Gallery {
+        Gallery(output_dir.options().gallery.then(|| {
+            let (changed, batches, listed) = (Mutex::default(), Mutex::default(), Mutex::default());
+            let (notify, is_refused) = (Notify::new(), AtomicBool::new(false));
+            Arc::new(Shared { store, output_dir, clock, changed, notify, batches, listed, is_refused })
+        }))
+    }
+
+    /// Begins to write the galleries of a running engine.
+    pub(super) fn follow(&self, engine: Handle) -> Following {
+        let worker = self.0.clone().map(|shared| tokio::spawn(shared.work(engine)));
+        Following { worker, look_due: Tick(0) }
+    }
+
+    /// Sees a step that is durable.
+    pub(super) fn observe(&self, following: &mut Following, scheduler: &Scheduler, step: &Step, now: Tick) {
+        let Some(shared) = &self.0 else { return };
+        let is_due = now >= following.look_due;
+        if step.ended.is_empty() && !is_due {
+            return;
+        }
+        {
+            let mut changed = shared.changed.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut last = None;
+            for (_, record) in &step.ended {
+                if last != Some(record.key.batch) {
+                    last = Some(record.key.batch);
+                    changed.insert(record.key.batch);
+                }
+            }
+            if is_due {
+                following.look_due = now.after(LOOK_INTERVAL);
+                let unfinished = scheduler.batches().filter(|batch| !batch.is_done());
+                changed.extend(unfinished.map(|batch| batch.no).take(LOOK_MAX));
+            }
+        }
+        shared.notify.notify_one();
+    }
+
+    /// Writes the galleries of batches as they stand, and the list. Where a disk refuses, that is a warning.
+    pub async fn finish(&self, batches: Vec<Standing>) {
+        let Some(shared) = self.0.clone() else { return };
+        blocking(move || {
+            for standing in batches {
+                shared.tell(&standing.record.name, shared.update(&standing, false));
+            }
+            let listed = list::write(&shared.store, &shared.output_dir);
+            shared.tell_of_list(listed);
+        })
+        .await;
+    }
+
+    /// Makes the gallery of a batch current, or the list of all. Returns the page; nothing where galleries are switched
+    /// off.
+    ///
+    /// # Errors
+    /// When the state cannot be read or the page not be written.
+    pub async fn open(&self, batch: Option<Standing>) -> Result<Option<PathBuf>, EngineError> {
+        let Some(shared) = self.0.clone() else { return Ok(None) };
+        blocking(move || {
+            let page = match &batch {
+                Some(standing) => {
+                    shared.update(standing, true)?;
+                    shared.output_dir.batch_dir(&standing.record.name).join(INDEX)
+                }
+                None => shared.output_dir.root().join(INDEX),
+            };
+            match list::write(&shared.store, &shared.output_dir) {
+                Err(error) if batch.is_none() => Err(error),
+                listed => {
+                    shared.tell_of_list(listed);
+                    Ok(Some(page))
+                }
+            }
+        })
+        .await
+    }
+}
+
+impl Shared {
+    /// Writes what changed, until its engine ends.
+    async fn work(self: Arc<Shared>, engine: Handle) {
+        loop {
+            self.notify.notified().await;
+            let changed = std::mem::take(&mut *self.changed.lock().unwrap_or_else(PoisonError::into_inner));
+            let begun = self.clock.elapsed();
+            let mut is_written = true;
+            let mut ended = false;
+            for no in &changed {
+                let standing = match engine.standing(*no, OPEN_MAX).await {
+                    Ok(Some((record, overview, open))) => Standing::new(record, &overview, open),
+                    Ok(None) => match self.finished(*no).await {
+                        Some(standing) => standing,
+                        None => continue,
+                    },
+                    Err(_) => return,
+                };
+                ended |= standing.record.is_done();
+                let shared = self.clone();
+                is_written &= blocking(move || {
+                    let name = standing.record.name.clone();
+                    shared.tell(&name, shared.update(&standing, false))
+                })
+                .await;
+            }
+            if self.note_listed(&changed) || ended {
+                let shared = self.clone();
+                blocking(move || shared.tell_of_list(list::write(&shared.store, &shared.output_dir))).await;
+            }
+            let took = self.clock.elapsed().saturating_sub(begun);
+            if is_written {
+                tokio::time::sleep(INTERVAL.max(took * REST)).await;
+            } else {
+                self.changed.lock().unwrap_or_else(PoisonError::into_inner).extend(changed);
+                self.notify.notify_one();
+                tokio::time::sleep(RETRY_INTERVAL).await;
+            }
+        }
+    }
+
+    /// A batch that has left the engine.
+    async fn finished(self: &Arc<Shared>, no: BatchNo) -> Option<Standing> {
+        let shared = self.clone();
+        let found = blocking(move || shared.store.batch(no)).await;
+        let record = found.ok()??;
+        let overview = BatchOverview::of_finished(&record);
+        Some(Standing::new(record, &overview, Vec::new()))
+    }
+
+    /// Writes the gallery of a batch; `looks` says whether it is looked whether outputs are still there.
+    fn update(&self, standing: &Standing, looks: bool) -> Result<(), EngineError> {
+        let mut batches = self.batches.lock().unwrap_or_else(PoisonError::into_inner);
+        let no = standing.record.no;
+        let pages = batches.entry(no).or_insert_with(|| {
+            let folder = self.output_dir.batch_dir(&standing.record.name).join(crate::pages::GALLERY_FOLDER);
+            BatchPages::load(&self.store, &folder, standing)
+        });
+        let now = self.clock.now().wall;
+        let written = pages.update(&self.store, &self.output_dir, standing, looks, now);
+        if written.is_err() || standing.record.is_done() {
+            // What is on the disk tells where to go on.
+            batches.remove(&no);
+        }
+        written
+    }
+
+    /// Notes that the list has these batches. Returns whether one of them is new in it.
+    fn note_listed(&self, batches: &BTreeSet<BatchNo>) -> bool {
+        let mut listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = listed.len();
+        listed.extend(batches);
+        listed.len() > before
+    }
+
+    /// Warns of a gallery that could not be written, once. Returns whether it was.
+    fn tell(&self, batch: &BatchName, written: Result<(), EngineError>) -> bool {
+        match written {
+            Ok(()) => {
+                if self.is_refused.swap(false, Ordering::Relaxed) {
+                    tracing::info!(%batch, "galleries can be written again");
+                }
+                true
+            }
+            Err(error) => {
+                if !self.is_refused.swap(true, Ordering::Relaxed) {
+                    tracing::warn!(%batch, %error, "the gallery could not be written; trying again later");
+                }
+                false
+            }
+        }
+    }
+
+    fn tell_of_list(&self, written: Result<(), EngineError>) {
+        if let Err(error) = written
+            && !self.is_refused.swap(true, Ordering::Relaxed)
+        {
+            tracing::warn!(%error, "the list of batches could not be written; trying again later");
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! Pages for a browser: the gallery that each batch leaves in its output folder, and the list of batches.
+//!
+//! Architecture invariant: pages are derived, never state. Whatever is in them is made again from the rows and outcomes of
+//! the state; a folder that is deleted costs nothing but the time to write it. Nothing is loaded from elsewhere, no script or
+//! text of a manifest or of the service is ever taken for markup, and every page works from disk, where a browser lets
+//! it fetch nothing: data lies in script files.
+
+pub mod batch_list;
+pub mod document;
+pub mod gallery_index;
+pub mod gallery_job;
+pub mod gallery_page;
+pub mod script_data;
+
+/// The folder of a batch's folder that a gallery's data, style, script and thumbnails lie in.
+pub const GALLERY_FOLDER: &str = "gallery";
+/// The same beside the list of batches: no batch can be called so.
+pub const LIST_FOLDER: &str = "_gallery";
+/// The page of a batch, and the list of batches.
+pub const INDEX: &str = "index.html";
+
+/// The style sheet and the script of every page: file name and content.
+pub const ASSETS: [(&str, &str); 2] =
+    [("style.css", include_str!("style.css")), ("script.js", include_str!("script.js"))];

@@ -1,0 +1,201 @@
+//! The gallery that a batch leaves, and `callsheet open`.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use callsheet::pages::script_data::json_of;
+use serde_json::Value;
+
+use crate::support::TestEnv;
+
+/// The data in a script file: the line after its stamp, where it has one.
+fn data(path: &Path) -> Value {
+    let text = fs::read_to_string(path).unwrap();
+    let call = if text.starts_with("//") { text.split_once('\n').unwrap().1 } else { &text };
+    serde_json::from_str(&json_of(call).unwrap()).unwrap()
+}
+
+fn gallery(env: &TestEnv, batch: &str) -> PathBuf {
+    env.path("output").join(batch).join("gallery")
+}
+
+fn index(env: &TestEnv, batch: &str) -> Value {
+    data(&gallery(env, batch).join("index.js"))
+}
+
+fn page(env: &TestEnv, batch: &str, number: usize) -> Value {
+    data(&gallery(env, batch).join(format!("data/{number:04}.js")))
+}
+
+const MANIFEST: &str = "id,kind,model,prompt,count,meta.client\n\
+                        poster,image,gi-2,A harbour,2,acme\n\
+                        wind,sound-effect,,Wind,,beta\n";
+
+#[test]
+fn a_batch_leaves_a_page_that_is_made_again_from_the_state() {
+    let env = TestEnv::new();
+    env.write("spring.csv", MANIFEST);
+    env.run(["run", "spring.csv"]).exited(0);
+    let html = env.path("output/spring/index.html");
+    let list = fs::read_to_string(env.path("output/index.html")).unwrap();
+    assert!(list.contains("href=\"./spring/index.html\""), "{list}");
+    assert!(fs::read_to_string(&html).unwrap().contains("<h1>spring</h1>"));
+    let (found, jobs) = (index(&env, "spring"), page(&env, "spring", 0));
+    assert_eq!(
+        (&found["done"], &found["states"]["succeeded"], &found["pages"]),
+        (&true.into(), &3.into(), &1.into())
+    );
+    assert_eq!(found["charged"], env.audit().totals.charged_credits);
+    let jobs = jobs.as_array().unwrap();
+    let of = |id: &str| jobs.iter().find(|job| job["id"] == id).unwrap();
+    assert_eq!(of("poster")["row"], of("poster-v2")["row"], "takes of one row");
+    assert_eq!((&of("poster-v2")["take"], &of("poster-v2")["meta"]["client"]), (&2.into(), &"acme".into()));
+    let path = of("wind")["files"][0]["path"].as_str().unwrap();
+    assert!(env.path("output/spring").join(path).is_file());
+    assert!(of("wind")["ended"].as_i64() >= of("wind")["sent"].as_i64());
+
+    // Whatever of it is lost or wrong is written again, the same.
+    let folder = gallery(&env, "spring");
+    let read = || fs::read(folder.join("data/0000.js")).unwrap();
+    let before = read();
+    for damage in [
+        &|| fs::remove_dir_all(&folder).unwrap(),
+        &|| fs::write(folder.join("index.js"), "").unwrap(),
+        &|| fs::remove_file(folder.join("data/0000.js")).unwrap(),
+        &|| fs::write(&html, "old").unwrap(),
+    ] as [&dyn Fn(); 4]
+    {
+        damage();
+        let printed = env.run(["open", "spring", "--print"]).exited(0).stdout;
+        assert_eq!(Path::new(printed.trim()), fs::canonicalize(&html).unwrap());
+        assert_eq!(read(), before);
+        assert_eq!(index(&env, "spring")["states"], found["states"]);
+        assert!(fs::read_to_string(&html).unwrap().contains("<h1>spring</h1>"));
+    }
+
+    // A file that somebody deleted is not shown as if it were there.
+    fs::remove_file(env.path("output/spring").join(path)).unwrap();
+    env.run(["open", "spring", "--print"]).exited(0);
+    assert_eq!(index(&env, "spring")["missing"], serde_json::json!([of("wind")["files"][0]["key"]]));
+    env.run(["download", "spring"]).exited(0);
+    env.run(["open", "spring", "--print"]).exited(0);
+    assert_eq!(index(&env, "spring")["missing"], serde_json::json!([]));
+    env.run(["open", "nothing", "--print"]).exited(2);
+}
+
+#[test]
+fn hostile_texts_stay_text() {
+    const HOSTILE: &str = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\u{2028}'\\";
+    let env = TestEnv::new();
+    let row = serde_json::json!({
+        "id": HOSTILE, "kind": "sound-effect", "prompt": HOSTILE, "meta": { "__proto__": HOSTILE, "a": HOSTILE },
+    });
+    env.write("b.jsonl", format!("{row}\n"));
+    env.run(["run", "b.jsonl"]).exited(0);
+    for entry in fs::read_dir(gallery(&env, "b").join("data"))
+        .unwrap()
+        .chain(fs::read_dir(gallery(&env, "b")).unwrap())
+    {
+        let path = entry.unwrap().path();
+        if path.is_file() && !["style.css", "script.js"].iter().any(|name| path.ends_with(name)) {
+            let text = fs::read_to_string(&path).unwrap();
+            assert!(!text.contains(['<', '\u{2028}']), "{}: {text}", path.display());
+        }
+    }
+    let job = &page(&env, "b", 0)[0];
+    assert_eq!((&job["id"], &job["prompt"]), (&HOSTILE.into(), &HOSTILE.into()));
+    assert_eq!(job["meta"]["__proto__"], HOSTILE);
+    assert_eq!(job["name"], job["job"], "no shell is given such a label");
+    let html = fs::read_to_string(env.path("output/b/index.html")).unwrap();
+    assert!(html.contains("Content-Security-Policy") && !html.contains("unsafe-inline"), "{html}");
+}
+
+#[test]
+fn a_full_page_never_changes() {
+    let env = TestEnv::new();
+    let manifest = |rows: usize| {
+        let rows = (0..rows).map(|row| format!("s{row},sound-effect,Wind {row}\n"));
+        format!("id,kind,prompt\n{}", rows.collect::<String>())
+    };
+    env.write("many.csv", manifest(510));
+    env.run(["run", "many.csv"]).exited(0);
+    let full = gallery(&env, "many").join("data/0000.js");
+    let before = (fs::read(&full).unwrap(), fs::metadata(&full).unwrap().modified().unwrap());
+    assert_eq!(page(&env, "many", 0).as_array().unwrap().len(), 500);
+    assert_eq!(page(&env, "many", 1).as_array().unwrap().len(), 10);
+    env.write("many.csv", manifest(530));
+    env.run(["run", "many.csv"]).exited(0);
+    assert_eq!(page(&env, "many", 1).as_array().unwrap().len(), 30);
+    let now = || (fs::read(&full).unwrap(), fs::metadata(&full).unwrap().modified().unwrap());
+    assert_eq!(now(), before, "it is not even written again");
+    let found = index(&env, "many");
+    assert_eq!((&found["pages"], &found["last"], &found["jobs"]), (&2.into(), &30.into(), &530.into()));
+    fs::write(&full, "cut").unwrap();
+    env.run(["open", "many", "--print"]).exited(0);
+    assert_eq!(now().0, before.0);
+}
+
+#[test]
+fn a_failure_is_shown_with_its_reason_and_the_next_step() {
+    let env = TestEnv::with_faults("[[rules]]\ncontains = 'Wind'\neffect = { do = 'content-rejected' }");
+    env.write("b.csv", "id,kind,prompt\nw,sound-effect,Wind\nr,sound-effect,Rain\n");
+    env.run(["run", "b.csv"]).exited(1);
+    let jobs = page(&env, "b", 0);
+    let failed = jobs.as_array().unwrap().iter().rfind(|job| job["id"] == "w").unwrap();
+    assert_eq!(failed["state"], "failed");
+    assert_eq!(failed["error"]["code"], "content_rejected");
+    assert!(failed["next"]["text"].as_str().unwrap().contains("Change its row"), "{failed}");
+}
+
+#[test]
+fn galleries_can_be_switched_off() {
+    let env = TestEnv::new();
+    env.configure("[output]\ngallery = false");
+    env.write("b.csv", "id,kind,prompt\nw,sound-effect,Wind\n");
+    env.run(["run", "b.csv"]).exited(0);
+    assert!(!env.path("output/b/index.html").exists() && !env.path("output/index.html").exists());
+    env.run(["open", "b"]).exited(2).says("galleries are switched off");
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_fails_no_job() {
+    let env = TestEnv::new();
+    fs::create_dir_all(env.path("output/b")).unwrap();
+    env.write("output/b/gallery", "in the way");
+    env.write("b.csv", "id,kind,prompt\nw,sound-effect,Wind\nr,sound-effect,Rain\n");
+    let run = env.run(["run", "b.csv"]).exited(0);
+    assert_eq!(run.stderr.matches("could not be written").count(), 1, "{}", run.stderr);
+    assert!(env.path("output/b/w.wav").is_file());
+    env.run(["open", "b", "--print"]).exited(6);
+    fs::remove_file(env.path("output/b/gallery")).unwrap();
+    env.run(["open", "b", "--print"]).exited(0);
+    assert_eq!(index(&env, "b")["states"]["succeeded"], 2);
+}
+
+#[test]
+fn the_desktop_opens_the_page() {
+    use std::os::unix::fs::PermissionsExt;
+    let env = TestEnv::new();
+    env.write("b.csv", "id,kind,prompt\nw,sound-effect,Wind\n");
+    env.run(["run", "b.csv"]).exited(0);
+    let browser = env.write("browser", "#!/bin/sh\necho \"$@\" >>opened\n");
+    fs::set_permissions(&browser, fs::Permissions::from_mode(0o755)).unwrap();
+    let opened_by = |setting: &str, batch: &str| {
+        let mut command = env.command(["open", batch]);
+        let done = command
+            .env("BROWSER", setting.replace("BROWSER", &browser.display().to_string()))
+            .output()
+            .unwrap();
+        assert!(done.status.success(), "{done:?}");
+    };
+    opened_by("/does/not/exist:BROWSER", "b");
+    opened_by("BROWSER --new %s", "b");
+    let url = format!("file://{}", fs::canonicalize(env.path("output/b/index.html")).unwrap().display());
+    assert_eq!(fs::read_to_string(env.path("opened")).unwrap(), format!("{url}\n--new {url}\n"));
+    // Without any, the address is printed.
+    let printed = env.run(["open"]).exited(0).stdout;
+    assert!(printed.starts_with("file://") && printed.ends_with("/output/index.html\n"), "{printed}");
+    let json = env.run(["open", "b", "--json"]).exited(0).json();
+    assert_eq!(json["url"], url);
+}
