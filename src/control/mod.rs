@@ -9,6 +9,7 @@
 pub mod app;
 pub mod client;
 mod connections;
+mod error_body;
 pub mod handlers;
 pub mod listener;
 pub mod protocol;
