@@ -1,5 +1,6 @@
 //! The command line: one file per command, and what they share.
 
+mod absent_rows;
 mod budget;
 mod build;
 mod cancel;

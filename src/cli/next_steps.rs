@@ -135,6 +135,11 @@ impl Invocation {
         Invocation { verb, flags, service_flags: [path("--output", output), url].concat() }
     }
 
+    /// A command on the state, as it is typed for this state.
+    pub(super) fn with_flags(&self, command: &str) -> String {
+        [command].into_iter().chain(self.flags.iter().map(String::as_str)).collect::<Vec<_>>().join(" ")
+    }
+
     /// A command on the state.
     fn command(&self, words: &[&str]) -> String {
         self.joined(words, &[])

@@ -4,8 +4,10 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use anstream::eprintln;
 use clap::Args;
 
+use crate::cli::absent_rows::{self, AbsentLine};
 use crate::cli::daemon_discovery::{self, DaemonConnection};
 use crate::cli::examples;
 use crate::cli::exit::Exit;
@@ -17,7 +19,7 @@ use crate::cli::manifest_input::{self, ManifestInput};
 use crate::cli::next_steps::{self, BatchEnd, Invocation};
 use crate::cli::progress::Progress;
 use crate::cli::terminal::say;
-use crate::cli::{service_target, summary};
+use crate::cli::{printable, service_target, summary};
 use crate::clock::Clock;
 use crate::control::client::{Client, ClientError};
 use crate::control::protocol::{BatchState, BatchStatus, StatusRequest};
@@ -131,6 +133,15 @@ pub(super) async fn submit_all(
             summary::receipt(&receipt);
         }
         receipts.push(receipt);
+    }
+    if !global.json {
+        let shown: Vec<&Receipt> = receipts.iter().collect();
+        for line in absent_rows::lines(&shown, &Invocation::of("submit", global)) {
+            match line {
+                AbsentLine::Text(text) => say!("{}", printable(&text)),
+                AbsentLine::Command(command) => eprintln!("    {}", printable(&command)),
+            }
+        }
     }
     Ok(receipts)
 }

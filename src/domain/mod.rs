@@ -3,6 +3,7 @@
 //! Nothing here may read a clock, draw a random number, touch a file or a socket, or be `async`.
 //! Time comes in as an argument; effects go out as values.
 
+pub mod absent_rows;
 pub mod account_block;
 pub mod adaptive_limit;
 pub mod admission;

@@ -18,8 +18,10 @@ pub enum JobStanding {
     Running,
     /// It may have been charged, and a person has to tell.
     InDoubt,
-    /// Failed, canceled or expired; `retry` would buy it again.
+    /// Failed; `retry` would buy it again.
     Failed,
+    /// Canceled or expired, so that it is not wanted any more; `retry` would buy it again.
+    Canceled,
     /// Failed in a way that `retry` does not take up: unchanged it would be refused again, or it is paid for and
     /// only was not downloaded.
     FailedForGood,
@@ -41,7 +43,8 @@ impl JobStanding {
             JobState::Succeeded => JobStanding::Done,
             JobState::InDoubt => JobStanding::InDoubt,
             JobState::Failed if is_hopeless() || !charged.is_zero() => JobStanding::FailedForGood,
-            JobState::Failed | JobState::Canceled | JobState::Expired => JobStanding::Failed,
+            JobState::Failed => JobStanding::Failed,
+            JobState::Canceled | JobState::Expired => JobStanding::Canceled,
         }
     }
 
@@ -117,7 +120,7 @@ impl From<JobStanding> for RowVerdict {
             JobStanding::Waiting => RowVerdict::Waiting,
             JobStanding::Running => RowVerdict::Running,
             JobStanding::InDoubt => RowVerdict::InDoubt,
-            JobStanding::Failed | JobStanding::FailedForGood => RowVerdict::Failed,
+            JobStanding::Failed | JobStanding::Canceled | JobStanding::FailedForGood => RowVerdict::Failed,
             JobStanding::Done => RowVerdict::Done,
         }
     }
@@ -145,6 +148,6 @@ mod tests {
         assert_eq!(failed(0, "provider_unavailable"), JobStanding::Failed);
         assert_eq!(failed(0, "content_rejected"), JobStanding::FailedForGood);
         assert_eq!(failed(8, "too_large"), JobStanding::FailedForGood);
-        assert_eq!(JobStanding::of(JobState::Canceled, Credits::ZERO, None), JobStanding::Failed);
+        assert_eq!(JobStanding::of(JobState::Canceled, Credits::ZERO, None), JobStanding::Canceled);
     }
 }

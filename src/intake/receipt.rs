@@ -4,13 +4,14 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::domain::absent_rows::AbsentRows;
 use crate::domain::batch_terms::TermChange;
 use crate::domain::credits::Credits;
 use crate::domain::diagnostic::{Diagnostic, Position};
 use crate::domain::ids::BatchName;
 use crate::domain::manifest::row::Policy;
 use crate::domain::row_changes::FieldChange;
-use crate::domain::row_verdict::RowVerdict;
+use crate::domain::row_verdict::{JobStanding, RowVerdict};
 use crate::intake::source::Identity;
 
 /// What to do about a row that cannot be judged now.
@@ -78,6 +79,9 @@ pub struct Receipt {
     pub refused: bool,
     /// The file as a whole is wrong.
     pub file_refused: bool,
+    /// Rows of the batch that the manifest does not have. They stay wanted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub absent: Option<AbsentRows>,
     /// What is wrong, in order of lines; the first thousand.
     pub problems: Vec<Diagnostic>,
     /// How many problems there are.
@@ -126,6 +130,7 @@ impl Receipt {
             retry_credits: Credits::ZERO,
             refused: false,
             file_refused: false,
+            absent: None,
             problems: Vec::new(),
             problems_total: 0,
             notes: Vec::new(),
@@ -156,6 +161,7 @@ impl Receipt {
         (self.price, self.total_credits) = (Credits::ZERO, Credits::ZERO);
         (self.held_credits, self.retry_credits) = (Credits::ZERO, Credits::ZERO);
         self.notes.clear();
+        self.absent = None;
         self.problems.clear();
         self.problems_total = 0;
         self.refuse_file(vec![why]);
@@ -204,12 +210,30 @@ impl Receipt {
         }
     }
 
-    /// Notes in what a row differs from the one of the same `id` that the batch has.
-    pub(super) fn note_changed(&mut self, line: u64, label: &str, changed: &[FieldChange]) {
+    /// Notes in what a row differs from the one of the same `id` that the batch has, and what becomes of that one, which
+    /// stands so.
+    pub(super) fn note_changed(
+        &mut self,
+        line: u64,
+        label: &str,
+        changed: &[FieldChange],
+        before: Option<JobStanding>,
+    ) {
+        let becomes = match before {
+            Some(JobStanding::Waiting) => "which is not submitted yet and is replaced free of charge",
+            Some(JobStanding::Running | JobStanding::InDoubt) => {
+                "which is submitted already; this one is bought beside it"
+            }
+            Some(JobStanding::Failed | JobStanding::FailedForGood) => {
+                "which failed; this one takes its place"
+            }
+            Some(JobStanding::Canceled) => "which was canceled; this one takes its place",
+            Some(JobStanding::Done) | None => "and is bought again",
+        };
         for difference in changed {
             if self.notes.len() < LISTED_MAX {
                 let message = format!(
-                    "{label} is in the batch with another request, and is bought again: {}",
+                    "{label} is in the batch with another request, {becomes}: {}",
                     difference.message
                 );
                 let problem =

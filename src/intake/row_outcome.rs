@@ -45,6 +45,8 @@ pub struct Jobs {
     pub(super) count: u32,
     pub(super) known: Vec<KnownJob>,
     pub(super) changed: Vec<FieldChange>,
+    /// Where the job stands of the row of the same `id` that the batch has, if that asks for something else.
+    pub(super) before: Option<JobStanding>,
 }
 
 /// One job of a row, as a plan shows it.
@@ -110,6 +112,7 @@ impl Jobs {
                 standing: known.map_or(JobStanding::Waiting, |known| known.standing),
                 credits: self.order.hold().unwrap_or_default(),
                 is_counted: true,
+                unspent: Credits::ZERO,
                 row: None,
             })?;
         }
@@ -122,9 +125,11 @@ impl Jobs {
 fn priced(known: &KnownJob, price: Credits) -> (RowVerdict, Credits) {
     let credits = match known.standing {
         JobStanding::Done | JobStanding::FailedForGood => Credits::ZERO,
-        JobStanding::Waiting | JobStanding::Running | JobStanding::InDoubt | JobStanding::Failed => {
-            known.credits.unwrap_or(price)
-        }
+        JobStanding::Waiting
+        | JobStanding::Running
+        | JobStanding::InDoubt
+        | JobStanding::Failed
+        | JobStanding::Canceled => known.credits.unwrap_or(price),
     };
     (known.standing.into(), credits)
 }

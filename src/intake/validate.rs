@@ -156,9 +156,20 @@ fn outcome(found: RowWithVerdict) -> Result<Outcome, StoreError> {
     Ok(match wanted {
         RowRequest::Order(order) => {
             let order = order.order()?;
-            let changed = replaces.map(|before| row_changes::differences(&before.order, &order));
+            let before = replaces.as_ref().map(|(_, standing)| *standing);
+            let changed = replaces.map(|(before, _)| row_changes::differences(&before.order, &order));
             let changed = changed.unwrap_or_default();
-            Outcome::Jobs(Box::new(Jobs { order, draws, id, fingerprint, first, count, known, changed }))
+            Outcome::Jobs(Box::new(Jobs {
+                order,
+                draws,
+                id,
+                fingerprint,
+                first,
+                count,
+                known,
+                changed,
+                before,
+            }))
         }
         RowRequest::Invalid(_) if known.len() == count as usize => Outcome::Kept { id, known },
         RowRequest::Invalid(problems) => Outcome::Invalid { id, known, problems },
@@ -255,6 +266,10 @@ pub(super) fn validate_opened(
     let mut judgement =
         Validated { receipt, terms: standing, origin, refusal: None, expired, judged: draft.classify()? };
     count(&mut judgement)?;
+    if options.selection.is_whole() && !judgement.is_refused() {
+        let command = |job: &str| format!("callsheet cancel {}", quoted(&format!("{name}/{job}")));
+        judgement.receipt.absent = judgement.judged.absent(command)?;
+    }
     if let Some(present) = &present {
         let own = judgement.origin.as_ref().filter(|_| options.batch.is_none());
         if let Some(refusal) = own.and_then(|own| foreign(path, &name, own, present, &judgement.receipt)) {
@@ -522,7 +537,7 @@ fn count(judgement: &mut Validated) -> Result<(), StoreError> {
             Outcome::Jobs(jobs) => {
                 jobs.each().for_each(|job| receipt.count(job.verdict, job.credits));
                 if let Some(first) = jobs.each().find(|job| job.verdict == JobVerdict::Changed) {
-                    receipt.note_changed(line, &first.label, jobs.changed());
+                    receipt.note_changed(line, &first.label, jobs.changed(), jobs.before);
                 }
             }
             Outcome::Kept { known, .. } => count_kept(receipt, &known),

@@ -12,7 +12,7 @@ use crate::domain::job_state::JobState;
 use crate::domain::row_verdict::JobStanding;
 use crate::domain::row_versions::RowVersions;
 use crate::store::spool::Lines;
-use crate::store::staging::{ExistingJob, Staging};
+use crate::store::staging::{ExistingJob, ExistingRow, Staging};
 use crate::store::{BatchRecord, JobRecord, Store, StoreError};
 
 /// A job that has begun and not ended, as far as a plan needs it.
@@ -24,6 +24,9 @@ pub struct OpenJobStatus {
     pub standing: JobStanding,
     /// What is set aside or charged for it.
     pub credits: Credits,
+    /// The part of it that is set aside.
+    #[serde(default)]
+    pub held: Credits,
 }
 
 impl OpenJobStatus {
@@ -31,7 +34,12 @@ impl OpenJobStatus {
     pub(super) fn of(record: &JobRecord) -> OpenJobStatus {
         let books = record.job.all_books();
         let credits = books.held + books.charged;
-        OpenJobStatus { job: record.id, standing: JobStanding::of_job(&record.job), credits }
+        OpenJobStatus {
+            job: record.id,
+            standing: JobStanding::of_job(&record.job),
+            credits,
+            held: books.held,
+        }
     }
 }
 
@@ -106,7 +114,7 @@ pub(super) struct JobStatuses {
     /// By the number of the job.
     ended: Vec<Option<JobStanding>>,
     /// What counts for jobs in doubt.
-    in_doubt: HashMap<Seq, Credits>,
+    in_doubt: HashMap<Seq, Books>,
 }
 
 impl JobStatuses {
@@ -138,10 +146,7 @@ impl JobStatuses {
             }
             job_statuses.ended[index] = Some(standing);
             match standing {
-                JobStanding::InDoubt => {
-                    let credits = present.held + present.charged;
-                    job_statuses.in_doubt.insert(outcome.seq, credits);
-                }
+                JobStanding::InDoubt => drop(job_statuses.in_doubt.insert(outcome.seq, present)),
                 _ => drop(job_statuses.in_doubt.remove(&outcome.seq)),
             }
         }
@@ -166,7 +171,7 @@ pub(super) fn note(
     is_outside: bool,
 ) -> Result<bool, StoreError> {
     let (path, bytes) = rows;
-    draft.note_rows_of(path);
+    let is_comparable = is_comparable && draft.note_rows_of(path);
     let mut lines = Lines::open(path, 0, bytes)?;
     let mut is_unclear = false;
     loop {
@@ -178,15 +183,21 @@ pub(super) fn note(
         };
         let ended = job_statuses.ended.get(row.seq.0 as usize).copied().flatten();
         let price = row.order.price.or(row.order.bound).or(row.order.max_credits).unwrap_or_default();
-        let (standing, credits) = match (open.get(&row.id), ended) {
-            (Some(OpenJobStatus { standing: JobStanding::Waiting, .. }), _) => (JobStanding::Waiting, price),
-            (Some(open), _) => (open.standing, open.credits),
-            (None, Some(JobStanding::InDoubt)) => {
-                (JobStanding::InDoubt, job_statuses.in_doubt.get(&row.seq).copied().unwrap_or_default())
+        let (standing, credits, held) = match (open.get(&row.id), ended) {
+            (Some(OpenJobStatus { standing: JobStanding::Waiting, .. }), _) | (None, None) => {
+                (JobStanding::Waiting, price, price)
             }
-            (None, Some(ended)) => (ended, price),
-            (None, None) => (JobStanding::Waiting, price),
+            (Some(open), _) => (open.standing, open.credits, open.held),
+            (None, Some(JobStanding::InDoubt)) => {
+                let Books { held, charged, .. } =
+                    job_statuses.in_doubt.get(&row.seq).copied().unwrap_or_default();
+                (JobStanding::InDoubt, held + charged, held)
+            }
+            (None, Some(JobStanding::Waiting)) => (JobStanding::Waiting, price, price),
+            (None, Some(ended)) => (ended, price, Credits::ZERO),
         };
+        // An `id` that ends in the identity that it leads to is not to be found.
+        let has_id = !row.label.ends_with(&format!("-{}", row.id.short()));
         is_unclear |= standing == JobStanding::Waiting && ended.is_none();
         draft.note_existing(&ExistingJob {
             fingerprint: row.fingerprint,
@@ -196,7 +207,8 @@ pub(super) fn note(
             standing,
             credits,
             is_counted: false,
-            row: is_comparable.then_some((row.label.as_str(), at)),
+            unspent: held,
+            row: is_comparable.then_some(ExistingRow { label: &row.label, has_id, at }),
         })?;
     }
 }

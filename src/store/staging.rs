@@ -5,26 +5,33 @@
 //! and, for each row, the 12 bytes of its verdict; for each job that the batch has already, a byte that says
 //! where it stands; and 48 bytes for each variation of a row that changed.
 
+mod absent;
+mod partition_entry;
 mod row;
 mod versions;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{self, File};
-use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::io::{self, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
+use crate::domain::absent_rows::{AbsentRow, AbsentRows};
 use crate::domain::credits::Credits;
 use crate::domain::diagnostic::Diagnostic;
 use crate::domain::ids::{Fingerprint, Seq};
 use crate::domain::job::JobSpec;
-use crate::domain::job_label::{folded, name_stem, row_id};
+use crate::domain::job_label::row_id;
 use crate::domain::queue_class::Census;
 use crate::domain::row_verdict::JobStanding;
 use crate::store::StoreError;
 use crate::store::row_partitions::RowPartitions;
 use crate::store::spool::Lines;
+use crate::store::staging::absent::{AbsentJob, AbsentJobs};
+use crate::store::staging::partition_entry::{
+    COUNTED, PartitionEntry, Tag, label_place, name_entry, pack, read_entry, unpack,
+};
 pub use crate::store::staging::row::{AllowanceDraw, RowRequest, StagedOrder, StagedRow};
 use crate::store::staging::row::{RowReader, RowWriter};
 pub use crate::store::staging::versions::VariationChange;
@@ -99,9 +106,21 @@ pub struct ExistingJob<'a> {
     pub credits: Credits,
     /// An earlier manifest of the same plan has it, too: what it costs is counted there.
     pub is_counted: bool,
-    /// What it is called, and the byte where its row begins in the file of the last [`Staging::note_rows_of`]. Nothing
-    /// where that is not to be compared.
-    pub row: Option<(&'a str, u64)>,
+    /// What it may still cost.
+    pub unspent: Credits,
+    /// Its row in the file of [`Staging::note_rows_of`]. Nothing where that is not to be compared.
+    pub row: Option<ExistingRow<'a>>,
+}
+
+/// The accepted row of a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ExistingRow<'a> {
+    /// What the job is called.
+    pub label: &'a str,
+    /// Whether the row has an `id`.
+    pub has_id: bool,
+    /// The byte where it begins.
+    pub at: u64,
 }
 
 /// Where a job that the batch has already stands.
@@ -116,15 +135,6 @@ pub struct KnownJob {
     pub credits: Option<Credits>,
 }
 
-/// Where an accepted row lies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct RowLocation {
-    /// Which file, in the order in which they were told of.
-    file: u32,
-    /// Its first byte.
-    at: u64,
-}
-
 /// A row with all that was found out about it.
 #[derive(Debug)]
 pub struct RowWithVerdict {
@@ -134,8 +144,8 @@ pub struct RowWithVerdict {
     pub verdict: Verdict,
     /// The jobs of it that the batch has already, from its first variation on.
     pub known: Vec<KnownJob>,
-    /// The row of the same `id` that the batch has, and that asks for something else.
-    pub replaces: Option<Box<JobSpec>>,
+    /// The row of the same `id` that the batch has, and that asks for something else; and where its job stands.
+    pub replaces: Option<(Box<JobSpec>, JobStanding)>,
     /// The variations of it that take the place of another version.
     pub changes: Vec<VariationChange>,
 }
@@ -144,10 +154,12 @@ pub struct RowWithVerdict {
 #[derive(Debug)]
 pub struct Staging {
     dir: TempDir,
-    /// Files of accepted rows.
-    accepted: Vec<PathBuf>,
+    /// The file of accepted rows.
+    accepted: Option<PathBuf>,
     rows: RowWriter,
     row_count: u32,
+    /// A row was added that could not be read.
+    has_unread: bool,
     partitions: Vec<Option<BufWriter<File>>>,
     census: Census,
 }
@@ -164,13 +176,16 @@ impl Staging {
         let dir = tempfile::Builder::new().prefix(PREFIX).tempdir_in(spool).map_err(StoreError::io(spool))?;
         let rows = RowWriter::create(&dir.path().join("rows"))?;
         let partitions = (0..PARTITIONS).map(|_| None).collect();
-        let accepted = Vec::new();
-        Ok(Staging { dir, accepted, rows, row_count: 0, partitions, census: Census::default() })
+        let census = Census::default();
+        Ok(Staging { dir, accepted: None, rows, row_count: 0, has_unread: false, partitions, census })
     }
 
-    /// Names the file that holds the rows of the jobs that are told of next.
-    pub fn note_rows_of(&mut self, path: &Path) {
-        self.accepted.push(path.to_owned());
+    /// Names the file that holds the rows of the jobs that are told of next. False where the batch has one already:
+    /// those of a second one cannot be compared.
+    pub fn note_rows_of(&mut self, path: &Path) -> bool {
+        let is_first = self.accepted.is_none();
+        self.accepted.get_or_insert_with(|| path.to_owned());
+        is_first
     }
 
     /// Tells of a job that the batch has already. All of them are told of before the first row is added.
@@ -188,13 +203,20 @@ impl Staging {
             seq: job.seq.0,
         };
         self.partition(&known)?;
-        let file = u32::try_from(self.accepted.len().saturating_sub(1)).unwrap_or(u32::MAX);
-        let Some((label, at)) = job.row else { return Ok(()) };
+        let Some(ExistingRow { label, has_id, at }) = job.row else { return Ok(()) };
         self.partition(&name_entry(label, Tag::KnownName, 0))?;
+        let unspent = u32::try_from(job.unspent.0).unwrap_or(u32::MAX);
+        let row = PartitionEntry { ordinal: unspent, number: at, ..known };
+        if !has_id && !job.is_superseded {
+            self.partition(&PartitionEntry { tag: Tag::KnownRow, ..row })?;
+        }
         let Some(id) = row_id(label, variation) else { return Ok(()) };
-        let tag = if job.is_superseded { Tag::OlderLabel } else { Tag::KnownLabel };
-        let place = variation_place(id, variation);
-        self.partition(&PartitionEntry { tag, place, ordinal: file, number: at, ..known })
+        let tag = match job.is_superseded {
+            true => Tag::OlderLabel,
+            false if has_id => Tag::KnownLabel,
+            false => Tag::DerivedLabel,
+        };
+        self.partition(&PartitionEntry { tag, place: variation_place(id, variation), ..row })
     }
 
     /// Adds a row.
@@ -218,7 +240,7 @@ impl Staging {
             self.partition(&PartitionEntry { tag: Tag::Label, place: label_place(label), ..entry })?;
             self.partition(&name_entry(label, Tag::Name, self.row_count))?;
             // Further variations matter where the batch has some already.
-            let more = if self.accepted.is_empty() { 1..1 } else { 2..row.count.saturating_add(1) };
+            let more = if self.accepted.is_none() { 1..1 } else { 2..row.count.saturating_add(1) };
             for variation in more {
                 let place = variation_place(label, variation);
                 self.partition(&PartitionEntry { tag: Tag::Variation, place, count: variation, ..entry })?;
@@ -242,6 +264,7 @@ impl Staging {
             wanted,
         })?;
         self.row_count += 1;
+        self.has_unread = true;
         Ok(())
     }
 
@@ -291,6 +314,10 @@ impl Staging {
         findings.repeated.sort_by_key(|repeat: &RepeatedId| repeat.line);
         findings.changed.sort_unstable_by_key(|changed| (changed.ordinal, changed.change.variation));
         let (dir, accepted, census) = (self.dir, self.accepted, self.census);
+        if self.has_unread {
+            // It may be one of them.
+            findings.absent = AbsentJobs::default();
+        }
         Ok(StagedManifest { dir, accepted, rows_bytes, findings, census })
     }
 }
@@ -324,13 +351,15 @@ struct VerdictTable {
     changed: Vec<ChangedRow>,
     /// Rows, by their place among all, whose `id` differs from another's only by case or by Unicode normal form.
     apart: HashSet<u32>,
+    /// Jobs of the batch whose rows the manifest does not have.
+    absent: AbsentJobs,
 }
 
 /// Rows with their verdicts.
 #[derive(Debug)]
 pub struct StagedManifest {
     dir: TempDir,
-    accepted: Vec<PathBuf>,
+    accepted: Option<PathBuf>,
     rows_bytes: u64,
     findings: VerdictTable,
     /// The classes of all rows that could be sent.
@@ -351,7 +380,7 @@ impl StagedManifest {
     /// The rows, in manifest order.
     pub fn rows(&self) -> Result<StagedRows<'_>, StoreError> {
         let rows = RowReader::open(&self.dir.path().join("rows"), self.rows_bytes)?;
-        Ok(StagedRows { judged: self, rows, ordinal: 0, accepted: BTreeMap::new() })
+        Ok(StagedRows { judged: self, rows, ordinal: 0, accepted: None })
     }
 
     /// Rows whose `id` an earlier row has, in order of lines.
@@ -362,6 +391,33 @@ impl StagedManifest {
     /// Whether it asks for a version of a row again in whose place the batch wants another.
     pub fn goes_back(&self) -> bool {
         self.findings.changed.iter().any(|changed| changed.change.back_to.is_some())
+    }
+
+    /// Jobs of the batch whose rows the manifest does not have; nothing where it has them all. `command` tells what
+    /// drops one that is not submitted yet.
+    ///
+    /// # Errors
+    /// When the rows of the batch cannot be read.
+    pub fn absent(&self, command: impl Fn(&str) -> String) -> Result<Option<AbsentRows>, StoreError> {
+        let AbsentJobs { count, unspent, first } = &self.findings.absent;
+        let Some(path) = self.accepted.as_ref().filter(|_| *count > 0) else { return Ok(None) };
+        let mut rows = Vec::with_capacity(first.len());
+        let mut lines = Lines::open_scattered(path, 0, u64::MAX)?;
+        for AbsentJob { at, standing, unspent, .. } in first {
+            let JobSpec { label, .. } = lines.line_at(*at)?;
+            let command = (*standing == JobStanding::Waiting).then(|| command(&label));
+            rows.push(AbsentRow {
+                id: label,
+                verdict: (*standing).into(),
+                unspent_credits: *unspent,
+                command,
+            });
+        }
+        Ok(Some(AbsentRows { jobs: *count, unspent_credits: *unspent, rows }))
+    }
+
+    fn open_accepted(&self) -> Option<Lines> {
+        Lines::open(self.accepted.as_ref()?, 0, u64::MAX).ok()
     }
 
     /// The changes of a row, by its place among all.
@@ -379,8 +435,8 @@ pub struct StagedRows<'a> {
     judged: &'a StagedManifest,
     rows: RowReader,
     ordinal: u32,
-    /// Files of accepted rows that are open, by their number.
-    accepted: BTreeMap<u32, Lines>,
+    /// The file of accepted rows, once it is open.
+    accepted: Option<Lines>,
 }
 
 impl StagedRows<'_> {
@@ -405,7 +461,7 @@ impl StagedRows<'_> {
         let changed = self.judged.changes_of(ordinal);
         let is_new = matches!(verdict, Verdict::Wanted { have: 0, .. });
         let before = changed.first().filter(|changed| is_new && changed.change.variation == 1);
-        let replaces = before.and_then(|changed| self.row_at(changed.before));
+        let replaces = before.and_then(|changed| Some((self.row_at(changed.before)?, changed.standing)));
         let changes = changed.iter().map(|changed| changed.change).collect();
         Ok(Some(RowWithVerdict { row, verdict, known, replaces, changes }))
     }
@@ -417,12 +473,11 @@ impl StagedRows<'_> {
     }
 
     /// An accepted row. One that cannot be read any more is left out: it decides nothing.
-    fn row_at(&mut self, place: RowLocation) -> Option<Box<JobSpec>> {
-        if let std::collections::btree_map::Entry::Vacant(free) = self.accepted.entry(place.file) {
-            let path = self.judged.accepted.get(place.file as usize)?;
-            free.insert(Lines::open(path, 0, u64::MAX).ok()?);
+    fn row_at(&mut self, at: u64) -> Option<Box<JobSpec>> {
+        if self.accepted.is_none() {
+            self.accepted = self.judged.open_accepted();
         }
-        self.accepted.get_mut(&place.file)?.line_at(place.at).ok().map(Box::new)
+        self.accepted.as_mut()?.line_at(at).ok().map(Box::new)
     }
 
     fn first_line(&self, line: u64) -> u64 {
@@ -430,140 +485,6 @@ impl StagedRows<'_> {
         let found = repeated.binary_search_by_key(&line, |repeat| repeat.line);
         found.ok().and_then(|index| repeated.get(index)).map_or(line, |repeat| repeat.first_line)
     }
-}
-
-/// What a partition file's entry stands for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Tag {
-    /// A row that wants jobs.
-    Row,
-    /// A row that is not valid.
-    InvalidRow,
-    /// The `id` of a row.
-    Label,
-    /// A job that the batch has: `count` is its variation, `number` its credits.
-    Known,
-    /// The `id` and variation of such a job: its row lies in file `ordinal` at byte `number`.
-    KnownLabel,
-    /// The same of one in whose place another version is wanted.
-    OlderLabel,
-    /// The `id` of a row with a variation beyond the first, in `count`.
-    Variation,
-    /// The name of the files of a row: `place` is a hash of the name as a disk may see it, `fingerprint` one of the name
-    /// as it is.
-    Name,
-    /// The same of a job that the batch has.
-    KnownName,
-    /// The `id` of a row that is left out.
-    LeftOutLabel,
-}
-
-impl Tag {
-    const ALL: [Tag; 10] = [
-        Tag::Row,
-        Tag::InvalidRow,
-        Tag::Label,
-        Tag::Known,
-        Tag::KnownLabel,
-        Tag::OlderLabel,
-        Tag::Variation,
-        Tag::Name,
-        Tag::KnownName,
-        Tag::LeftOutLabel,
-    ];
-}
-
-/// Above every standing: an earlier manifest of the plan counts it.
-const COUNTED: u8 = 0x80;
-
-/// In the order of their bytes.
-const STANDINGS: [JobStanding; 6] = [
-    JobStanding::Waiting,
-    JobStanding::Running,
-    JobStanding::InDoubt,
-    JobStanding::Failed,
-    JobStanding::FailedForGood,
-    JobStanding::Done,
-];
-
-fn pack(standing: JobStanding, is_counted: bool) -> u8 {
-    let index = STANDINGS.iter().position(|one| *one == standing).unwrap_or_default();
-    // There are six.
-    u8::try_from(index).unwrap_or_default() | if is_counted { COUNTED } else { 0 }
-}
-
-fn unpack(byte: u8) -> (JobStanding, bool) {
-    let standing = STANDINGS.get(usize::from(byte & !COUNTED)).copied().unwrap_or(JobStanding::Waiting);
-    (standing, byte & COUNTED != 0)
-}
-
-/// What a partition file holds.
-struct PartitionEntry {
-    tag: Tag,
-    /// Of a job that the batch has.
-    standing: u8,
-    /// Decides the partition: the fingerprint, or a hash of the label.
-    place: [u8; 16],
-    fingerprint: Fingerprint,
-    ordinal: u32,
-    count: u32,
-    /// A line of the manifest, or as the tag says.
-    number: u64,
-    /// The number of a job that the batch has.
-    seq: u32,
-}
-
-impl PartitionEntry {
-    const BYTES: usize = 54;
-
-    fn to_bytes(&self) -> [u8; PartitionEntry::BYTES] {
-        let mut bytes = [0; PartitionEntry::BYTES];
-        let tag = Tag::ALL.iter().position(|tag| *tag == self.tag).unwrap_or_default();
-        bytes[..16].copy_from_slice(&self.place);
-        bytes[16..32].copy_from_slice(&self.fingerprint.0);
-        bytes[32..36].copy_from_slice(&self.ordinal.to_be_bytes());
-        bytes[36..40].copy_from_slice(&self.count.to_be_bytes());
-        bytes[40..48].copy_from_slice(&self.number.to_be_bytes());
-        bytes[48] = u8::try_from(tag).unwrap_or_default();
-        bytes[49] = self.standing;
-        bytes[50..].copy_from_slice(&self.seq.to_be_bytes());
-        bytes
-    }
-
-    fn from_bytes(bytes: &[u8; PartitionEntry::BYTES]) -> PartitionEntry {
-        let (mut place, mut fingerprint) = ([0; 16], [0; 16]);
-        let (mut ordinal, mut count, mut number, mut seq) = ([0; 4], [0; 4], [0; 8], [0; 4]);
-        place.copy_from_slice(&bytes[..16]);
-        fingerprint.copy_from_slice(&bytes[16..32]);
-        ordinal.copy_from_slice(&bytes[32..36]);
-        count.copy_from_slice(&bytes[36..40]);
-        number.copy_from_slice(&bytes[40..48]);
-        seq.copy_from_slice(&bytes[50..]);
-        PartitionEntry {
-            tag: Tag::ALL.get(usize::from(bytes[48])).copied().unwrap_or(Tag::Row),
-            standing: bytes[49],
-            place,
-            fingerprint: Fingerprint(fingerprint),
-            ordinal: u32::from_be_bytes(ordinal),
-            count: u32::from_be_bytes(count),
-            number: u64::from_be_bytes(number),
-            seq: u32::from_be_bytes(seq),
-        }
-    }
-}
-
-fn name_entry(label: &str, tag: Tag, ordinal: u32) -> PartitionEntry {
-    let stem = name_stem(label);
-    let (place, exact) = (label_place(&folded(stem)), label_place(stem));
-    let fingerprint = Fingerprint(exact);
-    PartitionEntry { tag, standing: 0, place, fingerprint, ordinal, count: 0, number: 0, seq: 0 }
-}
-
-fn label_place(label: &str) -> [u8; 16] {
-    use sha2::{Digest, Sha256};
-    let mut place = [0; 16];
-    place.copy_from_slice(&Sha256::digest(label.as_bytes())[..16]);
-    place
 }
 
 fn partition_path(dir: &Path, index: usize) -> std::path::PathBuf {
@@ -576,6 +497,8 @@ fn classify_partition(path: &Path, findings: &mut VerdictTable) -> io::Result<()
     struct Seen {
         /// What the batch has, by variation.
         known: BTreeMap<u32, (u8, Credits)>,
+        /// Those of them whose row has no `id`, by variation.
+        without_id: Vec<(u32, AbsentJob)>,
         /// The last variation that the manifest asks for.
         asked: u32,
     }
@@ -600,7 +523,11 @@ fn classify_partition(path: &Path, findings: &mut VerdictTable) -> io::Result<()
                     findings.apart.insert(entry.ordinal);
                 }
             }
-            Tag::KnownLabel => versions.add_wanted(&entry),
+            Tag::KnownRow => {
+                let row = seen.entry(entry.fingerprint).or_default();
+                row.without_id.push((entry.count, entry.absent_job()));
+            }
+            Tag::KnownLabel | Tag::DerivedLabel => versions.add_wanted(&entry),
             Tag::OlderLabel => versions.add_older(&entry),
             Tag::LeftOutLabel => {
                 labels.entry(entry.place).or_insert(entry.number);
@@ -641,14 +568,10 @@ fn classify_partition(path: &Path, findings: &mut VerdictTable) -> io::Result<()
             }
         }
     }
-    Ok(())
-}
-
-/// Reads one entry; false at the end.
-fn read_entry(file: &mut impl Read, bytes: &mut [u8; PartitionEntry::BYTES]) -> io::Result<bool> {
-    match file.read_exact(bytes) {
-        Ok(()) => Ok(true),
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
-        Err(error) => Err(error),
+    for row in seen.into_values() {
+        let absent = row.without_id.into_iter().filter(|(variation, _)| *variation > row.asked);
+        absent.for_each(|(_, job)| findings.absent.add(job));
     }
+    versions.absent().for_each(|job| findings.absent.add(job));
+    Ok(())
 }

@@ -19,7 +19,7 @@ use crate::domain::time::{Timestamp, UtcDay};
 use crate::store::commit::Writes;
 use crate::store::spool::{Appender, Lines};
 use crate::store::staging::{
-    ExistingJob, RowRequest, RowWithVerdict, StagedOrder, StagedRow, VariationChange, Verdict,
+    ExistingJob, ExistingRow, RowRequest, RowWithVerdict, StagedOrder, StagedRow, VariationChange, Verdict,
 };
 
 mod finished;
@@ -372,6 +372,7 @@ fn classify(existing: &[(u8, u32)], rows: &[(u8, Option<&str>, u32)]) -> (Vec<St
             standing: JobStanding::Done,
             credits: Credits::ZERO,
             is_counted: false,
+            unspent: Credits::ZERO,
             row: None,
         };
         draft.note_existing(&existing).unwrap();
@@ -439,7 +440,8 @@ fn a_row_replaces_the_newest_one_of_its_id() {
             standing: JobStanding::Running,
             credits: Credits(7),
             is_counted: false,
-            row: Some((&spec.label, at)),
+            unspent: Credits(7),
+            row: Some(ExistingRow { label: &spec.label, has_id: true, at }),
         };
         draft.note_existing(&existing).unwrap();
     }
@@ -456,7 +458,7 @@ fn a_row_replaces_the_newest_one_of_its_id() {
     let mut rows = staged.rows().unwrap();
     let mut next = || rows.next_row().unwrap().unwrap();
     let first = next();
-    assert_eq!(first.replaces.map(|spec| spec.seq), Some(Seq(2)));
+    assert_eq!(first.replaces.map(|(spec, _)| spec.seq), Some(Seq(2)));
     assert_eq!(first.changes, [VariationChange { variation: 1, instead_of: Seq(2), back_to: None }]);
     assert!(next().replaces.is_none());
     let known = next().known;

@@ -208,3 +208,37 @@ fn a_kill_while_names_change_is_put_right_by_the_next_run() {
         }
     }
 }
+
+#[test]
+fn rows_that_a_later_manifest_does_not_have_are_listed_with_the_command_that_drops_them() {
+    let env = TestEnv::new();
+    write(&env, &[("crow", "a crow"), ("gull", "a gull"), ("owl", "an owl")]);
+    env.run(["run", "birds.csv", "--budget", "8"]).exited(4);
+    write(&env, &[("owl", "an owl at night")]);
+    let plan = env.run(["plan", "birds.csv", "--json"]).exited(0).json();
+    let absent = &plan["files"][0]["absent"];
+    assert_eq!((&absent["jobs"], &absent["unspent_credits"]), (&2.into(), &8.into()), "{plan:#}");
+    let first = &absent["rows"][0];
+    assert_eq!((&first["id"], &first["verdict"]), (&"gull".into(), &"waiting".into()));
+    assert_eq!(first["command"], "callsheet cancel birds/gull");
+    assert_eq!(
+        (&absent["rows"][1]["id"], &absent["rows"][1]["unspent_credits"]),
+        (&"crow".into(), &0.into())
+    );
+    let plan = env.run(["plan", "birds.csv"]).exited(0);
+    for text in [
+        "not in birds.csv: 2 jobs of birds, which stay wanted and may still cost 8 credits",
+        "birds/crow: done",
+    ] {
+        shows(&plan, text);
+    }
+    let command =
+        plan.stdout.lines().map(str::trim).find(|line| line.starts_with("callsheet cancel")).unwrap();
+    let words: Vec<&str> = command.split(' ').skip(1).filter(|word| !word.is_empty()).collect();
+    env.run(&words[..2]).exited(0);
+    // What was canceled is wanted no more.
+    let run = env.run(["run", "birds.csv", "--budget", "16"]);
+    run.says("not in birds.csv: 1 job of birds, which stays wanted at no further cost");
+    assert!(!run.stderr.contains("birds/gull: waiting"), "{}", run.stderr);
+    env.audit().each_paid_once(2);
+}

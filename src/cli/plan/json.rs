@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::cli::plan::plan_row::PlanRow;
 use crate::cli::plan::totals::{Counts, Totals};
 use crate::cli::plan::{PlanReport, shown};
+use crate::domain::absent_rows::AbsentRows;
 use crate::domain::budget::BudgetShortage;
 use crate::domain::credits::Credits;
 use crate::domain::diagnostic::Diagnostic;
@@ -119,6 +120,9 @@ struct JsonFile<'a> {
     /// Rows that are not in the part of it that is planned.
     left_out: u64,
     notes: Vec<JsonDiagnostic<'a>>,
+    /// Rows of its batch that it does not have.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    absent: Option<&'a AbsentRows>,
 }
 
 #[derive(Debug, Serialize)]
@@ -201,6 +205,7 @@ fn totals_object<'a>(report: &'a PlanReport, totals: &'a Totals) -> JsonTotals<'
         refused: validated.is_refused(),
         left_out: validated.receipt.left_out,
         notes: validated.receipt.notes.iter().map(JsonDiagnostic::of).collect(),
+        absent: validated.receipt.absent.as_ref(),
     });
     JsonTotals {
         total_credits: totals.credits,

@@ -22,6 +22,7 @@ use crate::cli::failure::Failure;
 use crate::cli::global_flags::Global;
 use crate::cli::manifest_arguments::ManifestArguments;
 use crate::cli::manifest_input::{self, ManifestInput};
+use crate::cli::next_steps::Invocation;
 use crate::cli::plan::plan_row::PlanRow;
 use crate::cli::plan::totals::Totals;
 use crate::cli::service_target::{self, CatalogSource};
@@ -85,7 +86,8 @@ async fn plan(
     let now = clock.now().wall;
     let (validated, seen) = validate_all(&state, open.as_deref(), manifests, config, &catalogs.catalog, now)?;
     let groups = group_budgets(&state, global, config, now).await?;
-    let report = PlanReport { validated, balance, catalogs, plan: config.service.plan, seen, groups };
+    let (plan, invocation) = (config.service.plan, Invocation::of("run", global));
+    let report = PlanReport { validated, balance, catalogs, plan, seen, groups, invocation };
     let mut out = io::BufWriter::new(anstream::stdout().lock());
     if global.json {
         written(report.write_json(&mut out))?;
@@ -254,6 +256,7 @@ struct PlanReport {
     plan: AccountPlan,
     seen: Visibility,
     groups: GroupBudgets,
+    invocation: Invocation,
 }
 
 /// Budgets of groups of rows.

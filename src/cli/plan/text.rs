@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use crate::cli::absent_rows::{self, AbsentLine};
 use crate::cli::plan::plan_row::PlanRow;
 use crate::cli::plan::totals::Totals;
 use crate::cli::plan::{PlanReport, shown};
@@ -11,6 +12,7 @@ use crate::domain::budget::BudgetShortage;
 use crate::domain::credits::Credits;
 use crate::domain::quote::AccountPlan;
 use crate::domain::row_verdict::RowVerdict;
+use crate::intake::receipt::Receipt;
 use crate::store::read_only::Visibility;
 
 /// Up to so many rows are all listed.
@@ -135,6 +137,13 @@ pub(super) fn totals(out: &mut impl Write, report: &PlanReport, totals: &Totals)
     let mut text = Vec::new();
     sentences(&mut text, report, totals)?;
     terminal::write_wrapped(out, &String::from_utf8_lossy(&text))?;
+    let receipts: Vec<&Receipt> = report.validated.iter().map(|validated| &validated.receipt).collect();
+    for line in absent_rows::lines(&receipts, &report.invocation) {
+        match line {
+            AbsentLine::Text(text) => terminal::write_wrapped(out, &printable(&text))?,
+            AbsentLine::Command(command) => writeln!(out, "    {}", printable(&command))?,
+        }
+    }
     out.flush()
 }
 

@@ -1,6 +1,8 @@
 //! Rows that keep their `id` and ask for something else.
 
 use super::*;
+use crate::domain::absent_rows::AbsentRow;
+use crate::domain::row_selection::RowSelection;
 
 #[test]
 fn an_edited_manifest_runs_what_is_new_or_changed() {
@@ -18,7 +20,8 @@ fn an_edited_manifest_runs_what_is_new_or_changed() {
     assert_eq!(
         notes,
         [
-            "4: prompt: a is in the batch with another request, and is bought again: was \"fox\", is \"red fox\""
+            "4: prompt: a is in the batch with another request, which is not submitted yet and is replaced free of charge: \
+             was \"fox\", is \"red fox\""
         ]
     );
     assert_eq!(door.labels("m"), ["0 a", "1 b", "2 b-v2", "3 b-v3", "4 c", "5 a"]);
@@ -32,7 +35,7 @@ fn a_row_that_keeps_its_id_says_in_what_it_changed() {
     door.accept("m.csv", &format!("{header}a,image,flat,A red fox,\n"));
     let changed = |text: &str| {
         let receipt = door.accept("m.csv", &format!("{header}{text}\n"));
-        let fields = receipt.notes.iter().filter(|note| note.message.contains("bought again"));
+        let fields = receipt.notes.iter().filter(|note| note.message.contains("with another request"));
         let fields: Vec<String> = fields.map(|note| note.field.clone().unwrap_or_default()).collect();
         (receipt.new, receipt.changed, receipt.have, fields.join(" "))
     };
@@ -42,4 +45,58 @@ fn a_row_that_keeps_its_id_says_in_what_it_changed() {
     assert_eq!(changed("b,image,flat,a red  fox,"), (1, 0, 0, String::new()));
     // Without an `id` nothing can be known of an earlier row.
     assert_eq!(changed(",image,flat,A RED FOX,"), (1, 0, 0, String::new()));
+}
+
+impl Door {
+    /// What a later manifest says of rows that it does not have: `count credits: id verdict credits, ...`.
+    fn absent(&self, text: &str, selection: RowSelection) -> Option<String> {
+        let receipt = self.said("", "m.csv", text, |options| IngestOptions { selection, ..options });
+        let absent = receipt.absent?;
+        let row = |row: &AbsentRow| {
+            let AbsentRow { id, verdict, unspent_credits, command } = row;
+            assert_eq!(command.as_deref(), Some(format!("callsheet cancel m/{id}").as_str()));
+            format!("{id} {} {}", verdict.name(), unspent_credits.0)
+        };
+        let rows: Vec<String> = absent.rows.iter().map(row).collect();
+        Some(format!("{} {}: {}", absent.jobs, absent.unspent_credits.0, rows.join(", ")))
+    }
+}
+
+#[test]
+fn rows_that_a_later_manifest_does_not_have_are_listed_with_what_they_may_still_cost() {
+    let door = door();
+    let rows = "a,image,flat,fox,,\nb,image,flat,owl,3,\nc,image,flat,hen,,\n,image,flat,gnu,2,\n";
+    let whole = RowSelection::default;
+    let all = format!("{HEADER}{rows}");
+    assert_eq!(door.absent(&all, whole()), None, "a batch that is new");
+    assert_eq!(door.absent(&all, whole()), None, "nothing is missing");
+    let gnus = door.labels("m").into_iter().filter_map(|label| Some(label.split_once(" gnu")?.1.to_owned()));
+    let gnus: Vec<String> = gnus.map(|rest| format!("gnu{rest} waiting 3")).collect();
+    // One is edited, which is no absence, of one the count is less, and two are gone.
+    let edited = format!("{HEADER}a,image,flat,red fox,,\nb,image,flat,owl,2,\n");
+    let expected = format!("4 12: b-v3 waiting 3, c waiting 3, {}", gnus.join(", "));
+    assert_eq!(door.absent(&edited, whole()).as_deref(), Some(&*expected));
+    assert_eq!(door.absent(&edited, whole()).as_deref(), Some(&*expected), "the older version is not listed");
+    // What is left out of a part of a manifest is not absent.
+    let part = RowSelection { first: Some(1), ..whole() };
+    assert_eq!(door.absent(&edited, part), None);
+    // Rows with other texts in them may be these.
+    let unread = format!("{edited}c,nothing,flat,hen,,\n");
+    assert_eq!(door.absent(&unread, whole()), None);
+    // An invalid row is there.
+    let invalid = format!("{edited}c,image,flat,hen,,\n,image,flat,gnu,1,\n");
+    assert_eq!(
+        door.absent(&invalid, whole()).as_deref(),
+        Some(&*format!("2 6: b-v3 waiting 3, {}", gnus[1]))
+    );
+}
+
+#[test]
+fn of_many_absent_rows_five_are_listed() {
+    let door = door();
+    let rows: String = (0..40).map(|n| format!("r{n},image,flat,fox {n},,\n")).collect();
+    door.accept("m.csv", &format!("{HEADER}{rows}"));
+    let expected = "39 117: r1 waiting 3, r2 waiting 3, r3 waiting 3, r4 waiting 3, r5 waiting 3";
+    let found = door.absent(&format!("{HEADER}r0,image,flat,fox 0,,\n"), RowSelection::default());
+    assert_eq!(found.as_deref(), Some(expected));
 }

@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 
 use crate::domain::ids::{Fingerprint, Seq};
-use crate::store::staging::{PartitionEntry, RowLocation, label_place};
+use crate::domain::row_verdict::JobStanding;
+use crate::store::staging::absent::AbsentJob;
+use crate::store::staging::partition_entry::{PartitionEntry, Tag, label_place};
 
 /// A variation of a row that takes the place of another version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,21 +23,26 @@ pub struct VariationChange {
 pub(super) struct ChangedRow {
     pub(super) ordinal: u32,
     pub(super) change: VariationChange,
-    /// Where the row lies that was wanted before.
-    pub(super) before: RowLocation,
+    /// The byte where the row begins that was wanted before.
+    pub(super) before: u64,
+    /// Where its job stands.
+    pub(super) standing: JobStanding,
 }
 
 /// A version of a row's variation that the batch has.
 struct Version {
     fingerprint: Fingerprint,
-    seq: Seq,
-    row: RowLocation,
+    job: AbsentJob,
+    has_id: bool,
+    /// The manifest has a row of the same `id`.
+    is_asked_for: bool,
 }
 
 impl Version {
     fn of(entry: &PartitionEntry) -> Version {
-        let row = RowLocation { file: entry.ordinal, at: entry.number };
-        Version { fingerprint: entry.fingerprint, seq: Seq(entry.seq), row }
+        let PartitionEntry { fingerprint, tag, .. } = *entry;
+        let has_id = tag != Tag::DerivedLabel;
+        Version { fingerprint, job: entry.absent_job(), has_id, is_asked_for: false }
     }
 }
 
@@ -60,14 +67,24 @@ impl KnownVersions {
     }
 
     /// What a row's variation, in `count`, takes the place of; nothing where the batch wants the same.
-    pub(super) fn change(&self, entry: &PartitionEntry) -> Option<ChangedRow> {
-        let is_other = |wanted: &&Version| wanted.fingerprint != entry.fingerprint;
-        let wanted = self.wanted.get(&entry.place).filter(is_other)?;
+    pub(super) fn change(&mut self, entry: &PartitionEntry) -> Option<ChangedRow> {
+        let wanted = self.wanted.get_mut(&entry.place)?;
+        wanted.is_asked_for = true;
+        if wanted.fingerprint == entry.fingerprint {
+            return None;
+        }
         let mut of_row = self.older.get(&entry.place).into_iter().flatten();
         let same = of_row.rfind(|version| version.fingerprint == entry.fingerprint);
-        let back_to = same.map(|version| (version.seq, version.row.at));
-        let change = VariationChange { variation: entry.count, instead_of: wanted.seq, back_to };
-        Some(ChangedRow { ordinal: entry.ordinal, change, before: wanted.row })
+        let back_to = same.map(|version| (version.job.seq, version.job.at));
+        let change = VariationChange { variation: entry.count, instead_of: wanted.job.seq, back_to };
+        let AbsentJob { at: before, standing, .. } = wanted.job;
+        Some(ChangedRow { ordinal: entry.ordinal, change, before, standing })
+    }
+
+    /// Those with an `id` that no row of the manifest has.
+    pub(super) fn absent(&self) -> impl Iterator<Item = AbsentJob> + '_ {
+        let absent = self.wanted.values().filter(|version| version.has_id && !version.is_asked_for);
+        absent.map(|version| version.job)
     }
 }
 
