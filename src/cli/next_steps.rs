@@ -45,8 +45,11 @@ impl Trouble {
 
     /// From a line of the response to a question for jobs; none where nothing went wrong.
     fn of_summary(job: JobSummary) -> Option<Trouble> {
-        let JobSummary { id, line, error, charged_credits, .. } = job;
+        let JobSummary { id, line, state, superseded, error, charged_credits, .. } = job;
         let error = error?;
+        if superseded && state == JobState::Failed.name() {
+            return None;
+        }
         let (reason, is_paid) = (error.to_string(), !charged_credits.is_zero());
         Some(Trouble { id, line, code: error.code, reason, is_paid })
     }

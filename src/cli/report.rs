@@ -54,7 +54,7 @@ struct Sums {
     refunded_credits: i128,
     /// Outputs of jobs that succeeded.
     files: u64,
-    /// Jobs that failed.
+    /// Jobs that failed, but for those in whose place another version of their row is wanted.
     failures: u64,
 }
 
@@ -93,6 +93,8 @@ struct ReportedJob {
     #[serde(default)]
     meta: Map<String, Value>,
     ended: Option<String>,
+    #[serde(default)]
+    superseded: bool,
 }
 
 /// A group: its value of the key, nothing where a job has none.
@@ -200,7 +202,7 @@ impl Groups {
         let Some(ended) = job.ended.as_deref().filter(|ended| self.is_since(ended)) else { return };
         let sums = Sums {
             files: job.files.len() as u64,
-            failures: u64::from(job.state == "failed"),
+            failures: u64::from(job.state == "failed" && !job.superseded),
             ..Sums::default()
         };
         if sums != Sums::default() {

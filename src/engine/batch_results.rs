@@ -44,7 +44,7 @@ fn write_into(
     while let Some((spec, record)) = jobs.next_job()? {
         let is_superseded = jobs.versions().is_superseded(spec.seq);
         writer.push(&ResultLine::new(&batch.name, &spec, &record.job, is_superseded)).map_err(output)?;
-        report.add(dir, &spec, &record.job);
+        report.add(dir, &spec, &record.job, is_superseded);
     }
     failpoint::hit("reporting");
     writer.finish().map_err(output)?;

@@ -405,13 +405,15 @@ impl Engine {
                 // As the manifest that is being accepted says.
                 let versions = match &command {
                     Command::AddBatch(batch) if batch.versions_bytes > 0 => {
-                        Some((batch.no, self.store.row_versions(batch)?))
+                        let known = self.scheduler.batch(batch.no).map_or(0, |batch| batch.versions_bytes);
+                        let ended = version_names::ended(&self.store, batch, known)?;
+                        Some((batch.no, self.store.row_versions(batch)?, ended))
                     }
                     _ => None,
                 };
                 let outcome = self.scheduler.execute(command, now)?;
-                if let Some((no, versions)) = versions {
-                    self.scheduler.set_versions(no, versions);
+                if let Some((no, versions, ended)) = versions {
+                    self.scheduler.change_versions(no, versions, &ended);
                 }
                 if is_taken {
                     failpoint::hit("taken");

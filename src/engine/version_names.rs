@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::domain::ids::BatchNo;
 use crate::domain::job::{JobSpec, State};
 use crate::domain::row_versions::VersionChange;
-use crate::engine::scheduler::{AppliedVersions, RenamedJob};
+use crate::engine::scheduler::{AppliedVersions, EndedVersion, RenamedJob};
 use crate::output::layout::Layout;
 use crate::output::publish::OutputDir;
 use crate::store::spool::Lines;
@@ -37,6 +37,23 @@ pub(super) fn after_landing(
     let as_of = store.batch(no)?.map_or(Ok(0), |batch| store.outcomes_bytes(&batch))?;
     let renamed = renamed(store, output_dir, default, no, others)?;
     Ok(AppliedVersions { renamed, as_of, ..AppliedVersions::none(no) })
+}
+
+/// The jobs that a manifest changes the versions of, from byte `from` of what says so on, as far as they have ended without
+/// outputs: whether they are wanted decides what they count as.
+pub(super) fn ended(store: &Store, batch: &BatchRecord, from: u64) -> Result<Vec<EndedVersion>, StoreError> {
+    let spool = store.spool(batch.no);
+    let mut rows = Lines::open_scattered(&spool.rows_path(), 0, batch.spool_bytes)?;
+    let mut changes = Lines::open(&spool.versions_path(), from, batch.versions_bytes)?;
+    let mut ended = Vec::new();
+    while let Some((_, VersionChange { wanted, instead_of, .. })) = changes.next_line()? {
+        for seq in [wanted, instead_of] {
+            let Some(record) = store.undone_outcome(batch, seq)? else { continue };
+            let JobSpec { order, .. } = rows.line_at(record.row_at)?;
+            ended.push(EndedVersion { seq, kind: order.kind, state: record.job.state().clone() });
+        }
+    }
+    Ok(ended)
 }
 
 /// Those jobs that have succeeded and whose outputs have other names than their outcomes say.

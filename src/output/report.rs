@@ -30,11 +30,19 @@ pub struct Sums {
     waived_credits: Credits,
     refunded_credits: Credits,
     states: BTreeMap<JobState, u32>,
+    /// Jobs without outputs of versions of rows in whose place others are wanted; no state counts them.
+    #[serde(skip_serializing_if = "is_zero")]
+    replaced: u32,
     late: u32,
 }
 
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
 impl Sums {
-    fn add(&mut self, spec: &JobSpec, job: &Job, refunded: Credits) {
+    fn add(&mut self, spec: &JobSpec, job: &Job, refunded: Credits, is_replaced: bool) {
         self.jobs += 1;
         self.planned_credits = self.planned_credits + spec.order.hold().unwrap_or_default();
         let books = job.all_books();
@@ -42,7 +50,11 @@ impl Sums {
         self.charged_credits = self.charged_credits + books.charged;
         self.waived_credits = self.waived_credits + books.waived;
         self.refunded_credits = self.refunded_credits + refunded;
-        *self.states.entry(job.state().job_state()).or_default() += 1;
+        if is_replaced {
+            self.replaced += 1;
+        } else {
+            *self.states.entry(job.state().job_state()).or_default() += 1;
+        }
         self.late += u32::from(job.is_late());
     }
 }
@@ -136,20 +148,24 @@ impl Report {
         }
     }
 
-    /// Adds a job whose outputs lie in `dir`, as far as they are there.
-    pub fn add(&mut self, dir: &Path, spec: &JobSpec, job: &Job) {
+    /// Adds a job whose outputs lie in `dir`, as far as they are there; `is_superseded` where another version of its row
+    /// is wanted.
+    pub fn add(&mut self, dir: &Path, spec: &JobSpec, job: &Job, is_superseded: bool) {
         if let State::Succeeded { files, .. } = job.state() {
             let missing = files.iter().filter(|file| dir.join(&file.path).symlink_metadata().is_err());
             let missing = u32::try_from(missing.count()).unwrap_or(u32::MAX);
             self.missing_files = self.missing_files.saturating_add(missing);
         }
         let refunded = refunded(job);
+        let is_undone = matches!(job.state(), State::Failed { .. } | State::Canceled { .. } | State::Expired);
+        let is_replaced = is_undone && (is_superseded || job.state().is_replaced());
         let kind = spec.order.kind.name();
-        self.total.add(spec, job, refunded);
-        self.by_kind.entry(kind).or_default().add(spec, job, refunded);
+        self.total.add(spec, job, refunded, is_replaced);
+        self.by_kind.entry(kind).or_default().add(spec, job, refunded, is_replaced);
         let model = spec.order.model.clone().unwrap_or_else(|| kind.to_owned());
-        self.by_model.entry(model).or_default().add(spec, job, refunded);
+        self.by_model.entry(model).or_default().add(spec, job, refunded, is_replaced);
         match job.state() {
+            _ if is_replaced => {}
             State::Failed { fault, .. } => list_fault(&mut self.failed, spec, job, fault),
             State::InDoubt { fault, .. } => list_fault(&mut self.in_doubt, spec, job, fault),
             State::Queued => self.waiting.add(spec.order.hold().unwrap_or_default()),

@@ -256,6 +256,7 @@ impl BatchRebuild {
     fn decide(&mut self, from: &Sources<'_>, rebuilt: &mut Rebuilt) -> Result<Vec<JobRecord>, StoreError> {
         let path = from.state.spool(self.batch.no).rows_path();
         let mut lines = Lines::open(&path, 0, self.batch.spool_bytes)?;
+        let versions = from.state.row_versions(&self.batch)?;
         let mut outcomes = std::mem::take(&mut self.outcomes);
         let mut ended = Vec::new();
         // Rows that nothing is known of: had they begun, a later one of their segment has.
@@ -290,7 +291,8 @@ impl BatchRebuild {
             }
             self.book(&found.job);
             if found.job.is_over() {
-                self.batch.count_ended(spec.order.kind, found.job.state());
+                let is_superseded = versions.is_superseded(spec.seq);
+                self.batch.count_ended(spec.order.kind, found.job.state(), is_superseded);
                 ended.push(found);
             } else {
                 self.open.push(found);

@@ -58,7 +58,8 @@ pub struct Ended {
     pub expired: u32,
     /// Waiting for a person.
     pub in_doubt: u32,
-    /// Never sent, since a newer version of their rows came first. Listed as canceled; they are nobody's failure.
+    /// Without outputs, of versions of rows in whose place others are wanted: never sent, or failed, canceled or expired.
+    /// They are nobody's failure.
     #[serde(skip_serializing_if = "is_default")]
     pub replaced: u32,
 }
@@ -107,32 +108,54 @@ impl Ended {
     }
 
     /// Counts one less: the job was taken up again.
-    pub fn reopen(&mut self, state: &State) {
-        let count = match state {
-            State::Succeeded { .. } => &mut self.succeeded,
-            State::Failed { .. } => &mut self.failed,
-            state if state.is_replaced() => &mut self.replaced,
-            State::Canceled { .. } => &mut self.canceled,
-            State::Expired => &mut self.expired,
-            State::InDoubt { .. } => &mut self.in_doubt,
-            State::Queued | State::Submitting { .. } | State::Running { .. } | State::Fetching { .. } => {
-                return;
-            }
-        };
-        *count = count.saturating_sub(1);
+    pub fn reopen(&mut self, state: &State, is_superseded: bool) {
+        // An earlier version of the program counted it as what it was.
+        let is_superseded = is_superseded && self.replaced > 0;
+        if let Some(count) = self.counter(state, is_superseded) {
+            *count = count.saturating_sub(1);
+        }
     }
 
     /// Counts one more; a state that is not final counts nowhere.
-    pub fn count(&mut self, state: &State) {
-        match state {
-            State::Succeeded { .. } => self.succeeded += 1,
-            State::Failed { .. } => self.failed += 1,
-            state if state.is_replaced() => self.replaced += 1,
-            State::Canceled { .. } => self.canceled += 1,
-            State::Expired => self.expired += 1,
-            State::InDoubt { .. } => self.in_doubt += 1,
-            State::Queued | State::Submitting { .. } | State::Running { .. } | State::Fetching { .. } => {}
+    pub fn count(&mut self, state: &State, is_superseded: bool) {
+        if let Some(count) = self.counter(state, is_superseded) {
+            *count += 1;
         }
+    }
+
+    /// Counts a job that has ended as that of a version that is superseded from now on, or is not any more.
+    pub fn recount(&mut self, state: &State, is_superseded: bool) {
+        let before = self.counter(state, !is_superseded).map(|count| *count);
+        if before.is_some_and(|count| count > 0) {
+            self.reopen(state, !is_superseded);
+            self.count(state, is_superseded);
+        }
+    }
+
+    /// Those that failed, were canceled or expired with those that were replaced: what a batch whose rows were edited has
+    /// by its outcomes, whichever version of the program counted them.
+    #[must_use]
+    pub fn without_versions(self) -> Ended {
+        let Ended { succeeded, failed, canceled, expired, in_doubt, replaced } = self;
+        let replaced = replaced + failed + canceled + expired;
+        Ended { succeeded, in_doubt, replaced, ..Ended::default() }
+    }
+
+    fn counter(&mut self, state: &State, is_superseded: bool) -> Option<&mut u32> {
+        Some(match state {
+            State::Succeeded { .. } => &mut self.succeeded,
+            State::InDoubt { .. } => &mut self.in_doubt,
+            state if state.is_replaced() => &mut self.replaced,
+            State::Failed { .. } | State::Canceled { .. } | State::Expired if is_superseded => {
+                &mut self.replaced
+            }
+            State::Failed { .. } => &mut self.failed,
+            State::Canceled { .. } => &mut self.canceled,
+            State::Expired => &mut self.expired,
+            State::Queued | State::Submitting { .. } | State::Running { .. } | State::Fetching { .. } => {
+                return None;
+            }
+        })
     }
 }
 

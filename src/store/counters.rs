@@ -33,19 +33,27 @@ impl BatchRecord {
     }
 
     /// Counts a job that has ended; a state that is not final counts nowhere.
-    pub fn count_ended(&mut self, kind: Kind, state: &State) {
-        self.ended.count(state);
+    pub fn count_ended(&mut self, kind: Kind, state: &State, is_superseded: bool) {
+        self.ended.count(state, is_superseded);
         // A batch that was accepted before kinds were counted has none of its own.
         if let Some(of_kind) = self.kinds.get_mut(&kind) {
-            of_kind.ended.count(state);
+            of_kind.ended.count(state, is_superseded);
         }
     }
 
     /// Counts one ended job less: it was taken up again.
-    pub fn count_reopened(&mut self, kind: Kind, state: &State) {
-        self.ended.reopen(state);
+    pub fn count_reopened(&mut self, kind: Kind, state: &State, is_superseded: bool) {
+        self.ended.reopen(state, is_superseded);
         if let Some(of_kind) = self.kinds.get_mut(&kind) {
-            of_kind.ended.reopen(state);
+            of_kind.ended.reopen(state, is_superseded);
+        }
+    }
+
+    /// Counts a job that has ended as that of a version that is superseded from now on, or is not any more.
+    pub fn recount_ended(&mut self, kind: Kind, state: &State, is_superseded: bool) {
+        self.ended.recount(state, is_superseded);
+        if let Some(of_kind) = self.kinds.get_mut(&kind) {
+            of_kind.ended.recount(state, is_superseded);
         }
     }
 }

@@ -66,7 +66,7 @@ struct AcceptedPrice {
 
 /// The part of an outcome that tells where its job stands.
 #[derive(Deserialize)]
-struct Outcome {
+pub(super) struct EndedOutcome {
     seq: Seq,
     #[serde(default)]
     attempts: Vec<EndedAttempt>,
@@ -91,15 +91,28 @@ struct EndedAttempt {
     fault: Option<FaultCode>,
 }
 
-impl Outcome {
+impl EndedOutcome {
+    /// Which job it is, and where that stands.
+    pub(super) fn standing(&self, path: &Path) -> Result<(Seq, JobStanding), StoreError> {
+        let (state, books, code) = self.present(path)?;
+        Ok((self.seq, JobStanding::of(state, books.charged, code)))
+    }
+
     /// State, books and fault of the attempt that decides where the job stands.
-    fn present(&self) -> Option<(JobState, Books, Option<&str>)> {
+    fn present(&self, path: &Path) -> Result<(JobState, Books, Option<&str>), StoreError> {
         let kept = self.attempts.iter().find(|attempt| Some(attempt.no) == self.kept);
         let (state, books, fault) = match kept.or(self.attempts.last()) {
             Some(attempt) => (attempt.state, attempt.books, &attempt.fault),
-            None => (self.state?, self.books, &self.fault),
+            None => {
+                let damaged = || StoreError::Damaged {
+                    dir: path.to_owned(),
+                    what: format!("the outcome of job {}", self.seq.0),
+                    detail: "it has no state".to_owned(),
+                };
+                (self.state.ok_or_else(damaged)?, self.books, &self.fault)
+            }
         };
-        Some((state, books, fault.as_ref().map(|fault| fault.code.as_str())))
+        Ok((state, books, fault.as_ref().map(|fault| fault.code.as_str())))
     }
 }
 
@@ -124,7 +137,7 @@ impl JobStatuses {
         let mut job_statuses = JobStatuses::default();
         let mut lines = Lines::open(path, 0, bytes)?;
         loop {
-            let outcome = match lines.next_line::<Outcome>() {
+            let outcome = match lines.next_line::<EndedOutcome>() {
                 Ok(Some((_, outcome))) => outcome,
                 Ok(None) => return Ok(job_statuses),
                 Err(StoreError::Damaged { .. }) if is_outside && lines.at() >= bytes => {
@@ -132,13 +145,7 @@ impl JobStatuses {
                 }
                 Err(error) => return Err(error),
             };
-            let Some((state, present, code)) = outcome.present() else {
-                return Err(StoreError::Damaged {
-                    dir: path.to_owned(),
-                    what: format!("the outcome of job {}", outcome.seq.0),
-                    detail: "it has no state".to_owned(),
-                });
-            };
+            let (state, present, code) = outcome.present(path)?;
             let standing = JobStanding::of(state, present.charged, code);
             let index = outcome.seq.0 as usize;
             if job_statuses.ended.len() <= index {

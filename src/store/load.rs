@@ -70,18 +70,8 @@ impl Store {
         if let Some(open) = self.database()?.get(&db_keys::job(key))? {
             return Ok(open);
         }
-        let path = self.spool(batch.no).outcomes_path();
-        let mut outcomes = Lines::open(&path, 0, self.outcomes_bytes(batch)?)?;
-        let mut last = None;
-        while let Some((at, outcome)) = outcomes.next_line::<OutcomeOf>()? {
-            if outcome.seq == spec.seq {
-                last = Some(at);
-            }
-        }
-        match last {
-            Some(at) => outcomes.line_at(at),
-            None => Ok(JobRecord { key, id: spec.id, row_at, job: Job::queued() }),
-        }
+        let ended = self.outcome_of(batch, spec.seq, false)?;
+        Ok(ended.unwrap_or_else(|| JobRecord { key, id: spec.id, row_at, job: Job::queued() }))
     }
 
     /// The jobs of a batch that have ended, or whose outcome has changed, since its outcomes were `before` bytes long.

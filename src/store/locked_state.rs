@@ -10,6 +10,7 @@ use tempfile::TempDir;
 
 use crate::domain::ids::BatchNo;
 use crate::domain::job::JobSpec;
+use crate::domain::row_versions::RowVersions;
 use crate::store::batch_backup::{self, BatchBackup};
 use crate::store::dump::{self, DumpError};
 use crate::store::folders::{batch_dir, batch_dirs};
@@ -143,6 +144,14 @@ impl LockedState {
     /// When the file system refuses.
     pub fn readable_versions_bytes(&self, no: BatchNo) -> Result<u64, StoreError> {
         version_file::read_whole_lines(&self.spool(no)).map(|(_, bytes)| bytes)
+    }
+
+    /// Which versions of its edited rows a batch wants.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn row_versions(&self, batch: &BatchRecord) -> Result<RowVersions, StoreError> {
+        version_file::read(&self.spool(batch.no), batch.versions_bytes)
     }
 
     /// Those that the export has of it.

@@ -60,6 +60,7 @@ pub mod locked_state;
 pub mod new_row;
 mod open;
 pub mod open_check;
+mod outcome_index;
 mod quarantine;
 pub mod read_only;
 mod row_delta;
@@ -102,6 +103,7 @@ pub use crate::store::job_statuses::OpenJobStatus;
 use crate::store::batch_index::BatchIndex;
 use crate::store::commit::{Database, Writer};
 use crate::store::lock::Lock;
+use crate::store::outcome_index::OutcomeIndexes;
 
 /// A job that has begun. Ended jobs have the same shape, in their batch's `outcomes`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -126,6 +128,7 @@ pub struct Store {
     database: RwLock<Option<Database>>,
     writer: Mutex<Writer>,
     batch_index: BatchIndex,
+    outcome_indexes: Mutex<OutcomeIndexes>,
     /// Finished batches are listed whose last job ended at this time or later, in milliseconds since 1970.
     listed_since: AtomicI64,
     /// The disk was full, and the reserve is given up.

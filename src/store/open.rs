@@ -51,6 +51,7 @@ impl Store {
             writer: Mutex::new(Writer::new(dir, commits, records.stored_total(), backups)?),
             database: RwLock::new(Some(database)),
             batch_index,
+            outcome_indexes: Mutex::default(),
             listed_since: AtomicI64::new(i64::MIN),
             is_short: AtomicBool::new(false),
             is_broken: AtomicBool::new(false),

@@ -23,6 +23,7 @@ use crate::store::staging::{
 };
 
 mod finished;
+mod outcomes;
 
 const SERVICE: &str = "https://media.example";
 

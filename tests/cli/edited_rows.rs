@@ -238,7 +238,41 @@ fn rows_that_a_later_manifest_does_not_have_are_listed_with_the_command_that_dro
     env.run(words.take(2)).exited(0);
     // What was canceled is wanted no more.
     let run = env.run(["run", "birds.csv", "--budget", "16"]);
-    run.says("not in birds.csv: 1 job of birds, which stays wanted at no further cost");
+    let run = run.says("not in birds.csv: 1 job of birds, which stays wanted at no further cost");
     assert!(!run.stderr.contains("birds/gull: waiting"), "{}", run.stderr);
+    env.audit().each_paid_once(2);
+}
+
+#[test]
+fn a_version_that_failed_counts_as_replaced_once_another_is_wanted() {
+    let env = TestEnv::new();
+    env.faults("[[rules]]\ncontains = 'storm'\neffect = { do = 'content-rejected' }");
+    write(&env, &[("crow", "a crow"), ("gull", "a gull in a storm")]);
+    let failed = env.run(["run", "birds.csv"]).exited(1);
+    shows(&failed, "1 succeeded, 1 failed");
+    write(&env, &[("crow", "a crow"), ("gull", "a gull")]);
+    let mended = env.run(["run", "birds.csv"]).exited(0);
+    let mended =
+        mended.says("gull is in the batch with another request, which failed; this one takes its place: was");
+    shows(&mended, "2 succeeded, 1 replaced");
+    assert!(
+        !mended.stderr.contains("retry") && !mended.stderr.contains("would fail again"),
+        "{}",
+        mended.stderr
+    );
+    assert_eq!(results(&env), ["a crow: succeeded", "(a gull in a storm: failed)", "a gull: succeeded"]);
+    let report: Value =
+        serde_json::from_slice(&fs::read(env.path("output/birds/report.json")).unwrap()).unwrap();
+    assert_eq!((&report["failed"], &report["total"]["replaced"]), (&Value::Array(Vec::new()), &1.into()));
+    assert_eq!(report["total"]["states"], serde_json::json!({"succeeded": 2}));
+    let sums = env.run(["report", "--by", "batch", "--json"]).exited(0).json();
+    assert_eq!(sums["total"]["failures"], 0, "{sums:#}");
+    env.run(["retry", "birds"]).says("1 are older versions of edited rows");
+    env.run(["state", "verify"]).exited(0);
+    env.audit().each_paid_once(2);
+    // The manifest goes back to it: it is a failure of the batch again.
+    write(&env, &[("crow", "a crow"), ("gull", "a gull in a storm")]);
+    shows(&env.run(["run", "birds.csv"]).exited(1), "2 succeeded, 1 failed");
+    env.run(["state", "verify"]).exited(0);
     env.audit().each_paid_once(2);
 }

@@ -157,7 +157,7 @@ impl Memory {
         };
         let batch = BatchRecord::new(BATCH, "batch".parse().unwrap(), Timestamp(0));
         let mut ended = Ended::default();
-        self.jobs.iter().filter(|job| job.is_over()).for_each(|job| ended.count(job.state()));
+        self.jobs.iter().filter(|job| job.is_over()).for_each(|job| ended.count(job.state(), false));
         let batch = BatchRecord { rows: u32::try_from(JOBS).unwrap(), totals: self.batch, ended, ..batch };
         let mut changes: Vec<Change> = changed.iter().map(record).collect();
         changes.extend([Change::Batch(Box::new(batch)), Change::Total(self.total)]);

@@ -303,7 +303,7 @@ impl Scheduler {
         };
         if !is_open {
             let Some(active) = self.batches.get_mut(&key.batch) else { return Ok(CommandOutcome::default()) };
-            active.job_reopened(spec.order.kind, record.job.state());
+            active.job_reopened(spec.seq, spec.order.kind, record.job.state());
             self.jobs.insert(OpenJob::new(record, spec));
         }
         self.apply(key, attempt, Event::Resolve(charged), now)?;
@@ -363,7 +363,7 @@ impl Scheduler {
             job.mark_may_have_been_sent();
         }
         let same_key = job.attempt() == record.job.attempt();
-        active.job_reopened(spec.order.kind, record.job.state());
+        active.job_reopened(spec.seq, spec.order.kind, record.job.state());
         active.uncancel();
         self.open_queued(JobRecord { job: *job, ..record.clone() }, spec.clone());
         QueuedAgain::Yes { same_key }
@@ -404,7 +404,7 @@ impl Scheduler {
                 continue;
             };
             let Some(active) = self.batches.get_mut(&key.batch) else { continue };
-            active.job_reopened(spec.order.kind, record.job.state());
+            active.job_reopened(spec.seq, spec.order.kind, record.job.state());
             self.pending.batch_changed(key.batch);
             self.pending.job_changed(key);
             self.resume_job(JobRecord { job: transition.job, ..record }, spec, now);

@@ -7,8 +7,8 @@ use crate::domain::admission::Limits;
 use crate::domain::budget::BudgetShortage;
 use crate::domain::budget_group::GroupLimits;
 use crate::domain::credits::Credits;
-use crate::domain::ids::{AttemptNo, BatchName, BatchNo, JobKey, TaskId};
-use crate::domain::job::{Job, JobSpec, OutputFile};
+use crate::domain::ids::{AttemptNo, BatchName, BatchNo, JobKey, Seq, TaskId};
+use crate::domain::job::{Job, JobSpec, OutputFile, State};
 use crate::domain::job_state::JobStateCounts;
 use crate::domain::ledger::{OutOfBalance, Totals};
 use crate::domain::parked_reason::Parked;
@@ -228,6 +228,16 @@ pub struct RenamedJob {
     pub record: JobRecord,
     /// Its outputs.
     pub files: Vec<OutputFile>,
+}
+
+/// A job of an edited row that has ended without outputs.
+#[derive(Debug)]
+pub struct EndedVersion {
+    pub seq: Seq,
+    /// What is generated.
+    pub kind: Kind,
+    /// How it ended.
+    pub state: State,
 }
 
 /// What a step comes to.

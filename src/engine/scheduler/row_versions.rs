@@ -6,7 +6,7 @@ use crate::domain::lifecycle::{self, AttemptRules, Event, Transition};
 use crate::domain::row_versions::RowVersions;
 use crate::domain::time::Now;
 use crate::engine::scheduler::{
-    AppliedVersions, Effect, Mode, RenamedJob, Scheduler, SchedulerError, SpooledRow,
+    AppliedVersions, Effect, EndedVersion, Mode, RenamedJob, Scheduler, SchedulerError, SpooledRow,
 };
 use crate::store::JobRecord;
 
@@ -18,6 +18,18 @@ impl Scheduler {
     pub fn set_versions(&mut self, no: BatchNo, versions: RowVersions) {
         if let Some(active) = self.batches.get_mut(&no) {
             active.set_versions(versions);
+        }
+    }
+
+    /// The same of a manifest that changed them: jobs of theirs that have ended count as superseded from now on, or do not
+    /// any more.
+    pub fn change_versions(&mut self, no: BatchNo, versions: RowVersions, ended: &[EndedVersion]) {
+        let Some(active) = self.batches.get_mut(&no) else { return };
+        let before = active.set_versions(versions);
+        for EndedVersion { seq, kind, state } in ended {
+            if !self.jobs.contains_key(&JobKey { batch: no, seq: *seq }) {
+                active.recount(*seq, *kind, state, before.is_superseded(*seq));
+            }
         }
     }
 

@@ -101,7 +101,7 @@ impl Scheduler {
         let Some(open) = self.jobs.remove(&key) else { return };
         self.timers.cancel_job(key);
         if let Some(active) = self.batches.get_mut(&key.batch) {
-            active.job_ended(open.spec().order.kind, open.job().state(), self.settings.rejections);
+            active.job_ended(key.seq, open.spec().order.kind, open.job().state(), self.settings.rejections);
             self.pending.batch_changed(key.batch);
         }
         let (spec, record) = open.into_parts();

@@ -219,6 +219,7 @@ impl Disk {
             } else {
                 batch.rebuilt_rows = rows;
             }
+            let versions = self.row_versions(&before);
             let specs = &self.spool[&no][..usize::try_from(spool_bytes).unwrap()];
             let class_of = classes(specs);
             let mut found = Vec::new();
@@ -268,7 +269,7 @@ impl Disk {
                 }
                 let key = JobKey { batch: no, seq: spec.seq };
                 if job.is_over() {
-                    batch.count_ended(spec.order.kind, job.state());
+                    batch.count_ended(spec.order.kind, job.state(), versions.is_superseded(spec.seq));
                 }
                 let place = if job.is_over() { &mut self.outcomes } else { &mut self.open };
                 place.insert(key, JobRecord { key, id: spec.id, row_at: at, job });

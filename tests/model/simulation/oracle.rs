@@ -283,7 +283,7 @@ impl Oracle {
         for batch in disk.batches.values() {
             let mut ended = Ended::default();
             for (_, record) in disk.jobs(batch.no) {
-                ended.count(record.job.state());
+                ended.count(record.job.state(), disk.is_superseded(record.key));
                 self.agrees(&record, disk, service)?;
                 let is_replaced = record.job.state().is_replaced();
                 check(!is_replaced || disk.is_superseded(record.key), || {

@@ -16,7 +16,7 @@ use callsheet::domain::request::Kind;
 use callsheet::domain::task::{Fault, PostAnswer, ReadAnswer, TaskReading, TaskStatus};
 use callsheet::domain::time::{Millis, Now, Tick, Timestamp};
 use callsheet::engine::scheduler::{
-    Command, Effect, FetchFault, FetchOrder, Input, Scheduler, Settings, Standstill,
+    Command, Effect, EndedVersion, FetchFault, FetchOrder, Input, Scheduler, Settings, Standstill,
 };
 use callsheet::store::{Change, JobRecord};
 use fastrand::Rng;
@@ -779,7 +779,13 @@ impl World {
         };
         let outcome = process.scheduler.execute(command, now).map_err(|error| error.to_string())?;
         if let Some((no, versions)) = versions {
-            process.scheduler.set_versions(no, versions);
+            let jobs = self.disk.jobs(no).into_iter();
+            let ended = jobs.filter(|(_, record)| record.job.is_over()).map(|(spec, record)| EndedVersion {
+                seq: spec.seq,
+                kind: spec.order.kind,
+                state: record.job.state().clone(),
+            });
+            process.scheduler.change_versions(no, versions, &ended.collect::<Vec<_>>());
         }
         process.wake = Some(self.t);
         self.log.say(self.t, "program", format_args!("{outcome:?}"));

@@ -82,9 +82,17 @@ impl ActiveBatch {
         self.windows = windows_of(&record.segments);
     }
 
-    /// Takes up which versions of its edited rows are wanted.
-    pub fn set_versions(&mut self, versions: RowVersions) {
-        self.versions = versions;
+    /// Takes up which versions of its edited rows are wanted. Returns which were.
+    pub fn set_versions(&mut self, versions: RowVersions) -> RowVersions {
+        std::mem::replace(&mut self.versions, versions)
+    }
+
+    /// Counts a job that has ended anew, as that of a version that was `superseded` before or was not.
+    pub fn recount(&mut self, seq: Seq, kind: Kind, state: &State, was_superseded: bool) {
+        let is_superseded = self.versions.is_superseded(seq);
+        if was_superseded != is_superseded {
+            self.record.recount_ended(kind, state, is_superseded);
+        }
     }
 
     /// Which versions of its edited rows are wanted.
@@ -247,9 +255,10 @@ impl ActiveBatch {
 
     /// A job of it has ended. `rejections_max` rejected prompts in a row pause it: the next ones would probably be
     /// rejected, too.
-    pub fn job_ended(&mut self, kind: Kind, state: &State, rejections_max: u32) {
+    pub fn job_ended(&mut self, seq: Seq, kind: Kind, state: &State, rejections_max: u32) {
+        let is_superseded = self.versions.is_superseded(seq);
         let record = &mut self.record;
-        record.count_ended(kind, state);
+        record.count_ended(kind, state, is_superseded);
         let has_counted = match state {
             State::Failed { fault, .. } if fault.code == "content_rejected" => {
                 record.rejections += 1;
@@ -269,8 +278,9 @@ impl ActiveBatch {
     }
 
     /// A job of it that had ended goes on: its owner is told anew once it is done.
-    pub fn job_reopened(&mut self, kind: Kind, state: &State) {
-        self.record.count_reopened(kind, state);
+    pub fn job_reopened(&mut self, seq: Seq, kind: Kind, state: &State) {
+        let is_superseded = self.versions.is_superseded(seq);
+        self.record.count_reopened(kind, state, is_superseded);
         self.record.announced = false;
     }
 
@@ -468,11 +478,11 @@ mod tests {
         let other = State::Failed { task: None, fault: Fault::new("generic", "no") };
         for state in [&rejected, &other, &rejected] {
             assert_eq!(active.record().paused, None);
-            active.job_ended(Kind::Video, state, 2);
+            active.job_ended(Seq(0), Kind::Video, state, 2);
         }
         assert_eq!(active.record().paused, Some(Pause::Rejections));
         active.resume();
-        active.job_ended(Kind::Video, &rejected, 2);
+        active.job_ended(Seq(0), Kind::Video, &rejected, 2);
         assert_eq!(active.record().paused, None);
     }
 

@@ -134,3 +134,34 @@ fn what_a_manifest_goes_back_to_after_its_batch_expired_has_expired() {
     stage.step(vec![]);
     assert!(stage.ended[1..].contains(&"job-0 expired".to_owned()), "{:?}", stage.ended);
 }
+
+/// It is nobody's failure while another version is wanted, and is one again once the manifest goes back to it.
+#[test]
+fn one_that_failed_counts_as_replaced_for_as_long_as_another_is_wanted() {
+    let mut stage = Stage::of(3);
+    stage.step(vec![]);
+    let counts = |stage: &Stage| {
+        let ended = stage.batch.ended;
+        (ended.failed, ended.replaced, ended.all())
+    };
+    stage.posted(0, PostAnswer::Refused(fault("content_rejected")));
+    assert_eq!(counts(&stage), (1, 0, 1));
+    let state = State::Failed { fault: fault("content_rejected"), task: None };
+    let ended = [EndedVersion { seq: Seq(0), kind: Kind::Video, state }];
+    let change = |stage: &mut Stage, changes: &[(u32, u32)]| {
+        let mut versions = RowVersions::default();
+        for (wanted, instead_of) in changes {
+            versions.add(VersionChange { wanted: Seq(*wanted), instead_of: Seq(*instead_of), row_at: None });
+        }
+        stage.scheduler.execute(Command::AddBatch(Box::new(stage.batch.clone())), stage.now).unwrap();
+        stage.scheduler.change_versions(BatchNo(1), versions, &ended);
+        stage.step(vec![]);
+    };
+    change(&mut stage, &[(2, 0)]);
+    assert_eq!(counts(&stage), (0, 1, 1));
+    change(&mut stage, &[(2, 0), (0, 2)]);
+    assert_eq!(counts(&stage), (1, 0, 1));
+    // One that fails once it is superseded.
+    stage.posted(2, PostAnswer::Refused(fault("content_rejected")));
+    assert_eq!(counts(&stage), (1, 1, 2));
+}
