@@ -67,10 +67,11 @@ impl<'a> Fetcher<'a> {
         let layout = order.layout.as_deref().and_then(|text| Layout::parse(text).ok());
         let layout = layout.unwrap_or_else(|| self.deps.layout.clone());
         // What landed in this process and is wanted again is not whole any more, but where a row went back to an older version.
-        if (!self.others.is_empty() || !self.deps.output_dir.is_new(&order.batch))
+        let is_edited = !self.others.is_empty() || order.is_superseded;
+        if (is_edited || !self.deps.output_dir.is_new(&order.batch))
             && let Some(files) = self.landed_before(order, &layout).await
         {
-            if self.others.is_empty() {
+            if !is_edited {
                 return Ok(files);
             }
             self.name_versions(order, &layout).await.map_err(|error| disk_fault(&error, 0))?;
@@ -113,11 +114,15 @@ impl<'a> Fetcher<'a> {
         }
     }
 
-    /// Has the outputs of other versions of the row give the plain name up.
+    /// Has the outputs of versions of the row that are not wanted give the plain name up.
     async fn name_versions(&self, order: &Arc<FetchOrder>, layout: &Layout) -> std::io::Result<()> {
         let (output_dir, order, layout) = (self.deps.output_dir.clone(), order.clone(), layout.clone());
         let others = self.others.clone();
-        blocking(move || output_dir.name_versions(&order.batch, &layout, &order.spec, &others)).await
+        let name = move || match order.is_superseded {
+            true => output_dir.set_aside(&order.batch, &layout, &order.spec),
+            false => output_dir.name_versions(&order.batch, &layout, &order.spec, &others),
+        };
+        blocking(name).await
     }
 
     async fn parts(&self, order: &FetchOrder) -> Result<Vec<Part>, FetchFault> {

@@ -54,6 +54,17 @@ impl OutputDir {
         self.move_outputs(batch, layout, wanted, &long, &[name])
     }
 
+    /// Has the outputs of a version that is not wanted give the plain name up, as [`OutputDir::name_versions`] of the one
+    /// that is wanted does.
+    ///
+    /// # Errors
+    /// I/O errors; it may then be done again.
+    pub fn set_aside(&self, batch: &BatchName, layout: &Layout, spec: &JobSpec) -> io::Result<()> {
+        let _one_at_a_time = MOVING.lock().unwrap_or_else(PoisonError::into_inner);
+        let [plain, short, long] = layout::job_names(spec);
+        self.move_outputs(batch, layout, spec, &plain, &[short, long])
+    }
+
     /// The outputs of a job as its sidecar names them, whatever became of the files.
     pub fn named_outputs(
         &self,

@@ -209,6 +209,11 @@ impl Scheduler {
             return Ok(());
         }
         match outcome {
+            // A manifest came meanwhile that decides what its outputs are called: they are looked at again.
+            Ok(_) if self.is_named_anew(key, attempt) => {
+                self.follow_up(key, attempt, None, now);
+                Ok(())
+            }
             Ok(files) => self.apply(key, attempt, Event::Fetched(files), now),
             Err(FetchFault::Slow(fault)) => {
                 self.download_yielded(key, attempt, &fault, now);

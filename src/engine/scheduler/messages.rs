@@ -195,6 +195,8 @@ pub struct FetchOrder {
     pub urls: Vec<String>,
     /// It is the wanted one of several versions of its row: outputs of others give the plain name up.
     pub takes_name: bool,
+    /// Another version of its row is wanted: its outputs do not have the plain name.
+    pub is_superseded: bool,
 }
 
 /// What became of versions of edited rows of a batch.

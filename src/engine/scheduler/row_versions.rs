@@ -1,6 +1,6 @@
 //! Edited rows: of a row's versions one is wanted. Another one that was not sent is dropped, and gets no further attempt.
 
-use crate::domain::ids::{BatchNo, JobKey};
+use crate::domain::ids::{AttemptNo, BatchNo, JobKey};
 use crate::domain::job::Job;
 use crate::domain::lifecycle::{self, AttemptRules, Event, Transition};
 use crate::domain::row_versions::RowVersions;
@@ -36,6 +36,15 @@ impl Scheduler {
     /// Whether another version of a job's row is wanted.
     pub(super) fn is_superseded(&self, key: JobKey) -> bool {
         self.batches.get(&key.batch).is_some_and(|active| active.versions().is_superseded(key.seq))
+    }
+
+    /// Whether the versions of a job's row were changed since its download began.
+    pub(super) fn is_named_anew(&self, key: JobKey, attempt: AttemptNo) -> bool {
+        let Some((active, open)) = self.batches.get(&key.batch).zip(self.jobs.get(&key)) else {
+            return false;
+        };
+        let is_edited = active.versions().is_edited(key.seq);
+        is_edited && open.has_newer_versions(attempt, active.record().versions_bytes)
     }
 
     /// Drops what waits to be sent of versions that are not wanted any more, free of charge. What may have been sent by a
@@ -80,7 +89,7 @@ impl Scheduler {
     pub(super) fn versions_applied(&mut self, applied: AppliedVersions, now: Now) {
         let AppliedVersions { batch, up_to, queued, renamed, as_of: _ } = applied;
         for RenamedJob { record, files, .. } in renamed {
-            // One that is open ends with the names that it finds then.
+            // One that is open ends with the names that it finds then: `is_named_anew`.
             if self.jobs.contains_key(&record.key) {
                 continue;
             }

@@ -159,11 +159,14 @@ impl Scheduler {
             (Want::Fetch, State::Fetching { urls, .. }) => {
                 let Some(active) = self.batches.get(&key.batch) else { return };
                 self.downloads.started();
-                let (versions, spec) = (active.versions(), open.spec());
-                let takes_name = versions.is_edited(key.seq) && !versions.is_superseded(key.seq);
-                let spec = match versions.is_superseded(key.seq) {
-                    true => Arc::new(JobSpec { apart: true, ..(**spec).clone() }),
-                    false => spec.clone(),
+                let (versions, spec) = (active.versions(), open.spec().clone());
+                let is_superseded = versions.is_superseded(key.seq);
+                let takes_name = versions.is_edited(key.seq) && !is_superseded;
+                let urls = urls.clone();
+                open.fetch_began(attempt, active.record().versions_bytes);
+                let spec = match is_superseded {
+                    true => Arc::new(JobSpec { apart: true, ..(*spec).clone() }),
+                    false => spec,
                 };
                 Effect::Fetch(Box::new(FetchOrder {
                     key,
@@ -172,8 +175,9 @@ impl Scheduler {
                     layout: active.record().policy.layout.clone(),
                     spec,
                     job: open.job().clone(),
-                    urls: urls.clone(),
+                    urls,
                     takes_name,
+                    is_superseded,
                 }))
             }
             _ => return,

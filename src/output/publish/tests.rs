@@ -343,3 +343,19 @@ fn a_batch_is_new_to_the_process_that_made_its_folder_alone() {
     next.prepare(&batch).unwrap();
     assert!(!next.is_new(&batch), "something may have landed in it");
 }
+
+#[test]
+fn a_version_that_is_not_wanted_gives_the_plain_name_up() {
+    let bench = bench();
+    let older = spec(1, "hero");
+    bench.publish(&older, &["one", "two"]);
+    bench.output_dir.set_aside(&bench.batch, &bench.layout, &older).unwrap();
+    let names = ["hero-01010101-2.png", "hero-01010101.png", "sidecars/hero-01010101.json"];
+    assert_eq!(bench.names(), names);
+    let files = bench.output_dir.named_outputs(&bench.batch, &bench.layout, &older).unwrap();
+    assert_eq!(files[0].path, "hero-01010101.png");
+    // Again, and after the newer one has moved it.
+    bench.output_dir.set_aside(&bench.batch, &bench.layout, &older).unwrap();
+    assert_eq!(bench.names(), names);
+    assert!(bench.finds(&older));
+}

@@ -39,6 +39,8 @@ struct AttemptProgress {
     fetch_faults: u32,
     /// How often its download gave its slot up to another.
     slow_rounds: u32,
+    /// How much was known of the versions of edited rows when its download began, in bytes.
+    versions_bytes: u64,
     /// Since when this process has had it in flight.
     in_flight_since: Option<Tick>,
     /// When its task was first seen by this process.
@@ -149,6 +151,16 @@ impl OpenJob {
     /// An effect of an attempt begins.
     pub fn effect_began(&mut self, attempt: AttemptNo) {
         self.progress(attempt).into_iter().for_each(|of| of.is_busy = true);
+    }
+
+    /// Its download begins, when so much is known of the versions of edited rows of its batch, in bytes.
+    pub fn fetch_began(&mut self, attempt: AttemptNo, versions_bytes: u64) {
+        self.progress(attempt).into_iter().for_each(|of| of.versions_bytes = versions_bytes);
+    }
+
+    /// Whether more is known of them since.
+    pub fn has_newer_versions(&self, attempt: AttemptNo, versions_bytes: u64) -> bool {
+        self.of(attempt).is_some_and(|of| of.versions_bytes != versions_bytes)
     }
 
     /// An effect of an attempt came to an end. Returns its faults in a row so far.

@@ -165,3 +165,21 @@ fn one_that_failed_counts_as_replaced_for_as_long_as_another_is_wanted() {
     stage.posted(2, PostAnswer::Refused(fault("content_rejected")));
     assert_eq!(counts(&stage), (1, 1, 2));
 }
+
+/// The newer version may move its outputs in the moment in which they land: they are looked at again before the outcome
+/// says what they are called.
+#[test]
+fn what_lands_while_its_row_is_edited_is_named_as_the_newer_manifest_says() {
+    let mut stage = Stage::of(2);
+    stage.step(vec![]);
+    assert_eq!(stage.posted(0, task("success")), "fetch 0#1");
+    let edited = BatchRecord { versions_bytes: 100, ..stage.batch.clone() };
+    stage.scheduler.execute(Command::AddBatch(Box::new(edited)), stage.now).unwrap();
+    stage.edit(&[(1, 0)]);
+    let fetched = || Input::Fetched(Stage::key(0), AttemptNo(1), Ok(files()));
+    assert_eq!(stage.step(vec![fetched()]), "fetch 0#1");
+    assert_eq!(stage.ended, [""; 0]);
+    // A look that began after the manifest is believed.
+    stage.step(vec![fetched()]);
+    assert_eq!(stage.ended, ["job-0 succeeded"]);
+}
