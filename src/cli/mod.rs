@@ -69,6 +69,9 @@ pub fn main() -> Exit {
     if let Some(code) = state::try_database() {
         return code;
     }
+    if state::find_media_facts() {
+        return Exit::Success;
+    }
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {

@@ -21,6 +21,7 @@ use crate::domain::ids::BatchName;
 use crate::domain::job::JobSpec;
 use crate::output::layout::Layout;
 use crate::output::publish::OutputDir;
+use crate::pages::media_process;
 use crate::recovery::import::import as import_state;
 use crate::recovery::rebuild::rebuild as rebuild_state;
 use crate::store::{Store, StoreError, open_check};
@@ -96,6 +97,18 @@ pub(super) fn try_database() -> Option<Exit> {
     }
     let code = open_check::child(&arguments.next()?);
     std::process::exit(i32::from(code));
+}
+
+/// The child's part of looking into outputs, when this process is that child. Returns whether it was.
+pub(super) fn find_media_facts() -> bool {
+    if std::env::args_os().nth(1).is_some_and(|first| first == media_process::ARGUMENT) {
+        media_process::serve();
+        return true;
+    }
+    if let Ok(program) = std::env::current_exe() {
+        media_process::use_program(program);
+    }
+    false
 }
 
 fn dir(global: &Global) -> Result<PathBuf, Failure> {

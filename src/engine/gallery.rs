@@ -5,11 +5,12 @@
 //! later; no job fails for it.
 
 mod list;
+mod media;
 mod pages;
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -20,6 +21,7 @@ use crate::domain::ids::{BatchName, BatchNo};
 use crate::domain::job_state::JobStateCounts;
 use crate::domain::parked_reason::Parked;
 use crate::domain::time::{Millis, Tick};
+use crate::engine::gallery::media::MediaReader;
 use crate::engine::gallery::pages::BatchPages;
 use crate::engine::handle::Handle;
 use crate::engine::scheduler::{BatchOverview, Scheduler, Step};
@@ -37,6 +39,9 @@ const REST: u32 = 25;
 const LOOK_INTERVAL: Millis = Millis::from_secs(10);
 /// Unfinished batches that are looked at then, at most.
 const LOOK_MAX: usize = 50;
+/// How long outputs are looked into at most where somebody waits: a run that ends, a command that opens a page. What is
+/// left is found out the next time.
+const FACTS_AT_ONCE: Duration = Duration::from_secs(3);
 /// After a disk refused.
 const RETRY_INTERVAL: Duration = Duration::from_secs(30);
 
@@ -75,6 +80,10 @@ struct Shared {
     notify: Notify,
     /// One at a time writes.
     batches: Mutex<HashMap<BatchNo, BatchPages>>,
+    /// Looks into outputs.
+    reader: Mutex<MediaReader>,
+    /// Commands that wait for the galleries.
+    waiting: AtomicUsize,
     /// Batches that the list has.
     listed: Mutex<BTreeSet<BatchNo>>,
     /// The disk refused, and that was told.
@@ -102,8 +111,20 @@ impl Gallery {
     pub fn new(store: Arc<Store>, output_dir: OutputDir, clock: Clock) -> Gallery {
         Gallery(output_dir.options().gallery.then(|| {
             let (changed, batches, listed) = (Mutex::default(), Mutex::default(), Mutex::default());
+            let (reader, waiting) = (Mutex::default(), AtomicUsize::new(0));
             let (notify, is_refused) = (Notify::new(), AtomicBool::new(false));
-            Arc::new(Shared { store, output_dir, clock, changed, notify, batches, listed, is_refused })
+            Arc::new(Shared {
+                store,
+                output_dir,
+                clock,
+                changed,
+                notify,
+                batches,
+                reader,
+                waiting,
+                listed,
+                is_refused,
+            })
         }))
     }
 
@@ -141,10 +162,13 @@ impl Gallery {
     /// Writes the galleries of batches as they stand, and the list. Where a disk refuses, that is a warning.
     pub async fn finish(&self, batches: Vec<Standing>) {
         let Some(shared) = self.0.clone() else { return };
+        shared.waiting.fetch_add(1, Ordering::Relaxed);
         blocking(move || {
             for standing in batches {
-                shared.tell(&standing.record.name, shared.update(&standing, false));
+                shared.tell(&standing.record.name, shared.update_with_facts(&standing, false));
             }
+            shared.waiting.fetch_sub(1, Ordering::Relaxed);
+            shared.reader.lock().unwrap_or_else(PoisonError::into_inner).rest();
             let listed = list::write(&shared.store, &shared.output_dir);
             shared.tell_of_list(listed);
         })
@@ -158,12 +182,13 @@ impl Gallery {
     /// When the state cannot be read or the page not be written.
     pub async fn open(&self, batch: Option<Standing>) -> Result<Option<PathBuf>, EngineError> {
         let Some(shared) = self.0.clone() else { return Ok(None) };
+        shared.waiting.fetch_add(1, Ordering::Relaxed);
         blocking(move || {
+            let written = batch.as_ref().map_or(Ok(()), |standing| shared.update_with_facts(standing, true));
+            shared.waiting.fetch_sub(1, Ordering::Relaxed);
+            written?;
             let page = match &batch {
-                Some(standing) => {
-                    shared.update(standing, true)?;
-                    shared.output_dir.batch_dir(&standing.record.name).join(INDEX)
-                }
+                Some(standing) => shared.output_dir.batch_dir(&standing.record.name).join(INDEX),
                 None => shared.output_dir.root().join(INDEX),
             };
             match list::write(&shared.store, &shared.output_dir) {
@@ -185,8 +210,8 @@ impl Shared {
             self.notify.notified().await;
             let changed = std::mem::take(&mut *self.changed.lock().unwrap_or_else(PoisonError::into_inner));
             let begun = self.clock.elapsed();
-            let mut is_written = true;
-            let mut ended = false;
+            let (mut is_written, mut ended) = (true, false);
+            let mut standings = Vec::new();
             for no in &changed {
                 let standing = match engine.standing(*no, OPEN_MAX).await {
                     Ok(Some((record, overview, open))) => Standing::new(record, &overview, open),
@@ -198,25 +223,82 @@ impl Shared {
                 };
                 ended |= standing.record.is_done();
                 let shared = self.clone();
-                is_written &= blocking(move || {
-                    let name = standing.record.name.clone();
-                    shared.tell(&name, shared.update(&standing, false))
+                let (told, standing) = blocking(move || {
+                    (shared.tell(&standing.record.name, shared.update(&standing, false)), standing)
                 })
                 .await;
+                is_written &= told;
+                standings.push(standing.record);
             }
             if self.note_listed(&changed) || ended {
                 let shared = self.clone();
                 blocking(move || shared.tell_of_list(list::write(&shared.store, &shared.output_dir))).await;
             }
             let took = self.clock.elapsed().saturating_sub(begun);
+            let rest = if is_written { INTERVAL.max(took * REST) } else { RETRY_INTERVAL };
+            let rested = begun + took + rest;
             if is_written {
-                tokio::time::sleep(INTERVAL.max(took * REST)).await;
+                let shared = self.clone();
+                blocking(move || {
+                    let gives_way = || shared.waiting.load(Ordering::Relaxed) > 0;
+                    shared.find_facts(&standings, rested, &gives_way);
+                })
+                .await;
             } else {
-                self.changed.lock().unwrap_or_else(PoisonError::into_inner).extend(changed);
-                self.notify.notify_one();
-                tokio::time::sleep(RETRY_INTERVAL).await;
+                self.change(changed);
+            }
+            tokio::time::sleep(rested.saturating_sub(self.clock.elapsed())).await;
+        }
+    }
+
+    /// The galleries of these batches are to be written.
+    fn change(&self, batches: impl IntoIterator<Item = BatchNo>) {
+        self.changed.lock().unwrap_or_else(PoisonError::into_inner).extend(batches);
+        self.notify.notify_one();
+    }
+
+    /// Looks into the outputs of batches whose galleries were just written, until that time or somebody who waits for the
+    /// galleries. What was found out is written the next time.
+    fn find_facts(&self, records: &[BatchRecord], until: Duration, gives_way: &dyn Fn() -> bool) {
+        let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut again = Vec::new();
+        for record in records {
+            let mut batches = self.batches.lock().unwrap_or_else(PoisonError::into_inner);
+            let Some(pages) = batches.get_mut(&record.no) else { continue };
+            let before = pages.stamp.clone();
+            let goes_on = || self.clock.elapsed() < until && !gives_way();
+            let found = pages.find_facts(&self.store, &self.output_dir, record, &mut reader, &goes_on);
+            let is_left = match found {
+                Ok(is_left) => is_left,
+                Err(error) => {
+                    tracing::debug!(batch = %record.name, %error, "thumbnails are left for later");
+                    false
+                }
+            };
+            if pages.stamp != before || is_left {
+                again.push(record.no);
+            } else if !is_left && record.is_done() {
+                // What is on the disk tells where to go on.
+                batches.remove(&record.no);
             }
         }
+        if again.is_empty() {
+            reader.rest();
+        } else {
+            self.change(again);
+        }
+    }
+
+    /// Writes a gallery, looks into outputs for a while, and writes what was found out.
+    fn update_with_facts(&self, standing: &Standing, looks: bool) -> Result<(), EngineError> {
+        self.update(standing, looks)?;
+        let until = self.clock.elapsed() + FACTS_AT_ONCE;
+        self.find_facts(std::slice::from_ref(&standing.record), until, &|| false);
+        let written = self.update(standing, false);
+        if standing.record.is_done() {
+            self.batches.lock().unwrap_or_else(PoisonError::into_inner).remove(&standing.record.no);
+        }
+        written
     }
 
     /// A batch that has left the engine.
@@ -238,7 +320,7 @@ impl Shared {
         });
         let now = self.clock.now().wall;
         let written = pages.update(&self.store, &self.output_dir, standing, looks, now);
-        if written.is_err() || standing.record.is_done() {
+        if written.is_err() {
             // What is on the disk tells where to go on.
             batches.remove(&no);
         }

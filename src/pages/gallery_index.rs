@@ -89,8 +89,8 @@ pub struct GalleryStamp {
     pub pages: Vec<PageStamp>,
     /// Facts of outputs on each page, the last one included.
     pub media: Vec<u32>,
-    /// Pages of which nothing more is to be found out.
-    pub media_done: Vec<bool>,
+    /// Byte of the outcomes up to which nothing more is to be found out of the outputs of each page.
+    pub media_done: Vec<u64>,
     /// Keys of outputs that were missing.
     pub missing: Vec<String>,
 }

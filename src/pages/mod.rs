@@ -10,6 +10,8 @@ pub mod document;
 pub mod gallery_index;
 pub mod gallery_job;
 pub mod gallery_page;
+pub mod media_facts;
+pub mod media_process;
 pub mod script_data;
 
 /// The folder of a batch's folder that a gallery's data, style, script and thumbnails lie in.

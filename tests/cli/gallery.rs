@@ -85,6 +85,43 @@ fn a_batch_leaves_a_page_that_is_made_again_from_the_state() {
 }
 
 #[test]
+fn pictures_get_thumbnails_and_sounds_a_length() {
+    let env = TestEnv::new();
+    env.write("b.csv", "id,kind,model,prompt\np,image,gi-2,A harbour\nw,sound-effect,,Wind\n");
+    env.run(["run", "b.csv"]).exited(0);
+    let folder = gallery(&env, "b");
+    let facts = || data(&folder.join("data/0000.media.js"));
+    let key = |id: &str| {
+        let jobs = page(&env, "b", 0);
+        let job = jobs.as_array().unwrap().iter().find(|job| job["id"] == id).unwrap();
+        job["files"][0]["key"].as_str().unwrap().to_owned()
+    };
+    let (picture, sound) = (key("p"), key("w"));
+    let thumbnail = folder.join("thumbs").join(&picture[..2]).join(format!("{picture}.jpg"));
+    assert!(fs::read(&thumbnail).unwrap().starts_with(b"\xff\xd8\xff"));
+    assert_eq!(facts()[&picture]["thumb"], true);
+    assert!(facts()[&sound]["seconds"].as_f64().unwrap() > 0.0 && facts()[&sound]["peaks"].is_array());
+    assert_eq!(index(&env, "b")["media"], serde_json::json!([2]));
+    // A file that is not what was bought is not looked into, and the thumbnail of one that is gone stays.
+    let made_again = || {
+        fs::remove_dir_all(&folder).unwrap();
+        env.run(["open", "b", "--print"]).exited(0);
+    };
+    made_again();
+    assert!(thumbnail.is_file());
+    fs::remove_file(env.path("output/b/p.png")).unwrap();
+    env.run(["open", "b", "--print"]).exited(0);
+    assert!(thumbnail.is_file());
+    env.write("output/b/p.png", "another picture");
+    made_again();
+    assert!(!thumbnail.exists());
+    assert_eq!(
+        (&facts()[&picture], &index(&env, "b")["media"]),
+        (&serde_json::json!({}), &serde_json::json!([2]))
+    );
+}
+
+#[test]
 fn hostile_texts_stay_text() {
     const HOSTILE: &str = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\u{2028}'\\";
     let env = TestEnv::new();

@@ -10,6 +10,7 @@ use crate::domain::job::{JobSpec, OutputFile, State};
 use crate::domain::time::Timestamp;
 use crate::engine::EngineError;
 use crate::engine::gallery::Standing;
+use crate::engine::gallery::media::THUMBNAIL_FOLDER;
 use crate::output::publish::{OutputDir, create};
 use crate::pages::gallery_index::{
     FORMAT, GalleryIndex, GalleryStamp, PAGE_JOBS, PageStamp, ParkedNote, index_file, stamp_of, states,
@@ -25,7 +26,7 @@ const STAMP_MAX_BYTES: u64 = 16 * 1024 * 1024;
 /// Jobs of a batch whose outputs are looked for, at most.
 const LOOKED_FOR_MAX: u32 = 100_000;
 /// The folder of the pages of data in a gallery's folder.
-const DATA_FOLDER: &str = "data";
+pub(super) const DATA_FOLDER: &str = "data";
 /// The index of a gallery, in its folder.
 const INDEX_FILE: &str = "index.js";
 
@@ -90,6 +91,9 @@ impl BatchPages {
         };
         let whole = stamp.pages.iter().enumerate().take_while(|page| is_whole(*page)).count();
         stamp.pages.truncate(whole);
+        if !folder.join(THUMBNAIL_FOLDER).is_dir() {
+            (stamp.media, stamp.media_done) = <_>::default();
+        }
         if let Some(last) = stamp.pages.last()
             && !is_last_of_page(store, standing, last)
         {
@@ -226,6 +230,8 @@ impl BatchPages {
         let open = standing.open.iter().zip(&specs);
         let is_done = batch.is_done();
         let parked = standing.parked.filter(|_| !is_done);
+        self.stamp.media.truncate(self.stamp.pages.len() + 1);
+        self.stamp.media_done.truncate(self.stamp.pages.len() + 1);
         let index = GalleryIndex {
             batch: &batch.name,
             created: batch.created.0,

@@ -1,0 +1,158 @@
+//! Thumbnails, sizes and lengths of a batch's outputs, found out page by page, one output at a time.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::domain::ids::BatchName;
+use crate::domain::job::{OutputFile, State};
+use crate::engine::EngineError;
+use crate::engine::gallery::pages::{BatchPages, DATA_FOLDER, replace};
+use crate::output::publish::OutputDir;
+use crate::pages::gallery_job::media_key;
+use crate::pages::media_facts::{MediaFacts, MediaQuestion, is_readable};
+use crate::pages::media_process::MediaProcess;
+use crate::pages::{GALLERY_FOLDER, script_data};
+use crate::store::spool::Lines;
+use crate::store::{BatchRecord, JobRecord, Store};
+
+/// The folder of the thumbnails in a gallery's folder. They stay when outputs do not.
+pub(super) const THUMBNAIL_FOLDER: &str = "thumbs";
+
+/// Facts of the outputs of a page, by their keys.
+type PageFacts = BTreeMap<String, MediaFacts>;
+
+/// The process that looks into files, started when there is one to look into.
+#[derive(Debug, Default)]
+pub(super) struct MediaReader {
+    process: Option<MediaProcess>,
+    /// It cannot be started.
+    is_missing: bool,
+}
+
+impl MediaReader {
+    /// What there is to tell of a file; nothing where it cannot be told.
+    fn ask(&mut self, question: &MediaQuestion) -> Option<MediaFacts> {
+        if self.process.is_none() && !self.is_missing {
+            self.process = MediaProcess::start();
+            self.is_missing = self.process.is_none();
+        }
+        let facts = self.process.as_mut()?.ask(question);
+        if facts.is_none() {
+            tracing::debug!(path = %question.path.display(), "no thumbnail: the file could not be read");
+            self.process = None;
+        }
+        // Asked again it would not be told either.
+        Some(facts.unwrap_or_default())
+    }
+
+    /// Ends the process.
+    pub(super) fn rest(&mut self) {
+        self.process = None;
+    }
+}
+
+impl BatchPages {
+    /// Finds out what is not known of the outputs of a batch's pages, as long as `goes_on` says so. Returns whether
+    /// anything is left to find out.
+    pub(super) fn find_facts(
+        &mut self,
+        store: &Store,
+        output_dir: &OutputDir,
+        batch: &BatchRecord,
+        reader: &mut MediaReader,
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<bool, EngineError> {
+        let folder = output_dir.batch_dir(&batch.name).join(GALLERY_FOLDER);
+        let pages = self.stamp.pages.len();
+        self.stamp.media.resize(pages + 1, 0);
+        self.stamp.media_done.resize(pages + 1, 0);
+        for page in 0..=pages {
+            let begin = if page == 0 { 0 } else { self.stamp.pages[page - 1].end };
+            let end = self.stamp.pages.get(page).map_or(self.stamp.end, |page| page.end);
+            if self.stamp.media_done[page] == end || begin == end {
+                continue;
+            }
+            if !goes_on() {
+                return Ok(true);
+            }
+            let files = files_between(store, batch, begin, end)?;
+            let path = facts_path(&folder, page);
+            let failed = |source: io::Error| EngineError::Output { path: path.clone(), source };
+            let mut facts = read_facts(&path);
+            let known = facts.len();
+            let mut is_complete = true;
+            for file in files.iter().filter(|file| is_readable(&file.content_type)) {
+                if facts.contains_key(media_key(file)) {
+                    continue;
+                }
+                if !goes_on() {
+                    is_complete = false;
+                    break;
+                }
+                let question = question(output_dir, &batch.name, &folder, file).map_err(failed)?;
+                let Some(found) = reader.ask(&question) else { return Ok(false) };
+                facts.insert(media_key(file).to_owned(), found);
+            }
+            if facts.len() > known {
+                let file = script_data::call("callsheetMedia", page, &facts)
+                    .map_err(|error| failed(error.into()))?;
+                replace(&path, file.as_bytes()).map_err(failed)?;
+            }
+            self.stamp.media[page] = u32::try_from(facts.len()).unwrap_or(u32::MAX);
+            if !is_complete {
+                return Ok(true);
+            }
+            self.stamp.media_done[page] = end;
+        }
+        Ok(false)
+    }
+}
+
+/// `data/0003.media.js`
+fn facts_path(folder: &Path, page: usize) -> PathBuf {
+    folder.join(DATA_FOLDER).join(format!("{page:04}.media.js"))
+}
+
+/// The facts that are known; none where the file is not as it was written.
+fn read_facts(path: &Path) -> PageFacts {
+    let json = fs::read_to_string(path).ok().and_then(|file| script_data::json_of(&file));
+    json.and_then(|json| serde_json::from_str(&json).ok()).unwrap_or_default()
+}
+
+/// The outputs that outcomes tell of, from one byte to another.
+fn files_between(
+    store: &Store,
+    batch: &BatchRecord,
+    begin: u64,
+    end: u64,
+) -> Result<Vec<OutputFile>, EngineError> {
+    let mut outcomes = Lines::open(&store.spool(batch.no).outcomes_path(), begin, end)?;
+    let mut files = Vec::new();
+    while let Some((_, record)) = outcomes.next_line::<JobRecord>()? {
+        if let State::Succeeded { files: found, .. } = record.job.state() {
+            files.extend(found.iter().cloned());
+        }
+    }
+    Ok(files)
+}
+
+fn question(
+    output_dir: &OutputDir,
+    batch: &BatchName,
+    folder: &Path,
+    file: &OutputFile,
+) -> io::Result<MediaQuestion> {
+    let key = media_key(file);
+    let beginning = key.get(..2).unwrap_or(key);
+    output_dir.make_folder_in(batch, &format!("{GALLERY_FOLDER}/{THUMBNAIL_FOLDER}/{beginning}"))?;
+    Ok(MediaQuestion {
+        path: std::path::absolute(output_dir.batch_dir(batch).join(&file.path))?,
+        bytes: file.bytes,
+        content_type: file.content_type.clone(),
+        thumbnail: std::path::absolute(
+            folder.join(THUMBNAIL_FOLDER).join(beginning).join(format!("{key}.jpg")),
+        )?,
+    })
+}
