@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::domain::ids::BatchName;
 use crate::domain::job::{OutputFile, State};
 use crate::engine::EngineError;
-use crate::engine::gallery::pages::{BatchPages, DATA_FOLDER, replace};
+use crate::engine::gallery::pages::{BatchPages, DATA_FOLDER, THUMBNAIL_FOLDER, replace};
 use crate::output::publish::OutputDir;
 use crate::pages::gallery_job::media_key;
 use crate::pages::media_facts::{MediaFacts, MediaQuestion, is_readable};
@@ -16,9 +16,6 @@ use crate::pages::media_process::MediaProcess;
 use crate::pages::{GALLERY_FOLDER, script_data};
 use crate::store::spool::Lines;
 use crate::store::{BatchRecord, JobRecord, Store};
-
-/// The folder of the thumbnails in a gallery's folder. They stay when outputs do not.
-pub(super) const THUMBNAIL_FOLDER: &str = "thumbs";
 
 /// Facts of the outputs of a page, by their keys.
 type PageFacts = BTreeMap<String, MediaFacts>;

@@ -10,7 +10,6 @@ use crate::domain::job::{JobSpec, OutputFile, State};
 use crate::domain::time::Timestamp;
 use crate::engine::EngineError;
 use crate::engine::gallery::Standing;
-use crate::engine::gallery::media::THUMBNAIL_FOLDER;
 use crate::output::publish::{OutputDir, create};
 use crate::pages::gallery_index::{
     FORMAT, GalleryIndex, GalleryStamp, PAGE_JOBS, PageStamp, ParkedNote, index_file, stamp_of, states,
@@ -27,6 +26,8 @@ const STAMP_MAX_BYTES: u64 = 16 * 1024 * 1024;
 const LOOKED_FOR_MAX: u32 = 100_000;
 /// The folder of the pages of data in a gallery's folder.
 pub(super) const DATA_FOLDER: &str = "data";
+/// The folder of the thumbnails in a gallery's folder. They stay when outputs do not.
+pub(super) const THUMBNAIL_FOLDER: &str = "thumbs";
 /// The index of a gallery, in its folder.
 const INDEX_FILE: &str = "index.js";
 
