@@ -205,16 +205,16 @@ impl<'a> Fetcher<'a> {
                 }
                 Err(TransferError::Link(error)) => return Err(FetchFault::Stale(error.into()).into()),
                 Err(TransferError::Here(fault)) => return Err(fault.into()),
-                Err(TransferError::Slow) => return Err(self.slow(transfer).await),
+                Err(TransferError::Slow) => return Err(self.slow(transfer)),
             }
         }
         Ok(transfer.finish(order.spec.order.kind, path, in_memory_max).await?)
     }
 
     /// What becomes of a download that does not keep up.
-    async fn slow(&self, transfer: Transfer) -> DownloadEnd {
+    fn slow(&self, transfer: Transfer) -> DownloadEnd {
         let received = transfer.received;
-        let mut partial = match transfer.suspend().await {
+        let mut partial = match transfer.suspend() {
             Ok(partial) => partial,
             Err(fault) => return fault.into(),
         };

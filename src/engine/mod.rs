@@ -33,7 +33,7 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use tracing::Instrument;
 
 pub use self::batch_results::write_results;
-pub use self::blocking::{blocking, to_the_end};
+pub use self::blocking::{blocking, in_place, to_the_end};
 pub use self::catalog_source::{CatalogRefresh, CatalogSource};
 pub use self::handle::{BatchSnapshot, EngineGone, Handle};
 use self::handle::{Message, Question};

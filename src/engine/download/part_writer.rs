@@ -1,19 +1,20 @@
 //! A part on its way to the disk: what is small stays in memory, to be written when it is published; what is large is
-//! hashed and written in pieces, beside what still comes.
+//! hashed and written as it comes, by the thread that received it, so that it is still in the cache of its processor.
 
 use std::fs::File;
 use std::io::{self, Seek, Write};
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
-use tokio::task::JoinHandle;
 
 use crate::domain::ids::BatchName;
-use crate::engine::blocking;
+use crate::engine::{blocking, in_place};
 use crate::output::publish::{self, OutputDir};
 
-/// Bytes that are handed to a writing thread at once, and that a small part has at most.
+/// Bytes that a small part has at most, and that are collected of pieces that come in too small to be written.
 const BUFFER_BYTES: usize = 256 * 1024;
+/// A piece of so many bytes is written as it came.
+const DIRECT_MIN_BYTES: usize = 64 * 1024;
 /// One write: larger ones cost four times the processor time (measured).
 const WRITE_BYTES: usize = 64 * 1024;
 
@@ -24,17 +25,9 @@ pub(super) struct PartWriter {
     batch: BatchName,
     /// Of all bytes but those in the buffer.
     hasher: Sha256,
-    /// None before the first piece is written, and while one is.
+    /// None before the first piece is written.
     file: Option<File>,
     buffer: Vec<u8>,
-    writing: Option<JoinHandle<Written>>,
-}
-
-/// What comes back from a thread that wrote.
-struct Written {
-    hasher: Sha256,
-    buffer: Vec<u8>,
-    file: io::Result<File>,
 }
 
 impl PartWriter {
@@ -47,7 +40,6 @@ impl PartWriter {
             hasher: Sha256::default(),
             file: None,
             buffer: Vec::new(),
-            writing: None,
         }
     }
 
@@ -72,14 +64,18 @@ impl PartWriter {
     }
 
     /// Takes the next bytes.
-    pub(super) async fn push(&mut self, piece: &[u8]) -> io::Result<()> {
-        self.buffer.extend_from_slice(piece);
-        if self.buffer.len() >= BUFFER_BYTES { self.begin_writing().await } else { Ok(()) }
+    pub(super) fn push(&mut self, piece: &[u8]) -> io::Result<()> {
+        let is_direct = piece.len() >= DIRECT_MIN_BYTES && self.file.is_some();
+        if !is_direct && self.buffer.len() + piece.len() <= BUFFER_BYTES {
+            self.buffer.extend_from_slice(piece);
+            return Ok(());
+        }
+        self.write(piece)
     }
 
     /// Whether all that came is in memory.
     pub(super) fn is_in_memory(&self) -> bool {
-        self.file.is_none() && self.writing.is_none()
+        self.file.is_none()
     }
 
     /// Bytes in memory.
@@ -88,22 +84,16 @@ impl PartWriter {
     }
 
     /// Begins anew.
-    pub(super) async fn start_over(&mut self) -> io::Result<()> {
-        self.settle().await?;
+    pub(super) fn start_over(&mut self) -> io::Result<()> {
         self.buffer.clear();
         self.hasher = Sha256::default();
-        let Some(mut file) = self.file.take() else { return Ok(()) };
-        let empty = move || file.set_len(0).and_then(|()| file.rewind()).map(|()| file);
-        self.file = Some(blocking(empty).await?);
-        Ok(())
+        let Some(file) = &mut self.file else { return Ok(()) };
+        in_place(|| file.set_len(0).and_then(|()| file.rewind()))
     }
 
     /// All that came is in the file on return. It is not synced.
-    pub(super) async fn write_out(&mut self) -> io::Result<()> {
-        if !self.buffer.is_empty() {
-            self.begin_writing().await?;
-        }
-        self.settle().await
+    pub(super) fn write_out(&mut self) -> io::Result<()> {
+        if self.buffer.is_empty() { Ok(()) } else { self.write(&[]) }
     }
 
     /// The hash of what was written out.
@@ -121,44 +111,30 @@ impl PartWriter {
         (self.hasher, self.file)
     }
 
-    /// Hands the buffer to a thread that hashes and writes it, once the one before is done.
-    async fn begin_writing(&mut self) -> io::Result<()> {
-        let full = std::mem::take(&mut self.buffer);
-        self.settle().await?;
-        let (path, output_dir, batch) = (self.path.clone(), self.output_dir.clone(), self.batch.clone());
-        let create = move || match publish::create(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                output_dir.make_batch_dir(&batch)?;
-                publish::create(&path)
+    /// Hashes and writes the buffer, and then a piece that comes after it.
+    fn write(&mut self, piece: &[u8]) -> io::Result<()> {
+        in_place(|| {
+            let mut file = match self.file.take() {
+                Some(file) => file,
+                None => self.create()?,
+            };
+            for piece in self.buffer.chunks(WRITE_BYTES).chain(piece.chunks(WRITE_BYTES)) {
+                self.hasher.update(piece);
+                file.write_all(piece)?;
             }
-            other => other,
-        };
-        let (mut hasher, file) = (std::mem::take(&mut self.hasher), self.file.take());
-        let write = move || {
-            let file = file.map_or_else(create, Ok);
-            let file = file.and_then(|mut file| {
-                for piece in full.chunks(WRITE_BYTES) {
-                    hasher.update(piece);
-                    file.write_all(piece)?;
-                }
-                Ok(file)
-            });
-            Written { hasher, buffer: full, file }
-        };
-        self.writing = Some(tokio::task::spawn_blocking(write));
-        Ok(())
+            self.buffer.clear();
+            self.file = Some(file);
+            Ok(())
+        })
     }
 
-    /// Waits until nothing is being written; the buffer may be used again.
-    async fn settle(&mut self) -> io::Result<()> {
-        let Some(writing) = self.writing.take() else { return Ok(()) };
-        let written = writing.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
-        let Written { hasher, mut buffer, file } = written;
-        (self.hasher, self.file) = (hasher, Some(file?));
-        if self.buffer.capacity() == 0 {
-            buffer.clear();
-            self.buffer = buffer;
+    fn create(&self) -> io::Result<File> {
+        match publish::create(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                self.output_dir.make_batch_dir(&self.batch)?;
+                publish::create(&self.path)
+            }
+            other => other,
         }
-        Ok(())
     }
 }

@@ -69,7 +69,7 @@ impl Transfer {
             () = slow_timeout.expired() => return Err(TransferError::Slow),
         };
         if opened.start != self.partial.bytes {
-            self.start_over().await.map_err(TransferError::Here)?;
+            self.start_over().map_err(TransferError::Here)?;
         }
         if opened.start > self.partial.bytes {
             let text = "the result host sent another part than the requested one".to_owned();
@@ -104,11 +104,11 @@ impl Transfer {
             };
             let Some(chunk) = chunk else { return Ok(()) };
             slow_timeout.slow_download.took(chunk.as_ref().len() as u64);
-            self.piece(chunk.as_ref()).await.map_err(TransferError::Here)?;
+            self.piece(chunk.as_ref()).map_err(TransferError::Here)?;
         }
     }
 
-    async fn piece(&mut self, piece: &[u8]) -> Result<(), FetchFault> {
+    fn piece(&mut self, piece: &[u8]) -> Result<(), FetchFault> {
         let partial = &mut self.partial;
         partial.bytes += piece.len() as u64;
         self.received += piece.len() as u64;
@@ -116,7 +116,7 @@ impl Transfer {
         let missing = HEAD_BYTES.saturating_sub(partial.head.len()).min(piece.len());
         partial.head.extend_from_slice(&piece[..missing]);
         self.refuse_too_large(self.partial.bytes)?;
-        let pushed = self.writer.push(piece).await;
+        let pushed = self.writer.push(piece);
         pushed.map_err(|error| self.refused(&error))
     }
 
@@ -126,8 +126,8 @@ impl Transfer {
     }
 
     /// The host sent the file from its beginning.
-    async fn start_over(&mut self) -> Result<(), FetchFault> {
-        self.writer.start_over().await.map_err(|error| disk_fault(&error, 0))?;
+    fn start_over(&mut self) -> Result<(), FetchFault> {
+        self.writer.start_over().map_err(|error| disk_fault(&error, 0))?;
         self.partial = PartialDownload::nothing(self.partial.began);
         Ok(())
     }
@@ -141,8 +141,8 @@ impl Transfer {
     }
 
     /// How far it came; that is in its file on return.
-    pub(super) async fn suspend(mut self) -> Result<PartialDownload, FetchFault> {
-        let written = self.writer.write_out().await;
+    pub(super) fn suspend(mut self) -> Result<PartialDownload, FetchFault> {
+        let written = self.writer.write_out();
         written.map_err(|error| self.refused(&error))?;
         self.partial.hasher = self.writer.into_hasher();
         Ok(self.partial)
@@ -177,7 +177,7 @@ impl Transfer {
                 media,
             });
         }
-        let written = self.writer.write_out().await;
+        let written = self.writer.write_out();
         written.map_err(|error| self.refused(&error))?;
         let total = self.total.unwrap_or(bytes);
         let cut_off = cut_off();
