@@ -30,6 +30,7 @@
 
   const FOLDER = "gallery/";
   const PAGES_AT_ONCE = 40;
+  const LOADS_AT_ONCE = 4;
   const RELOAD_MS = 5000;
   /** What the page knows. `jobs`: by their place in the batch, the latest entry of each. */
   let index = null;
@@ -91,15 +92,17 @@
       const order = [];
       for (let page = first; page < all; page++) { order.push(page); }
       if (first > 0) { order.reverse(); }
-      let drawn = 0;
-      for (const page of order) {
+      let drawn = -Infinity;
+      const load = async (page) => {
         const expected = page === all - 1 ? index.last : index.page_jobs;
         const media = index.media[page] || 0;
-        const isNew = loaded.get(page) !== expected;
         if (media && (loaded.get(`m${page}`) || 0) !== media) { await run(`data/${pageName(page)}.media.js`, media); }
-        if (isNew) { await run(`data/${pageName(page)}.js`, expected); }
-        if (isNew && performance.now() - drawn > 250) { collect(); drawn = performance.now(); }
-      }
+        if (loaded.get(page) === expected) { return; }
+        await run(`data/${pageName(page)}.js`, expected);
+        if (performance.now() - drawn > 400) { collect(); drawn = performance.now(); }
+      };
+      const next = async () => { while (order.length) { await load(order.shift()); } };
+      await Promise.all(Array.from({ length: LOADS_AT_ONCE }, next));
       for (const [seq, job] of jobs) {
         // It went on, and is not among the open ones any more.
         if (job.rank === -1 && !index.open.includes(job)) { jobs.delete(seq); }
@@ -336,7 +339,7 @@
       place(tile, at);
     }
     for (const [seq, tile] of tiles) {
-      if (!inSight.has(seq)) { quiet(tile); tile.remove(); tiles.delete(seq); }
+      if (!inSight.has(seq)) { quiet(tile); waiting.delete(tile.firstElementChild); tile.remove(); tiles.delete(seq); }
     }
     if (fresh.length) { grid.append(...fresh); settle(); }
     if (isNew && tiles.size) { for (const tile of tiles.values()) { refreshMarks(tile); } }
@@ -458,7 +461,7 @@
         image.src = thumbnail(file.key);
       } else {
         image.onerror = failed;
-        later(image, file, isLarge);
+        later(box, () => { image.src = address(file.path); }, isLarge);
       }
       box.append(image);
     } else if (type === "video") {
@@ -477,56 +480,73 @@
         length.textContent = clock(video.duration);
         length.hidden = isLarge || !Number.isFinite(video.duration);
       };
-      later(video, file, isLarge);
-      box.append(video, length);
+      const glyph = make("span", "glyph", "▸");
+      if (!isLarge) { box.append(glyph); }
+      later(box, () => { glyph.remove(); video.src = address(file.path); box.prepend(video); box.append(length); }, isLarge);
     } else if (type === "audio") {
       if (fact.peaks) { box.append(wave(fact.peaks)); } else if (!isLarge) { box.append(make("span", "glyph", "♪")); }
-      const audio = make("audio");
-      audio.preload = isLarge || !fact.seconds ? "metadata" : "none";
-      audio.controls = isLarge;
-      audio.setAttribute("aria-label", name);
-      audio.onerror = failed;
       const length = make("span", "length", fact.seconds ? clock(fact.seconds) : "");
       length.hidden = isLarge || !fact.seconds;
-      audio.onloadedmetadata = () => {
-        length.textContent = clock(audio.duration);
-        length.hidden = isLarge || !Number.isFinite(audio.duration);
-      };
-      audio.ontimeupdate = () => { if (!isLarge) { length.textContent = `${clock(audio.currentTime)} / ${clock(audio.duration || 0)}`; } };
-      audio.onplay = () => box.classList.add("playing");
-      audio.onpause = () => box.classList.remove("playing");
-      if (isLarge || fact.seconds) { audio.src = address(file.path); } else { later(audio, file, false); }
-      box.append(audio, length);
+      box.append(length);
+      const begin = () => { box.prepend(sound(job, file, box, length, isLarge, name)); };
+      if (isLarge || !fact.seconds) { later(box, begin, isLarge); } else { onPlay.set(box, begin); }
     } else {
       box.append(make("span", "glyph", (file.path.split(".").pop() || "file").toUpperCase()));
     }
     return box;
   };
 
+  const sound = (job, file, box, length, isLarge, name) => {
+    const audio = make("audio");
+    audio.preload = "metadata";
+    audio.controls = isLarge;
+    audio.setAttribute("aria-label", name);
+    audio.onerror = () => showGone(box, job, file);
+    audio.onloadedmetadata = () => {
+      length.textContent = clock(audio.duration);
+      length.hidden = isLarge || !Number.isFinite(audio.duration);
+    };
+    audio.ontimeupdate = () => { if (!isLarge) { length.textContent = `${clock(audio.currentTime)} / ${clock(audio.duration || 0)}`; } };
+    audio.onplay = () => box.classList.add("playing");
+    audio.onpause = () => box.classList.remove("playing");
+    audio.src = address(file.path);
+    return audio;
+  };
+
   /** Large files are not opened while they only fly past. */
-  const later = (media, file, now) => {
-    if (now) { media.src = address(file.path); } else { media.dataset.later = address(file.path); }
+  const waiting = new Map();
+  /** Sounds whose length is known are opened when they are played. */
+  const onPlay = new WeakMap();
+  const later = (box, begin, now) => { if (now) { begin(); } else { waiting.set(box, begin); } };
+  const begin = (box) => {
+    const begins = waiting.get(box) || onPlay.get(box);
+    waiting.delete(box);
+    onPlay.delete(box);
+    begins?.();
   };
   let settling = 0;
-  const settle = () => {
+  const settle = (wait = 140) => {
     clearTimeout(settling);
     settling = setTimeout(() => {
-      for (const media of grid.querySelectorAll("[data-later]")) {
-        media.src = media.dataset.later;
-        delete media.dataset.later;
+      // A few at a time: opening a video takes a while.
+      let n = 0;
+      for (const box of [...waiting.keys()]) {
+        if (!box.isConnected) { waiting.delete(box); } else if (n < 4) { begin(box); n++; }
       }
-    }, 140);
+      if (waiting.size) { settle(40); }
+    }, wait);
   };
 
   const player = (tile) => tile?.querySelector("video, audio");
   const quiet = (tile) => { const media = player(tile); if (media) { media.pause(); media.onerror = null; media.removeAttribute("src"); media.load(); } };
   const play = (media) => {
     for (const other of grid.querySelectorAll("audio, video")) { if (other !== media) { other.pause(); } }
-    if (media.dataset.later) { media.src = media.dataset.later; delete media.dataset.later; }
     // A file that cannot be played has said so by its error.
     media.play().catch(() => {});
   };
   const toggle = (tile) => {
+    if (!tile) { return false; }
+    begin(tile.firstElementChild);
     const media = player(tile);
     if (!media) { return false; }
     if (media.paused) { media.muted = false; play(media); } else { media.pause(); }
@@ -535,6 +555,7 @@
 
   grid.addEventListener("pointerover", (event) => {
     const tile = event.target.closest(".tile");
+    if (tile && event.pointerType === "mouse" && files(tile.job)[0]?.type.startsWith("video/")) { begin(tile.firstElementChild); }
     const video = tile?.querySelector("video");
     if (video && event.pointerType === "mouse" && !tile.contains(event.relatedTarget)) { video.muted = true; play(video); }
   });
@@ -546,7 +567,7 @@
     const tile = event.target.closest(".tile");
     if (!tile) { return; }
     move(view.indexOf(tile.job), false);
-    if (event.target.closest(".picture") && tile.querySelector("audio")) { toggle(tile); } else { show(cursor); }
+    if (event.target.closest(".picture") && files(tile.job)[0]?.type.startsWith("audio/")) { toggle(tile); } else { show(cursor); }
   });
 
   // ---- Keyboard

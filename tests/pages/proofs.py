@@ -1,0 +1,282 @@
+"""The pages in a real browser: looked at, searched, moved through by keyboard, with hostile texts, with 10,000 jobs.
+
+Usage: proofs.py PROGRAM BASE_URL AXE_SCRIPT FOLDER. The service at BASE_URL is the emulator; screenshots go into FOLDER.
+"""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import urllib.request
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from browser import Browser  # noqa: E402
+
+PROGRAM, BASE_URL, AXE, SHOTS = sys.argv[1:5]
+HOSTILE = "</script><script>window.hurt = 1</script><img src=x onerror='window.hurt = 2'>\u2028`${1}`'\\"
+ROWS = [
+    {"id": "poster", "kind": "image", "model": "gi-2", "prompt": "A travel poster of a small harbour town", "count": 3,
+     "meta": {"client": "acme"}},
+    {"id": "opening", "kind": "video", "model": "house-c1", "prompt": "A paper boat sails down a rainy street",
+     "duration": "5s", "meta": {"client": "beta"}},
+    {"id": "gull", "kind": "sound-effect", "prompt": "A single gull", "meta": {"client": "acme"}},
+    {"id": "wind", "kind": "sound-effect", "prompt": "Wind that is rejected", "meta": {"client": "beta"}},
+    {"id": HOSTILE, "kind": "sound-effect", "prompt": HOSTILE, "meta": {"__proto__": HOSTILE, "client": HOSTILE}},
+]
+MANY = 10_000
+OPENS_IN_MS = 2_000
+LONG_TASK_MS = 200
+SIZES = [(1400, 900, False), (390, 844, True)]
+
+
+def check(holds, what):
+    if not holds:
+        sys.exit(f"FAILED: {what}")
+    print(f"  {what}")
+
+
+def run(folder, *arguments, codes=(0,)):
+    environment = {**os.environ, "CALLSHEET_API_KEY": "emulator-key"}
+    done = subprocess.run(
+        [PROGRAM, *arguments, "--base-url", BASE_URL], cwd=folder, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode in codes, (arguments, done.returncode, done.stdout, done.stderr)
+    return done.stdout
+
+
+def faults(plan):
+    request = urllib.request.Request(f"{BASE_URL}/emulator/faults", plan.encode(), {"Content-Type": "application/toml"})
+    urllib.request.urlopen(request, timeout=10).read()
+
+
+def is_quiet(browser, where):
+    check(not browser.console, f"{where}: no error on the console {browser.console}")
+    away = [url for url in browser.requests if not re.match(r"(file|data|about|blob):", url)]
+    check(not away, f"{where}: no request off the disk {away}")
+
+
+def axe(browser, where):
+    browser.run(pathlib.Path(AXE).read_text() + "; 0")
+    found = browser.run(
+        "axe.run(document, { resultTypes: ['violations'] }).then((r) => r.violations"
+        ".filter((v) => ['serious', 'critical'].includes(v.impact))"
+        ".map((v) => `${v.id}: ${v.nodes.map((n) => n.target.join(' ') + ' ' + n.failureSummary).join(' | ')}`))"
+    )
+    check(not found, f"{where}: axe finds nothing serious {found}")
+
+
+def ready(browser, page, tiles=1):
+    browser.open(page)
+    browser.until(f"document.querySelectorAll('.tile').length >= {tiles}")
+    browser.settle()
+
+
+def shown(browser):
+    return browser.run("[...document.querySelectorAll('.tile .name')].map((e) => e.textContent)")
+
+
+def looks(page, listing):
+    for width, height, is_phone in SIZES:
+        for scheme in ("light", "dark"):
+            where = f"{width} {scheme}"
+            with Browser(width, height, scheme, is_phone) as browser:
+                ready(browser, page)
+                browser.screenshot(f"{SHOTS}/gallery-{width}-{scheme}.png")
+                check(browser.run("document.documentElement.scrollWidth <= innerWidth"), f"{where}: nothing is cut off")
+                axe(browser, f"{where} gallery")
+                browser.press("Home")
+                browser.press("Enter")
+                browser.until("document.getElementById('viewer').open")
+                browser.settle()
+                browser.screenshot(f"{SHOTS}/viewer-{width}-{scheme}.png")
+                axe(browser, f"{where} viewer")
+                is_quiet(browser, where)
+                browser.open(listing)
+                browser.screenshot(f"{SHOTS}/list-{width}-{scheme}.png")
+                axe(browser, f"{where} list")
+                is_quiet(browser, f"{where} list")
+
+
+def works(page):
+    with Browser(1400, 900) as browser:
+        ready(browser, page)
+        everything = shown(browser)
+        check(len(everything) == 7 and HOSTILE in everything, "every job is shown")
+        check(browser.run("window.hurt === undefined && !document.querySelector('#grid script')"), "texts stay text")
+        loads = "[...document.querySelectorAll('.tile img')].every((i) => i.complete && i.naturalWidth > 0)"
+        check(browser.run(loads), "pictures are shown by their thumbnails")
+        check(browser.run("document.querySelectorAll('.tile img[src*=\"thumbs/\"]').length") == 3, "all three of them")
+        check(browser.run("document.querySelectorAll('.tile .picture > svg').length") == 2, "sounds have a waveform")
+
+        browser.press("/")
+        browser.type("harbour")
+        browser.until("document.querySelectorAll('.tile').length === 3")
+        check(sorted(shown(browser)) == ["poster", "poster-v2", "poster-v3"], "search finds the takes of a row")
+        browser.press("Escape")
+        browser.until("document.querySelectorAll('.tile').length === 7")
+        browser.choose("#state", "failed")
+        browser.until("document.querySelectorAll('.tile').length === 1")
+        check(shown(browser) == ["wind"], "states are filtered")
+        browser.click(".tile .name")
+        browser.until("document.getElementById('viewer').open")
+        reason = browser.run("document.querySelector('.reason').textContent")
+        check("content_rejected" in reason and "Change its row" in reason, "a failure has its reason and the next step")
+        browser.press("Escape")
+        browser.until("!document.getElementById('viewer').open")
+        browser.choose("#state", "")
+        browser.choose("#meta", "client")
+        browser.choose("#value", "acme")
+        browser.until("document.querySelectorAll('.tile').length === 4")
+        check(True, "columns are filtered")
+        browser.run("document.getElementById('filter').reset()")
+        browser.until("document.querySelectorAll('.tile').length === 7")
+
+        active = "document.querySelector('.tile.active .name').textContent"
+        browser.run("document.getElementById('grid').focus()")
+        browser.press("Home")
+        first = browser.run(active)
+        browser.press("ArrowRight")
+        check(browser.run(active) != first, "arrow keys move")
+        browser.press("ArrowLeft")
+        browser.press("Enter")
+        browser.until("document.getElementById('viewer').open")
+        takes = browser.run("[...document.querySelectorAll('#stage figure')].length")
+        check(takes == 3, "takes stand side by side")
+        tops = browser.run("new Set([...document.querySelectorAll('#stage figure')].map((f) => f.getBoundingClientRect().top)).size")
+        check(tops == 1, "in one line")
+        browser.press("ArrowRight")
+        check(browser.run("document.querySelector('#details h2').textContent") != first, "and the next one is a key away")
+        for _ in range(2):
+            browser.press("ArrowRight")
+        browser.until("document.querySelector('#stage video')?.readyState >= 1")
+        browser.press(" ")
+        browser.until("document.querySelector('#stage video').currentTime > 0.2")
+        check(True, "a video plays")
+        browser.press("Escape")
+        browser.until("!document.getElementById('viewer').open")
+
+        before = browser.run("getComputedStyle(document.body).color")
+        browser.click("#theme")
+        check(browser.run("getComputedStyle(document.body).color") != before, "the switch changes the colours")
+        is_quiet(browser, "use")
+
+
+def says_what_is_gone(page):
+    folder = pathlib.Path(page).parent
+    lost = next(folder.glob("gull*.wav"))
+    kept = lost.with_suffix(".kept")
+    lost.rename(kept)
+    picture = folder / "poster.png"
+    picture.rename(folder / "poster.kept")
+    with Browser(1400, 900) as browser:
+        ready(browser, page)
+        browser.press("Home")
+        browser.press("Enter")
+        browser.until("document.querySelector('#stage .gone')")
+        said = browser.run("document.querySelector('#stage .gone').textContent")
+        check("The file is gone" in said and "callsheet download batch/poster" in said, "a deleted file is said to be gone")
+    kept.rename(lost)
+    (folder / "poster.kept").rename(picture)
+
+
+def script_file(function, number, value):
+    text = json.dumps(value, ensure_ascii=False)
+    for found, meant in (("\\", "\\\\"), ("'", "\\'"), ("<", "\\x3c"), ("\u2028", "\\u2028"), ("\u2029", "\\u2029")):
+        text = text.replace(found, meant)
+    return f"{function}({number},'{text}');\n"
+
+
+def data_of(path):
+    """The JSON in a script file, as the page reads it."""
+    with Browser(400, 300) as browser:
+        browser.open("about:blank")
+        browser.run("window.found = null; window.callsheetBatch = window.callsheetPage = window.callsheetMedia = "
+                    "(n, text) => { window.found = JSON.parse(text); }; 0")
+        browser.run(pathlib.Path(path).read_text() + "; 0")
+        return browser.run("window.found")
+
+
+def many(page, work):
+    """A gallery of 10,000 jobs, made of the outputs of a small one."""
+    folder = work / "many"
+    shutil.copytree(pathlib.Path(page).parent, folder)
+    gallery = folder / "gallery"
+    index, jobs = data_of(gallery / "index.js"), data_of(gallery / "data/0000.js")
+    media = data_of(gallery / "data/0000.media.js")
+    pages = MANY // index["page_jobs"]
+    for number in range(pages):
+        entries = []
+        for at in range(index["page_jobs"]):
+            seq = number * index["page_jobs"] + at
+            job = jobs[seq % len(jobs)]
+            entries.append({**job, "seq": seq, "line": seq + 2, "row": f"{seq:012x}", "id": f"job-{seq}",
+                            "prompt": f"{job['prompt']} number {seq}, with words enough for a line or two of a caption"})
+        (gallery / f"data/{number:04}.js").write_text(script_file("callsheetPage", number, entries))
+        (gallery / f"data/{number:04}.media.js").write_text(script_file("callsheetMedia", number, media))
+    index.update(jobs=MANY, pages=pages, last=index["page_jobs"], media=[len(media)] * pages)
+    index["states"] = {"succeeded": MANY}
+    (gallery / "index.js").write_text("//{}\n" + script_file("callsheetBatch", 0, index))
+    with Browser(1400, 900) as browser:
+        browser.call("Page.addScriptToEvaluateOnNewDocument", source="""
+            window.tasks = [];
+            new PerformanceObserver((list) => window.tasks.push(...list.getEntries().map((e) => Math.round(e.duration))))
+                .observe({ type: 'longtask', buffered: true });
+            const grid = () => document.getElementById('grid');
+            const look = () => {
+                if (!window.first && grid()?.children.length) { window.first = performance.now(); }
+                if (grid()?.offsetHeight > MANY / 5 * 200) { window.complete = performance.now(); } else { setTimeout(look, 4); }
+            };
+            look();""".replace("MANY", str(MANY)))
+        browser.open(folder / "index.html")
+        browser.until("window.complete")
+        first, complete = browser.run("window.first"), browser.run("window.complete")
+        check(complete < OPENS_IN_MS, f"10,000 jobs open: the first after {first:.0f} ms, all after {complete:.0f} ms")
+        opening = browser.run("window.tasks")
+        check(max(opening, default=0) < LONG_TASK_MS, f"no long task while it opens {opening}")
+        browser.run("window.tasks.length = 0")
+        browser.run("""new Promise((done) => {
+            const step = () => {
+                scrollBy(0, innerHeight * 0.7);
+                if (scrollY + innerHeight >= document.documentElement.scrollHeight - 2 || performance.now() > window.end) { done(); }
+                else { requestAnimationFrame(step); }
+            };
+            window.end = performance.now() + 15000;
+            step();
+        })""")
+        browser.settle()
+        tasks = browser.run("window.tasks")
+        check(max(tasks, default=0) < LONG_TASK_MS, f"scrolling has no task over {LONG_TASK_MS} ms (longest {max(tasks, default=0)})")
+        check(browser.run("document.querySelectorAll('.tile').length") < 100, "only what is in sight is in the document")
+        browser.run("window.tasks.length = 0")
+        browser.press("/")
+        browser.type("number 9876")
+        browser.until("document.querySelectorAll('.tile').length === 1")
+        browser.press("Escape")
+        browser.press("End")
+        tasks = browser.run("window.tasks")
+        check(max(tasks, default=0) < LONG_TASK_MS, f"nor have search and keys (longest {max(tasks, default=0)})")
+        is_quiet(browser, "10,000 jobs")
+
+
+def main():
+    pathlib.Path(SHOTS).mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="callsheet-pages-") as work:
+        work = pathlib.Path(work)
+        (work / "batch.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+        (work / "callsheet.toml").write_text("[poll]\nmin = '50ms'\nmax = '100ms'\n")
+        faults("[[rules]]\ncontains = 'that is rejected'\neffect = { do = 'content-rejected' }\n")
+        run(work, "run", "batch.jsonl", codes=(1,))
+        page = pathlib.Path(run(work, "open", "batch", "--print").strip())
+        listing = pathlib.Path(run(work, "open", "--print").strip())
+        looks(page, listing)
+        works(page)
+        says_what_is_gone(page)
+        many(page, work)
+    print("the pages are proven")
+
+
+main()
