@@ -115,6 +115,7 @@ pub(super) fn ingest_defaults(
         namespace: config.service.key_namespace.clone(),
         default_policy: Policy { budget: config.budget.per_batch, ..Policy::default() },
         plan: config.service.plan,
+        group_limits: config.budget.groups(),
     })
 }
 

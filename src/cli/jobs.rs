@@ -65,6 +65,8 @@ pub(super) async fn run(command: &JobsCommand, global: &Global) -> Result<Exit, 
 fn add_row(line: &[u8], rows: &mut RowPrinter, out: &mut impl Write) -> io::Result<()> {
     let job: JobSummary = serde_json::from_slice(line)?;
     let tone = match job.state.parse() {
+        // One that failed in whose place another version is wanted is no failure.
+        Ok(JobState::Failed) if job.superseded => Tone::Plain,
         Ok(JobState::Failed | JobState::InDoubt) => Tone::Failed,
         _ => Tone::Plain,
     };

@@ -23,6 +23,7 @@ mod explain;
 mod failure;
 mod follow;
 mod global_flags;
+mod group_budgets;
 mod interrupt;
 mod jobs;
 mod ledger;

@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::cli::progress::span;
 use crate::cli::table::{self, Cell, Table};
 use crate::cli::terminal::{Tone, say};
-use crate::cli::{printable, printable_path};
+use crate::cli::{group_budgets, printable, printable_path};
 use crate::control::protocol::{BatchState, BatchStatus};
 use crate::domain::batch_terms::TermChange;
 use crate::domain::credits::Credits;
@@ -47,6 +47,9 @@ pub(super) fn receipt(receipt: &Receipt) {
             false => &terms(receipt),
         };
         say!("{file}: batch {batch}: {}{refused}", parts.join(", "));
+    }
+    if !receipt.refused {
+        group_budgets::lines(&receipt.group_budgets, true).iter().for_each(|line| say!("{line}"));
     }
 }
 

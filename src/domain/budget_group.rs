@@ -5,7 +5,7 @@
 //! of groups is bounded: see [`VALUES_MAX`].
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::str::FromStr;
 
@@ -312,6 +312,45 @@ impl GroupTotals {
         GroupTotals(keys.into_iter().map(|key| (key.clone(), KeyTotals::default())).collect())
     }
 
+    /// The same groups with nothing in them: as far as values have totals of their own, those do here.
+    #[must_use]
+    pub fn emptied(&self) -> GroupTotals {
+        let emptied = |totals: &KeyTotals| KeyTotals {
+            values: totals.values.keys().map(|value| (value.clone(), GroupTotal::default())).collect(),
+            missing: GroupTotal::default(),
+            other: totals.other.map(|_| GroupTotal::default()),
+        };
+        GroupTotals(self.0.iter().map(|(key, totals)| (key.clone(), emptied(totals))).collect())
+    }
+
+    /// Each pair of totals of a group, in total and of the last UTC day that both know, in these and in `other` of the same
+    /// groups, with the name of the group.
+    pub fn compared<'a>(
+        &'a self,
+        other: &'a GroupTotals,
+    ) -> impl Iterator<Item = (String, Totals, Totals)> + 'a {
+        let keys = self.0.iter().filter_map(|(key, own)| Some((key, own, other.0.get(key)?)));
+        keys.flat_map(|(key, own, other)| {
+            let names = own.values.keys().chain(other.values.keys()).collect::<BTreeSet<_>>();
+            let named = names.into_iter().map(move |value| {
+                let group = GroupValue::Named(value.clone());
+                (format!("{key} {value}"), own.get(&group), other.get(&group))
+            });
+            let missing = (format!("rows without {key}"), own.missing, other.missing);
+            let rest = (
+                format!("other values of {key}"),
+                own.get(&GroupValue::Other),
+                other.get(&GroupValue::Other),
+            );
+            named.chain([missing, rest])
+        })
+        .flat_map(|(name, own, other)| {
+            let days = own.day.zip(other.day).filter(|((own, _), (other, _))| own == other);
+            let of_day = days.map(|((_, own), (_, other))| (format!("{name}, last day"), own, other));
+            [Some((name, own.total, other.total)), of_day].into_iter().flatten()
+        })
+    }
+
     /// Whether nothing is counted.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -517,5 +556,21 @@ mod tests {
         assert_eq!(of("known").group.value, GroupValue::Named("known".to_owned()), "it was reserved");
         let long = "x".repeat(10_000);
         assert!(short(&long).len() <= VALUE_BYTES_MAX && short(&long) != short(&format!("{long}y")));
+    }
+
+    #[test]
+    fn totals_are_compared_by_group() {
+        let mut stored = GroupTotals::of_keys([&key()]);
+        hold(&mut stored, "acme", 8);
+        hold(&mut stored, "beta", 4);
+        let mut found = stored.emptied();
+        hold(&mut found, "acme", 8);
+        let differ = |found: &GroupTotals| {
+            let pairs = found.compared(&stored).filter(|(_, found, stored)| found != stored);
+            pairs.map(|(name, ..)| name).collect::<Vec<_>>()
+        };
+        assert_eq!(differ(&found), ["meta.client beta"]);
+        hold(&mut found, "beta", 5);
+        assert_eq!(differ(&found), ["meta.client beta", "meta.client beta, last day"]);
     }
 }

@@ -2,11 +2,16 @@
 //!
 //! Each class of a batch waits in a queue of its own, so that rows that fit no budget, or have no free slot, stand in
 //! nobody's way but their own. The number of classes is bounded: a manifest with more is divided more coarsely.
+//!
+//! Where groups of rows have budgets (`[budget.by."meta.client"]`), jobs of one class are of one group, too, so that one
+//! whose budget is spent stands in nobody else's way. Of too many groups several share a class.
 
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
+use crate::domain::budget_group::GroupKey;
 use crate::domain::credits::Credits;
 use crate::domain::job::Order;
 use crate::domain::request::Kind;
@@ -29,7 +34,7 @@ impl QueueClass {
     }
 }
 
-/// What the jobs of one class have in common.
+/// What the jobs of one class have in common beside their group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Grain {
     /// Kind, model, price, and how that is computed: alike even when the catalog's prices change.
@@ -46,12 +51,6 @@ pub enum Grain {
 }
 
 impl Grain {
-    /// Of the classes of a job, the one at this grain.
-    pub fn of(self, classes: &Classes) -> QueueClass {
-        let place = Grain::ALL.iter().position(|other| *other == self).unwrap_or_default();
-        classes[place]
-    }
-
     /// All of them, the finest first.
     pub const ALL: [Grain; 6] =
         [Grain::Formula, Grain::Price, Grain::NearPrice, Grain::Magnitude, Grain::Kind, Grain::Mixed];
@@ -106,13 +105,102 @@ impl Fnv {
     }
 }
 
-/// The classes of a job at every grain, in the order of [`Grain::ALL`].
-pub type Classes = [QueueClass; Grain::ALL.len()];
+/// The groups of a job that have budgets of their own, as a hash; 0 where no groups have.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct GroupHash(pub u32);
 
-/// Counts the classes that jobs make at each grain.
+impl GroupHash {
+    /// Of a job with this `meta`, where these keys have budgets. All jobs of a batch are of one inbox: that divides none.
+    pub fn of(keys: &[GroupKey], meta: &Map<String, Value>) -> GroupHash {
+        let mut hash = Fnv::new();
+        let mut has_column = false;
+        for key in keys.iter().filter(|key| matches!(key, GroupKey::Meta(_))) {
+            has_column = true;
+            let value = key.value_of(meta, None);
+            hash.add(&[u8::from(value.is_some())]);
+            hash.add(value.as_deref().unwrap_or_default().as_bytes());
+        }
+        GroupHash(if has_column { hash.0.max(1) } else { 0 })
+    }
+
+    /// A class of jobs that may be of any group, divided by this one.
+    pub fn divide(self, class: QueueClass) -> QueueClass {
+        if self.0 == 0 {
+            return class;
+        }
+        let mut hash = Fnv::new();
+        hash.add(&self.0.to_be_bytes());
+        hash.add(&class.0.to_be_bytes());
+        QueueClass(hash.0.max(1))
+    }
+}
+
+/// The classes of a job.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Classes {
+    /// At every grain, in the order of [`Grain::ALL`], whatever its group.
+    pub by_grain: [QueueClass; Grain::ALL.len()],
+    pub group: GroupHash,
+}
+
+impl Classes {
+    /// Of a job of that group.
+    pub fn of(order: &Order, group: GroupHash) -> Classes {
+        Classes { by_grain: Grain::ALL.map(|grain| grain.class_of(order)), group }
+    }
+}
+
+/// Into which classes the jobs of a manifest are divided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Division {
+    /// By group, and at this grain.
+    Group(Grain),
+    /// By group, where several groups are of one class.
+    SomeGroups,
+    /// At this grain alone.
+    Grain(Grain),
+}
+
+/// Classes of [`Division::SomeGroups`].
+const SHARED_BY_GROUPS: u32 = 61;
+
+impl Division {
+    /// All of them, those first that let the fewest jobs stand in the way of others.
+    pub const ALL: [Division; 2 * Grain::ALL.len() + 1] = [
+        Division::Group(Grain::Formula),
+        Division::Group(Grain::Price),
+        Division::Group(Grain::NearPrice),
+        Division::Group(Grain::Magnitude),
+        Division::Group(Grain::Kind),
+        Division::Group(Grain::Mixed),
+        Division::SomeGroups,
+        Division::Grain(Grain::Formula),
+        Division::Grain(Grain::Price),
+        Division::Grain(Grain::NearPrice),
+        Division::Grain(Grain::Magnitude),
+        Division::Grain(Grain::Kind),
+        Division::Grain(Grain::Mixed),
+    ];
+
+    /// Of the classes of a job, the one of this division.
+    pub fn of(self, classes: &Classes) -> QueueClass {
+        let at = |grain: Grain| {
+            let place = Grain::ALL.iter().position(|other| *other == grain).unwrap_or_default();
+            classes.by_grain[place]
+        };
+        match self {
+            Division::Group(grain) => classes.group.divide(at(grain)),
+            Division::SomeGroups if classes.group.0 == 0 => QueueClass::MIXED,
+            Division::SomeGroups => QueueClass(1 + classes.group.0 % SHARED_BY_GROUPS),
+            Division::Grain(grain) => at(grain),
+        }
+    }
+}
+
+/// Counts the classes that jobs make by each division.
 #[derive(Debug, Clone, Default)]
 pub struct Census {
-    classes: [BTreeSet<(i8, QueueClass)>; Grain::ALL.len()],
+    classes: [BTreeSet<(i8, QueueClass)>; Division::ALL.len()],
     /// What was counted last: jobs that are alike mostly stand together.
     last: Option<(i8, Classes)>,
 }
@@ -120,6 +208,8 @@ pub struct Census {
 /// Finds the classes of one job after the other.
 #[derive(Debug, Clone, Default)]
 pub struct ClassFinder {
+    /// What has budgets by group.
+    keys: Vec<GroupKey>,
     /// The last job, and its classes: the next one is mostly like it.
     last: Option<(ClassTerms, Classes)>,
 }
@@ -157,12 +247,18 @@ impl ClassTerms {
 }
 
 impl ClassFinder {
+    /// One where these keys have budgets by group.
+    pub fn new<'a>(keys: impl IntoIterator<Item = &'a GroupKey>) -> ClassFinder {
+        ClassFinder { keys: keys.into_iter().cloned().collect(), last: None }
+    }
+
     /// The classes of a job.
     pub fn classes_of(&mut self, order: &Order) -> Classes {
+        let group = GroupHash::of(&self.keys, &order.meta);
         if let Some((_, classes)) = self.last.as_ref().filter(|(terms, _)| terms.are_of(order)) {
-            return *classes;
+            return Classes { group, ..*classes };
         }
-        let classes = Grain::ALL.map(|grain| grain.class_of(order));
+        let classes = Classes::of(order, group);
         self.last = Some((ClassTerms::of(order), classes));
         classes
     }
@@ -171,7 +267,7 @@ impl ClassFinder {
 impl Census {
     /// Counts a job.
     pub fn count(&mut self, order: &Order) {
-        self.add(order.priority, Grain::ALL.map(|grain| grain.class_of(order)));
+        self.add(order.priority, Classes::of(order, GroupHash::default()));
     }
 
     /// Counts a job of that priority and those classes.
@@ -179,28 +275,28 @@ impl Census {
         if self.last == Some((priority, found)) {
             return;
         }
-        for (class, classes) in found.into_iter().zip(&mut self.classes) {
+        for (division, classes) in Division::ALL.into_iter().zip(&mut self.classes) {
             // One more than may be is all that has to be known.
             if classes.len() <= CLASSES_MAX {
-                classes.insert((priority, class));
+                classes.insert((priority, division.of(&found)));
             }
         }
         self.last = Some((priority, found));
     }
 
-    /// The finest grain that makes few enough classes.
-    pub fn grain(&self) -> Grain {
-        let with_classes = Grain::ALL.into_iter().zip(&self.classes);
+    /// The first division that makes few enough classes.
+    pub fn division(&self) -> Division {
+        let with_classes = Division::ALL.into_iter().zip(&self.classes);
         with_classes
             .filter(|(_, classes)| classes.len() <= CLASSES_MAX)
-            .map(|(grain, _)| grain)
+            .map(|(division, _)| division)
             .next()
-            .unwrap_or(Grain::Mixed)
+            .unwrap_or(Division::Grain(Grain::Mixed))
     }
 
-    /// How many classes there are at a grain; one more than [`CLASSES_MAX`] for any larger number.
-    pub fn classes(&self, grain: Grain) -> usize {
-        let found = Grain::ALL.into_iter().zip(&self.classes).find(|(other, _)| *other == grain);
+    /// How many classes a division makes; one more than [`CLASSES_MAX`] for any larger number.
+    pub fn classes(&self, division: Division) -> usize {
+        let found = Division::ALL.into_iter().zip(&self.classes).find(|(other, _)| *other == division);
         found.map_or(0, |(_, classes)| classes.len())
     }
 }
@@ -266,12 +362,51 @@ mod tests {
     #[test]
     fn the_grain_is_the_finest_that_makes_few_classes() {
         let prices = |n: u64| (0..n).map(|price| order(Kind::Speech, "v", 1000 + price));
-        assert_eq!(census(prices(100)).grain(), Grain::Formula);
-        assert_eq!(census(prices(100)).classes(Grain::Formula), 100);
-        assert_eq!(census(prices(5_000)).grain(), Grain::NearPrice);
+        let at = Division::Group;
+        assert_eq!(census(prices(100)).division(), at(Grain::Formula));
+        assert_eq!(census(prices(100)).classes(at(Grain::Formula)), 100);
+        assert_eq!(census(prices(5_000)).division(), at(Grain::NearPrice));
         let models = (0..5_000).map(|n| order(Kind::Video, &n.to_string(), n));
-        assert_eq!(census(models).grain(), Grain::Magnitude);
+        assert_eq!(census(models).division(), at(Grain::Magnitude));
         let each = (i8::MIN..=i8::MAX).map(|priority| Order { priority, ..order(Kind::Video, "a", 1) });
-        assert_eq!(census(each).grain(), Grain::Mixed, "a priority is never joined with another");
+        let mixed = Division::Grain(Grain::Mixed);
+        assert_eq!(census(each).division(), mixed, "a priority is never joined with another");
+    }
+
+    /// The classes of a job of a client.
+    fn of_client(client: Option<&str>, price: u64) -> Classes {
+        let mut finder = ClassFinder::new(&["inbox".parse().unwrap(), "meta.client".parse().unwrap()]);
+        let meta = client.map(|client| ("client".to_owned(), Value::from(client)));
+        finder.classes_of(&Order { meta: meta.into_iter().collect(), ..order(Kind::Image, "m", price) })
+    }
+
+    #[test]
+    fn jobs_of_one_class_are_of_one_group_that_has_a_budget() {
+        let classes = [Some("acme"), Some("beta"), None].map(|client| of_client(client, 4));
+        for division in Division::ALL {
+            let found: BTreeSet<QueueClass> = classes.iter().map(|classes| division.of(classes)).collect();
+            assert_eq!(found.len() == 3, !matches!(division, Division::Grain(_)), "{division:?}");
+        }
+        // Where no group has a budget, the classes are those that jobs always had.
+        let plain = Classes::of(&order(Kind::Image, "m", 4), GroupHash::default());
+        for (place, grain) in Grain::ALL.into_iter().enumerate() {
+            assert_eq!(Division::Group(grain).of(&plain), plain.by_grain[place]);
+            assert_eq!(Division::Grain(grain).of(&classes[0]), plain.by_grain[place]);
+        }
+    }
+
+    #[test]
+    fn few_groups_have_classes_of_their_own_and_many_share_some() {
+        let census = |clients: u64, prices: u64| {
+            let mut census = Census::default();
+            for client in 0..clients {
+                (0..prices)
+                    .for_each(|price| census.add(0, of_client(Some(&client.to_string()), 1_000 + price)));
+            }
+            census.division()
+        };
+        assert_eq!(census(40, 3), Division::Group(Grain::Formula));
+        assert_eq!(census(100, 3), Division::Group(Grain::NearPrice));
+        assert_eq!(census(900, 3), Division::SomeGroups);
     }
 }

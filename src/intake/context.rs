@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::domain::batch_origin::SourcePlace;
+use crate::domain::budget_group::GroupLimits;
 use crate::domain::credits::Credits;
 use crate::domain::ids::BatchName;
 use crate::domain::manifest::row::Policy;
@@ -10,6 +11,8 @@ use crate::domain::quote::{AccountPlan, Catalog, Rules};
 use crate::domain::row_selection::RowSelection;
 use crate::domain::schedule::placeholders::ScheduledRun;
 use crate::intake::source::Identity;
+
+static NO_GROUPS: GroupLimits = BTreeMap::new();
 
 /// What a manifest is validated by.
 #[derive(Debug, Clone)]
@@ -22,6 +25,8 @@ pub struct IngestContext<'a> {
     pub namespace: &'a str,
     /// The account's plan: what of the price an allowance could cover.
     pub plan: AccountPlan,
+    /// Budgets by group: rows of different groups wait apart.
+    pub group_limits: &'a GroupLimits,
     /// How this manifest comes in.
     pub options: IngestOptions,
 }
@@ -29,7 +34,8 @@ pub struct IngestContext<'a> {
 impl<'a> IngestContext<'a> {
     /// One of a manifest that comes in with these options, where no configuration says anything.
     pub fn new(catalog: &'a Catalog, rules: &'a Rules, options: IngestOptions) -> IngestContext<'a> {
-        IngestContext { catalog, rules, namespace: "", plan: AccountPlan::Unknown, options }
+        let group_limits = &NO_GROUPS;
+        IngestContext { catalog, rules, namespace: "", plan: AccountPlan::Unknown, group_limits, options }
     }
 }
 

@@ -9,7 +9,9 @@ use tokio::sync::Mutex;
 use crate::api::Service;
 use crate::clock::Clock;
 use crate::domain::budget::BudgetSetting;
+use crate::domain::budget_group::{GroupLimits, GroupTotals};
 use crate::domain::ids::BatchNo;
+use crate::domain::ledger::Totals;
 use crate::domain::manifest::row::Policy;
 use crate::domain::quote::{AccountPlan, Catalog, Rules};
 use crate::domain::time::{Millis, Timestamp};
@@ -18,9 +20,9 @@ use crate::engine::{EngineGone, Handle, blocking, to_the_end};
 use crate::failpoint;
 use crate::intake::batch_locks::BatchLocks;
 use crate::intake::catalog_refresh::{self, CatalogError};
-use crate::intake::receipt::Receipt;
+use crate::intake::receipt::{LISTED_MAX, Receipt};
 use crate::intake::{self, Accepted, IngestContext, IngestOptions, IntakeError};
-use crate::store::Store;
+use crate::store::{Store, StoreError};
 
 /// How long the catalogs are used without looking whether they are still fresh.
 const CATALOG_RECHECK: Millis = Millis::from_secs(60);
@@ -46,6 +48,8 @@ pub struct IngestDefaults {
     pub default_policy: Policy,
     /// The account's plan.
     pub plan: AccountPlan,
+    /// Budgets by group.
+    pub group_limits: GroupLimits,
 }
 
 impl IngestDefaults {
@@ -57,6 +61,7 @@ impl IngestDefaults {
             rules: &self.rules,
             namespace: &self.namespace,
             plan: self.plan,
+            group_limits: &self.group_limits,
             options: IngestOptions { default_policy, ..options },
         }
     }
@@ -93,6 +98,12 @@ struct StoredCatalog {
 struct Inside {
     defaults: IngestDefaults,
     catalog: Option<StoredCatalog>,
+}
+
+/// What groups that have budgets have held and spent; nothing where that is not counted yet.
+fn spent_by_group(store: &Store) -> Result<Option<GroupTotals>, StoreError> {
+    let is_untouched = store.total()? == Totals::default();
+    Ok(store.groups()?.or_else(|| is_untouched.then(GroupTotals::default)))
 }
 
 /// See the module's documentation. Cheap to clone.
@@ -161,13 +172,25 @@ impl Ingest {
         };
         let (store, locks) = (self.store.clone(), self.locks.clone());
         let now = self.clock.now().wall;
+        let group_limits = defaults.group_limits.clone();
         let prepare =
             move || intake::prepare(&store, &path, &defaults.context(&catalog, options), now, &locks);
         let prepared = blocking(prepare).await?;
         // Two at once could take the same number for a batch.
         let publishing = self.publishing.lock().await;
         let store = self.store.clone();
-        let Accepted { receipt, batch, lock } = blocking(move || prepared.publish(&store)).await?;
+        let publish = move || {
+            let mut accepted = prepared.publish(&store)?;
+            let Receipt { by_group, group_budgets, .. } = &mut accepted.receipt;
+            if !by_group.is_empty()
+                && let Some(spent) = spent_by_group(&store)?
+            {
+                *group_budgets = spent.shortages(by_group, &group_limits, now.utc_day());
+                group_budgets.truncate(LISTED_MAX);
+            }
+            Ok::<_, IntakeError>(accepted)
+        };
+        let Accepted { receipt, batch, lock } = blocking(publish).await?;
         if let Some(batch) = batch {
             self.engine.execute(Command::AddBatch(Box::new(batch))).await?;
             failpoint::hit("accepted");

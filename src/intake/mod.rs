@@ -256,9 +256,9 @@ fn spool(
         batch.waiting_since = Some(now);
     }
     batch.join_segments();
-    let grain = judged.census.grain();
+    let division = judged.census.division();
     // Rows that all need the same lie as they come.
-    let is_one = judged.census.classes(grain) <= 1;
+    let is_one = judged.census.classes(division) <= 1;
     let (start, mut seq) = (rows_file.bytes(), batch.rows);
     let mut index = if is_one { folder.begin_index(start)? } else { None };
     let mut parts = judged.parts();
@@ -282,7 +282,7 @@ fn spool(
         }));
         let RowRequest::Order(order) = &row.wanted else { continue };
         let next = found.len();
-        let part = *found.entry((order.priority, grain.of(&order.classes))).or_insert(next);
+        let part = *found.entry((order.priority, division.of(&order.classes))).or_insert(next);
         for variation in added..first + row.count {
             let (fingerprint, apart) = (row.fingerprint, row.apart);
             let id = JobId::derive(fingerprint, variation);

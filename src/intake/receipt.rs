@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain::absent_rows::AbsentRows;
 use crate::domain::batch_terms::TermChange;
+use crate::domain::budget::BudgetShortage;
+use crate::domain::budget_group::GroupTotals;
 use crate::domain::credits::Credits;
 use crate::domain::diagnostic::{Diagnostic, Position};
 use crate::domain::ids::BatchName;
@@ -82,6 +84,12 @@ pub struct Receipt {
     /// Rows of the batch that the manifest does not have. They stay wanted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub absent: Option<AbsentRows>,
+    /// Budgets of groups of rows that what is still to be spent would pass, as far as it is known what they have spent.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub group_budgets: Vec<BudgetShortage>,
+    /// What is still to be spent, by the groups that have budgets.
+    #[serde(skip)]
+    pub(crate) by_group: GroupTotals,
     /// What is wrong, in order of lines; the first thousand.
     pub problems: Vec<Diagnostic>,
     /// How many problems there are.
@@ -131,6 +139,8 @@ impl Receipt {
             refused: false,
             file_refused: false,
             absent: None,
+            group_budgets: Vec::new(),
+            by_group: GroupTotals::default(),
             problems: Vec::new(),
             problems_total: 0,
             notes: Vec::new(),
@@ -161,7 +171,7 @@ impl Receipt {
         (self.price, self.total_credits) = (Credits::ZERO, Credits::ZERO);
         (self.held_credits, self.retry_credits) = (Credits::ZERO, Credits::ZERO);
         self.notes.clear();
-        self.absent = None;
+        (self.absent, self.by_group) = (None, GroupTotals::default());
         self.problems.clear();
         self.problems_total = 0;
         self.refuse_file(vec![why]);

@@ -202,6 +202,8 @@ impl RowRules<'_> {
         let Some(mut row) = row else { return problems };
         let kind_is_bad = row.places.get("kind").is_some_and(|at| is_blamed(&problems, *at));
         let kind = match self.kind_of(&row) {
+            // What its fields suggest may not be what is meant.
+            Ok(_) if kind_is_bad && row.request.model.is_none() => return problems,
             Ok(kind) => kind,
             Err(error) if kind_is_bad || is_for_now(&error) => return problems,
             Err(error) => {

@@ -10,9 +10,11 @@ use serde_json::{Map, Value};
 
 use crate::domain::batch_origin::{Origin, SourcePlace};
 use crate::domain::batch_terms::{self, BatchTerms, TermSources};
+use crate::domain::budget_group::GroupTotals;
 use crate::domain::credits::Credits;
 use crate::domain::diagnostic::{Diagnostic, Position};
 use crate::domain::ids::{BadBatchName, BatchName, Fingerprint};
+use crate::domain::ledger::Totals;
 use crate::domain::manifest::row::{BadRow, Deadline, Header, Policy, ReadRow};
 use crate::domain::manifest::{self, Limits, Manifest, RefusedManifest};
 use crate::domain::queue_class::ClassFinder;
@@ -23,7 +25,7 @@ use crate::domain::time::Timestamp;
 use crate::failpoint;
 use crate::intake::receipt::Receipt;
 use crate::intake::row_chooser::{self, RowChooser};
-use crate::intake::row_outcome::{Jobs, Outcome, kept};
+use crate::intake::row_outcome::{Jobs, Outcome, PlannedJob, kept};
 use crate::intake::row_pipeline;
 use crate::intake::row_validator::{JudgedRow, RowRules, RowValidator, ValidateStep};
 use crate::intake::source::Identity;
@@ -240,7 +242,7 @@ pub(super) fn validate_opened(
     let mut chooser = RowChooser::new(&options.selection, drawn_rows(path, identity, &validator)?);
     let chosen = manifest.map(|read| if chooser.takes(&read, rules) { Ok(read) } else { Err(read) });
     let judge = || {
-        let mut classes = ClassFinder::default();
+        let mut classes = ClassFinder::new(context.group_limits.keys());
         move |chosen: Result<ReadRow, ReadRow>| chosen.map(|read| validator.validate_row(read, &mut classes))
     };
     row_pipeline::for_each(chosen, weight, judge, |judged| {
@@ -265,6 +267,7 @@ pub(super) fn validate_opened(
     let origin = Some(origin);
     let mut judgement =
         Validated { receipt, terms: standing, origin, refusal: None, expired, judged: draft.classify()? };
+    judgement.receipt.by_group = GroupTotals::of_keys(context.group_limits.keys());
     count(&mut judgement)?;
     if options.selection.is_whole() && !judgement.is_refused() {
         let command = |job: &str| format!("callsheet cancel {}", quoted(&format!("{name}/{job}")));
@@ -519,13 +522,14 @@ fn layout_problem(policy: &Policy) -> Option<Diagnostic> {
 
 /// Counts jobs by what becomes of them, and adds up their prices.
 fn count(judgement: &mut Validated) -> Result<(), StoreError> {
-    let Validated { judged, receipt, expired, .. } = judgement;
+    let Validated { judged, receipt, expired, origin, .. } = judgement;
     let mut rows = Rows { rows: judged.rows()?, refusal: None, expired: expired.as_ref() };
     // A problem of the file has been counted.
     let mut file_rows = u32::from(receipt.file_refused);
     while let Some(found) = rows.rows.next_row()? {
         if file_rows == 0
             && rows.expired.is_none()
+            && receipt.by_group.is_empty()
             && let Some((jobs, credits)) = new_jobs(&found)
         {
             (0..jobs).for_each(|_| receipt.count(JobVerdict::New, credits));
@@ -535,7 +539,13 @@ fn count(judgement: &mut Validated) -> Result<(), StoreError> {
         match rows.in_time(outcome(found)?) {
             _ if file_rows > 0 => file_rows -= 1,
             Outcome::Jobs(jobs) => {
-                jobs.each().for_each(|job| receipt.count(job.verdict, job.credits));
+                for PlannedJob { verdict, credits, .. } in jobs.each() {
+                    receipt.count(verdict, credits);
+                    if verdict.is_to_be_spent() && !receipt.by_group.is_empty() {
+                        let planned = Totals { held: credits, ..Totals::default() };
+                        receipt.by_group.add(planned, None, &jobs.order.meta, origin.as_ref());
+                    }
+                }
                 if let Some(first) = jobs.each().find(|job| job.verdict == JobVerdict::Changed) {
                     receipt.note_changed(line, &first.label, jobs.changed(), jobs.before);
                 }

@@ -1,7 +1,7 @@
 //! The segments of a batch's rows, from the rows themselves.
 
 use crate::domain::job::Order;
-use crate::domain::queue_class::{Census, Grain, QueueClass};
+use crate::domain::queue_class::{Census, Classes, GroupHash};
 use crate::store::Segment;
 
 /// Neighbouring rows that are alike: what intake made a segment of, or a part of one.
@@ -9,8 +9,8 @@ use crate::store::Segment;
 pub(super) struct SegmentBuilder {
     /// By priority alone.
     mixed: Vec<Segment>,
-    /// By class, with the names of the class at each grain; nothing once there are too many.
-    alike: Vec<(Segment, [QueueClass; Grain::ALL.len()])>,
+    /// By class; nothing once there are too many. Which groups have budgets is not known here.
+    alike: Vec<(Segment, Classes)>,
     are_too_many: bool,
     census: Census,
 }
@@ -30,7 +30,7 @@ impl SegmentBuilder {
             return;
         }
         self.census.count(order);
-        let classes = Grain::ALL.map(|grain| grain.class_of(order));
+        let classes = Classes::of(order, GroupHash::default());
         match self.alike.last_mut() {
             Some((last, of_last)) if last.priority == priority && *of_last == classes => last.end = end,
             _ => self.alike.push((Segment::mixed(priority, at, end), classes)),
@@ -43,12 +43,9 @@ impl SegmentBuilder {
         if self.are_too_many {
             return self.mixed;
         }
-        let grain = self.census.grain();
-        let place = Grain::ALL.iter().position(|other| *other == grain).unwrap_or_default();
-        let named = |(segment, classes): (Segment, [QueueClass; Grain::ALL.len()])| Segment {
-            class: classes[place],
-            ..segment
-        };
+        let division = self.census.division();
+        let named =
+            |(segment, classes): (Segment, Classes)| Segment { class: division.of(&classes), ..segment };
         self.alike.into_iter().map(named).collect()
     }
 }

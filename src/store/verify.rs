@@ -12,6 +12,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
+use crate::domain::budget_group::GroupTotals;
 use crate::domain::credits::Credits;
 use crate::domain::ids::{BatchNo, JobId, JobKey};
 use crate::domain::job::{Books, Job, JobSpec, State};
@@ -114,10 +115,10 @@ pub(super) fn full(
         commit: records.commits,
         ..VerifyReport::default()
     };
-    let mut days = BTreeMap::new();
+    let mut sums = Sums { days: BTreeMap::new(), groups: records.groups.as_ref().map(GroupTotals::emptied) };
     for batch in &records.batches {
         let spool = Spool::new(batch_dir(dir, batch.no));
-        BatchCheck::new(spool, records, batch, &mut count).all(&mut days, &mut checked)?;
+        BatchCheck::new(spool, records, batch, &mut count).all(&mut sums, &mut checked)?;
     }
     let mut is_complete = true;
     for line in records.finished.values() {
@@ -145,12 +146,18 @@ pub(super) fn full(
         let folder = batch_dir(dir, line.no);
         let lengths = BTreeMap::from([(record.no, outcomes_bytes)]);
         let records = Snapshot { outcomes_bytes: lengths, ..Snapshot::default() };
-        BatchCheck::new(Spool::new(folder), &records, &record, &mut count).all(&mut days, &mut checked)?;
+        BatchCheck::new(Spool::new(folder), &records, &record, &mut count).all(&mut sums, &mut checked)?;
     }
+    let Sums { days, groups } = sums;
     let all_days = days.keys().chain(records.days.keys()).collect::<BTreeSet<_>>();
     for day in all_days.into_iter().filter(|_| is_complete) {
         let (found, stored) = (days.get(day).copied(), records.days.get(day).copied());
         compare("the totals of a day", found.unwrap_or_default(), stored.unwrap_or_default(), &mut count);
+    }
+    if let (Some(found), Some(stored), true) = (&groups, &records.groups, is_complete) {
+        for (name, found, stored) in found.compared(stored) {
+            compare(&format!("the totals of {name}"), found, stored, &mut count);
+        }
     }
     checked.faults = faults;
     Ok(checked)
@@ -362,6 +369,13 @@ struct JobOffsets {
     begun: bool,
 }
 
+/// What jobs come to, whichever their batch.
+struct Sums {
+    days: BTreeMap<UtcDay, Totals>,
+    /// Of the groups that have budgets, where that is stored.
+    groups: Option<GroupTotals>,
+}
+
 /// A batch being read.
 struct BatchCheck<'a> {
     records: &'a Snapshot,
@@ -396,16 +410,12 @@ impl<'a> BatchCheck<'a> {
         }
     }
 
-    /// Reads all of it, and adds to what is known of days and of the whole state.
-    fn all(
-        mut self,
-        days: &mut BTreeMap<UtcDay, Totals>,
-        checked: &mut VerifyReport,
-    ) -> Result<(), StoreError> {
+    /// Reads all of it, and adds to what is known of days, groups and the whole state.
+    fn all(mut self, sums: &mut Sums, checked: &mut VerifyReport) -> Result<(), StoreError> {
         self.rows()?;
         self.outcomes()?;
         self.jobs();
-        self.sums(days)?;
+        self.sums(sums)?;
         checked.rows += self.rows_read;
         checked.outcomes += self.outcomes_read;
         Ok(())
@@ -519,12 +529,24 @@ impl<'a> BatchCheck<'a> {
     }
 
     /// Adds up what the jobs hold and were charged.
-    fn sums(&mut self, days: &mut BTreeMap<UtcDay, Totals>) -> Result<(), StoreError> {
+    fn sums(&mut self, sums: &mut Sums) -> Result<(), StoreError> {
         let (mut sum, mut ended) = (Totals::default(), Ended::default());
-        let mut add = |job: &Job| {
+        let Sums { days, groups } = sums;
+        let mut rows = Lines::open_scattered(&self.spool.rows_path(), 0, self.batch.spool_bytes)?;
+        let origin = self.batch.origin.as_ref();
+        let mut add = |job: &Job, row_at: u64| {
+            let all = job.all_books();
+            let has_books = all.held + all.charged + all.waived > Credits::ZERO;
+            // A row that cannot be read is told already.
+            let groups = groups.as_mut().filter(|groups| has_books && !groups.is_empty());
+            let mut of_group =
+                groups.and_then(|groups| Some((groups, rows.line_at::<JobSpec>(row_at).ok()?)));
             for (day, Books { held, charged, waived }) in job.books_by_day() {
                 let more = Totals { held, spent: charged, waived, refunded: Credits::ZERO };
                 sum = sum + more;
+                if let Some((groups, spec)) = &mut of_group {
+                    groups.add(more, day, &spec.order.meta, origin);
+                }
                 if let Some(day) = day {
                     let total = days.entry(day).or_default();
                     *total = *total + more;
@@ -532,7 +554,7 @@ impl<'a> BatchCheck<'a> {
             }
         };
         for open in self.records.open_of(self.batch.no) {
-            add(&open.job);
+            add(&open.job, open.row_at);
         }
         let bytes = self.records.outcomes_bytes(self.batch.no);
         let mut lines = Lines::open(&self.spool.outcomes_path(), 0, bytes)?;
@@ -541,7 +563,7 @@ impl<'a> BatchCheck<'a> {
                 Ok(Some((at, record))) => {
                     let counts = self.places.get(record.key.seq.0 as usize).is_some_and(|p| p.outcome == at);
                     if counts && self.records.open_job(record.key).is_none() {
-                        add(&record.job);
+                        add(&record.job, record.row_at);
                         ended.count(record.job.state(), false);
                     }
                 }

@@ -135,3 +135,16 @@ fn an_inbox_has_a_limit_over_all_its_batches() {
     env.run(["status"]).exited(0).says("set budget.by.inbox.values.acme to at least 16");
     daemon.stop();
 }
+
+#[test]
+fn a_client_at_its_limit_holds_up_no_other_of_the_same_manifest() {
+    let env = TestEnv::new();
+    limited(&env, "values = { acme = 8 }");
+    let mut clients = vec!["acme"; 400];
+    clients.extend(["beta", "gaia", ""]);
+    env.write("a.csv", manifest(&clients));
+    let short = "budget: meta.client acme may spend 8 in total, 8 are left: 3192 short, so jobs will wait for a larger limit";
+    env.run(["run", "a.csv"]).exited(4).says(short);
+    assert_eq!(spent(&env), 4 * IMAGE, "the first of acme, and all others");
+    env.run(["state", "verify"]).exited(0);
+}

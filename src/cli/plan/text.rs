@@ -7,8 +7,7 @@ use crate::cli::plan::plan_row::PlanRow;
 use crate::cli::plan::totals::Totals;
 use crate::cli::plan::{PlanReport, shown};
 use crate::cli::table::{self, Table};
-use crate::cli::{printable, summary, terminal};
-use crate::domain::budget::BudgetShortage;
+use crate::cli::{group_budgets, printable, summary, terminal};
 use crate::domain::credits::Credits;
 use crate::domain::quote::AccountPlan;
 use crate::domain::row_verdict::RowVerdict;
@@ -172,7 +171,9 @@ fn sentences(out: &mut impl Write, report: &PlanReport, totals: &Totals) -> io::
     }
     allowance(out, report.plan, totals.waivable)?;
     budgets(out, totals)?;
-    group_budgets(out, report, totals)?;
+    for line in group_budgets::lines(&report.group_shortages(totals), report.groups.spent.is_some()) {
+        writeln!(out, "{line}")?;
+    }
     balance(out, report.balance, totals.credits)
 }
 
@@ -264,29 +265,6 @@ fn budgets(out: &mut impl Write, totals: &Totals) -> io::Result<()> {
         }
     }
     Ok(())
-}
-
-/// Groups of rows whose limit what is planned would pass.
-fn group_budgets(out: &mut impl Write, report: &PlanReport, totals: &Totals) -> io::Result<()> {
-    let short = report.group_shortages(totals);
-    for shortage in short.iter().take(LISTED_MAX) {
-        let BudgetShortage {
-            setting, group, limit_credits: Credits(limit), left_credits: Credits(left), ..
-        } = shortage;
-        let group = printable(group.as_deref().unwrap_or_default());
-        let when = if setting.contains(".per_day.") { "a day" } else { "in total" };
-        let known = if report.groups.spent.is_some() { "are left" } else { "at most are left" };
-        let (missing, setting) = (shortage.missing().0, printable(setting));
-        writeln!(
-            out,
-            "budget: {group} may spend {limit} {when}, {left} {known}: {missing} short, so jobs will wait for a larger \
-             limit ({setting})"
-        )?;
-    }
-    match short.len().saturating_sub(LISTED_MAX) {
-        0 => Ok(()),
-        more => writeln!(out, "budget: and {more} more groups are short"),
-    }
 }
 
 fn balance(out: &mut impl Write, balance: Option<Credits>, price: Credits) -> io::Result<()> {

@@ -419,6 +419,7 @@ impl Scheduler {
         self.prices.set_rules(settings.rules.clone());
         self.wait_times.reconfigure(&settings);
         self.budgets.reserve_groups(&settings.group_limits);
+        self.jobs.set_group_keys(settings.group_limits.keys().cloned().collect());
         self.settings = settings;
         let of_job = |open: &OpenJob| open.open_attempts().map(|no| (open.key(), no)).collect::<Vec<_>>();
         let attempts: Vec<_> = self.jobs.iter().flat_map(of_job).collect();

@@ -105,7 +105,7 @@ impl Scheduler {
             prices: Prices::new(settings.rules.clone()),
             wait_times: WaitTimes::new(&settings),
             batches: ActiveBatches::default(),
-            jobs: OpenJobs::default(),
+            jobs: OpenJobs::by_groups(settings.group_limits.keys().cloned().collect()),
             timers: Timers::default(),
             downloads: DownloadQueue::default(),
             budgets: Budgets::new(total, &settings.group_limits),

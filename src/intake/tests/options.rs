@@ -66,3 +66,13 @@ fn addresses_that_the_service_cannot_fetch_are_said() {
     let both = door.accept("n.csv", &row("https://img.example/a.png|https://img.example/b.png"));
     assert!(both.problems[0].message.contains("is more than one address"), "{:?}", both.problems);
 }
+
+/// What its fields suggest may be another kind than the one that is meant.
+#[test]
+fn a_misspelt_kind_is_said_and_no_field_is_missed_for_another() {
+    let door = door();
+    let receipt = door.accept("m.csv", "kind,prompt,duration\nsfx,wind,1.5\n");
+    let problems: Vec<String> = receipt.problems.iter().map(ToString::to_string).collect();
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    assert!(problems[0].contains("did you mean \"sound-effect\"?"), "{problems:?}");
+}

@@ -14,7 +14,7 @@ use crate::domain::credits::Credits;
 use crate::domain::diagnostic::Diagnostic;
 use crate::domain::ids::Fingerprint;
 use crate::domain::job::Order;
-use crate::domain::queue_class::{Classes, QueueClass};
+use crate::domain::queue_class::{Classes, GroupHash, QueueClass};
 use crate::domain::request::Kind;
 use crate::store::StoreError;
 
@@ -65,7 +65,7 @@ pub struct StagedOrder {
     pub priority: i8,
     /// As [`Order::hold`] says.
     pub hold: Option<Credits>,
-    /// Its classes at every grain.
+    /// Its classes.
     pub classes: Classes,
     /// The text that describes it.
     pub text: String,
@@ -212,7 +212,9 @@ fn encode(row: &StagedRow, bytes: &mut Vec<u8>) -> io::Result<()> {
             if let Some(hold) = hold {
                 bytes.extend_from_slice(&hold.0.to_be_bytes());
             }
-            classes.iter().for_each(|class| bytes.extend_from_slice(&class.0.to_be_bytes()));
+            let Classes { by_grain, group } = classes;
+            let hashes = by_grain.iter().map(|class| class.0).chain([group.0]);
+            hashes.for_each(|hash| bytes.extend_from_slice(&hash.to_be_bytes()));
             // It names the jobs of a row without an `id`.
             text(if label.is_none() { described } else { "" }, bytes);
             bytes.extend_from_slice(json.as_bytes());
@@ -249,9 +251,10 @@ fn decode(bytes: &[u8]) -> io::Result<StagedRow> {
         let hold =
             if flags & HAS_HOLD != 0 { Some(Credits(u64::from_be_bytes(fields.next()?))) } else { None };
         let mut classes = Classes::default();
-        for class in &mut classes {
+        for class in &mut classes.by_grain {
             *class = QueueClass(u32::from_be_bytes(fields.next()?));
         }
+        classes.group = GroupHash(u32::from_be_bytes(fields.next()?));
         let text = fields.text()?;
         let json = fields.rest()?;
         RowRequest::Order(Box::new(StagedOrder { kind, priority, hold, classes, text, json }))
@@ -297,7 +300,10 @@ mod tests {
             kind: Kind::SoundEffect,
             priority: -3,
             hold: Some(Credits(12)),
-            classes: [1, 2, 3, 4, 5, 6].map(QueueClass),
+            classes: Classes {
+                by_grain: [1, 2, 3, 4, 5, 6].map(QueueClass),
+                group: crate::domain::queue_class::GroupHash(7),
+            },
             text: "gulls".to_owned(),
             json: "{\"line\":2}".to_owned(),
         };

@@ -11,7 +11,7 @@ use callsheet::domain::credits::Credits;
 use callsheet::domain::ids::{BatchNo, JobKey};
 use callsheet::domain::job::{Books, Job, JobSpec, Landed};
 use callsheet::domain::ledger::Totals;
-use callsheet::domain::queue_class::{Census, QueueClass};
+use callsheet::domain::queue_class::{Census, Classes, GroupHash, QueueClass};
 use callsheet::domain::recovery::{self, Remains};
 use callsheet::domain::row_versions::{RowVersions, VersionChange};
 use callsheet::domain::time::{Now, Timestamp, UtcDay};
@@ -322,5 +322,5 @@ impl Disk {
 fn classes(rows: &[Arc<JobSpec>]) -> impl Fn(&Arc<JobSpec>) -> (i8, QueueClass) + use<> {
     let mut census = Census::default();
     rows.iter().for_each(|row| census.count(&row.order));
-    move |row| (row.order.priority, census.grain().class_of(&row.order))
+    move |row| (row.order.priority, census.division().of(&Classes::of(&row.order, GroupHash::default())))
 }

@@ -7,6 +7,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::ops::{Deref, DerefMut};
 
+use crate::domain::budget_group::GroupKey;
 use crate::domain::ids::{BatchNo, JobKey, TaskId};
 use crate::engine::scheduler::parts::job_counts::JobCounts;
 use crate::engine::scheduler::parts::open_job::OpenJob;
@@ -75,6 +76,18 @@ impl OpenJobs {
     }
 
     /// An open job waits in the queue and nothing else keeps it: it is a candidate for admission.
+    /// None yet; what has budgets by these keys waits apart.
+    pub fn by_groups(keys: Vec<GroupKey>) -> OpenJobs {
+        let mut jobs = OpenJobs::default();
+        jobs.set_group_keys(keys);
+        jobs
+    }
+
+    /// Jobs that are queued from now on wait apart by these keys.
+    pub fn set_group_keys(&mut self, keys: Vec<GroupKey>) {
+        self.queued.set_group_keys(keys);
+    }
+
     pub fn queue(&mut self, key: JobKey) {
         if let Some(open) = self.jobs.get(&key) {
             self.queued.insert(key, &open.spec().order);

@@ -1,7 +1,7 @@
 //! What waits, and what it stands in the way of: nothing but its own class.
 
 use super::*;
-use crate::domain::queue_class::Census;
+use crate::domain::queue_class::{Census, Classes, GroupHash};
 
 /// A row of a kind at a price.
 type Row = (Kind, u64);
@@ -22,7 +22,8 @@ impl Stage {
         batch.rows = count;
         batch.planned = rows.iter().map(|(_, price)| Credits(*price)).sum();
         batch.spool_bytes = u64::from(count);
-        let class_of = |spec: &Arc<JobSpec>| census.grain().class_of(&spec.order);
+        let class_of =
+            |spec: &Arc<JobSpec>| census.division().of(&Classes::of(&spec.order, GroupHash::default()));
         if is_sorted {
             specs.sort_by_key(class_of);
             for (at, spec) in (0..).zip(&specs) {
