@@ -297,14 +297,14 @@ fn after_edit(record: &JobRecord) -> String {
     let again = "to want this version again, submit a manifest with its text";
     match record.job.state() {
         state if state.is_replaced() => {
-            format!("nothing: a newer version of its row came before it was sent; {again}")
+            format!("nothing: another version of its row was wanted before it was sent; {again}")
         }
         State::InDoubt { .. } => {
-            "a newer version of its row is wanted; check the account and record the charge with \
+            "another version of its row is wanted; check the account and record the charge with \
                                   callsheet resolve; until then its credits count as spent"
                 .to_owned()
         }
-        _ => format!("nothing: a newer version of its row is wanted; {again}"),
+        _ => format!("nothing: another version of its row is wanted; {again}"),
     }
 }
 

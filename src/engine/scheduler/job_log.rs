@@ -92,7 +92,7 @@ pub(super) fn moved(batch: &BatchName, spec: &JobSpec, before: &Job, after: &Job
             );
         }
         state if state.is_replaced() => {
-            log_event!(info, context, "not sent: a newer version of its row is wanted");
+            log_event!(info, context, "not sent: another version of its row is wanted");
         }
         State::Canceled { fault: Some(fault), .. } => {
             log_event!(
