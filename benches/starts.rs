@@ -44,9 +44,14 @@ fn main() {
     let began = Instant::now();
     images(&folder.join("queued.csv"), in_flight, queued);
     let mut daemon = start_daemon(folder, &service, in_flight);
-    let submitted =
-        callsheet(folder, &service.base_url, in_flight, &["submit", "queued.csv"]).status().unwrap();
-    assert!(submitted.success(), "submit failed");
+    let submit = || {
+        let mut command = callsheet(folder, &service.base_url, in_flight, &["submit", "queued.csv"]);
+        command.status().unwrap().success()
+    };
+    // It takes a moment until the daemon listens.
+    while !submit() {
+        assert!(began.elapsed() < Duration::from_secs(60), "submit failed");
+    }
     while service.posts() < in_flight as u64 {
         std::thread::park_timeout(LOOK_INTERVAL);
     }

@@ -7,6 +7,7 @@
 #![allow(dead_code)]
 
 pub mod bare_client;
+pub mod plot;
 pub mod service;
 
 use std::fs::File;

@@ -15,6 +15,9 @@ use tokio::net::{TcpListener, TcpStream};
 /// Digits of the answer to `GET /posts`: how many requests for tasks there were.
 pub const COUNT_DIGITS: usize = 20;
 
+/// Before the name of an image task in the address of its result.
+const IMAGE: &str = "image-";
+
 const CATALOG: &str = include_str!("../../src/domain/quote/fixtures/catalog.json");
 
 /// What it serves.
@@ -41,9 +44,9 @@ struct Shared {
     options: Options,
     host: String,
     catalog: HashMap<&'static str, Vec<u8>>,
-    /// What every task makes.
-    result: Vec<u8>,
-    media_type: &'static str,
+    /// What an image task makes, and what every other one does.
+    image: Vec<u8>,
+    sound: Vec<u8>,
     began: Mutex<HashMap<String, Instant>>,
     posts: AtomicU64,
 }
@@ -59,12 +62,8 @@ pub fn serve(arguments: &[String]) {
             options,
             host,
             catalog: catalog(),
-            media_type: if options.image_seconds > 0 { "image/png" } else { "audio/wav" },
-            result: if options.image_seconds > 0 {
-                png(options.result_bytes)
-            } else {
-                wav(options.result_bytes)
-            },
+            image: png(options.result_bytes),
+            sound: wav(options.result_bytes),
             began: Mutex::default(),
             posts: AtomicU64::new(0),
         });
@@ -150,7 +149,10 @@ async fn connection(mut stream: TcpStream, shared: &Shared) {
         let mut words = text.split(' ');
         let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
         let sent = match (method, path.strip_prefix("/media/")) {
-            ("GET", Some(_)) => respond(&mut stream, shared.media_type, &shared.result).await,
+            ("GET", Some(id)) if id.starts_with(IMAGE) => {
+                respond(&mut stream, "image/png", &shared.image).await
+            }
+            ("GET", Some(_)) => respond(&mut stream, "audio/wav", &shared.sound).await,
             _ => {
                 let key = header("idempotency-key").unwrap_or_default();
                 respond(&mut stream, "application/json", &shared.answer(method, path, &key)).await
@@ -208,7 +210,10 @@ impl Shared {
             began.entry(id.to_owned()).or_insert_with(Instant::now).elapsed() >= render
         };
         let (status, urls) = match is_done {
-            true => ("success", vec![format!("http://{}/media/{id}", self.host)]),
+            true => (
+                "success",
+                vec![format!("http://{}/media/{}{id}", self.host, if is_image { IMAGE } else { "" })],
+            ),
             false => ("processing", Vec::new()),
         };
         envelope(&json!({

@@ -1,6 +1,7 @@
 //! A batch's results in manifest order: one line a job as JSON Lines, one row a file as CSV.
 
 use std::collections::BTreeSet;
+use std::fmt::{Display, Write as _};
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -123,6 +124,8 @@ const CSV_COLUMNS: [&str; 25] = [
     "file_no",
     "superseded",
 ];
+/// Bytes that one write to a file has, about.
+const BUFFER_BYTES: usize = 64 * 1024;
 /// What a spreadsheet takes a cell for a formula by.
 const FORMULA_STARTS: [char; 6] = ['=', '+', '-', '@', '\t', '\r'];
 
@@ -136,6 +139,45 @@ pub struct ResultsWriter {
     csv: csv::Writer<File>,
     dialect: CsvDialect,
     meta_columns: BTreeSet<String>,
+    /// A cell that is being written.
+    cell: String,
+}
+
+/// A row of `results.csv`, cell by cell.
+struct CsvRow<'a> {
+    csv: &'a mut csv::Writer<File>,
+    dialect: CsvDialect,
+    cell: &'a mut String,
+}
+
+impl<'a> CsvRow<'a> {
+    fn begin(csv: &'a mut csv::Writer<File>, dialect: CsvDialect, cell: &'a mut String) -> CsvRow<'a> {
+        CsvRow { csv, dialect, cell }
+    }
+
+    fn text(&mut self, text: &str) -> io::Result<()> {
+        if self.dialect == CsvDialect::Excel && text.starts_with(FORMULA_STARTS) {
+            return Ok(self.csv.write_field(format!("'{text}"))?);
+        }
+        Ok(self.csv.write_field(text)?)
+    }
+
+    /// A value as it is shown; an empty cell without one.
+    fn shown(&mut self, value: Option<impl Display>) -> io::Result<()> {
+        let mut cell = std::mem::take(self.cell);
+        cell.clear();
+        if let Some(value) = value {
+            // A text takes everything.
+            let _ = write!(cell, "{value}");
+        }
+        let written = self.text(&cell);
+        *self.cell = cell;
+        written
+    }
+
+    fn end(self) -> io::Result<()> {
+        Ok(self.csv.write_record(None::<&[u8]>)?)
+    }
 }
 
 impl ResultsWriter {
@@ -145,17 +187,18 @@ impl ResultsWriter {
         dialect: CsvDialect,
         meta_columns: BTreeSet<String>,
     ) -> io::Result<ResultsWriter> {
-        let jsonl = BufWriter::new(create(&draft_path(dir, "results.jsonl"))?);
+        let jsonl = BufWriter::with_capacity(BUFFER_BYTES, create(&draft_path(dir, "results.jsonl"))?);
         let mut file = create(&draft_path(dir, "results.csv"))?;
         if dialect == CsvDialect::Excel {
             file.write_all("\u{feff}".as_bytes())?;
         }
-        let csv = csv::Writer::from_writer(file);
-        let mut writer = ResultsWriter { dir: dir.to_owned(), jsonl, csv, dialect, meta_columns };
-        let meta = writer.meta_columns.iter().map(|name| format!("meta.{name}"));
-        let headings = CSV_COLUMNS.into_iter().map(str::to_owned).chain(meta).collect();
-        writer.row(headings)?;
-        Ok(writer)
+        let mut csv = csv::WriterBuilder::new().buffer_capacity(BUFFER_BYTES).from_writer(file);
+        let mut cell = String::new();
+        let mut headings = CsvRow::begin(&mut csv, dialect, &mut cell);
+        CSV_COLUMNS.into_iter().try_for_each(|name| headings.text(name))?;
+        meta_columns.iter().try_for_each(|name| headings.shown(Some(format_args!("meta.{name}"))))?;
+        headings.end()?;
+        Ok(ResultsWriter { dir: dir.to_owned(), jsonl, csv, dialect, meta_columns, cell })
     }
 
     /// Adds a job: its line, and a row for each of its files.
@@ -163,63 +206,57 @@ impl ResultsWriter {
         serde_json::to_writer(&mut self.jsonl, line)?;
         self.jsonl.write_all(b"\n")?;
         match line.files {
-            [] => self.row(self.cells(line, None))?,
+            [] => self.row(line, None)?,
             files => {
                 for (index, file) in files.iter().enumerate() {
-                    self.row(self.cells(line, Some((index + 1, file))))?;
+                    self.row(line, Some((index + 1, file)))?;
                 }
             }
         }
         Ok(())
     }
 
-    /// The row of a job's file, numbered from 1, or of a job without files. Credits stand in its first row alone, so
+    /// Adds the row of a job's file, numbered from 1, or of a job without files. Credits stand in its first row alone, so
     /// that a column adds up to what the batch came to.
-    fn cells(&self, line: &ResultLine<'_>, file: Option<(usize, &OutputFile)>) -> Vec<String> {
+    fn row(&mut self, line: &ResultLine<'_>, file: Option<(usize, &OutputFile)>) -> io::Result<()> {
         let is_first = file.is_none_or(|(number, _)| number == 1);
-        let credits = |credits: Option<Credits>| {
-            credits.filter(|_| is_first).map(|credits| credits.0.to_string()).unwrap_or_default()
-        };
-        let text = |text: Option<&str>| text.unwrap_or_default().to_owned();
-        let of_file = |of: fn(&OutputFile) -> String| file.map(|(_, file)| of(file)).unwrap_or_default();
-        let path = file.map(|(_, file)| self.dir.join(&file.path).display().to_string());
-        let fixed = [
-            line.id.to_owned(),
-            line.batch.to_string(),
-            line.state.to_owned(),
-            line.late.to_string(),
-            of_file(|file| file.path.clone()),
-            of_file(|file| file.bytes.to_string()),
-            of_file(|file| file.sha256.clone()),
-            of_file(|file| file.content_type.clone()),
-            credits(line.price_credits),
-            credits(Some(line.charged_credits)),
-            credits(Some(line.waived_credits)),
-            line.attempts.to_string(),
-            text(line.task_id.map(|task| task.0.as_str())),
-            text(line.model),
-            text(line.error.map(|fault| fault.code.as_str())),
-            text(line.error.map(|fault| fault.message.as_str())),
-            line.kind.to_owned(),
-            line.line.to_string(),
-            line.drift.iter().map(Drift::to_string).collect::<Vec<_>>().join("; "),
-            line.prompt.to_owned(),
-            text(line.first_sent.as_deref()),
-            text(line.ended.as_deref()),
-            path.unwrap_or_default(),
-            file.map(|(number, _)| number.to_string()).unwrap_or_default(),
-            line.superseded.to_string(),
-        ];
-        let meta = self.meta_columns.iter().map(|name| line.meta.get(name).map(cell).unwrap_or_default());
-        fixed.into_iter().chain(meta).collect()
-    }
-
-    fn row(&mut self, cells: Vec<String>) -> io::Result<()> {
-        let is_excel = self.dialect == CsvDialect::Excel;
-        let shown = |cell: String| {
-            if is_excel && cell.starts_with(FORMULA_STARTS) { format!("'{cell}") } else { cell }
-        };
-        Ok(self.csv.write_record(cells.into_iter().map(shown))?)
+        let credits = |credits: Option<Credits>| credits.filter(|_| is_first).map(|credits| credits.0);
+        let (number, file) = (file.map(|(number, _)| number), file.map(|(_, file)| file));
+        let mut row = CsvRow::begin(&mut self.csv, self.dialect, &mut self.cell);
+        row.text(line.id)?;
+        row.text(line.batch.as_str())?;
+        row.text(line.state)?;
+        row.shown(Some(line.late))?;
+        row.text(file.map_or("", |file| &file.path))?;
+        row.shown(file.map(|file| file.bytes))?;
+        row.text(file.map_or("", |file| &file.sha256))?;
+        row.text(file.map_or("", |file| &file.content_type))?;
+        row.shown(credits(line.price_credits))?;
+        row.shown(credits(Some(line.charged_credits)))?;
+        row.shown(credits(Some(line.waived_credits)))?;
+        row.shown(Some(line.attempts))?;
+        row.text(line.task_id.map_or("", |task| &task.0))?;
+        row.text(line.model.unwrap_or_default())?;
+        row.text(line.error.map_or("", |fault| &fault.code))?;
+        row.text(line.error.map_or("", |fault| &fault.message))?;
+        row.text(line.kind)?;
+        row.shown(Some(line.line))?;
+        row.text(&line.drift.iter().map(Drift::to_string).collect::<Vec<_>>().join("; "))?;
+        row.text(line.prompt)?;
+        row.text(line.first_sent.as_deref().unwrap_or_default())?;
+        row.text(line.ended.as_deref().unwrap_or_default())?;
+        row.shown(file.map(|file| self.dir.join(&file.path).display().to_string()))?;
+        row.shown(number)?;
+        row.shown(Some(line.superseded))?;
+        for name in &self.meta_columns {
+            match line.meta.get(name) {
+                None | Some(Value::Null) => row.text("")?,
+                Some(Value::String(text)) => row.text(text)?,
+                // As JSON.
+                Some(other) => row.shown(Some(other))?,
+            }
+        }
+        row.end()
     }
 
     /// Renames both files to their final names.
@@ -247,15 +284,6 @@ pub fn sweep(dir: &Path) {
 /// Path of a results file until it is complete.
 pub(super) fn draft_path(dir: &Path, name: &str) -> PathBuf {
     dir.join(format!(".{name}.draft"))
-}
-
-/// A meta value as a cell: text as it is, anything else as JSON.
-fn cell(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        Value::Null => String::new(),
-        other => other.to_string(),
-    }
 }
 
 #[cfg(test)]
