@@ -15,7 +15,7 @@
 //! | call | body | what it does |
 //! |---|---|---|
 //! | `GET /emulator/audit` | | what was charged, refunded, sent twice, polled; `?tasks=false` for the sums alone |
-//! | `GET`, `POST /emulator/faults` | a plan (TOML or JSON), or `{"plan": "storm"}` | what goes wrong; see [`Faults`] |
+//! | `GET`, `POST /emulator/faults` | a plan (TOML or JSON), or `{"plan": "storm"}` | what goes wrong; see [`FaultPlan`] |
 //! | `GET`, `POST /emulator/clock` | `{"advance_ms": 5000}` | steps time forwards |
 //! | `GET`, `POST /emulator/account` | `{"credits": 5, "plan": "ultra", "key_valid": false}`, all optional | sets the account |
 //! | | `{"top_up": 100, "spend": 30, "use_allowance": {"images": 20, "house_seconds": 295}}` | what happens to it elsewhere |
@@ -66,6 +66,6 @@ mod validation;
 mod wire;
 
 pub use account::Plan;
-pub use faults::{Faults, READY_PLANS};
+pub use faults::{FaultPlan, READY_PLANS};
 pub use options::{DEFAULT_API_KEY, Options, StartError};
 pub use server::{Emulator, start};

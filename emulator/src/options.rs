@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use url::Url;
 
 use super::account::Plan;
-use super::faults::Faults;
+use super::faults::FaultPlan;
 
 /// The API key of an emulator that was given none.
 pub const DEFAULT_API_KEY: &str = "emulator-key";
@@ -31,7 +31,7 @@ pub struct Options {
     /// Where account, keys and tasks outlive the process; nowhere when absent.
     pub state_dir: Option<PathBuf>,
     /// What goes wrong; nothing when absent. Not kept in `state_dir`, and neither are its counters.
-    pub faults: Option<Faults>,
+    pub faults: Option<FaultPlan>,
     /// A recorded catalog to serve instead of the built-in one.
     pub catalog: Option<PathBuf>,
     /// Decides ids, jitter and the look of results.
@@ -107,7 +107,7 @@ pub enum StartError {
     },
     /// The fault plan cannot be used.
     #[error("cannot use the fault plan: {0}")]
-    Faults(String),
+    FaultPlan(String),
     /// An option has a value that means nothing.
     #[error("{0}")]
     Option(&'static str),

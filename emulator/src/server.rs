@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 
 use super::catalog::Catalog;
 use super::clock::Clock;
-use super::faults::{FaultProfile, Faults};
+use super::faults::{ActiveFaults, FaultPlan};
 use super::http;
 use super::options::{Options, StartError};
 use super::persistence::{RecordLog, VERSION};
@@ -96,7 +96,7 @@ impl Emulator {
     }
 
     /// Replaces the fault plan.
-    pub fn set_faults(&self, faults: Faults) {
+    pub fn set_faults(&self, faults: FaultPlan) {
         self.service.set_faults(faults);
     }
 
@@ -183,8 +183,8 @@ impl Drop for Leaving {
 
 fn open_state(options: &Options) -> Result<(ServiceState, Option<RecordLog>, Clock), StartError> {
     let faults = options.faults.clone().unwrap_or_default();
-    faults.check().map_err(StartError::Faults)?;
-    let fault_profile = FaultProfile::new(faults);
+    faults.check().map_err(StartError::FaultPlan)?;
+    let fault_profile = ActiveFaults::new(faults);
     let catalog = open_catalog(options)?;
     let start_ms = Clock::new(options.manual_clock, Clock::first_base_ms(options.manual_clock)).now_ms();
     // On a manual clock everything is to be the same each time; else no two accounts share an id.

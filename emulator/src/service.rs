@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::account::{Plan, Pool};
 use super::clock::Clock;
 use super::errors::ApiError;
-use super::faults::{Call, Effect, FaultProfile, Faults};
+use super::faults::{ActiveFaults, Call, Effect, FaultPlan};
 use super::media::{Cache, Subject};
 use super::persistence::RecordLog;
 use super::state::{Record, ServiceState};
@@ -355,8 +355,8 @@ impl Service {
     }
 
     /// Replace the fault plan.
-    pub(crate) fn set_faults(&self, faults: Faults) {
-        self.with_state(|state, _| state.fault_profile = FaultProfile::new(faults));
+    pub(crate) fn set_faults(&self, faults: FaultPlan) {
+        self.with_state(|state, _| state.fault_profile = ActiveFaults::new(faults));
     }
 
     /// Decide the end of a running task, now.

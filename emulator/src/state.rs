@@ -13,7 +13,7 @@ use super::account::{Account, Plan, Pool};
 use super::catalog::Catalog;
 use super::clock::utc_day;
 use super::errors::ApiError;
-use super::faults::FaultProfile;
+use super::faults::ActiveFaults;
 use super::task_duration::task_duration;
 use super::task_outcome::{self, TaskOutcome};
 use super::tasks::{Ending, FirstAnswer, Kind, Shape, Task, Timing};
@@ -78,7 +78,7 @@ pub(crate) struct TrackedTask {
 pub(crate) struct ServiceState {
     pub(crate) catalog: Catalog,
     pub(crate) account: Account,
-    pub(crate) fault_profile: FaultProfile,
+    pub(crate) fault_profile: ActiveFaults,
     pub(crate) totals: Totals,
     tasks: HashMap<Uuid, TrackedTask>,
     order: Vec<Uuid>,
@@ -96,7 +96,7 @@ pub(crate) struct ServiceState {
 impl ServiceState {
     pub(crate) fn new(
         catalog: Catalog,
-        fault_profile: FaultProfile,
+        fault_profile: ActiveFaults,
         speed: f64,
         seed: u64,
         epoch: u64,
@@ -327,11 +327,11 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::faults::Faults;
+    use crate::faults::FaultPlan;
     use crate::validation;
 
     fn state(faults: &str, credits: u64, plan: Plan) -> ServiceState {
-        let fault_profile = FaultProfile::new(Faults::parse(faults).unwrap());
+        let fault_profile = ActiveFaults::new(FaultPlan::parse(faults).unwrap());
         let mut state = ServiceState::new(Catalog::built_in().unwrap(), fault_profile, 1.0, 1, 1);
         state.apply(account(Some(credits), Some(plan)));
         state

@@ -1,7 +1,7 @@
 //! The outcome of a task: decided when it is created, from the order and the fault plan.
 
 use super::errors::ApiError;
-use super::faults::{Afterwards, Call, Effect, FaultProfile, Target};
+use super::faults::{ActiveFaults, Afterwards, Call, Effect, Target};
 use super::tasks::{Ending, ErrorCode, FirstAnswer, Kind, Results};
 use super::validation::{Order, ProviderRejection};
 
@@ -27,7 +27,7 @@ pub(crate) struct TaskOutcome {
 impl TaskOutcome {
     /// The outcome of an order under the rules that strike it, or the error that comes before a task.
     pub(crate) fn decide(
-        fault_profile: &mut FaultProfile,
+        fault_profile: &mut ActiveFaults,
         order: &Order,
         key: &str,
     ) -> Result<Self, ApiError> {
@@ -148,13 +148,13 @@ mod tests {
 
     use super::*;
     use crate::catalog::Catalog;
-    use crate::faults::Faults;
+    use crate::faults::FaultPlan;
     use crate::validation;
 
     fn outcome(effect: &str, kind: Kind, body: &Value) -> TaskOutcome {
-        let plan = Faults::parse(&format!("[[rules]]\neffect = {effect}")).unwrap();
+        let plan = FaultPlan::parse(&format!("[[rules]]\neffect = {effect}")).unwrap();
         let order = validation::order(&Catalog::built_in().unwrap(), kind, body).unwrap();
-        TaskOutcome::decide(&mut FaultProfile::new(plan), &order, "k").unwrap()
+        TaskOutcome::decide(&mut ActiveFaults::new(plan), &order, "k").unwrap()
     }
 
     #[test]

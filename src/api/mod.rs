@@ -6,7 +6,7 @@
 //! client that has never seen it.
 
 mod connectivity;
-mod download;
+mod download_request;
 mod http_client;
 mod http_date;
 mod redact;
@@ -19,6 +19,6 @@ pub mod webhook;
 mod wire;
 
 pub use self::connectivity::{Connectivity, ConnectivityError, FailurePoint};
-pub use self::download::{DownloadError, Downloads, Opened, Version};
+pub use self::download_request::{DownloadError, Downloads, Opened, Version};
 pub use self::http_client::{ClientError, RawResponse, ServiceOptions, install_tls_provider};
 pub use self::service_client::{Service, ServiceError};

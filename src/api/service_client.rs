@@ -5,13 +5,13 @@ use reqwest::{Client, Method, RequestBuilder};
 use secrecy::ExposeSecret;
 use serde_json::Value;
 
-use super::download::Downloads;
+use super::download_request::Downloads;
 use super::http_client::{ClientError, RawResponse, ServiceOptions, client, read_answer};
 use super::url_path::path_segment;
 use super::{redact, response, shorts_studio};
 use crate::clock::Clock;
 use crate::domain::credits::Credits;
-use crate::domain::idempotency::IdempotencyKey;
+use crate::domain::idempotency_key::IdempotencyKey;
 use crate::domain::ids::TaskId;
 use crate::domain::job::Order;
 use crate::domain::quote::catalog::CatalogPart;

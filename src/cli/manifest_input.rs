@@ -14,7 +14,7 @@ use crate::control::protocol::Submission;
 use crate::domain::batch_origin::SourcePlace;
 use crate::domain::manifest::{self, Limits};
 use crate::engine::blocking;
-use crate::intake::source;
+use crate::intake::manifest_file;
 
 /// What standard input is called in everything shown.
 pub(super) const STDIN: &str = "standard input";
@@ -62,7 +62,7 @@ fn file(path: &Path, terms: &ManifestArguments) -> Result<ManifestInput, Failure
     let file = file.ok_or_else(|| {
         Failure::new(Exit::Usage, format!("{}: the file name is not valid UTF-8", path.display()))
     })?;
-    let folder = match source::place_of(path)? {
+    let folder = match manifest_file::place_of(path)? {
         SourcePlace::Folder(folder) => Some(folder),
         _ => None,
     };

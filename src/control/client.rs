@@ -19,8 +19,8 @@ use crate::control::listener::PATH_MAX_BYTES;
 use crate::control::protocol::{ErrorBody, Lines, MANIFESTS_PATH, NOT_LISTED, Refusal, Request, Submission};
 use crate::engine::blocking;
 use crate::intake::IntakeError;
+use crate::intake::manifest_file::{self, Identity};
 use crate::intake::receipt::Receipt;
-use crate::intake::source::{self, Identity};
 
 /// How long the daemon may take to begin a response. Ingesting a million rows takes a minute.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(15 * 60);
@@ -151,7 +151,7 @@ impl Client {
     /// [`ClientError`].
     pub async fn submit(&self, manifest: &Path, terms: &Submission) -> Result<Receipt, ClientError> {
         let path = manifest.to_owned();
-        let (file, opened) = blocking(move || source::open_to_send(&path)).await?;
+        let (file, opened) = blocking(move || manifest_file::open_to_send(&path)).await?;
         let body = reqwest::Body::wrap_stream(unchanged(file, opened, manifest.to_owned()));
         let request = self.http.post(format!("{BASE}{MANIFESTS_PATH}")).query(terms).body(body);
         let response = self.fetch_json(request).await;

@@ -11,7 +11,7 @@ use crate::domain::charge_drift;
 use crate::domain::credit_hold::ABOVE_MAX;
 use crate::domain::credits::Credits;
 use crate::domain::exit_code::Exit;
-use crate::domain::idempotency::IdempotencyKey;
+use crate::domain::idempotency_key::IdempotencyKey;
 use crate::domain::ids::{AttemptNo, BatchName, BatchNo};
 use crate::domain::job::{JobSpec, State};
 use crate::domain::job_state::JobState;

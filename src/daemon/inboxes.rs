@@ -17,7 +17,7 @@ use crate::intake::inbox::dispose::{self, FilingError, Folders};
 use crate::intake::inbox::{FileStat, Inbox, ReadyManifest, WatchOptions};
 use crate::intake::ingest::{Ingest, IngestError};
 use crate::intake::receipt::Receipt;
-use crate::intake::{IngestOptions, IntakeError, source};
+use crate::intake::{IngestOptions, IntakeError, manifest_file};
 
 /// Before a manifest that was being written is read again.
 const WRITER_RETRY_INTERVAL: Millis = Millis::from_secs(2);
@@ -139,7 +139,7 @@ impl InboxWorker {
     async fn accept(&mut self, manifest: &ReadyManifest) -> Result<Receipt, IngestFailure> {
         let place = match &self.terms.name {
             Some(name) => Ok(SourcePlace::Inbox(name.clone())),
-            None => source::place_of(&manifest.path),
+            None => manifest_file::place_of(&manifest.path),
         };
         let place = match place {
             Ok(place) => place,

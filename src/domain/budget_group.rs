@@ -17,7 +17,7 @@ use crate::domain::budget::{self, BudgetShortage};
 use crate::domain::credits::Credits;
 use crate::domain::ledger::{Movement, OutOfBalance, Totals};
 use crate::domain::row_selection::meta_value;
-use crate::domain::time::UtcDay;
+use crate::domain::utc_day::UtcDay;
 
 /// Values of one key that have totals of their own. All later ones share one group, so that a client that writes another
 /// value into each row costs no memory, and may spend no more than one client.

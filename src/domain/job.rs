@@ -8,7 +8,6 @@ mod record_format;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::domain::account_block::AllowanceUse;
 use crate::domain::credit_hold::Hold;
 use crate::domain::credits::Credits;
 use crate::domain::ids::{AttemptNo, Fingerprint, JobId, Seq, TaskId};
@@ -17,9 +16,11 @@ pub use crate::domain::job::attempt::{Attempt, Books, DOWNLOAD_FAILED, RESOLVED,
 pub use crate::domain::job::record_format::RecordView;
 use crate::domain::ledger::Movement;
 use crate::domain::manifest::row::Deadline;
+use crate::domain::out_of_credits::AllowanceUse;
 use crate::domain::request::Kind;
 use crate::domain::task::TaskRecord;
-use crate::domain::time::{Timestamp, UtcDay};
+use crate::domain::time::Timestamp;
+use crate::domain::utc_day::UtcDay;
 
 /// What is wanted and at what price: validated, defaulted and priced. Never changes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

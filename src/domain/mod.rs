@@ -4,7 +4,6 @@
 //! Time comes in as an argument; effects go out as values.
 
 pub mod absent_rows;
-pub mod account_block;
 pub mod adaptive_limit;
 pub mod admission;
 pub mod batch_origin;
@@ -17,19 +16,20 @@ pub mod credits;
 pub mod diagnostic;
 pub mod exit_code;
 pub mod gauges;
-pub mod idempotency;
+pub mod idempotency_key;
 pub mod ids;
 pub mod job;
 pub mod job_label;
 pub mod job_state;
 pub mod ledger;
+pub mod lost_job;
 pub mod manifest;
 pub mod number_text;
+pub mod out_of_credits;
 pub mod parked_reason;
 pub mod poll_interval;
 pub mod queue_class;
 pub mod quote;
-pub mod recovery;
 pub mod report_group;
 pub mod request;
 pub mod retry_delay;
@@ -42,5 +42,6 @@ pub mod slow_download;
 pub mod task;
 pub mod time;
 pub mod url_policy;
+pub mod utc_day;
 
 pub use job::lifecycle;

@@ -53,11 +53,6 @@ impl Timestamp {
     pub fn since(self, earlier: Timestamp) -> Millis {
         Millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
-
-    /// The UTC day, counted from 1970-01-01.
-    pub fn utc_day(self) -> UtcDay {
-        UtcDay(i32::try_from(self.0.div_euclid(86_400_000)).unwrap_or(i32::MAX))
-    }
 }
 
 impl Tick {
@@ -71,11 +66,6 @@ impl Tick {
         Millis(self.0.saturating_sub(earlier.0))
     }
 }
-
-/// A calendar day in UTC, counted from 1970-01-01: the span of day budgets and plan allowances.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct UtcDay(pub i32);
 
 /// ISO 8601 in UTC with milliseconds, as the service writes its own times.
 impl fmt::Display for Timestamp {

@@ -7,7 +7,7 @@ use tracing::Span;
 
 use crate::api::{DownloadError, ServiceError};
 use crate::clock::{Clock, whole_ms};
-use crate::domain::idempotency::IdempotencyKey;
+use crate::domain::idempotency_key::IdempotencyKey;
 use crate::domain::ids::{BatchName, BatchNo};
 use crate::domain::job::JobSpec;
 use crate::domain::task::{Fault, PostAnswer};
@@ -15,7 +15,7 @@ use crate::engine::download::Fetcher;
 use crate::engine::landings::Landings;
 use crate::engine::scheduler::{Effect, FetchOrder, Input, Scheduler};
 use crate::engine::suspended_downloads::SuspendedDownloads;
-use crate::engine::{EngineDeps, blocking, row_reader, version_names};
+use crate::engine::{EngineDeps, blocking, edited_rows, row_reader};
 use crate::metrics::{Answer, Endpoint};
 use crate::output::layout::Layout;
 use crate::store::{Store, StoreError};
@@ -88,7 +88,7 @@ pub(super) async fn run_effect(
         }
         Effect::GoBack { batch, from } => {
             let (store, output_dir, layout) = (store.clone(), deps.output_dir.clone(), deps.layout.clone());
-            match blocking(move || version_names::go_back(&store, &output_dir, &layout, batch, from)).await {
+            match blocking(move || edited_rows::go_back(&store, &output_dir, &layout, batch, from)).await {
                 Ok(applied) => Input::Versions(applied),
                 Err(damage) => Input::Unreadable(damage.to_string()),
             }
@@ -147,7 +147,7 @@ async fn fetch(
     let mut others = Vec::new();
     if order.takes_name {
         let (store, spec) = (store.clone(), order.spec.clone());
-        others = blocking(move || version_names::others(&store, batch, &spec)).await?;
+        others = blocking(move || edited_rows::others(&store, batch, &spec)).await?;
     }
     let specs = others.iter().map(|(_, spec)| spec.clone()).collect();
     let outcome = Fetcher::new(deps, landings, suspended_downloads, clock, specs).fetch(order).await;
@@ -155,8 +155,7 @@ async fn fetch(
     if outcome.is_ok() && !others.is_empty() {
         let (store, output_dir, layout) = (store.clone(), deps.output_dir.clone(), deps.layout.clone());
         let applied =
-            blocking(move || version_names::after_landing(&store, &output_dir, &layout, batch, others))
-                .await?;
+            blocking(move || edited_rows::after_landing(&store, &output_dir, &layout, batch, others)).await?;
         if !applied.renamed.is_empty() {
             inputs.push(Input::Versions(applied));
         }

@@ -8,6 +8,7 @@ mod blocking;
 mod catalog_source;
 mod disk;
 mod download;
+mod edited_rows;
 mod effects;
 pub mod engine_client;
 pub mod gallery;
@@ -17,12 +18,11 @@ pub mod job_iter;
 mod landings;
 mod mode;
 mod name_lookup;
-mod rate;
-mod resume;
+mod request_rate;
+mod restart;
 mod row_reader;
 pub mod scheduler;
 mod suspended_downloads;
-mod version_names;
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -39,8 +39,8 @@ pub use self::handle::{BatchSnapshot, EngineGone, Handle};
 use self::handle::{Message, Question};
 pub use self::mode::{EngineDeps, Mode, Scope, Stop};
 pub use self::name_lookup::{FindError, Target, target as find_target};
-pub use self::rate::RateLimit;
-use self::resume::{load_days, resume_scheduler, take_up, take_up_finished};
+pub use self::request_rate::RateLimit;
+use self::restart::{load_days, resume_scheduler, take_up, take_up_finished};
 use crate::clock::Clock;
 use crate::domain::ids::{BatchName, BatchNo};
 use crate::domain::time::{Millis, Tick};
@@ -406,7 +406,7 @@ impl Engine {
                 let versions = match &command {
                     Command::AddBatch(batch) if batch.versions_bytes > 0 => {
                         let known = self.scheduler.batch(batch.no).map_or(0, |batch| batch.versions_bytes);
-                        let ended = version_names::ended(&self.store, batch, known)?;
+                        let ended = edited_rows::ended(&self.store, batch, known)?;
                         Some((batch.no, self.store.row_versions(batch)?, ended))
                     }
                     _ => None,
@@ -443,7 +443,7 @@ impl Engine {
                 Input::Read(..) => failpoint::hit("read"),
                 Input::Versions(applied) => {
                     failpoint::hit("versions-applied");
-                    version_names::refresh(&self.store, applied)?;
+                    edited_rows::refresh(&self.store, applied)?;
                 }
                 _ => {}
             }

@@ -7,7 +7,7 @@ use crate::api::{Downloads, Service};
 use crate::domain::ids::BatchNo;
 use crate::domain::slow_download::MinRate;
 use crate::engine::catalog_source::CatalogSource;
-use crate::engine::rate::RateLimit;
+use crate::engine::request_rate::RateLimit;
 use crate::metrics::Metrics;
 use crate::output::layout::Layout;
 use crate::output::publish::OutputDir;

@@ -7,9 +7,9 @@
 mod command;
 mod event;
 mod outbox;
-mod signature;
 #[cfg(test)]
 mod tests;
+mod webhook_signature;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -22,8 +22,8 @@ use tokio::task::spawn_blocking;
 
 pub use self::event::BatchDone;
 use self::outbox::{Channel, DeliveryState, DueMessage, Outbox};
-pub use self::signature::BadSecret;
-use self::signature::Secret;
+pub use self::webhook_signature::BadSecret;
+use self::webhook_signature::Secret;
 use crate::api::ClientError;
 use crate::api::webhook::Webhook;
 use crate::clock::Clock;

@@ -10,7 +10,7 @@ use crate::domain::manifest::row::Policy;
 use crate::domain::quote::{AccountPlan, Catalog, Rules};
 use crate::domain::row_selection::RowSelection;
 use crate::domain::schedule::placeholders::ScheduledRun;
-use crate::intake::source::Identity;
+use crate::intake::manifest_file::Identity;
 
 static NO_GROUPS: GroupLimits = BTreeMap::new();
 

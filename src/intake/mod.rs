@@ -10,12 +10,12 @@ pub mod catalog_refresh;
 mod context;
 pub mod inbox;
 pub mod ingest;
+pub mod manifest_file;
 pub mod receipt;
 mod row_chooser;
 mod row_outcome;
 mod row_pipeline;
 mod row_validator;
-pub mod source;
 #[cfg(test)]
 mod tests;
 mod validate;

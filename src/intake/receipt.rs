@@ -14,7 +14,7 @@ use crate::domain::ids::BatchName;
 use crate::domain::manifest::row::Policy;
 use crate::domain::row_changes::FieldChange;
 use crate::domain::row_verdict::{JobStanding, RowVerdict};
-use crate::intake::source::Identity;
+use crate::intake::manifest_file::Identity;
 
 /// What to do about a row that cannot be judged now.
 pub(super) const LATER: &str = "the row may be valid: submit the file again when the catalog is available";

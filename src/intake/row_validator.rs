@@ -2,11 +2,11 @@
 
 use serde_json::Value;
 
-use crate::domain::account_block::AllowanceUse;
 use crate::domain::diagnostic::{Diagnostic, Position};
 use crate::domain::ids::{BatchName, Fingerprint};
 use crate::domain::job::Order;
 use crate::domain::manifest::row::{BadRow, Policy, ReadRow, Row};
+use crate::domain::out_of_credits::AllowanceUse;
 use crate::domain::queue_class::ClassFinder;
 use crate::domain::quote::{self, AccountPlan, Allowance, Catalog, CatalogPart, Quote};
 use crate::domain::request::Kind;

@@ -297,7 +297,7 @@ fn written_to_meanwhile(text: &str, more: &str) -> Result<Validated, IntakeError
     let door = door();
     let path = door.dir.path().join("m.json");
     fs::write(&path, text).unwrap();
-    let opened = source::open(&path).unwrap();
+    let opened = manifest_file::open(&path).unwrap();
     if !more.is_empty() {
         let mut writer = fs::OpenOptions::new().append(true).open(&path).unwrap();
         std::io::Write::write_all(&mut writer, more.as_bytes()).unwrap();
@@ -325,7 +325,7 @@ fn what_is_no_file_is_refused_without_waiting_for_it() {
     let socket = door.dir.path().join("m.json");
     let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
     for path in [pipe.as_path(), &socket, door.dir.path(), std::path::Path::new("/dev/zero")] {
-        let error = source::open(path).unwrap_err();
+        let error = manifest_file::open(path).unwrap_err();
         assert!(matches!(error, IntakeError::NotAFile { .. }), "{}: {error}", path.display());
     }
 }
@@ -349,7 +349,7 @@ impl Door {
         fs::create_dir_all(&dir).unwrap();
         let path = dir.join(name);
         fs::write(&path, text).unwrap();
-        let options = on(IngestOptions { place: source::place_of(&path).unwrap(), ..self.options() });
+        let options = on(IngestOptions { place: manifest_file::place_of(&path).unwrap(), ..self.options() });
         let accepted = accept(&self.store, &path, &self.context(options), Timestamp(1_000)).unwrap();
         if let Some(batch) = accepted.batch {
             self.store.commit(&[Change::Batch(Box::new(batch))]).unwrap();

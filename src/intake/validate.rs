@@ -23,13 +23,13 @@ use crate::domain::row_changes;
 use crate::domain::row_verdict::RowVerdict as JobVerdict;
 use crate::domain::time::Timestamp;
 use crate::failpoint;
+use crate::intake::manifest_file::Identity;
 use crate::intake::receipt::Receipt;
 use crate::intake::row_chooser::{self, RowChooser};
 use crate::intake::row_outcome::{Jobs, Outcome, PlannedJob, kept};
 use crate::intake::row_pipeline;
 use crate::intake::row_validator::{JudgedRow, RowRules, RowValidator, ValidateStep};
-use crate::intake::source::Identity;
-use crate::intake::{IngestContext, IngestOptions, IntakeError, source};
+use crate::intake::{IngestContext, IngestOptions, IntakeError, manifest_file};
 use crate::output::layout::Layout;
 use crate::store::StoreError;
 use crate::store::staging::{
@@ -190,7 +190,7 @@ pub fn validate(
     now: Timestamp,
     batches: &mut dyn Batches,
 ) -> Result<Validated, IntakeError> {
-    validate_opened(draft, path, source::open(path)?, context, now, batches)
+    validate_opened(draft, path, manifest_file::open(path)?, context, now, batches)
 }
 
 /// The same for a manifest that is open, and was as `identity` says when it was opened.
@@ -331,7 +331,7 @@ fn drawn_rows(
     if selection.random.is_none() {
         return Ok(None);
     }
-    let (file, opened) = source::open(path)?;
+    let (file, opened) = manifest_file::open(path)?;
     let drawn = open_manifest(path, file).ok().and_then(|rows| row_chooser::draw(rows, selection, validator));
     if opened == identity { Ok(drawn) } else { Err(IntakeError::Changed { path: path.to_owned() }) }
 }
@@ -486,11 +486,11 @@ fn keeps_name(
     match batch.origin.map(|origin| origin.place) {
         Some(place) if is_own(&place) => return Ok(true),
         // It was an inbox without a name of its own.
-        Some(place) if place == source::place_of(path)? => {}
+        Some(place) if place == manifest_file::place_of(path)? => {}
         Some(_) => return Ok(false),
         None => {}
     }
-    let (file, opened) = source::open(path)?;
+    let (file, opened) = manifest_file::open(path)?;
     let Ok(manifest) = open_manifest(path, file) else { return Ok(false) };
     let policy = Policy::default();
     let rules = RowRules { policy: &policy, context };

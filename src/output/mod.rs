@@ -12,9 +12,9 @@ pub mod output_spec;
 pub mod publish;
 pub mod report;
 pub mod results;
+mod row_version_names;
 pub mod sidecar;
-mod task_shown;
-mod version_names;
+mod task_fields;
 
 pub use self::integrity::is_truncated;
 pub use self::media_type::{Media, NotMedia, detect_media_type};

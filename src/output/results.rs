@@ -17,7 +17,7 @@ use crate::domain::task::Fault;
 use crate::domain::time::Timestamp;
 use crate::output::CsvDialect;
 use crate::output::publish::create;
-use crate::output::task_shown::TaskShown;
+use crate::output::task_fields::TaskFields;
 
 /// A line of `results.jsonl`. Scripts rely on the names: fields may be added, not renamed.
 #[derive(Debug, Serialize)]
@@ -35,7 +35,7 @@ pub struct ResultLine<'a> {
     model: Option<&'a str>,
     error: Option<&'a Fault>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    task: Option<TaskShown>,
+    task: Option<TaskFields>,
     meta: &'a Map<String, Value>,
     kind: &'static str,
     line: u64,
@@ -75,7 +75,7 @@ impl<'a> ResultLine<'a> {
             task_id: job.state().task(),
             model: job.ran_model().or(spec.order.model.as_deref()),
             error,
-            task: TaskShown::of(job),
+            task: TaskFields::of(job),
             meta: &spec.order.meta,
             kind: spec.order.kind.name(),
             line: spec.order.line,

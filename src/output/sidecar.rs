@@ -8,12 +8,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::domain::credits::Credits;
-use crate::domain::idempotency::IdempotencyKey;
+use crate::domain::idempotency_key::IdempotencyKey;
 use crate::domain::ids::{AttemptNo, BatchName, JobId, TaskId};
 use crate::domain::job::{Landed, OutputFile};
 use crate::domain::time::Timestamp;
 use crate::output::output_spec::OutputSpec;
-use crate::output::task_shown::TaskShown;
+use crate::output::task_fields::TaskFields;
 
 /// The JSON file of a job's outputs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -39,7 +39,7 @@ pub(super) struct Sidecar {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     downloaded: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    task: Option<TaskShown>,
+    task: Option<TaskFields>,
     pub(super) files: Vec<OutputFile>,
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     meta: Map<String, Value>,
@@ -65,7 +65,7 @@ impl Sidecar {
             late: job.is_overdue(),
             first_sent: job.first_sent().map(|at| at.to_string()),
             downloaded: Some(now.to_string()),
-            task: TaskShown::of(job),
+            task: TaskFields::of(job),
             files,
             meta: spec.order.meta.clone(),
         }

@@ -8,11 +8,11 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::domain::recovery;
+use crate::domain::lost_job;
 use crate::domain::time::Timestamp;
 use crate::store::Pause;
 use crate::store::dump::DumpError;
-use crate::store::locked_state::NewState;
+use crate::store::unopened_state::NewState;
 
 /// What came in with an export.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize)]
@@ -44,7 +44,7 @@ pub fn import(dump: impl Read, dir: &Path, now: Timestamp) -> Result<Imported, D
     };
     for open in &mut records.open {
         let spec = state.spec_of(open)?;
-        open.job = recovery::requeued(open.job.clone(), &spec, now);
+        open.job = lost_job::requeued(open.job.clone(), &spec, now);
     }
     for batch in records.batches.iter_mut().filter(|batch| !batch.is_done()) {
         batch.paused = Some(Pause::Rebuilt);

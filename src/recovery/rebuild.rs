@@ -19,13 +19,14 @@ use serde::Serialize;
 use crate::domain::ids::{BatchName, BatchNo, JobKey, Seq};
 use crate::domain::job::{Job, JobSpec, Landed};
 use crate::domain::ledger::Totals;
-use crate::domain::recovery::{self, Remains};
-use crate::domain::time::{Timestamp, UtcDay};
+use crate::domain::lost_job::{self, Remains};
+use crate::domain::time::Timestamp;
+use crate::domain::utc_day::UtcDay;
 use crate::recovery::segment_builder::SegmentBuilder;
 use crate::recovery::total_of;
 use crate::store::dump::DumpError;
-use crate::store::locked_state::{LockedState, Remainder};
 use crate::store::spool::Lines;
+use crate::store::unopened_state::{Remainder, UnopenedState};
 use crate::store::{BatchRecord, Ended, JobRecord, Pause, Snapshot, StoreError};
 
 /// Looks for the outputs of a job of a batch, whose layout may be its own.
@@ -54,7 +55,7 @@ pub struct Rebuilt {
 
 /// Where a rebuild takes what it knows from.
 struct Sources<'a> {
-    state: &'a LockedState,
+    state: &'a UnopenedState,
     /// What the damaged database still tells.
     salvage: Snapshot,
     /// The damaged database is the latest one, whole and in agreement with the spool.
@@ -75,7 +76,7 @@ pub fn rebuild(
     landed: &FindLanded<'_>,
     now: Timestamp,
 ) -> Result<Rebuilt, DumpError> {
-    let state = LockedState::take(dir)?;
+    let state = UnopenedState::take(dir)?;
     let Remainder { records: salvage, is_whole: trusted, notes } = state.read_database()?;
     let mut rebuilt = Rebuilt { notes, ..Rebuilt::default() };
     let export = export.map_or_else(|| Ok(Snapshot::default()), |path| state.read_export(path))?;
@@ -247,7 +248,7 @@ impl BatchRebuild {
         let row = self.rows.get(seq as usize).copied();
         let is_ours = record.key.batch == self.batch.no && row == Some(record.row_at);
         let before = self.outcomes.get(&seq).map(|before| &before.job);
-        if is_ours && recovery::replaces(&record.job, before) {
+        if is_ours && lost_job::replaces(&record.job, before) {
             self.outcomes.insert(seq, record);
         }
     }
@@ -273,7 +274,7 @@ impl BatchRebuild {
                 self.batch.skipped.extend(ahead.drain(..));
             }
             let key = JobKey { batch: self.batch.no, seq: spec.seq };
-            let row = JobRecord { key, id: spec.id, row_at: at, job: recovery::silent(from.trusted) };
+            let row = JobRecord { key, id: spec.id, row_at: at, job: lost_job::silent(from.trusted) };
             self.batch.count_accepted(spec.order.kind);
             let outcome = outcomes.remove(&spec.seq.0);
             let Some(found) = self.stands(from, &spec, &row, outcome, rebuilt) else {
@@ -321,13 +322,13 @@ impl BatchRebuild {
             exported: open_in(&from.export),
         };
         let landed = || (from.landed)(&self.batch.name, self.batch.policy.layout.as_deref(), spec);
-        let found = recovery::recovered(spec, remains, landed, from.trusted, from.now)?;
+        let found = lost_job::recovered(spec, remains, landed, from.trusted, from.now)?;
         rebuilt.from_sidecars += u64::from(found.is_from_sidecar);
         Some(JobRecord { job: found.job, ..row.clone() })
     }
 
     fn book(&mut self, job: &Job) {
-        for (day, totals) in recovery::booked(job) {
+        for (day, totals) in lost_job::booked(job) {
             self.batch.totals = self.batch.totals + totals;
             if let Some(day) = day {
                 let of_the_day = self.days.entry(day).or_default();

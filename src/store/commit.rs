@@ -15,11 +15,11 @@ use std::path::Path;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
-use crate::domain::account_block::AccountBlock;
 use crate::domain::budget_group::GroupTotals;
 use crate::domain::ids::BatchNo;
 use crate::domain::ledger::Totals;
-use crate::domain::time::UtcDay;
+use crate::domain::out_of_credits::AccountBlock;
+use crate::domain::utc_day::UtcDay;
 use crate::failpoint;
 use crate::store::batch_backup::{self, BatchBackup};
 #[cfg(test)]

@@ -4,7 +4,8 @@
 use std::ops::Range;
 
 use crate::domain::ids::{BatchName, BatchNo, JobKey};
-use crate::domain::time::{Timestamp, UtcDay};
+use crate::domain::time::Timestamp;
+use crate::domain::utc_day::UtcDay;
 
 /// Prefix of batches.
 pub(super) const BATCH: u8 = b'b';

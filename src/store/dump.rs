@@ -12,12 +12,13 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::domain::account_block::AccountBlock;
 use crate::domain::ids::BatchNo;
 use crate::domain::job::JobSpec;
 use crate::domain::ledger::Totals;
+use crate::domain::out_of_credits::AccountBlock;
 use crate::domain::row_versions::VersionChange;
-use crate::domain::time::{Timestamp, UtcDay};
+use crate::domain::time::Timestamp;
+use crate::domain::utc_day::UtcDay;
 use crate::store::finished::FinishedBatch;
 use crate::store::folders::batch_dir;
 use crate::store::row_delta::KnownRows;

@@ -6,12 +6,12 @@ use std::sync::PoisonError;
 
 use serde::Deserialize;
 
-use crate::domain::account_block::AccountBlock;
 use crate::domain::budget_group::GroupTotals;
 use crate::domain::ids::{BatchNo, JobKey, Seq};
 use crate::domain::job::{Job, JobSpec};
 use crate::domain::ledger::Totals;
-use crate::domain::time::UtcDay;
+use crate::domain::out_of_credits::AccountBlock;
+use crate::domain::utc_day::UtcDay;
 use crate::store::commit::Database;
 use crate::store::finished_sums::StoredTotal;
 use crate::store::folders::{self, batch_dir};

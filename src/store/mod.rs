@@ -22,7 +22,7 @@
 //!
 //! A reader looks for one of these:
 //!
-//! - **opening**: `open`, and what guards it: `marker`, `lock`, `disk_reserve`, `clean_shutdown`, `open_check`,
+//! - **opening**: `open`, and what guards it: `marker`, `process_lock`, `disk_reserve`, `clean_shutdown`, `open_check`,
 //!   `quarantine`, `commit_count`, `verify`;
 //! - **commit**: `commit` is the single write path. It returns once everything in it is on the device; no effect may begin
 //!   before that. `sled_files`, `batch_backup` and `write_atomic` are what it takes;
@@ -31,7 +31,7 @@
 //! - **index**: `batch_index` names of batches, `job_index` names of jobs, `job_statuses` where the jobs of a batch stand,
 //!   `finished_sums` what finished batches come to;
 //! - **taking in**: `staging` and `row_partitions`, a manifest on its way;
-//! - **recovery**: `locked_state`, the parts of a state whose database is not open; `dump`, the format of exports;
+//! - **recovery**: `unopened_state`, the parts of a state whose database is not open; `dump`, the format of exports;
 //! - **beside it**: `catalog_cache`, `surcharge_file`, `schedule_progress`.
 //!
 //! The store decides nothing about jobs, and no type of the database leaves it.
@@ -55,12 +55,11 @@ mod folders;
 mod job_index;
 mod job_statuses;
 mod load;
-mod lock;
-pub mod locked_state;
 pub mod new_row;
 mod open;
 pub mod open_check;
 mod outcome_index;
+mod process_lock;
 mod quarantine;
 pub mod read_only;
 mod row_delta;
@@ -75,6 +74,7 @@ mod state_format;
 pub mod surcharge_file;
 #[cfg(test)]
 mod tests;
+pub mod unopened_state;
 mod verify;
 mod version_file;
 mod write_atomic;
@@ -102,8 +102,8 @@ pub use crate::store::job_statuses::OpenJobStatus;
 
 use crate::store::batch_index::BatchIndex;
 use crate::store::commit::{Database, Writer};
-use crate::store::lock::Lock;
 use crate::store::outcome_index::OutcomeIndexes;
+use crate::store::process_lock::Lock;
 
 /// A job that has begun. Ended jobs have the same shape, in their batch's `outcomes`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -18,8 +18,8 @@ use std::sync::{Mutex, RwLock};
 
 use crate::store::batch_index::BatchIndex;
 use crate::store::commit::{Database, Writer, carry_over, open_database, set_torn_aside};
-use crate::store::lock::Lock;
 use crate::store::open_check::{self, CheckResult};
+use crate::store::process_lock::Lock;
 use crate::store::snapshot::{self, Snapshot};
 use crate::store::{
     Store, StoreError, batch_backup, clean_shutdown, commit_count, disk_reserve, folders, quarantine,

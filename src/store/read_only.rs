@@ -27,7 +27,8 @@ use crate::store::open_check::CheckResult;
 use crate::store::spool::{Lines, Spool};
 use crate::store::staging::Staging;
 use crate::store::{
-    JobRecord, OpenJobStatus, StoreError, batch_backup, lock, open, open_check, state_format, version_file,
+    JobRecord, OpenJobStatus, StoreError, batch_backup, open, open_check, process_lock, state_format,
+    version_file,
 };
 
 /// A state that is looked at and not opened.
@@ -86,7 +87,7 @@ impl ReadOnlyState {
     /// # Errors
     /// When the lock cannot be looked at.
     pub fn holder(&self) -> Result<Option<String>, StoreError> {
-        lock::holder(&self.dir)
+        process_lock::holder(&self.dir)
     }
 
     /// Tries out whether the state could be opened: its database on a copy, and what it holds against the spool.

@@ -9,11 +9,11 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::domain::account_block::AccountBlock;
 use crate::domain::budget_group::GroupTotals;
 use crate::domain::ids::{BatchName, BatchNo, JobKey};
 use crate::domain::ledger::Totals;
-use crate::domain::time::UtcDay;
+use crate::domain::out_of_credits::AccountBlock;
+use crate::domain::utc_day::UtcDay;
 use crate::store::commit::Database;
 use crate::store::db_keys::{self, Meaning};
 use crate::store::finished::{self, FinishedBatch, FinishedKeys};

@@ -7,15 +7,16 @@ use serde_json::{Map, json};
 use tempfile::TempDir;
 
 use super::*;
-use crate::domain::account_block::AccountBlock;
 use crate::domain::credits::Credits;
 use crate::domain::ids::{AttemptNo, BatchNo, Fingerprint, JobId, Seq, TaskId};
 use crate::domain::job::{JobSpec, Order, State};
 use crate::domain::ledger::Totals;
+use crate::domain::out_of_credits::AccountBlock;
 use crate::domain::queue_class::Classes;
 use crate::domain::request::Kind;
 use crate::domain::row_verdict::JobStanding;
-use crate::domain::time::{Timestamp, UtcDay};
+use crate::domain::time::Timestamp;
+use crate::domain::utc_day::UtcDay;
 use crate::store::commit::Writes;
 use crate::store::spool::{Appender, Lines};
 use crate::store::staging::{

@@ -17,7 +17,7 @@ use crate::domain::credits::Credits;
 use crate::domain::ids::{BatchNo, JobId, JobKey};
 use crate::domain::job::{Books, Job, JobSpec, State};
 use crate::domain::ledger::Totals;
-use crate::domain::time::UtcDay;
+use crate::domain::utc_day::UtcDay;
 use crate::store::finished::FinishedRecord;
 use crate::store::folders::batch_dir;
 use crate::store::snapshot::Snapshot;

@@ -24,7 +24,7 @@ use callsheet::output::OutputOptions;
 use callsheet::output::layout::{self, Layout};
 use callsheet::output::publish::OutputDir;
 use callsheet::store::{Change, Store};
-use callsheet_emulator::{self as emulator, Emulator, Faults};
+use callsheet_emulator::{self as emulator, Emulator, FaultPlan};
 use tempfile::TempDir;
 use tokio::sync::watch;
 
@@ -88,7 +88,7 @@ async fn service() -> Emulator {
         // Slow enough for a task to be seen at work, and charged, before it fails.
         speed: 40.0,
         api_key: KEY.to_owned(),
-        faults: Some(Faults::parse(FAULTS).unwrap()),
+        faults: Some(FaultPlan::parse(FAULTS).unwrap()),
         ..emulator::Options::default()
     };
     emulator::start(options).await.unwrap()

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use callsheet_emulator::{DEFAULT_API_KEY, Emulator, Faults, Options, start};
+use callsheet_emulator::{DEFAULT_API_KEY, Emulator, FaultPlan, Options, start};
 use reqwest::{Client, Method, Response, StatusCode};
 use serde_json::{Value, json};
 
@@ -23,7 +23,7 @@ pub(crate) fn standing_still() -> Options {
 }
 
 pub(crate) fn faulty(plan: &str) -> Options {
-    Options { faults: Some(Faults::parse(plan).unwrap()), ..quick() }
+    Options { faults: Some(FaultPlan::parse(plan).unwrap()), ..quick() }
 }
 
 impl Bench {

@@ -1,10 +1,10 @@
-//! Faults on demand, and what they do to a client.
+//! FaultPlan on demand, and what they do to a client.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on should stop")]
 
 use std::time::Duration;
 
 use crate::bench::{Bench, faulty, json_of, quick, standing_still, video};
-use callsheet_emulator::{DEFAULT_API_KEY, Faults, Options, READY_PLANS};
+use callsheet_emulator::{DEFAULT_API_KEY, FaultPlan, Options, READY_PLANS};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -139,7 +139,7 @@ async fn every_task_error_code_of_the_document_can_be_had_and_only_one_shows_the
 /// What a storm is made of: a test under one meets all of it.
 #[test]
 fn a_storm_holds_refusals_and_every_task_error_code() {
-    let plan = serde_json::to_value(Faults::named("storm").unwrap()).unwrap();
+    let plan = serde_json::to_value(FaultPlan::named("storm").unwrap()).unwrap();
     let effects: Vec<&Value> = plan["rules"].as_array().unwrap().iter().map(|rule| &rule["effect"]).collect();
     let answers = |status: u64| effects.iter().any(|effect| effect["status"] == status);
     assert!([401, 402, 429].into_iter().all(answers));
@@ -207,7 +207,7 @@ async fn a_careful_client_pays_once_for_each_success_under_any_plan() {
 }
 
 async fn pay_once_for_each_success(plan: &str) {
-    let faults = Some(Faults::load(plan).unwrap());
+    let faults = Some(FaultPlan::load(plan).unwrap());
     let bench =
         Bench::new(Options { faults, credits: 100_000, speed: f64::INFINITY, ..Options::default() }).await;
     let mut succeeded = 0;
@@ -220,7 +220,7 @@ async fn pay_once_for_each_success(plan: &str) {
             }
         }
     }
-    bench.emulator.set_faults(Faults::default());
+    bench.emulator.set_faults(FaultPlan::default());
     let totals = bench.emulator.audit()["totals"].clone();
     let net = totals["charged_credits"].as_u64().unwrap() - totals["refunded_credits"].as_u64().unwrap();
     assert_eq!((succeeded, net, bench.balance().await), (60, 600, 99_400));

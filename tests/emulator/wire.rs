@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use callsheet_emulator::{DEFAULT_API_KEY, Faults, Options, Plan, start};
+use callsheet_emulator::{DEFAULT_API_KEY, FaultPlan, Options, Plan, start};
 use reqwest::{Client, Method};
 use serde::Deserialize;
 use serde_json::Value;
@@ -17,7 +17,7 @@ struct Fixture {
     _source: String,
     #[serde(default)]
     account: Account,
-    faults: Option<Faults>,
+    faults: Option<FaultPlan>,
     steps: Vec<Step>,
 }
 

@@ -16,7 +16,8 @@ use callsheet::domain::job::{Job, OutputFile, State};
 use callsheet::domain::ledger::Totals;
 use callsheet::domain::lifecycle::{self, AttemptRules, Event, Want, resumed, wants};
 use callsheet::domain::task::{Fault, PostAnswer, TaskReading, TaskStatus};
-use callsheet::domain::time::{Timestamp, UtcDay};
+use callsheet::domain::time::Timestamp;
+use callsheet::domain::utc_day::UtcDay;
 use stateright::{Checker, Model, Property};
 
 /// Every job's price, in credits.

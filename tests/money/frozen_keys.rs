@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use callsheet::domain::idempotency::IdempotencyKey;
+use callsheet::domain::idempotency_key::IdempotencyKey;
 use callsheet::domain::ids::{AttemptNo, JobId};
 use callsheet::domain::quote::{Catalog, Rules};
 use callsheet::domain::schedule::placeholders::ScheduledRun;

@@ -32,7 +32,7 @@ use std::process::Command;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use callsheet_emulator::{self as emulator, Emulator, Faults, Options};
+use callsheet_emulator::{self as emulator, Emulator, FaultPlan, Options};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -190,7 +190,7 @@ impl TestEnv {
 
     /// Changes what goes wrong from now on; nothing does with an empty plan.
     pub fn faults(&self, plan: &str) {
-        self.emulator.set_faults(Faults::named(plan).unwrap_or_else(|| Faults::parse(plan).unwrap()));
+        self.emulator.set_faults(FaultPlan::named(plan).unwrap_or_else(|| FaultPlan::parse(plan).unwrap()));
     }
 
     /// Lets the service's time pass.

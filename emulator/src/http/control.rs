@@ -16,7 +16,7 @@ use uuid::Uuid;
 use super::reply;
 use crate::clock::iso;
 use crate::errors::ApiError;
-use crate::faults::{Faults, READY_PLANS};
+use crate::faults::{FaultPlan, READY_PLANS};
 use crate::service::{AccountChange, Service};
 use crate::tasks::{Ending, ErrorCode};
 
@@ -69,10 +69,10 @@ struct PlanName {
 async fn set_faults(State(service): Shared, body: Bytes) -> Response {
     let text = String::from_utf8_lossy(&body);
     let plan = match serde_json::from_str::<PlanName>(&text) {
-        Ok(name) => Faults::named(&name.plan).ok_or_else(|| {
+        Ok(name) => FaultPlan::named(&name.plan).ok_or_else(|| {
             format!("no plan is called {:?}; there are {}", name.plan, READY_PLANS.join(", "))
         }),
-        Err(_) => Faults::parse(&text),
+        Err(_) => FaultPlan::parse(&text),
     };
     done(plan.map_err(ApiError::invalid).map(|plan| {
         service.set_faults(plan);

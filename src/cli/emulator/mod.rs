@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use anstream::eprintln;
 pub(super) use callsheet_emulator::{DEFAULT_API_KEY, Emulator};
-use callsheet_emulator::{Faults, Options, Plan, StartError};
+use callsheet_emulator::{FaultPlan, Options, Plan, StartError};
 use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -70,8 +70,8 @@ fn options(command: &EmulatorCommand) -> Result<Options, Failure> {
 }
 
 /// A ready plan by its name, or one from a file.
-fn faults(name: &str) -> Result<Faults, Failure> {
-    Faults::load(name).map_err(|error| {
+fn faults(name: &str) -> Result<FaultPlan, Failure> {
+    FaultPlan::load(name).map_err(|error| {
         Failure::new(Exit::Usage, format!("failed to read the fault plan: {error}"))
             .hint("--faults takes calm, flaky-network, storm, or a file; --help shows one")
     })

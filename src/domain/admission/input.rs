@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use crate::domain::account_block::{AllowanceUse, Trial};
 use crate::domain::budget_group::{Group, GroupLimit};
 use crate::domain::credit_hold::{Basis, Hold};
 use crate::domain::credits::Credits;
 use crate::domain::ids::{BatchNo, JobKey};
 use crate::domain::ledger::Totals;
+use crate::domain::out_of_credits::{AllowanceUse, Trial};
 use crate::domain::request::Kind;
 use crate::domain::time::Millis;
 

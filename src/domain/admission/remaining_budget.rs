@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use crate::domain::account_block::AllowanceUse;
 use crate::domain::admission::input::{
     AdmissionInput, AllowancePool, Candidate, GroupBooks, InFlight, Limits, WaitingBatch,
 };
@@ -10,6 +9,7 @@ use crate::domain::budget;
 use crate::domain::budget_group::{Group, GroupLimit};
 use crate::domain::credits::Credits;
 use crate::domain::ledger::Totals;
+use crate::domain::out_of_credits::AllowanceUse;
 use crate::domain::parked_reason::Parked;
 use crate::domain::time::Millis;
 

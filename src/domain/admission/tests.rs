@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::domain::account_block::{AllowanceUse, Trial};
 use crate::domain::budget_group::{Group, GroupKey, GroupLimit, GroupValue};
 use crate::domain::credit_hold::{Basis, Hold};
 use crate::domain::credits::Credits;
 use crate::domain::ids::JobKey;
 use crate::domain::ids::Seq;
 use crate::domain::ledger::Totals;
+use crate::domain::out_of_credits::{AllowanceUse, Trial};
 use crate::domain::request::Kind;
 use crate::domain::time::Millis;
 

@@ -9,7 +9,8 @@ use crate::domain::job::OutputFile;
 use crate::domain::job_state::JobState;
 use crate::domain::row_versions::REPLACED;
 use crate::domain::task::{Fault, TaskRecord};
-use crate::domain::time::{Timestamp, UtcDay};
+use crate::domain::time::Timestamp;
+use crate::domain::utc_day::UtcDay;
 
 /// The code of a job that is paid for, and whose outputs could not be downloaded.
 pub const DOWNLOAD_FAILED: &str = "download_failed";

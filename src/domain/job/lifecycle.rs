@@ -32,7 +32,8 @@ use crate::domain::ledger::Movement;
 use crate::domain::retry_delay::{self, Prospect};
 use crate::domain::row_versions::REPLACED;
 use crate::domain::task::{Fault, PostAnswer, TaskReading, TaskStatus};
-use crate::domain::time::{Timestamp, UtcDay};
+use crate::domain::time::Timestamp;
+use crate::domain::utc_day::UtcDay;
 
 /// What the lifecycle needs to know about the job's terms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

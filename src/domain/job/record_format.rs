@@ -14,7 +14,8 @@ use crate::domain::job::attempt::is_default;
 use crate::domain::job::{Attempt, Books, HistoryLine, Job, OutputFile, State};
 use crate::domain::job_state::JobState;
 use crate::domain::task::{Fault, TaskRecord};
-use crate::domain::time::{Timestamp, UtcDay};
+use crate::domain::time::Timestamp;
+use crate::domain::utc_day::UtcDay;
 
 /// A job's record in either format. Which one it is, `attempts` tells.
 #[derive(Debug, Deserialize)]

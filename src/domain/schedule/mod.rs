@@ -18,8 +18,8 @@
 //! with two other implementations, `tests/daemon/schedule_table.rs` holds a table of them.
 
 pub mod catch_up;
-mod expression;
-mod field;
+mod cron_expression;
+mod cron_field;
 mod fires;
 pub mod name;
 pub mod placeholders;
@@ -27,7 +27,7 @@ pub mod placeholders;
 mod tests;
 mod zone;
 
-use crate::domain::schedule::expression::Expression;
+use crate::domain::schedule::cron_expression::Expression;
 use crate::domain::schedule::zone::Zone;
 use crate::domain::time::Timestamp;
 

@@ -6,7 +6,7 @@ use chrono::{DateTime, Datelike, NaiveDate};
 use proptest::prelude::*;
 
 use super::catch_up::{Due, Handled, Missed, Overlap, Reason, SchedulePolicy, decide};
-use super::field::{DAY, Field, HOUR, MINUTE, MONTH, SECOND, WEEKDAY};
+use super::cron_field::{DAY, Field, HOUR, MINUTE, MONTH, SECOND, WEEKDAY};
 use super::*;
 use crate::domain::time::Millis;
 

@@ -9,8 +9,9 @@
 //! has not begun stays in the spool.
 
 mod admit;
+mod budget_shortage;
 mod commands;
-mod drop_unsent;
+mod drop_expired_and_canceled;
 mod due_effects;
 mod gauges;
 mod inputs;
@@ -22,7 +23,6 @@ mod overview;
 mod parts;
 mod price_renewal;
 mod row_versions;
-mod shortage;
 #[cfg(test)]
 mod tests;
 mod transitions;
@@ -36,15 +36,16 @@ pub use self::messages::{
     SchedulerError, Settings, SpooledRow, Standstill, Step,
 };
 pub use self::parts::outage_detector::Outage;
-use crate::domain::account_block::AccountBlock;
 use crate::domain::adaptive_limit::AdaptiveLimit;
 use crate::domain::budget_group::{GroupLimits, GroupTotals};
 use crate::domain::job::JobSpec;
 use crate::domain::ledger::Totals;
 use crate::domain::lifecycle::{self, Want};
+use crate::domain::out_of_credits::AccountBlock;
 use crate::domain::parked_reason::Parked;
 use crate::domain::request::Kind;
-use crate::domain::time::{Now, Tick, UtcDay};
+use crate::domain::time::{Now, Tick};
+use crate::domain::utc_day::UtcDay;
 use crate::engine::scheduler::parts::account_state::AccountState;
 use crate::engine::scheduler::parts::active_batch::ActiveBatch;
 use crate::engine::scheduler::parts::active_batches::ActiveBatches;

@@ -17,12 +17,12 @@ use std::sync::Arc;
 use serde_json::Map;
 
 use super::*;
-use crate::domain::account_block::AccountBlock;
 use crate::domain::admission::Limits;
 use crate::domain::budget_group::{GroupLimits, GroupTotals};
 use crate::domain::credits::Credits;
 use crate::domain::ids::{AttemptNo, BatchNo, Fingerprint, JobId, JobKey, Seq, TaskId};
 use crate::domain::job::{JobSpec, Order, OutputFile, State};
+use crate::domain::out_of_credits::AccountBlock;
 use crate::domain::request::Kind;
 use crate::domain::retry_delay::Backoff;
 use crate::domain::task::{Fault, PostAnswer, ReadAnswer, TaskReading, TaskStatus};

@@ -10,7 +10,7 @@ use std::path::Path;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
-use crate::intake::source::Identity;
+use crate::intake::manifest_file::Identity;
 
 /// See the module's documentation.
 #[derive(Debug)]

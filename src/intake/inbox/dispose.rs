@@ -22,8 +22,8 @@ use crate::failpoint;
 use crate::intake::inbox::ReadyManifest;
 use crate::intake::inbox::dir::{EntryKind, InboxDir, draft_of};
 use crate::intake::inbox::names::RECEIPT_ENDING;
+use crate::intake::manifest_file::Identity;
 use crate::intake::receipt::Receipt;
-use crate::intake::source::Identity;
 use crate::output::publish::hash;
 
 /// Longest receipt that is read again, in bytes: a thousand problems and notes stay far below.

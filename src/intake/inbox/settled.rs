@@ -17,7 +17,7 @@ use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 
 use crate::domain::time::{Millis, Tick};
-use crate::intake::source::Identity;
+use crate::intake::manifest_file::Identity;
 
 /// How long a file that a scan found on a network file system stays unchanged, before it counts: the kernel of
 /// another machine keeps what is written to itself for up to this long, and half a row would be bought as if it

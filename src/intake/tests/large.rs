@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::intake::batch_locks::BatchLocks;
-use crate::store::locked_state::NewState;
+use crate::store::unopened_state::NewState;
 use crate::store::{BatchRecord, StoreError};
 
 const ROWS: usize = 3_000;

@@ -5,16 +5,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use callsheet::domain::account_block::AccountBlock;
 use callsheet::domain::budget_group::{GroupLimits, GroupTotals};
 use callsheet::domain::credits::Credits;
 use callsheet::domain::ids::{BatchNo, JobKey};
 use callsheet::domain::job::{Books, Job, JobSpec, Landed};
 use callsheet::domain::ledger::Totals;
+use callsheet::domain::lost_job::{self, Remains};
+use callsheet::domain::out_of_credits::AccountBlock;
 use callsheet::domain::queue_class::{Census, Classes, GroupHash, QueueClass};
-use callsheet::domain::recovery::{self, Remains};
 use callsheet::domain::row_versions::{RowVersions, VersionChange};
-use callsheet::domain::time::{Now, Timestamp, UtcDay};
+use callsheet::domain::time::{Now, Timestamp};
+use callsheet::domain::utc_day::UtcDay;
 use callsheet::engine::scheduler::{AppliedVersions, FoundJob, Scheduler, Settings, SpooledRow};
 use callsheet::store::{BatchRecord, Change, Ended, JobRecord, Pause, Segment};
 
@@ -84,7 +85,7 @@ impl Disk {
         let mut groups = GroupTotals::of_keys(limits.keys());
         for batch in self.batches.values() {
             for (spec, record) in self.jobs(batch.no) {
-                for (day, totals) in recovery::booked(&record.job) {
+                for (day, totals) in lost_job::booked(&record.job) {
                     groups.add(totals, day, &spec.order.meta, batch.origin.as_ref());
                 }
             }
@@ -166,7 +167,7 @@ impl Disk {
         batch.versions_bytes = lines.len() as u64;
     }
 
-    /// What a manifest went back to, from a byte of the file of versions on, as `engine::version_names` finds it.
+    /// What a manifest went back to, from a byte of the file of versions on, as `engine::edited_rows` finds it.
     pub fn going_back(&self, no: BatchNo, from: u64) -> AppliedVersions {
         let mut applied = AppliedVersions::none(no);
         let Some(batch) = self.batches.get(&no) else { return applied };
@@ -186,7 +187,7 @@ impl Disk {
     pub fn carry_over(&mut self, now: Timestamp) {
         for record in std::mem::take(&mut self.open).into_values() {
             let spec = self.spec(&record);
-            let job = recovery::requeued(record.job.clone(), &spec, now);
+            let job = lost_job::requeued(record.job.clone(), &spec, now);
             self.open.insert(record.key, JobRecord { job, ..record });
         }
         for batch in self.batches.values_mut().filter(|batch| !batch.is_done()) {
@@ -234,7 +235,7 @@ impl Disk {
                     exported: None,
                 };
                 let landed = || self.landed.get(&key).cloned();
-                let job = recovery::recovered(spec, remains, landed, is_whole, now).map(|found| found.job);
+                let job = lost_job::recovered(spec, remains, landed, is_whole, now).map(|found| found.job);
                 found.push(job);
                 let (priority, class) = class_of(spec);
                 match batch.segments.last_mut() {

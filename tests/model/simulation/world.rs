@@ -8,7 +8,7 @@ use std::sync::Arc;
 use callsheet::api::shorts_studio;
 use callsheet::api::{RawResponse, response};
 use callsheet::domain::credits::Credits;
-use callsheet::domain::idempotency::IdempotencyKey;
+use callsheet::domain::idempotency_key::IdempotencyKey;
 use callsheet::domain::ids::{AttemptNo, JobId, JobKey, TaskId};
 use callsheet::domain::job::{JobSpec, Landed, OutputFile, State};
 use callsheet::domain::quote::Catalog;

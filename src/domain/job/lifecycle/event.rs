@@ -4,7 +4,7 @@ use crate::domain::credit_hold::Hold;
 use crate::domain::credits::Credits;
 use crate::domain::job::OutputFile;
 use crate::domain::task::{Fault, PostAnswer, TaskReading};
-use crate::domain::time::UtcDay;
+use crate::domain::utc_day::UtcDay;
 
 /// See the module's documentation.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,16 +2,16 @@
 //! balance.
 //!
 //! A refused key keeps everything. Want of credits keeps what the balance does not cover, job by job; what a plan
-//! allowance may cover is tried all the same (see [`crate::domain::account_block`]).
+//! allowance may cover is tried all the same (see [`crate::domain::out_of_credits`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::domain::account_block::{AccountBlock, AllowanceUse, Trial};
 use crate::domain::admission::{Admission, AllowancePool};
 use crate::domain::credits::Credits;
 use crate::domain::ids::JobKey;
 use crate::domain::job::Order;
 use crate::domain::ledger::Movement;
+use crate::domain::out_of_credits::{AccountBlock, AllowanceUse, Trial};
 use crate::domain::parked_reason::Parked;
 use crate::domain::task::Fault;
 use crate::domain::time::{Millis, Now, Tick, Timestamp};

@@ -8,7 +8,7 @@ use crate::domain::batch_origin::Origin;
 use crate::domain::budget_group::{GroupLimits, GroupTotals};
 use crate::domain::credits::Credits;
 use crate::domain::ledger::{Movement, OutOfBalance, Totals};
-use crate::domain::time::UtcDay;
+use crate::domain::utc_day::UtcDay;
 
 /// See the module's documentation.
 #[derive(Debug, Default)]

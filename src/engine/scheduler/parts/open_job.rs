@@ -307,7 +307,8 @@ mod tests {
     use crate::domain::lifecycle::{AttemptRules, Event};
     use crate::domain::request::Kind;
     use crate::domain::task::{PostAnswer, TaskReading};
-    use crate::domain::time::{Timestamp, UtcDay};
+    use crate::domain::time::Timestamp;
+    use crate::domain::utc_day::UtcDay;
     use crate::engine::scheduler::tests::spec;
 
     const FIRST: AttemptNo = AttemptNo::FIRST;

@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::domain::account_block::AccountBlock;
 use crate::domain::ids::{BatchNo, JobKey};
 use crate::domain::job::JobSpec;
-use crate::domain::time::{Tick, Timestamp, UtcDay};
+use crate::domain::out_of_credits::AccountBlock;
+use crate::domain::time::{Tick, Timestamp};
+use crate::domain::utc_day::UtcDay;
 use crate::engine::scheduler::messages::{Effect, Step};
 use crate::engine::scheduler::parts::active_batches::ActiveBatches;
 use crate::engine::scheduler::parts::budgets::Budgets;

@@ -1,7 +1,7 @@
 //! What an account that is short of credits lets out, and what is known of its balance.
 
 use super::*;
-use crate::domain::account_block::AllowanceUse;
+use crate::domain::out_of_credits::AllowanceUse;
 
 /// Milliseconds to the next UTC midnight of a stage that has just begun.
 const TO_MIDNIGHT: Millis = Millis(86_400_000 - 1_000_000);

@@ -14,8 +14,8 @@ use crate::domain::row_versions::RowVersions;
 use crate::store::batch_backup::{self, BatchBackup};
 use crate::store::dump::{self, DumpError};
 use crate::store::folders::{batch_dir, batch_dirs};
-use crate::store::lock::Lock;
 use crate::store::open_check::{self, CheckResult, REBUILD};
+use crate::store::process_lock::Lock;
 use crate::store::snapshot::{Salvaged, Snapshot};
 use crate::store::spool::{Appender, Lines, Spool};
 use crate::store::{
@@ -25,7 +25,7 @@ use crate::store::{
 
 /// A state, whole or damaged, that this process has locked.
 #[derive(Debug)]
-pub struct LockedState {
+pub struct UnopenedState {
     dir: PathBuf,
     /// Where copies are tried out and a new database is built; gone with this.
     work: TempDir,
@@ -43,23 +43,23 @@ pub struct Remainder {
     pub notes: Vec<String>,
 }
 
-impl LockedState {
+impl UnopenedState {
     /// Locks the state in `dir`, and looks whether its disk has room for another database.
     ///
     /// # Errors
     /// [`StoreError`]: there is none, it is in use, or the disk is full.
-    pub fn take(dir: &Path) -> Result<LockedState, StoreError> {
+    pub fn take(dir: &Path) -> Result<UnopenedState, StoreError> {
         if state_format::service(dir)?.is_none() {
             return Err(StoreError::Missing { dir: dir.to_owned() });
         }
         let lock = Lock::take(dir)?;
         disk_reserve::take(dir)?;
-        LockedState::with(dir, lock)
+        UnopenedState::with(dir, lock)
     }
 
-    fn with(dir: &Path, lock: Lock) -> Result<LockedState, StoreError> {
+    fn with(dir: &Path, lock: Lock) -> Result<UnopenedState, StoreError> {
         let work = tempfile::Builder::new().prefix(REBUILD).tempdir_in(dir).map_err(StoreError::io(dir))?;
-        Ok(LockedState { dir: dir.to_owned(), work, _lock: lock })
+        Ok(UnopenedState { dir: dir.to_owned(), work, _lock: lock })
     }
 
     /// Reads what a copy of the database still tells: reading writes to it.
@@ -99,7 +99,7 @@ impl LockedState {
     }
 
     /// Reads an export beside the state: its records are returned, its rows and outcomes lie in
-    /// [`LockedState::export_spool`].
+    /// [`UnopenedState::export_spool`].
     ///
     /// # Errors
     /// [`DumpError`] when it is not what was written.
@@ -268,7 +268,7 @@ pub struct NewState {
     service: String,
     /// What lay there before.
     found: BTreeSet<&'static str>,
-    locked: Option<LockedState>,
+    locked: Option<UnopenedState>,
 }
 
 impl NewState {
@@ -282,7 +282,7 @@ impl NewState {
         let is_there = [(".", dir.exists()), ("lock", dir.join("lock").exists())];
         let found = is_there.into_iter().filter_map(|(what, is_there)| is_there.then_some(what)).collect();
         fs::create_dir_all(dir).map_err(StoreError::io(dir))?;
-        let locked = LockedState::with(dir, Lock::take(dir)?)?;
+        let locked = UnopenedState::with(dir, Lock::take(dir)?)?;
         let mut state = NewState { dir: dir.to_owned(), service: String::new(), found, locked: Some(locked) };
         let (service, records) = dump::read_into(dump, dir)?;
         state.service = service;
@@ -306,7 +306,7 @@ impl NewState {
     /// Makes it a state.
     ///
     /// # Errors
-    /// As [`LockedState::install`].
+    /// As [`UnopenedState::install`].
     pub fn install(mut self, records: Snapshot) -> Result<(), StoreError> {
         if let Some(locked) = &self.locked {
             locked.install(records)?;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::{Effect, Faults, Per, Rule, Target};
+use super::fault_plan::{Effect, FaultPlan, Per, Rule, Target};
 use crate::tasks::Kind;
 
 /// Identities remembered per rule; beyond it all counts of the rule begin again.
@@ -21,8 +21,8 @@ pub(crate) struct Call<'a> {
 
 /// A plan at work: the plan and its counters.
 #[derive(Debug, Default)]
-pub(crate) struct FaultProfile {
-    plan: Faults,
+pub(crate) struct ActiveFaults {
+    plan: FaultPlan,
     counters: Vec<Counter>,
 }
 
@@ -38,14 +38,14 @@ struct RuleCount {
     struck: u64,
 }
 
-impl FaultProfile {
-    pub(crate) fn new(plan: Faults) -> Self {
+impl ActiveFaults {
+    pub(crate) fn new(plan: FaultPlan) -> Self {
         let counters = plan.rules.iter().map(|_| Counter::default()).collect();
         Self { plan, counters }
     }
 
     /// The plan, as it would be written.
-    pub(crate) fn plan(&self) -> &Faults {
+    pub(crate) fn plan(&self) -> &FaultPlan {
         &self.plan
     }
 
@@ -118,7 +118,7 @@ mod tests {
     }
 
     fn strikes(text: &str, calls: &[(Target, &str)]) -> Vec<usize> {
-        let mut fault_profile = FaultProfile::new(Faults::parse(text).unwrap());
+        let mut fault_profile = ActiveFaults::new(FaultPlan::parse(text).unwrap());
         calls
             .iter()
             .map(|(target, identity)| fault_profile.on_the_wire(&call(*target, identity)).len())

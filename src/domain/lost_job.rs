@@ -10,7 +10,8 @@ use crate::domain::job::{Books, HistoryLine, Job, JobSpec, Landed, State};
 use crate::domain::ledger::{Movement, Totals};
 use crate::domain::lifecycle::{self, AttemptRules, Event};
 use crate::domain::task::{PostAnswer, TaskReading, TaskStatus};
-use crate::domain::time::{Timestamp, UtcDay};
+use crate::domain::time::Timestamp;
+use crate::domain::utc_day::UtcDay;
 
 /// What is left of a job.
 #[derive(Debug, Default)]

@@ -8,7 +8,7 @@ use crate::domain::task::TaskRecord;
 
 /// What a task's record says, for reconciling an invoice: in `results.jsonl` and in the sidecar.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct TaskShown {
+pub(super) struct TaskFields {
     #[serde(flatten)]
     record: TaskRecord,
     /// The options that it ran with, defaults filled.
@@ -16,10 +16,10 @@ pub(super) struct TaskShown {
     options: Option<Map<String, Value>>,
 }
 
-impl TaskShown {
+impl TaskFields {
     /// What the record of a job's present task says, once it has ended; nothing where it was not kept.
-    pub(super) fn of(job: &Job) -> Option<TaskShown> {
+    pub(super) fn of(job: &Job) -> Option<TaskFields> {
         let record = job.task_record()?.clone();
-        Some(TaskShown { record, options: job.ran_options().cloned() })
+        Some(TaskFields { record, options: job.ran_options().cloned() })
     }
 }

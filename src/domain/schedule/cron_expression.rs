@@ -12,7 +12,7 @@ use chrono::{DateTime, Utc};
 use cron::TimeUnitSpec;
 
 use crate::domain::schedule::ScheduleError;
-use crate::domain::schedule::field::{DAY, HOUR, MINUTE, MONTH, SECOND, WEEKDAY, YEAR};
+use crate::domain::schedule::cron_field::{DAY, HOUR, MINUTE, MONTH, SECOND, WEEKDAY, YEAR};
 
 /// Longest expression, in characters.
 const CHARS_MAX: usize = 1000;

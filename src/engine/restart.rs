@@ -1,7 +1,8 @@
 //! What the scheduler is told of the state: at the start, and when a batch or a day is needed that it does not know.
 
 use crate::domain::ids::BatchNo;
-use crate::domain::time::{Now, UtcDay};
+use crate::domain::time::Now;
+use crate::domain::utc_day::UtcDay;
 use crate::engine::group_history::group_history;
 use crate::engine::row_reader;
 use crate::engine::scheduler::{Command, CommandOutcome, Scheduler, Settings};
