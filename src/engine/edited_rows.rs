@@ -9,7 +9,6 @@ use crate::domain::row_versions::VersionChange;
 use crate::engine::scheduler::{AppliedVersions, EndedVersion, RenamedJob};
 use crate::output::layout::Layout;
 use crate::output::publish::OutputDir;
-use crate::store::spool::Lines;
 use crate::store::{BatchRecord, Store, StoreError};
 
 /// Versions that one effect goes back to, at most, so that its commit stays small.
@@ -43,8 +42,8 @@ pub(super) fn after_landing(
 /// outputs: whether they are wanted decides what they count as.
 pub(super) fn ended(store: &Store, batch: &BatchRecord, from: u64) -> Result<Vec<EndedVersion>, StoreError> {
     let spool = store.spool(batch.no);
-    let mut rows = Lines::open_scattered(&spool.rows_path(), 0, batch.spool_bytes)?;
-    let mut changes = Lines::open(&spool.versions_path(), from, batch.versions_bytes)?;
+    let mut rows = spool.rows_scattered(0, batch.spool_bytes)?;
+    let mut changes = spool.versions(from, batch.versions_bytes)?;
     let mut ended = Vec::new();
     while let Some((_, VersionChange { wanted, instead_of, .. })) = changes.next_line()? {
         for seq in [wanted, instead_of] {
@@ -105,8 +104,8 @@ pub(super) fn go_back(
     let mut applied = AppliedVersions { as_of, ..AppliedVersions::none(no) };
     let (versions, layout) = (store.row_versions(&batch)?, layout_of(&batch, default));
     let spool = store.spool(no);
-    let mut rows = Lines::open_scattered(&spool.rows_path(), 0, batch.spool_bytes)?;
-    let mut changes = Lines::open(&spool.versions_path(), from, batch.versions_bytes)?;
+    let mut rows = spool.rows_scattered(0, batch.spool_bytes)?;
+    let mut changes = spool.versions(from, batch.versions_bytes)?;
     let (mut up_to, mut gone_back) = (from, 0);
     while gone_back < GONE_BACK_MAX
         && let Some((_, change)) = changes.next_line::<VersionChange>()?

@@ -47,14 +47,14 @@ impl JobIter {
         let open = open.map(|record| (record.key.seq, record)).collect();
         let spool = store.spool(batch.no);
         let (mut offsets, meta_columns) = row_offsets(store, batch)?;
-        let mut outcomes = Lines::open(&spool.outcomes_path(), 0, store.outcomes_bytes(batch)?)?;
+        let mut outcomes = spool.outcomes(0, store.outcomes_bytes(batch)?)?;
         while let Some((at, record)) = outcomes.next_line::<JobRecord>()? {
             // The last outcome of a job counts: it may have been retried.
             if let Some(offsets) = offsets.get_mut(record.key.seq.0 as usize) {
                 offsets.outcome = at;
             }
         }
-        let rows = Lines::open_scattered(&spool.rows_path(), 0, batch.spool_bytes)?;
+        let rows = spool.rows_scattered(0, batch.spool_bytes)?;
         let versions = store.row_versions(batch)?;
         let offsets = offsets.into_iter();
         Ok(JobIter { rows, outcomes, offsets, open, batch: batch.clone(), versions, meta_columns })
@@ -106,7 +106,7 @@ fn row_offsets(
 ) -> Result<(Vec<RowOffsets>, BTreeSet<String>), StoreError> {
     let mut offsets = vec![RowOffsets { row: NO_OFFSET, outcome: NO_OFFSET }; batch.rows as usize];
     let mut meta_columns = BTreeSet::new();
-    let mut rows = Lines::open(&store.spool(batch.no).rows_path(), 0, batch.spool_bytes)?;
+    let mut rows = store.spool(batch.no).rows(0, batch.spool_bytes)?;
     while let Some((at, row)) = rows.next_line::<RowOutline>()? {
         if let Some(offsets) = offsets.get_mut(row.seq.0 as usize) {
             offsets.row = at;

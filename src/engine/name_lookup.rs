@@ -306,7 +306,7 @@ mod tests {
     }
 
     fn spoil(store: &Store, no: u32) {
-        let path = store.spool(BatchNo(no)).rows_path();
+        let path = store.spool(BatchNo(no)).dir().join("rows");
         fs::write(&path, "x".repeat(usize::try_from(fs::metadata(&path).unwrap().len()).unwrap())).unwrap();
     }
 

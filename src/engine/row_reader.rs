@@ -20,12 +20,8 @@ pub(super) fn load_rows(
     end: u64,
     most: usize,
 ) -> Result<Vec<SpooledRow>, StoreError> {
-    let path = store.spool(batch).rows_path();
-    let mut lines = if most < FEW_ROWS {
-        Lines::open_scattered(&path, from, end)?
-    } else {
-        Lines::open(&path, from, end)?
-    };
+    let spool = store.spool(batch);
+    let mut lines = if most < FEW_ROWS { spool.rows_scattered(from, end)? } else { spool.rows(from, end)? };
     let mut rows = Vec::with_capacity(most);
     while rows.len() < most
         && let Some((at, spec)) = lines.next_line::<JobSpec>()?
@@ -52,7 +48,7 @@ impl<'a> RowReader<'a> {
         let lines = match self.files.entry(batch) {
             std::collections::hash_map::Entry::Occupied(found) => found.into_mut(),
             std::collections::hash_map::Entry::Vacant(free) => {
-                free.insert(Lines::open(&self.store.spool(batch).rows_path(), at, u64::MAX)?)
+                free.insert(self.store.spool(batch).rows(at, u64::MAX)?)
             }
         };
         Ok(Arc::new(lines.line_at(at)?))

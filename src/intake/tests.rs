@@ -14,7 +14,6 @@ use crate::domain::quote::{Catalog, Rules};
 use crate::domain::schedule::Schedule;
 use crate::domain::schedule::placeholders::ScheduledRun;
 use crate::store::Change;
-use crate::store::spool::Lines;
 
 mod changed;
 mod large;
@@ -98,7 +97,7 @@ impl Door {
 
     fn labels(&self, batch: &str) -> Vec<String> {
         let batch = self.store.batches().unwrap().into_iter().find(|b| b.name.as_str() == batch).unwrap();
-        let mut rows = Lines::open(&self.store.spool(batch.no).rows_path(), 0, batch.spool_bytes).unwrap();
+        let mut rows = self.store.spool(batch.no).rows(0, batch.spool_bytes).unwrap();
         let mut labels = Vec::new();
         while let Some((_, spec)) = rows.next_line::<JobSpec>().unwrap() {
             labels.push(format!("{} {}", spec.seq.0, spec.label));

@@ -11,7 +11,6 @@
 //! engine leaves to a person.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -25,7 +24,6 @@ use crate::domain::utc_day::UtcDay;
 use crate::recovery::segment_builder::SegmentBuilder;
 use crate::recovery::total_of;
 use crate::store::dump::DumpError;
-use crate::store::spool::Lines;
 use crate::store::unopened_state::{Remainder, UnopenedState};
 use crate::store::{BatchRecord, Ended, JobRecord, Pause, Snapshot, StoreError};
 
@@ -137,7 +135,7 @@ impl Sources<'_> {
 
     fn batch(&self, no: BatchNo, records: &mut Snapshot, rebuilt: &mut Rebuilt) -> Result<(), StoreError> {
         let spool = self.state.spool(no);
-        let rows_bytes = fs::metadata(spool.rows_path()).map_or(0, |meta| meta.len());
+        let rows_bytes = spool.rows_on_disk();
         let Some(known) = self.known(no) else {
             if rows_bytes > 0 {
                 let folder = spool.dir().display();
@@ -208,7 +206,7 @@ impl BatchRebuild {
     fn read_rows(from: &Sources<'_>, mut batch: BatchRecord) -> Result<BatchRebuild, StoreError> {
         let mut rows = vec![0; batch.rows as usize];
         let mut segments = SegmentBuilder::default();
-        let mut lines = Lines::open(&from.state.spool(batch.no).rows_path(), 0, batch.spool_bytes)?;
+        let mut lines = from.state.spool(batch.no).rows(0, batch.spool_bytes)?;
         while let Some((at, spec)) = lines.next_line::<JobSpec>()? {
             if let Some(row) = rows.get_mut(spec.seq.0 as usize) {
                 *row = at;
@@ -226,9 +224,7 @@ impl BatchRebuild {
     /// Reads every outcome that can be read, the export's first: the last one of a job counts.
     fn read_outcomes(&mut self, from: &Sources<'_>, rebuilt: &mut Rebuilt) -> Result<(), StoreError> {
         for spool in [from.state.export_spool(self.batch.no), from.state.spool(self.batch.no)] {
-            let path = spool.outcomes_path();
-            let Ok(meta) = fs::metadata(&path) else { continue };
-            let mut lines = Lines::open(&path, 0, meta.len())?;
+            let Some(mut lines) = spool.outcomes_on_disk()? else { continue };
             loop {
                 match lines.next_line::<JobRecord>() {
                     Ok(Some((_, record))) => self.outcome(record),
@@ -255,8 +251,7 @@ impl BatchRebuild {
 
     /// Decides where every job stands; returns the outcomes that count.
     fn decide(&mut self, from: &Sources<'_>, rebuilt: &mut Rebuilt) -> Result<Vec<JobRecord>, StoreError> {
-        let path = from.state.spool(self.batch.no).rows_path();
-        let mut lines = Lines::open(&path, 0, self.batch.spool_bytes)?;
+        let mut lines = from.state.spool(self.batch.no).rows(0, self.batch.spool_bytes)?;
         let versions = from.state.row_versions(&self.batch)?;
         let mut outcomes = std::mem::take(&mut self.outcomes);
         let mut ended = Vec::new();

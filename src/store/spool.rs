@@ -41,18 +41,57 @@ impl Spool {
     }
 
     /// Accepted rows, one `JobSpec` a line.
-    pub fn rows_path(&self) -> PathBuf {
+    pub(super) fn rows_path(&self) -> PathBuf {
         self.dir.join("rows")
     }
 
     /// Ended jobs, one `JobRecord` a line; the last line of a job counts.
-    pub fn outcomes_path(&self) -> PathBuf {
+    pub(super) fn outcomes_path(&self) -> PathBuf {
         self.dir.join("outcomes")
     }
 
     /// Which versions of edited rows are wanted, one `VersionChange` a line.
-    pub fn versions_path(&self) -> PathBuf {
+    pub(super) fn versions_path(&self) -> PathBuf {
         self.dir.join("versions")
+    }
+
+    /// Reads rows from byte `start` to byte `end`.
+    pub fn rows(&self, start: u64, end: u64) -> Result<Lines, StoreError> {
+        Lines::open(&self.rows_path(), start, end)
+    }
+
+    /// The same for rows that are read here and there.
+    pub fn rows_scattered(&self, start: u64, end: u64) -> Result<Lines, StoreError> {
+        Lines::open_scattered(&self.rows_path(), start, end)
+    }
+
+    /// Reads outcomes from byte `start` to byte `end`.
+    pub fn outcomes(&self, start: u64, end: u64) -> Result<Lines, StoreError> {
+        Lines::open(&self.outcomes_path(), start, end)
+    }
+
+    /// The same for outcomes that are read here and there.
+    pub fn outcomes_scattered(&self, start: u64, end: u64) -> Result<Lines, StoreError> {
+        Lines::open_scattered(&self.outcomes_path(), start, end)
+    }
+
+    /// How many bytes of rows lie on the disk, whatever was acknowledged.
+    pub fn rows_on_disk(&self) -> u64 {
+        fs::metadata(self.rows_path()).map_or(0, |meta| meta.len())
+    }
+
+    /// Reads all outcomes that lie on the disk, whatever was acknowledged; nothing where there are none.
+    pub fn outcomes_on_disk(&self) -> Result<Option<Lines>, StoreError> {
+        let path = self.outcomes_path();
+        match fs::metadata(&path) {
+            Ok(meta) => Lines::open(&path, 0, meta.len()).map(Some),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// Reads changes of versions from byte `start` to byte `end`.
+    pub fn versions(&self, start: u64, end: u64) -> Result<Lines, StoreError> {
+        Lines::open(&self.versions_path(), start, end)
     }
 }
 
@@ -261,12 +300,12 @@ pub struct Lines {
 
 impl Lines {
     /// Reads `path` from byte `start` to byte `end`. A file that does not exist has no lines.
-    pub fn open(path: &Path, start: u64, end: u64) -> Result<Lines, StoreError> {
+    pub(super) fn open(path: &Path, start: u64, end: u64) -> Result<Lines, StoreError> {
         Lines::open_with(path, start, end, BUFFER_BYTES)
     }
 
     /// The same for lines that are read here and there.
-    pub fn open_scattered(path: &Path, start: u64, end: u64) -> Result<Lines, StoreError> {
+    pub(super) fn open_scattered(path: &Path, start: u64, end: u64) -> Result<Lines, StoreError> {
         Lines::open_with(path, start, end, SCATTERED_BUFFER_BYTES)
     }
 

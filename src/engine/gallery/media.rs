@@ -14,7 +14,6 @@ use crate::pages::gallery_job::media_key;
 use crate::pages::media_facts::{MediaFacts, MediaQuestion, is_readable};
 use crate::pages::media_process::MediaProcess;
 use crate::pages::{GALLERY_FOLDER, script_data};
-use crate::store::spool::Lines;
 use crate::store::{BatchRecord, JobRecord, Store};
 
 /// Facts of the outputs of a page, by their keys.
@@ -125,7 +124,7 @@ fn files_between(
     begin: u64,
     end: u64,
 ) -> Result<Vec<OutputFile>, EngineError> {
-    let mut outcomes = Lines::open(&store.spool(batch.no).outcomes_path(), begin, end)?;
+    let mut outcomes = store.spool(batch.no).outcomes(begin, end)?;
     let mut files = Vec::new();
     while let Some((_, record)) = outcomes.next_line::<JobRecord>()? {
         if let State::Succeeded { files: found, .. } = record.job.state() {

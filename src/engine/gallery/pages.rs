@@ -129,8 +129,8 @@ impl BatchPages {
             *self = BatchPages::new(batch.created);
         }
         let spool = store.spool(batch.no);
-        let mut outcomes = Lines::open(&spool.outcomes_path(), self.at, end)?;
-        let mut rows = Lines::open_scattered(&spool.rows_path(), 0, batch.spool_bytes)?;
+        let mut outcomes = spool.outcomes(self.at, end)?;
+        let mut rows = spool.rows_scattered(0, batch.spool_bytes)?;
         while let Some((at, record)) = outcomes.next_line::<JobRecord>()? {
             let spec: JobSpec = rows.line_at(record.row_at)?;
             self.push(&GalleryJob::new(&batch.name, &spec, &record.job)).map_err(output)?;
@@ -169,8 +169,7 @@ impl BatchPages {
         if batch.rows > LOOKED_FOR_MAX {
             return Ok(());
         }
-        let path = store.spool(batch.no).outcomes_path();
-        let mut outcomes = Lines::open(&path, 0, store.outcomes_bytes(batch)?)?;
+        let mut outcomes = store.spool(batch.no).outcomes(0, store.outcomes_bytes(batch)?)?;
         // The last outcome of a job counts.
         let mut files: BTreeMap<Seq, Vec<OutputFile>> = BTreeMap::new();
         while let Some((_, record)) = outcomes.next_line::<JobRecord>()? {
@@ -294,7 +293,7 @@ fn is_last_of_page(store: &Store, standing: &Standing, page: &PageStamp) -> bool
     if page.end > committed {
         return false;
     }
-    let Ok(mut outcomes) = Lines::open_scattered(&spool.outcomes_path(), page.last, page.end) else {
+    let Ok(mut outcomes) = spool.outcomes_scattered(page.last, page.end) else {
         return false;
     };
     matches!(outcomes.next_line::<JobRecord>(), Ok(Some(_))) && outcomes.at() == page.end

@@ -25,7 +25,7 @@ fn accepted(has_priorities: bool) -> (Door, BatchRecord) {
 }
 
 fn rows_path(door: &Door, batch: &BatchRecord) -> PathBuf {
-    door.store.spool(batch.no).rows_path()
+    door.store.spool(batch.no).dir().join("rows")
 }
 
 #[test]
@@ -33,7 +33,7 @@ fn rows_are_shortened_and_read_back_one_after_the_other_and_each_by_itself() {
     for has_priorities in [false, true] {
         let (door, batch) = accepted(has_priorities);
         let path = rows_path(&door, &batch);
-        let mut lines = Lines::open(&path, 0, batch.spool_bytes).unwrap();
+        let mut lines = door.store.spool(batch.no).rows(0, batch.spool_bytes).unwrap();
         let mut rows = Vec::new();
         let mut in_full = 0;
         while let Some((at, spec)) = lines.next_line::<JobSpec>().unwrap() {
@@ -44,7 +44,7 @@ fn rows_are_shortened_and_read_back_one_after_the_other_and_each_by_itself() {
         let bytes = fs::metadata(&path).unwrap().len();
         assert_eq!(bytes, batch.spool_bytes);
         assert!(bytes < in_full as u64 * 3 / 4, "{bytes} bytes, in full {in_full}");
-        let mut single = Lines::open_scattered(&path, 0, batch.spool_bytes).unwrap();
+        let mut single = door.store.spool(batch.no).rows_scattered(0, batch.spool_bytes).unwrap();
         for (at, spec) in rows.iter().rev().step_by(7) {
             assert_eq!(single.line_at::<JobSpec>(*at).unwrap(), *spec);
             let found = door.store.rows_called(&batch, &spec.label).unwrap();
@@ -90,7 +90,7 @@ fn a_damaged_row_is_noticed_and_so_are_those_that_refer_to_it() {
         let mut bytes = whole.clone();
         bytes[at + 20] ^= 1;
         fs::write(&path, bytes).unwrap();
-        let mut lines = Lines::open(&path, 0, batch.spool_bytes).unwrap();
+        let mut lines = door.store.spool(batch.no).rows(0, batch.spool_bytes).unwrap();
         let mut count = 0;
         loop {
             match lines.next_line::<JobSpec>() {
