@@ -13,7 +13,6 @@ use callsheet::domain::lifecycle::{self, AttemptRules, Event};
 use callsheet::domain::task::{Fault, PostAnswer, TaskReading, TaskStatus};
 use callsheet::domain::time::Timestamp;
 use callsheet::domain::utc_day::UtcDay;
-use callsheet::store::spool::Lines;
 use callsheet::store::{BatchRecord, Change, Ended, JobRecord, Store};
 use proptest::prelude::*;
 
@@ -169,12 +168,12 @@ impl Memory {
     /// What is on the device, read as a process does that begins.
     fn read(store: &Store, days: impl Iterator<Item = UtcDay>) -> Memory {
         let mut jobs = vec![Job::queued(); JOBS];
-        let path = store.spool(BATCH).outcomes_path();
+        let spool = store.spool(BATCH);
         let batch = store.batch(BATCH).unwrap();
         if let Some(batch) = &batch
-            && path.exists()
+            && spool.outcomes_on_disk().unwrap().is_some()
         {
-            let mut outcomes = Lines::open(&path, 0, store.outcomes_bytes(batch).unwrap()).unwrap();
+            let mut outcomes = spool.outcomes(0, store.outcomes_bytes(batch).unwrap()).unwrap();
             while let Some((_, ended)) = outcomes.next_line::<JobRecord>().unwrap() {
                 jobs[ended.key.seq.0 as usize] = ended.job;
             }
