@@ -39,9 +39,12 @@ const REST: u32 = 25;
 const LOOK_INTERVAL: Millis = Millis::from_secs(10);
 /// Unfinished batches that are looked at then, at most.
 const LOOK_MAX: usize = 50;
-/// How long outputs are looked into at most where somebody waits: a run that ends, a command that opens a page. What is
-/// left is found out the next time.
+/// How long outputs are looked into at most by a command that opens a page. What is left is found out the next time.
 const FACTS_AT_ONCE: Duration = Duration::from_secs(3);
+/// The same at the end of a run.
+const FACTS_AT_END: Duration = Duration::from_millis(250);
+/// Where more jobs end between two times that galleries are written, outputs are looked into later.
+const BUSY_JOBS: usize = 100;
 /// After a disk refused.
 const RETRY_INTERVAL: Duration = Duration::from_secs(30);
 
@@ -82,6 +85,8 @@ struct Shared {
     batches: Mutex<HashMap<BatchNo, BatchPages>>,
     /// Looks into outputs.
     reader: Mutex<MediaReader>,
+    /// Jobs that ended since galleries were written.
+    ended: AtomicUsize,
     /// Commands that wait for the galleries.
     waiting: AtomicUsize,
     /// Batches that the list has.
@@ -111,7 +116,7 @@ impl Gallery {
     pub fn new(store: Arc<Store>, output_dir: OutputDir, clock: Clock) -> Gallery {
         Gallery(output_dir.options().gallery.then(|| {
             let (changed, batches, listed) = (Mutex::default(), Mutex::default(), Mutex::default());
-            let (reader, waiting) = (Mutex::default(), AtomicUsize::new(0));
+            let (reader, ended, waiting) = (Mutex::default(), AtomicUsize::new(0), AtomicUsize::new(0));
             let (notify, is_refused) = (Notify::new(), AtomicBool::new(false));
             Arc::new(Shared {
                 store,
@@ -121,6 +126,7 @@ impl Gallery {
                 notify,
                 batches,
                 reader,
+                ended,
                 waiting,
                 listed,
                 is_refused,
@@ -137,6 +143,7 @@ impl Gallery {
     /// Sees a step that is durable.
     pub(super) fn observe(&self, following: &mut Following, scheduler: &Scheduler, step: &Step, now: Tick) {
         let Some(shared) = &self.0 else { return };
+        shared.ended.fetch_add(step.ended.len(), Ordering::Relaxed);
         let is_due = now >= following.look_due;
         if step.ended.is_empty() && !is_due {
             return;
@@ -165,7 +172,7 @@ impl Gallery {
         shared.waiting.fetch_add(1, Ordering::Relaxed);
         blocking(move || {
             for standing in batches {
-                shared.tell(&standing.record.name, shared.update_with_facts(&standing, false));
+                shared.tell(&standing.record.name, shared.update_with_facts(&standing, false, FACTS_AT_END));
             }
             shared.waiting.fetch_sub(1, Ordering::Relaxed);
             shared.reader.lock().unwrap_or_else(PoisonError::into_inner).rest();
@@ -184,7 +191,9 @@ impl Gallery {
         let Some(shared) = self.0.clone() else { return Ok(None) };
         shared.waiting.fetch_add(1, Ordering::Relaxed);
         blocking(move || {
-            let written = batch.as_ref().map_or(Ok(()), |standing| shared.update_with_facts(standing, true));
+            let written = batch
+                .as_ref()
+                .map_or(Ok(()), |standing| shared.update_with_facts(standing, true, FACTS_AT_ONCE));
             shared.waiting.fetch_sub(1, Ordering::Relaxed);
             written?;
             let page = match &batch {
@@ -237,7 +246,8 @@ impl Shared {
             let took = self.clock.elapsed().saturating_sub(begun);
             let rest = if is_written { INTERVAL.max(took * REST) } else { RETRY_INTERVAL };
             let rested = begun + took + rest;
-            if is_written {
+            let is_busy = self.ended.swap(0, Ordering::Relaxed) > BUSY_JOBS;
+            if is_written && !is_busy {
                 let shared = self.clone();
                 blocking(move || {
                     let gives_way = || shared.waiting.load(Ordering::Relaxed) > 0;
@@ -290,9 +300,9 @@ impl Shared {
     }
 
     /// Writes a gallery, looks into outputs for a while, and writes what was found out.
-    fn update_with_facts(&self, standing: &Standing, looks: bool) -> Result<(), EngineError> {
+    fn update_with_facts(&self, standing: &Standing, looks: bool, most: Duration) -> Result<(), EngineError> {
         self.update(standing, looks)?;
-        let until = self.clock.elapsed() + FACTS_AT_ONCE;
+        let until = self.clock.elapsed() + most;
         self.find_facts(std::slice::from_ref(&standing.record), until, &|| false);
         let written = self.update(standing, false);
         if standing.record.is_done() {

@@ -89,6 +89,7 @@ fn pictures_get_thumbnails_and_sounds_a_length() {
     let env = TestEnv::new();
     env.write("b.csv", "id,kind,model,prompt\np,image,gi-2,A harbour\nw,sound-effect,,Wind\n");
     env.run(["run", "b.csv"]).exited(0);
+    env.run(["open", "b", "--print"]).exited(0);
     let folder = gallery(&env, "b");
     let facts = || data(&folder.join("data/0000.media.js"));
     let key = |id: &str| {
