@@ -51,6 +51,8 @@ pub struct Candidate {
     pub release: Hold,
     /// What is set aside for it already, in every total that covers it.
     pub held: Credits,
+    /// Whether that counts for today. What counts for another day is held anew, for today.
+    pub is_held_today: bool,
     /// The plan allowance that may cover it.
     pub allowance: Option<AllowanceUse>,
     /// The budgets of groups that it counts against.
@@ -66,6 +68,11 @@ impl Candidate {
     /// What is to be set aside for it still.
     pub fn wanted(&self) -> Credits {
         self.hold.saturating_sub(self.held)
+    }
+
+    /// What is to be set aside for it still of what today may spend.
+    pub fn wanted_today(&self) -> Credits {
+        if self.is_held_today { self.wanted() } else { self.hold }
     }
 }
 

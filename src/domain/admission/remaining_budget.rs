@@ -68,7 +68,7 @@ impl RemainingBudget {
         if !budget::fits(batch.totals, Some(batch.budget), wanted) {
             return parked(Parked::BatchBudget);
         }
-        if !budget::fits(self.day, self.limits.per_day, wanted) {
+        if !budget::fits(self.day, self.limits.per_day, candidate.wanted_today()) {
             return parked(Parked::DayBudget);
         }
         if !budget::fits(self.total, self.limits.total, wanted) {
@@ -79,7 +79,7 @@ impl RemainingBudget {
             if !budget::fits(books.total, *total, wanted) {
                 return parked(Parked::GroupBudget);
             }
-            if !budget::fits(books.day, *per_day, wanted) {
+            if !budget::fits(books.day, *per_day, candidate.wanted_today()) {
                 return parked(Parked::GroupDayBudget);
             }
         }
@@ -115,14 +115,14 @@ impl RemainingBudget {
     pub(super) fn take(&mut self, batch: &mut WaitingBatch, candidate: &Candidate) {
         batch.awaits_charge |= candidate.is_unbounded();
         self.in_flight.add(candidate.kind, candidate.model.as_deref());
-        for totals in [&mut batch.totals, &mut self.day, &mut self.total] {
+        for totals in [&mut batch.totals, &mut self.total] {
             totals.held = totals.held + candidate.wanted();
         }
+        self.day.held = self.day.held + candidate.wanted_today();
         for GroupLimit { group, .. } in &candidate.groups {
             let books = self.groups.entry(group.clone()).or_default();
-            for totals in [&mut books.total, &mut books.day] {
-                totals.held = totals.held + candidate.wanted();
-            }
+            books.total.held = books.total.held + candidate.wanted();
+            books.day.held = books.day.held + candidate.wanted_today();
         }
         self.balance = self.balance.map(|balance| balance.saturating_sub(candidate.hold));
         if let Some(pool) = candidate.allowance.as_ref().and_then(|of| self.pools.get_mut(&of.pool)) {

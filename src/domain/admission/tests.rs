@@ -16,6 +16,7 @@ use crate::domain::time::Millis;
 fn candidates(batch: u32, priority: i8, holds: &[u64]) -> Vec<Candidate> {
     let candidate = |(seq, hold): (u32, &u64)| Candidate {
         held: Credits::ZERO,
+        is_held_today: false,
         key: JobKey { batch: BatchNo(batch), seq: Seq(seq) },
         priority,
         kind: Kind::Video,
@@ -188,7 +189,7 @@ fn a_group_is_limited_over_all_batches_and_stands_in_nobodys_way() {
 fn what_is_held_for_a_waiting_job_is_held_in_its_group_already() {
     let mut waiting = batch(1, 0, 15, &[15]);
     let group = limit("acme", Some(15), Some(15));
-    waiting.candidates[0].held = Credits(15);
+    (waiting.candidates[0].held, waiting.candidates[0].is_held_today) = (Credits(15), true);
     waiting.candidates[0].groups = vec![group.clone()];
     let held = Totals { held: Credits(15), ..Totals::default() };
     waiting.totals = held;
@@ -289,7 +290,7 @@ fn a_batch_is_out_of_budget_when_no_job_fits_whatever_is_in_flight() {
 #[test]
 fn what_is_held_for_a_waiting_job_must_be_covered_by_the_balance_all_the_same() {
     let mut waiting = batch(1, 0, 15, &[15]);
-    waiting.candidates[0].held = Credits(15);
+    (waiting.candidates[0].held, waiting.candidates[0].is_held_today) = (Credits(15), true);
     waiting.totals.held = Credits(15);
     let mut board = board(9, vec![waiting]);
     board.total.held = Credits(15);
@@ -300,4 +301,19 @@ fn what_is_held_for_a_waiting_job_must_be_covered_by_the_balance_all_the_same() 
     assert_eq!(decide(board.clone()), "1.0");
     (board.out_of_credits, board.limits.min_balance) = (false, Some(Credits(1)));
     assert_eq!(decide(board), "!1 min_balance");
+}
+
+#[test]
+fn what_is_held_for_another_day_counts_in_full_against_today() {
+    let parked = |is_held_today: bool, left: u64| {
+        let mut waiting = batch(1, 0, 1_000, &[30]);
+        for candidate in &mut waiting.candidates {
+            (candidate.held, candidate.is_held_today) = (Credits(20), is_held_today);
+        }
+        let mut board = board(4, vec![waiting]);
+        board.limits.per_day = Some(Credits(left));
+        admit(board, 4).admitted.is_empty()
+    };
+    assert_eq!([parked(true, 9), parked(true, 10)], [true, false]);
+    assert_eq!([parked(false, 29), parked(false, 30)], [true, false]);
 }

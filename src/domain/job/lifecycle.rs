@@ -215,6 +215,7 @@ impl Change {
                 let what = format!("not sent: {fault}");
                 change.end(State::Failed { fault, task: None }, &what);
             }
+            (State::Queued, Event::ReleaseHold) if !books.held.is_zero() => change.release_hold(books.held),
             (State::Queued, Event::Admit { hold, day }) => change.admit(hold, day, rules),
             (State::Queued, Event::Cancel) if !may_have_been_sent => {
                 change.end(State::DROPPED, "canceled before it was sent");
@@ -348,7 +349,15 @@ impl Change {
         }
     }
 
-    /// What was set aside for it before the state was rebuilt stays so, on its own day.
+    /// Gives back what was set aside for it before the state was rebuilt, on its own day.
+    fn release_hold(&mut self, held: Credits) {
+        let attempt = self.attempt_mut();
+        attempt.books.held = Credits::ZERO;
+        attempt.day = None;
+        self.note("held anew, for another day", Some(Movement::Release(held)));
+    }
+
+    /// What was set aside for it before the state was rebuilt stays so, on its own day: see [`Event::ReleaseHold`].
     fn admit(&mut self, hold: Credits, day: UtcDay, rules: AttemptRules) {
         self.job.first_sent.get_or_insert(self.at);
         self.job.deadline_from.get_or_insert(self.at);

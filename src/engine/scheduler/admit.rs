@@ -161,6 +161,9 @@ impl Scheduler {
         let was = open.job().hold(&open.spec().order).filter(|was| *was != release.hold);
         self.prices.released(key, release);
         self.apply(key, attempt, Event::Price { release, was }, now)?;
+        if !candidate.held.is_zero() && !candidate.is_held_today {
+            self.apply(key, attempt, Event::ReleaseHold, now)?;
+        }
         let event = Event::Admit { hold: candidate.hold, day: now.wall.utc_day() };
         self.apply(key, attempt, event, now)?;
         if let Some(active) = self.batches.get_mut(&key.batch) {

@@ -18,6 +18,8 @@ pub enum Event {
     },
     /// It must not be sent as things are: it costs more than it may. Nothing was charged.
     Refuse(Fault),
+    /// What is held for it counts for a day that is over: it is given back before it is held anew.
+    ReleaseHold,
     /// Admission chose it: `hold` credits are set aside on `day`, and its POST may leave.
     Admit {
         /// Credits to set aside.
@@ -65,6 +67,7 @@ impl Event {
         match self {
             Event::Price { .. } => "price",
             Event::Refuse(_) => "refuse",
+            Event::ReleaseHold => "release hold",
             Event::Admit { .. } => "admit",
             Event::Posted(_) => "posted",
             Event::PriceChanged => "price changed",

@@ -8,7 +8,7 @@ use crate::domain::batch_origin::Origin;
 use crate::domain::budget_group::GroupLimits;
 use crate::domain::credit_hold::HoldRefusal;
 use crate::domain::ids::JobKey;
-use crate::domain::job::{JobSpec, Order};
+use crate::domain::job::{Job, JobSpec, Order};
 use crate::domain::task::Fault;
 use crate::domain::time::Now;
 use crate::engine::scheduler::parts::account_state::AccountState;
@@ -112,6 +112,7 @@ impl WaitingJobs<'_> {
         let order = &spec.order;
         let job = self.jobs.get(&key).map(OpenJob::job);
         let held = job.map(|job| job.books().held).unwrap_or_default();
+        let is_held_today = job.and_then(Job::day) == Some(self.now.wall.utc_day());
         // Before it is let out: two values do not both get the last totals that there are.
         self.budgets.take_up(&order.meta, origin);
         let release = self.prices.decide(key, order, job.and_then(|job| job.max_credits()))?;
@@ -122,6 +123,7 @@ impl WaitingJobs<'_> {
             model: self.limits.counted_model(order.model.as_deref()).map(str::to_owned),
             hold: release.hold.max(held),
             held,
+            is_held_today,
             release,
             allowance: self.account.allowance_of(order),
             groups: self.budgets.groups().limits_of(self.group_limits, &order.meta, origin),

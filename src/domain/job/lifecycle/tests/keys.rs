@@ -126,6 +126,11 @@ fn what_may_have_been_sent_is_not_dropped_and_keeps_key_and_hold() {
     }
     let transition = apply(&rebuilt(10), AttemptNo(1), admit(10), TERMS, Timestamp(0)).unwrap();
     assert_eq!(transition.movements, [], "it is set aside already");
+    let released = apply(&rebuilt(10), AttemptNo(1), Event::ReleaseHold, TERMS, Timestamp(0)).unwrap();
+    assert_eq!((released.movements, released.day), (vec![Movement::Release(Credits(10))], Some(DAY)));
+    assert!(released.job.may_have_been_sent(), "it is held anew and asked for under its key");
+    let again = apply(&released.job, AttemptNo(1), admit(12), TERMS, Timestamp(0)).unwrap();
+    assert_eq!(again.movements, [Movement::Hold(Credits(12))]);
     let doubtful = apply(&rebuilt(0), AttemptNo(1), admit(10), KEYLESS, Timestamp(0)).unwrap().job;
     assert_eq!((doubtful.state().name(), doubtful.books().held), ("in_doubt", Credits(10)));
     for (held, charged) in [(10, 0), (10, 7), (0, 0), (0, 7)] {
