@@ -183,7 +183,7 @@ pub fn ledger(
                     movement,
                     task_id: task.map(|task| task.0.clone()).unwrap_or_default(),
                     kind: spec.order.kind.name().to_owned(),
-                    model: spec.order.model.clone(),
+                    model: record.job.ran_model().or(spec.order.model.as_deref()).map(str::to_owned),
                     meta: spec.order.meta.clone(),
                 };
                 text.clear();

@@ -417,7 +417,7 @@ pub struct LedgerEntry {
     /// What the job generates.
     #[serde(default)]
     pub kind: String,
-    /// Its model, where its row names one.
+    /// The model that it ran on, else the one that its row names: as in the results.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     /// The pipeline's own columns of its row.

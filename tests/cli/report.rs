@@ -34,6 +34,12 @@ fn credits_are_added_up_by_whatever_the_rows_say() {
     sound-effect,0,5,0,0,1,0
     video,0,10,0,0,1,0
     ");
+    // A model's charges and files are in one line, whatever its row calls it.
+    let by_model = report(&env, &["--by", "model", "--csv"]);
+    for line in by_model.lines().skip(1) {
+        let cells: Vec<&str> = line.split(',').collect();
+        assert!(!cells[0].is_empty() && cells[2] != "0" && cells[5] != "0", "{by_model}");
+    }
     let shown = report(&env, &[]);
     let rows: Vec<Vec<&str>> = shown.lines().map(|line| line.split_whitespace().collect()).collect();
     assert_eq!(rows[0], ["batch", "held", "charged", "waived", "refunded", "files", "failures"]);
