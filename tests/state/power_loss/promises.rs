@@ -93,9 +93,20 @@ impl Scene {
     /// How many files got their final names below the output folder.
     pub fn published(&self) -> usize {
         let is_sidecar = |path: &Path| path.extension().is_some_and(|ext| ext == "json");
-        let landed =
-            |to: &&PathBuf| to.starts_with(self.root.join("output")) && !is_hidden(to) && !is_sidecar(to);
+        let landed = |to: &&PathBuf| {
+            to.starts_with(self.root.join("output"))
+                && !is_hidden(to)
+                && !is_sidecar(to)
+                && !self.is_of_gallery(to)
+        };
         self.renames.iter().map(|(.., to)| to).filter(landed).count()
+    }
+
+    /// Pages of galleries are made of the state again where they are lost or torn: nothing waits for them.
+    fn is_of_gallery(&self, path: &Path) -> bool {
+        let Ok(inside) = path.strip_prefix(self.root.join("output")) else { return false };
+        let parts: Vec<&str> = inside.iter().filter_map(|part| part.to_str()).collect();
+        matches!(parts[..], ["_gallery", ..] | ["index.html"] | [_, "index.html"] | [_, "gallery", ..])
     }
 
     /// How many manifests left their inbox.
@@ -219,7 +230,7 @@ impl Scene {
             let mut parts = inside.components();
             let (Some(batch), rest) = (parts.next(), parts.as_path()) else { continue };
             let is_media = to.extension().is_some_and(|ext| ext != "json" && ext != "jsonl" && ext != "csv");
-            if !is_published || !is_media {
+            if !is_published || !is_media || self.is_of_gallery(to) {
                 continue;
             }
             let own = output.join(batch).join("sidecars").join(rest).with_extension("json");
@@ -289,6 +300,7 @@ impl Scene {
                 || to.starts_with(self.root.join("jobs"))
                 || to.starts_with(self.root.join("state")))
                 && !is_hidden(to)
+                && !self.is_of_gallery(to)
                 && !MAY_BE_LOST.iter().any(|name| to.ends_with(name));
             // A manifest was written by its owner, who is not traced.
             if is_believed && !is_filing(from, to) {
@@ -331,7 +343,8 @@ impl Scene {
     fn everything_at_the_end(&self) {
         let paths: Vec<&Path> = self.disk.paths_at(self.end).collect();
         for path in paths.into_iter().filter(|path| path.starts_with(&self.root)) {
-            if path.parent() == Some(&self.root) || MAY_BE_LOST.iter().any(|name| path.ends_with(name)) {
+            let may_be_lost = MAY_BE_LOST.iter().any(|name| path.ends_with(name));
+            if path.parent() == Some(&self.root) || may_be_lost || self.is_of_gallery(path) {
                 continue;
             }
             self.expect(self.disk.lost(path, self.end), || "at the end".to_owned());
