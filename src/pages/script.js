@@ -146,7 +146,7 @@
   const shown = (value) => (typeof value === "string" ? value : JSON.stringify(value));
   const time = (job) => (job.sent && job.ended ? Math.max(0, job.ended - job.sent) : null);
   const address = (path) => `./${path.split("/").map(encodeURIComponent).join("/")}`;
-  const thumbnail = (key) => `${FOLDER}thumbs/${key.slice(0, 2)}/${key}.jpg`;
+  const thumbnail = (key) => `${FOLDER}thumbs/${key.slice(0, 1)}/${key}.jpg`;
   const files = (job) => job.files || [];
   const isMissing = (file) => missing.has(file.key) || gone.has(file.key);
   const isOpen = (job) => ["queued", "submitting", "running", "fetching"].includes(job.state);

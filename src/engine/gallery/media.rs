@@ -141,7 +141,7 @@ fn question(
     file: &OutputFile,
 ) -> io::Result<MediaQuestion> {
     let key = media_key(file);
-    let beginning = key.get(..2).unwrap_or(key);
+    let beginning = key.get(..1).unwrap_or(key);
     output_dir.make_folder_in(batch, &format!("{GALLERY_FOLDER}/{THUMBNAIL_FOLDER}/{beginning}"))?;
     Ok(MediaQuestion {
         path: std::path::absolute(output_dir.batch_dir(batch).join(&file.path))?,
