@@ -149,6 +149,8 @@ class Browser:
             self.call("Input.dispatchMouseEvent", type=kind, x=box[0], y=box[1], button="left", clickCount=1)
 
     def choose(self, select, value):
+        """Chooses an option, which may be about to come."""
+        self.until(f"[...document.querySelector({json.dumps(select)}).options].some((o) => o.value === {json.dumps(value)})")
         self.run(f"(() => {{ const s = document.querySelector({json.dumps(select)}); s.value = {json.dumps(value)}; "
                  "s.dispatchEvent(new Event('input', { bubbles: true })); })()")
 
