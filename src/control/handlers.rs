@@ -22,7 +22,7 @@ use crate::engine::gallery::Gallery;
 use crate::engine::job_iter::JobIter;
 use crate::engine::scheduler::{BatchOverview, Command, CommandOutcome};
 use crate::engine::{EngineError, blocking};
-use crate::engine::{FindError, Target};
+use crate::engine::{FindError, NamedJob, Target};
 use crate::output::layout::Layout;
 use crate::output::publish::OutputDir;
 use crate::output::results::ResultLine;
@@ -231,7 +231,8 @@ pub async fn explain(engine: &EngineClient, job: &str) -> Result<Explanation, Ha
             let text = format!("{} (a batch; callsheet jobs {} lists its jobs)", job, batch.name);
             Err(FindError::Nothing { text, not_searched: 0 }.into())
         }
-        Target::Job(batch, spec, record) => {
+        Target::Job(named) => {
+            let NamedJob { batch, spec, record, .. } = *named;
             let key = IdempotencyKey::derive(spec.id, record.job.attempt());
             let overviews = engine.overview().await?;
             let overview = overviews.iter().find(|of| of.name == batch.name);
@@ -254,7 +255,7 @@ pub async fn explain(engine: &EngineClient, job: &str) -> Result<Explanation, Ha
                 batch: batch.name,
                 idempotency_key: spec.order.kind.is_keyed().then(|| key.to_string()),
                 drift: charge_drift::of(&spec.order, &record.job),
-                spec: *spec,
+                spec,
                 job: record.job,
                 parked_by,
                 superseded,
@@ -542,8 +543,8 @@ pub async fn resolve(engine: &EngineClient, request: &ResolveRequest) -> Result<
 
 /// Why so high a charge is probably a slip.
 fn exceeds_hold(named: &Target, request: &ResolveRequest) -> Option<String> {
-    let Target::Job(_, spec, record) = named else { return None };
-    let (job, charged) = (&record.job, Credits(request.charged));
+    let Target::Job(named) = named else { return None };
+    let (job, charged) = (&named.record.job, Credits(request.charged));
     let is_queued = matches!(job.state(), State::Queued);
     let attempt = match job.attempt_to_resolve(request.attempt.map(AttemptNo), charged) {
         Ok(attempt) => attempt,
@@ -556,7 +557,7 @@ fn exceeds_hold(named: &Target, request: &ResolveRequest) -> Option<String> {
         _ => attempt.books().held.max(attempt.books().charged),
     };
     // Where nothing is known to have been set aside for it, its price stands for that.
-    let most = if most.is_zero() { record.job.hold(&spec.order).unwrap_or_default() } else { most };
+    let most = if most.is_zero() { job.hold(&named.spec.order).unwrap_or_default() } else { most };
     (charged > most && !request.above_hold).then(|| {
         format!(
             "{charged} are more than the {most} held for it; add --above-hold (above_hold) if the charge is right"

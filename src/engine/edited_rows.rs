@@ -1,6 +1,7 @@
 //! What edited rows need of the disk: outputs of versions that are not wanted move aside, and what a manifest goes back to
 //! is taken up again.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::domain::ids::BatchNo;
@@ -80,7 +81,8 @@ fn renamed(
 /// name goes to its present outcome.
 pub(super) fn refresh(store: &Store, applied: &mut AppliedVersions) -> Result<(), StoreError> {
     let Some(batch) = store.batch(applied.batch)? else { return Ok(()) };
-    let changed = store.ended_since(&batch, applied.as_of)?;
+    let mut changed = HashSet::new();
+    applied.as_of = store.add_ended_since(&batch, applied.as_of, &mut changed)?;
     applied.queued.retain(|(_, record)| !changed.contains(&record.key.seq));
     for RenamedJob { spec, record, .. } in &mut applied.renamed {
         if changed.contains(&record.key.seq) {

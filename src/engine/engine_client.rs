@@ -1,5 +1,6 @@
 //! An owner's questions and commands: what is named is found in the state, and the engine decides.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use tokio::sync::mpsc;
@@ -11,7 +12,7 @@ use crate::domain::parked_reason::Parked;
 use crate::engine::gallery::Standing;
 use crate::engine::handle::{BatchSnapshot, Handle};
 use crate::engine::job_iter::JobIter;
-use crate::engine::name_lookup::{self, FindError, Target};
+use crate::engine::name_lookup::{self, FindError, NamedJob, Target};
 use crate::engine::scheduler::{BatchOverview, Command, CommandOutcome, FoundJob};
 use crate::engine::{EngineError, blocking};
 use crate::output::layout::Layout;
@@ -142,9 +143,10 @@ impl EngineClient {
     pub async fn cancel(&self, target: Target) -> Result<CommandOutcome, EngineError> {
         match target {
             Target::Batch(batch) => self.execute(Command::Cancel(batch.no)).await,
-            Target::Job(batch, spec, record) => {
-                let (found, as_of) = self.found_now(batch, spec, &record).await?;
-                Ok(self.engine.execute_on_found(Command::CancelJob(Box::new(found)), as_of).await?)
+            Target::Job(named) => {
+                let NamedJob { spec, record, as_of, .. } = *named;
+                let command = Command::CancelJob(Box::new((Arc::new(spec), record)));
+                Ok(self.engine.execute_on_found(command, as_of).await?)
             }
         }
     }
@@ -164,28 +166,12 @@ impl EngineClient {
                 let refused = Some("only a job can be in doubt: name a job".to_owned());
                 Ok(CommandOutcome { refused, ..CommandOutcome::default() })
             }
-            Target::Job(batch, spec, record) => {
-                let (found, as_of) = self.found_now(batch, spec, &record).await?;
-                let command = Command::Resolve(Box::new(found), attempt, charged);
+            Target::Job(named) => {
+                let NamedJob { spec, record, as_of, .. } = *named;
+                let command = Command::Resolve(Box::new((Arc::new(spec), record)), attempt, charged);
                 Ok(self.engine.execute_on_found(command, as_of).await?)
             }
         }
-    }
-
-    /// A job as it stands now, and the length of its batch's outcomes before it was read.
-    async fn found_now(
-        &self,
-        batch: Box<BatchRecord>,
-        spec: Box<JobSpec>,
-        record: &JobRecord,
-    ) -> Result<(FoundJob, u64), EngineError> {
-        let (store, row_at) = (self.store.clone(), record.row_at);
-        let found = blocking(move || -> Result<_, StoreError> {
-            let as_of = store.outcomes_bytes(&batch)?;
-            let record = store.job_at(&batch, row_at, &spec)?;
-            Ok(((Arc::from(spec), record), as_of))
-        });
-        Ok(found.await?)
     }
 
     /// Queues the failed, canceled and expired jobs of what is named again. With `max_credits` each may cost that much,
@@ -266,7 +252,8 @@ impl EngineClient {
     }
 }
 
-/// Hands over the wanted jobs of a batch, a chunk at a time, each with the length of the outcomes before they were read.
+/// Hands over the wanted jobs of a batch, a chunk at a time, each with the length that the outcomes had when the chunk
+/// was as the state says. Jobs that have ended since the walk began are left out.
 fn send_in_chunks(
     store: &Store,
     batch: &BatchRecord,
@@ -275,19 +262,24 @@ fn send_in_chunks(
     chunks: &mpsc::Sender<(Vec<FoundJob>, u64)>,
 ) -> Result<(), EngineError> {
     let mut chunk: Vec<FoundJob> = Vec::new();
-    let as_of = store.outcomes_bytes(batch)?;
+    let mut as_of = store.outcomes_bytes(batch)?;
+    let mut ended = HashSet::new();
+    // Each outcome is read once, however many chunks there are.
+    let mut send = |mut chunk: Vec<FoundJob>| -> Result<bool, StoreError> {
+        as_of = store.add_ended_since(batch, as_of, &mut ended)?;
+        chunk.retain(|(_, record)| !ended.contains(&record.key.seq));
+        Ok(chunk.is_empty() || chunks.blocking_send((chunk, as_of)).is_ok())
+    };
     let mut jobs = JobIter::open(store, batch)?;
     while let Some((spec, record)) = jobs.next_job()? {
         if job.is_none_or(|job| spec.id == job) && wanted(batch, &spec, &record) {
             chunk.push((Arc::new(spec), record));
         }
         // The client may have disconnected.
-        if chunk.len() >= REOPEN_CHUNK && chunks.blocking_send((std::mem::take(&mut chunk), as_of)).is_err() {
+        if chunk.len() >= REOPEN_CHUNK && !send(std::mem::take(&mut chunk))? {
             return Ok(());
         }
     }
-    if !chunk.is_empty() {
-        let _ = chunks.blocking_send((chunk, as_of));
-    }
+    send(chunk)?;
     Ok(())
 }

@@ -91,8 +91,10 @@ struct Shared {
     waiting: AtomicUsize,
     /// Batches that the list has.
     listed: Mutex<BTreeSet<BatchNo>>,
-    /// The disk refused, and that was told.
+    /// The disk refused a gallery, and that was told.
     is_refused: AtomicBool,
+    /// The disk refused the list of batches, and that was told.
+    is_list_refused: AtomicBool,
 }
 
 /// Follows an engine as long as it is there.
@@ -117,7 +119,8 @@ impl Gallery {
         Gallery(output_dir.options().gallery.then(|| {
             let (changed, batches, listed) = (Mutex::default(), Mutex::default(), Mutex::default());
             let (reader, ended, waiting) = (Mutex::default(), AtomicUsize::new(0), AtomicUsize::new(0));
-            let (notify, is_refused) = (Notify::new(), AtomicBool::new(false));
+            let (is_refused, is_list_refused) = (AtomicBool::new(false), AtomicBool::new(false));
+            let notify = Notify::new();
             Arc::new(Shared {
                 store,
                 output_dir,
@@ -130,6 +133,7 @@ impl Gallery {
                 waiting,
                 listed,
                 is_refused,
+                is_list_refused,
             })
         }))
     }
@@ -364,10 +368,13 @@ impl Shared {
     }
 
     fn tell_of_list(&self, written: Result<(), EngineError>) {
-        if let Err(error) = written
-            && !self.is_refused.swap(true, Ordering::Relaxed)
-        {
-            tracing::warn!(%error, "the list of batches could not be written; trying again later");
+        let was_refused = self.is_list_refused.swap(written.is_err(), Ordering::Relaxed);
+        match written {
+            Err(error) if !was_refused => {
+                tracing::warn!(%error, "the list of batches could not be written; trying again later");
+            }
+            Ok(()) if was_refused => tracing::info!("the list of batches can be written again"),
+            _ => {}
         }
     }
 }

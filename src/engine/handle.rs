@@ -16,9 +16,8 @@ pub(super) type Reply = oneshot::Sender<CommandOutcome>;
 /// What a running engine can be told to do. It may have to wait: for the disk of the state, say.
 #[derive(Debug)]
 pub(super) enum Message {
-    Command(Command, Reply),
-    /// A command on jobs that were found when the outcomes of their batch were so many bytes long.
-    CommandOnFound(Command, u64, Reply),
+    /// With how many bytes the outcomes of the batch had when the command's jobs were read, where they were read.
+    Command(Command, Option<u64>, Reply),
     EngineDeps(Box<EngineDeps>),
 }
 
@@ -77,9 +76,7 @@ impl Handle {
     /// # Errors
     /// [`EngineGone`]; whether the command was executed then is for the state to tell.
     pub async fn execute(&self, command: Command) -> Result<CommandOutcome, EngineGone> {
-        let (reply, answer) = oneshot::channel();
-        self.sender.send(Message::Command(command, reply)).await.map_err(|_| EngineGone)?;
-        answer.await.map_err(|_| EngineGone)
+        self.send(command, None).await
     }
 
     /// The same of a command on jobs that were found when the outcomes of their batch were `as_of` bytes long. Those that
@@ -88,8 +85,12 @@ impl Handle {
     /// # Errors
     /// [`EngineGone`], as above.
     pub async fn execute_on_found(&self, command: Command, as_of: u64) -> Result<CommandOutcome, EngineGone> {
+        self.send(command, Some(as_of)).await
+    }
+
+    async fn send(&self, command: Command, as_of: Option<u64>) -> Result<CommandOutcome, EngineGone> {
         let (reply, answer) = oneshot::channel();
-        self.sender.send(Message::CommandOnFound(command, as_of, reply)).await.map_err(|_| EngineGone)?;
+        self.sender.send(Message::Command(command, as_of, reply)).await.map_err(|_| EngineGone)?;
         answer.await.map_err(|_| EngineGone)
     }
 

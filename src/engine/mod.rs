@@ -24,7 +24,7 @@ mod row_reader;
 pub mod scheduler;
 mod suspended_downloads;
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,7 +38,7 @@ pub use self::catalog_source::{CatalogRefresh, CatalogSource};
 pub use self::handle::{BatchSnapshot, EngineGone, Handle};
 use self::handle::{Message, Question};
 pub use self::mode::{EngineDeps, Mode, Scope, Stop};
-pub use self::name_lookup::{FindError, Target, target as find_target};
+pub use self::name_lookup::{FindError, NamedJob, Target, target as find_target};
 pub use self::request_rate::RateLimit;
 use self::restart::{load_days, resume_scheduler, take_up, take_up_finished};
 use crate::clock::Clock;
@@ -342,16 +342,16 @@ impl Engine {
     /// Whether a message puts budgets of groups in force whose totals are not counted.
     fn lacks_groups(&self, message: &Message) -> bool {
         match message {
-            Message::Command(Command::Reload(settings), _) => {
+            Message::Command(Command::Reload(settings), ..) => {
                 self.scheduler.lacks_groups(&settings.group_limits)
             }
-            Message::Command(..) | Message::CommandOnFound(..) | Message::EngineDeps(_) => false,
+            Message::Command(..) | Message::EngineDeps(_) => false,
         }
     }
 
     /// Counts what the groups have held and spent that a message puts budgets in force for.
     async fn count_groups(&mut self, message: &Message) -> Result<(), EngineError> {
-        if let Message::Command(Command::Reload(settings), _) = message
+        if let Message::Command(Command::Reload(settings), ..) = message
             && self.lacks_groups(message)
         {
             let (store, limits) = (self.store.clone(), settings.group_limits.clone());
@@ -368,15 +368,16 @@ impl Engine {
         taken: &mut Vec<BatchName>,
     ) -> Result<Option<(handle::Reply, CommandOutcome)>, EngineError> {
         match message {
-            Message::Command(_, reply) | Message::CommandOnFound(_, _, reply) if self.is_read_only => {
+            Message::Command(_, _, reply) if self.is_read_only => {
                 let refused = Some("this process only reads the state".to_owned());
                 Ok(Some((reply, CommandOutcome { refused, ..CommandOutcome::default() })))
             }
-            Message::CommandOnFound(mut command, as_of, reply) => {
+            Message::Command(mut command, Some(as_of), reply) => {
                 let batch = command.batch().map_or(Ok(None), |no| self.store.batch(no));
                 match batch {
                     Ok(Some(batch)) => {
-                        let changed = self.store.ended_since(&batch, as_of)?;
+                        let mut changed = HashSet::new();
+                        self.store.add_ended_since(&batch, as_of, &mut changed)?;
                         if let Some(refused) = command.leave_out(&changed) {
                             return Ok(Some((reply, refused)));
                         }
@@ -385,9 +386,9 @@ impl Engine {
                     Ok(None) | Err(StoreError::BatchMoved { .. }) => {}
                     Err(error) => return Err(error.into()),
                 }
-                self.handle_message(Message::Command(command, reply), taken)
+                self.handle_message(Message::Command(command, None, reply), taken)
             }
-            Message::Command(command, reply) => {
+            Message::Command(command, None, reply) => {
                 let is_taken = matches!(&command, Command::AddBatch(_));
                 let now = self.clock.now();
                 if let Command::AddBatch(batch) = &command

@@ -22,21 +22,35 @@ pub enum Target {
     /// A batch.
     Batch(Box<BatchRecord>),
     /// One job of a batch.
-    Job(Box<BatchRecord>, Box<JobSpec>, Box<JobRecord>),
+    Job(Box<NamedJob>),
+}
+
+/// A job that was named, as it was found.
+#[derive(Debug, Clone)]
+pub struct NamedJob {
+    /// Its batch.
+    pub batch: BatchRecord,
+    /// Its row.
+    pub spec: JobSpec,
+    /// What has become of it.
+    pub record: JobRecord,
+    /// How many bytes the outcomes of the batch had before the record was read.
+    pub(super) as_of: u64,
 }
 
 impl Target {
     /// The batch, or the job's.
     pub fn batch(&self) -> &BatchRecord {
         match self {
-            Target::Batch(batch) | Target::Job(batch, ..) => batch,
+            Target::Batch(batch) => batch,
+            Target::Job(named) => &named.batch,
         }
     }
 
     pub(super) fn job(&self) -> Option<JobId> {
         match self {
             Target::Batch(_) => None,
-            Target::Job(_, spec, _) => Some(spec.id),
+            Target::Job(named) => Some(named.spec.id),
         }
     }
 }
@@ -135,9 +149,6 @@ pub fn target(store: &Store, text: &str) -> Result<Target, FindError> {
     }
 }
 
-/// A job with its batch and its row.
-type Found = (BatchRecord, JobSpec, JobRecord);
-
 /// `named` is the batch before the slash, where there is one. A name without a batch is looked for in the batches that
 /// are not done, then in the listed ones that finished last.
 fn job(store: &Store, text: &str, named: Option<BatchRecord>) -> Result<Target, FindError> {
@@ -146,13 +157,10 @@ fn job(store: &Store, text: &str, named: Option<BatchRecord>) -> Result<Target, 
     let not_searched = if is_named { 0 } else { store.finished_count().saturating_sub(searched) };
     match found.len() {
         0 => Err(FindError::Nothing { text: text.to_owned(), not_searched }),
-        1 => {
-            let (batch, spec, record) = found.remove(0);
-            Ok(Target::Job(Box::new(batch), Box::new(spec), Box::new(record)))
-        }
+        1 => Ok(Target::Job(Box::new(found.remove(0)))),
         count => {
-            let (batch, spec, _) = &found[0];
-            let same_batch = found.iter().filter(|(other, ..)| other.no == batch.no).count() > 1;
+            let NamedJob { batch, spec, .. } = &found[0];
+            let same_batch = found.iter().filter(|other| other.batch.no == batch.no).count() > 1;
             let example =
                 if same_batch { spec.id.to_string() } else { format!("{}/{}", batch.name, spec.label) };
             Err(FindError::Several { text: text.to_owned(), count, example })
@@ -161,7 +169,7 @@ fn job(store: &Store, text: &str, named: Option<BatchRecord>) -> Result<Target, 
 }
 
 /// Every job called so, and in how many finished batches it was looked for.
-fn jobs(store: &Store, text: &str, named: Option<BatchRecord>) -> Result<(Vec<Found>, u64), StoreError> {
+fn jobs(store: &Store, text: &str, named: Option<BatchRecord>) -> Result<(Vec<NamedJob>, u64), StoreError> {
     let (mut found, mut searched) = (Vec::new(), 0);
     if let Some((batch, (_, job))) = named.zip(text.split_once('/')) {
         add_called(store, &batch, job, &mut found)?;
@@ -192,7 +200,7 @@ fn add_called(
     store: &Store,
     batch: &BatchRecord,
     text: &str,
-    found: &mut Vec<Found>,
+    found: &mut Vec<NamedJob>,
 ) -> Result<(), StoreError> {
     let mut rows = store.rows_called(batch, text)?;
     if rows.is_empty()
@@ -216,8 +224,9 @@ fn add_called(
             })
     };
     for (at, spec) in rows.iter().filter(|row| newest(row)) {
+        let as_of = store.outcomes_bytes(batch)?;
         let record = store.job_at(batch, *at, spec)?;
-        found.push((batch.clone(), spec.clone(), record));
+        found.push(NamedJob { batch: batch.clone(), spec: spec.clone(), record, as_of });
     }
     Ok(())
 }
@@ -292,9 +301,9 @@ mod tests {
 
     fn found(store: &Store, text: &str) -> String {
         match target(store, text) {
-            Ok(Target::Job(batch, spec, record)) => {
-                assert_eq!((record.id, record.key.seq), (spec.id, spec.seq));
-                format!("{}/{}", batch.name, spec.label)
+            Ok(Target::Job(named)) => {
+                assert_eq!((named.record.id, named.record.key.seq), (named.spec.id, named.spec.seq));
+                format!("{}/{}", named.batch.name, named.spec.label)
             }
             Ok(Target::Batch(batch)) => batch.name.to_string(),
             Err(error) => error.to_string(),
@@ -395,7 +404,7 @@ mod tests {
             let gulls = |seq| JobSpec { label: "gull".to_owned(), ..row(1, seq) };
             add_rows(&store, 1, is_done, &gulls);
             let seq = |text: &str| match target(&store, text) {
-                Ok(Target::Job(_, spec, _)) => spec.seq.0.to_string(),
+                Ok(Target::Job(named)) => named.spec.seq.0.to_string(),
                 Ok(Target::Batch(_)) => "a batch".to_owned(),
                 Err(error) => error.to_string(),
             };

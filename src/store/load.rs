@@ -74,21 +74,26 @@ impl Store {
         Ok(ended.unwrap_or_else(|| JobRecord { key, id: spec.id, row_at, job: Job::queued() }))
     }
 
-    /// The jobs of a batch that have ended, or whose outcome has changed, since its outcomes were `before` bytes long.
+    /// Adds the jobs of a batch that have ended, or whose outcome has changed, since its outcomes were `before` bytes long.
+    /// Returns how many bytes they have now.
     ///
     /// # Errors
     /// [`StoreError`] when the state cannot be read.
-    pub fn ended_since(&self, batch: &BatchRecord, before: u64) -> Result<HashSet<Seq>, StoreError> {
+    pub fn add_ended_since(
+        &self,
+        batch: &BatchRecord,
+        before: u64,
+        ended: &mut HashSet<Seq>,
+    ) -> Result<u64, StoreError> {
         let now = self.outcomes_bytes(batch)?;
         if now <= before {
-            return Ok(HashSet::new());
+            return Ok(before);
         }
         let mut outcomes = Lines::open(&self.spool(batch.no).outcomes_path(), before, now)?;
-        let mut ended = HashSet::new();
         while let Some((_, outcome)) = outcomes.next_line::<OutcomeOf>()? {
             ended.insert(outcome.seq);
         }
-        Ok(ended)
+        Ok(now)
     }
 
     /// Totals of the whole state.

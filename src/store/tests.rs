@@ -1,5 +1,6 @@
 //! The store as its callers meet it.
 
+use std::collections::HashSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
@@ -122,10 +123,15 @@ fn what_has_ended_since_is_told_and_nothing_before() {
     let batch = batch(1, 3);
     store.commit(&[Change::End(job(1, 0, State::DROPPED))]).unwrap();
     let as_of = store.outcomes_bytes(&batch).unwrap();
-    assert!(store.ended_since(&batch, as_of).unwrap().is_empty());
+    let mut ended = HashSet::new();
+    assert_eq!(store.add_ended_since(&batch, as_of, &mut ended).unwrap(), as_of);
+    assert!(ended.is_empty());
     store.commit(&[Change::End(job(1, 2, State::DROPPED)), Change::End(job(1, 0, State::Expired))]).unwrap();
-    assert_eq!(store.ended_since(&batch, as_of).unwrap(), [Seq(0), Seq(2)].into());
-    assert_eq!(store.ended_since(&batch, 0).unwrap(), [Seq(0), Seq(2)].into());
+    let now = store.add_ended_since(&batch, as_of, &mut ended).unwrap();
+    assert_eq!((now, &ended), (store.outcomes_bytes(&batch).unwrap(), &[Seq(0), Seq(2)].into()));
+    ended.clear();
+    store.add_ended_since(&batch, 0, &mut ended).unwrap();
+    assert_eq!(ended, [Seq(0), Seq(2)].into());
 }
 
 #[test]
