@@ -1,4 +1,4 @@
-//! Small files at once: `cargo bench --bench sound_effects [-- JOBS [ROUNDS]]`.
+//! Small files at once: `cargo bench --bench sound_effects [-- JOBS [PAIRS]]`.
 //!
 //! Sound effects of 10 KB are submitted and downloaded, 64 in flight, every one durable before it counts. The limit is a
 //! bare client without state, prices or checks: its files share one `syncfs` a group, or each has its own `fsync`, or none
@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 
 use support::bare_client::{self, Sync};
 use support::service::Options;
-use support::{Service, Usage, callsheet, measure, number, parts, print_ratios, settle, sound_effects};
+use support::{RunFolders, Service, Usage, callsheet, measure, number, parts, print_ratios, sound_effects};
 
 const IN_FLIGHT: usize = 64;
 const SERVED: Options = Options { result_bytes: 10_000, image_seconds: 0 };
@@ -22,33 +22,35 @@ fn main() {
     if parts() {
         return;
     }
-    let (jobs, rounds) = (number(0, 10_000), number(1, 3));
+    let (jobs, pairs) = (number(0, 10_000), number(1, 5));
+    let mut folders = RunFolders::new();
+    // What the kinds of syncs cost, and the first run of all, which is not compared.
+    let each = run(&mut folders, jobs, Some(Sync::Each));
+    run(&mut folders, jobs, Some(Sync::Nothing));
     let (mut of_grouped, mut of_each, mut cpu_seconds) = (Vec::new(), Vec::new(), Vec::new());
-    for round in 1..=rounds {
-        println!("round {round}");
-        let folder = tempfile::tempdir().unwrap();
-        // Nothing is removed before the round is over, and each run is the first in one round or another.
-        let mut order = [Some(Sync::Groups), None, Some(Sync::Each), Some(Sync::Nothing)];
-        order.rotate_left(round % 4);
-        let mut usages = Vec::new();
-        for sync in order {
-            settle(folder.path());
-            usages.push((sync, run(folder.path(), jobs, sync)));
-        }
+    for pair in 1..=pairs {
+        println!("pair {pair}");
+        // Each is the first of every second pair.
+        let mut order = [Some(Sync::Groups), None];
+        order.rotate_left(pair % 2);
+        let usages = order.map(|sync| (sync, run(&mut folders, jobs, sync)));
         let of = |wanted| usages.iter().find(|(sync, _)| *sync == wanted).unwrap().1;
-        let ours = of(None);
-        of_grouped.push(ours.rate(jobs) / of(Some(Sync::Groups)).rate(jobs));
-        of_each.push(ours.rate(jobs) / of(Some(Sync::Each)).rate(jobs));
+        let (bare, ours) = (of(Some(Sync::Groups)), of(None));
+        let (rate, cpu) = (ours.rate(jobs) / bare.rate(jobs), ours.cpu_seconds / bare.cpu_seconds);
+        println!("  rate {rate:.2} of the bare client's, processor time {cpu:.2}");
+        of_grouped.push(rate);
+        of_each.push(ours.rate(jobs) / each.rate(jobs));
         cpu_seconds.push(ours.cpu_seconds * 1_000.0 / jobs as f64);
     }
     print_ratios("callsheet / bare client with grouped syncs", &mut of_grouped, "0.70");
-    print_ratios("callsheet / bare client that syncs each file", &mut of_each, "none");
+    print_ratios("callsheet / bare client that syncs each file, once", &mut of_each, "none");
     print_ratios("CPU s per 1,000", &mut cpu_seconds, "0.45");
     print_system_calls(1_000);
 }
 
 /// The bare client that syncs so; without that, `callsheet`.
-fn run(folder: &Path, jobs: usize, sync: Option<Sync>) -> Usage {
+fn run(folders: &mut RunFolders, jobs: usize, sync: Option<Sync>) -> Usage {
+    let folder = &folders.next();
     let service = Service::start(SERVED);
     if let Some(sync) = sync {
         let output = folder.join(format!("{sync:?}"));
