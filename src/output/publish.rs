@@ -439,8 +439,13 @@ fn is_part(name: &str) -> bool {
 
 pub(super) fn rename(from: &Path, to: &Path, flags: RenameFlags) -> io::Result<()> {
     match rustix::fs::renameat_with(CWD, from, CWD, to, flags) {
-        // A file system without the flag: the owner was looked up a moment ago.
-        Err(Errno::INVAL | Errno::NOSYS) if !to.exists() => fs::rename(from, to),
+        // A file system without the flag: the owner is looked up right before.
+        Err(Errno::INVAL | Errno::NOSYS) if flags.contains(RenameFlags::NOREPLACE) => {
+            match to.symlink_metadata() {
+                Ok(_) => Err(Errno::EXIST.into()),
+                Err(_) => fs::rename(from, to),
+            }
+        }
         other => Ok(other?),
     }
 }

@@ -25,6 +25,8 @@ struct Publishing<'a> {
     /// Names that were not tried yet, and the number of the next one.
     names: std::iter::Enumerate<array::IntoIter<String, 3>>,
     parts_are_written: bool,
+    /// The first name is taken without a look at what is there.
+    is_unlooked: bool,
     /// The name that is tried.
     chosen: Option<Chosen>,
     outcome: Option<io::Result<Vec<OutputFile>>>,
@@ -42,7 +44,10 @@ impl OutputDir {
     /// Gives the parts of jobs their final names; one outcome a job. On return of those that succeeded they, their
     /// sidecars and their names are on the device. Parts of the others may be published again.
     pub fn publish_all(&self, group: &[Publication<'_>]) -> Vec<io::Result<Vec<OutputFile>>> {
-        let mut jobs: Vec<Publishing<'_>> = group.iter().map(Publishing::new).collect();
+        // In a folder that this process made nobody else has names, mostly: there a look at what is there is spared. Taking
+        // a name never replaces anything, so one that is taken after all is noticed, and then everything is looked at.
+        let begin = |publication| Publishing::new(publication, self.is_new(publication.output_spec.batch));
+        let mut jobs: Vec<Publishing<'_>> = group.iter().map(begin).collect();
         // Once more for those who lost their name to another.
         while jobs.iter().any(|job| job.outcome.is_none() && job.chosen.is_none()) {
             self.try_names(&mut jobs);
@@ -130,9 +135,11 @@ fn each(
 }
 
 impl<'a> Publishing<'a> {
-    fn new(publication: &'a Publication<'a>) -> Publishing<'a> {
-        let names = layout::job_names(publication.output_spec.spec).into_iter().enumerate();
-        Publishing { publication, names, parts_are_written: false, chosen: None, outcome: None }
+    fn new(publication: &'a Publication<'a>, is_new: bool) -> Publishing<'a> {
+        let spec = publication.output_spec.spec;
+        let names = layout::job_names(spec).into_iter().enumerate();
+        let is_unlooked = is_new && !spec.apart;
+        Publishing { publication, names, parts_are_written: false, is_unlooked, chosen: None, outcome: None }
     }
 
     fn outcome(mut self) -> io::Result<Vec<OutputFile>> {
@@ -176,6 +183,23 @@ impl<'a> Publishing<'a> {
         let Publication { output_spec, parts, .. } = *self.publication;
         let OutputSpec { batch, layout, spec, .. } = output_spec;
         let batch_dir = dir.batch_dir(batch);
+        let files_of = |name: &str| -> Vec<OutputFile> {
+            let file = |(index, part): (usize, &Part)| OutputFile {
+                path: layout.path(batch, spec, name, index + 1, &part.media.ext),
+                bytes: part.bytes,
+                sha256: part.sha256.clone(),
+                content_type: part.media.content_type.clone(),
+                edited: None,
+            };
+            parts.iter().enumerate().map(file).collect()
+        };
+        let place_of = |name: &str| batch_dir.join(layout.sidecar(dir.options.sidecars, batch, spec, name));
+        if std::mem::take(&mut self.is_unlooked)
+            && let Some((_, name)) = self.names.clone().next()
+        {
+            let (files, sidecar) = (files_of(&name), place_of(&name));
+            return Ok(Some(Chosen { files, sidecar, flags: RenameFlags::NOREPLACE }));
+        }
         for (index, name) in self.names.by_ref() {
             let places = layout.sidecars(batch, spec, &name).map(|path| batch_dir.join(path));
             let mut found = places.map(|path| Sidecar::read(&path).map(|sidecar| (path, sidecar)));
@@ -184,19 +208,12 @@ impl<'a> Publishing<'a> {
             if index == 0 && spec.apart && own.is_none() {
                 continue;
             }
-            let file = |(index, part): (usize, &Part)| OutputFile {
-                path: layout.path(batch, spec, &name, index + 1, &part.media.ext),
-                bytes: part.bytes,
-                sha256: part.sha256.clone(),
-                content_type: part.media.content_type.clone(),
-                edited: None,
-            };
-            let mut files: Vec<OutputFile> = parts.iter().enumerate().map(file).collect();
+            let mut files = files_of(&name);
             if let Some((sidecar, own)) = own {
                 beside_edited(&batch_dir, output_spec, &own, &mut files)?;
                 return Ok(Some(Chosen { files, sidecar, flags: RenameFlags::empty() }));
             }
-            let sidecar = batch_dir.join(layout.sidecar(dir.options.sidecars, batch, spec, &name));
+            let sidecar = place_of(&name);
             let is_there = |path: &Path| path.symlink_metadata().is_ok();
             // A sidecar at one of its places has the name, and so has anything that is where its files would be put.
             let is_taken = found.iter().any(Option::is_some)
