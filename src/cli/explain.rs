@@ -12,7 +12,6 @@ use crate::cli::name_arguments::JobArgument;
 use crate::cli::{printable, written};
 use crate::control::protocol::{ExplainRequest, Explanation};
 use crate::domain::job::{Job, JobSpec, State};
-use crate::domain::ledger::Movement;
 use crate::domain::task::TaskRecord;
 
 pub(super) async fn run(command: &JobArgument, global: &Global) -> Result<Exit, Failure> {
@@ -65,7 +64,7 @@ fn story(explanation: &Explanation) -> String {
     lines.extend(job.task_record().and_then(recorded));
     lines.push("history".to_owned());
     for line in job.history() {
-        let movement = line.movement.map(|movement| format!(" [{}]", moved(movement))).unwrap_or_default();
+        let movement = line.movement.map(|movement| format!(" [{movement}]")).unwrap_or_default();
         lines.push(format!("  {} #{} {}{movement}", line.at, line.attempt.0, line.what));
     }
     if job.history().is_empty() {
@@ -102,19 +101,6 @@ fn price(spec: &JobSpec, job: &Job) -> String {
             let most = job.hold(order).map(|most| format!(", {most} at most")).unwrap_or_default();
             format!("not known{most} ({})", order.formula)
         }
-    }
-}
-
-/// A movement in a few words.
-pub(super) fn moved(movement: Movement) -> String {
-    match movement {
-        Movement::Hold(credits) => format!("{} held", credits.0),
-        Movement::Settle { held, spent, waived } => {
-            format!("{} held became {} charged, {} waived", held.0, spent.0, waived.0)
-        }
-        Movement::Release(credits) => format!("{} released", credits.0),
-        Movement::Refund { spent, waived } => format!("{} refunded, {} waived given back", spent.0, waived.0),
-        Movement::Correct { from, to } => format!("charge corrected from {} to {}", from.0, to.0),
     }
 }
 

@@ -6,7 +6,6 @@ use clap::Args;
 
 use crate::cli::client;
 use crate::cli::exit::Exit;
-use crate::cli::explain::moved;
 use crate::cli::failure::Failure;
 use crate::cli::global_flags::Global;
 use crate::cli::table::{self, RowPrinter};
@@ -67,7 +66,7 @@ pub(super) async fn run(command: &LedgerCommand, global: &Global) -> Result<Exit
 fn add_row(entry: &LedgerEntry, rows: &mut RowPrinter, out: &mut impl Write) -> io::Result<()> {
     let LedgerEntry { time, batch, job, attempt, movement, .. } = entry;
     let job = format!("{batch}/{}", printable(job));
-    rows.add_row(out, [time.clone(), job, attempt.to_string(), moved(*movement)])
+    rows.add_row(out, [time.clone(), job, attempt.to_string(), movement.to_string()])
 }
 
 fn as_csv(entry: &LedgerEntry, out: &mut impl Write) -> io::Result<()> {

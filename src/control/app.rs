@@ -9,9 +9,11 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::clock::Clock;
+use crate::control::app_state::AppState;
 use crate::control::client::Client;
+use crate::control::page_state::Pages;
 use crate::control::protocol::{Health, ProcessKind};
-use crate::control::routes::{self, AppState};
+use crate::control::routes;
 use crate::engine::engine_client::EngineClient;
 use crate::engine::gallery::Gallery;
 use crate::engine::scheduler::{Settings, Standstill};
@@ -84,6 +86,7 @@ impl App {
             gallery,
             schedules: None,
             metrics,
+            pages: Pages::new(clock),
         };
         Ok(App { engine, state })
     }

@@ -37,6 +37,11 @@ const PROGRESS_BYTES: usize = 16 * 1024;
 /// Between two tries to close a connection, when none can be closed.
 const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
+/// Marks a response that lasts as long as its client listens, such as a stream of events. It has a limit of its own, and
+/// its connection counts for none here.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LongLived;
+
 /// Serves connections, a limited number at once.
 #[derive(Debug)]
 pub(super) struct ConnectionLimit {
@@ -67,7 +72,8 @@ impl ConnectionLimit {
         let Some(permit) = self.permit().await else { return };
         // Held until the connection is in the table: its task may begin at once.
         let mut table = lock(&self.table);
-        let activity = Activity { table: self.table.clone(), id: table.next_turn() };
+        let permit = Arc::new(Mutex::new(Some(permit)));
+        let activity = Activity { table: self.table.clone(), id: table.next_turn(), permit: permit.clone() };
         let id = activity.id;
         let router = router
             .layer(RequestBodyTimeoutLayer::new(self.body_timeout))
@@ -165,9 +171,17 @@ fn lock(table: &Mutex<ConnectionTable>) -> MutexGuard<'_, ConnectionTable> {
 struct Activity {
     table: Arc<Mutex<ConnectionTable>>,
     id: u64,
+    /// Its place among the connections, until it gives that up.
+    permit: Arc<Mutex<Option<OwnedSemaphorePermit>>>,
 }
 
 impl Activity {
+    /// Leaves its place to others: it is not counted and not closed for them any more.
+    fn leave(&self) {
+        lock(&self.table).connections.remove(&self.id);
+        drop(self.permit.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+
     fn enter(&self, phase: Phase) {
         let mut table = lock(&self.table);
         let turn = table.next_turn();
@@ -203,6 +217,10 @@ async fn track_phase(State(activity): State<Activity>, request: Request, next: N
         })
     });
     let response = next.run(request).await;
+    if response.extensions().get::<LongLived>().is_some() {
+        activity.leave();
+        return response;
+    }
     response.map(|body| {
         // What is there as a whole is on its way now; of many lines some are still to be made.
         if body.size_hint().exact().is_some() {
@@ -250,6 +268,7 @@ pub(super) fn is_body_timeout(error: &(dyn Error + 'static)) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
     use std::io::{Read, Write};
     use std::os::unix::net::UnixStream;
 
@@ -261,7 +280,7 @@ mod tests {
         let mut entries = lock(table);
         let id = entries.next_turn();
         entries.insert(id, tokio::spawn(std::future::pending::<()>()).abort_handle());
-        Activity { table: table.clone(), id }
+        Activity { table: table.clone(), id, permit: Arc::default() }
     }
 
     #[tokio::test]
@@ -333,6 +352,35 @@ mod tests {
         assert!(read_to_end(first).await.ends_with("done"));
         assert!(read_to_end(second).await.ends_with("done"));
         connect(&limit, &router).await;
+    }
+
+    #[tokio::test]
+    async fn a_response_that_lasts_takes_no_connection_from_others() {
+        let limit = ConnectionLimit::of(1, BODY_TIMEOUT);
+        let events = async || {
+            let body =
+                Body::from_stream(stream::iter([Ok::<_, Infallible>("event")]).chain(stream::pending()));
+            (axum::Extension(LongLived), body)
+        };
+        let router =
+            Router::new().route("/", axum::routing::get(events)).route("/other", post(async || "done"));
+        let mut listening = connect(&limit, &router).await;
+        listening.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+        let mut listening = tokio::task::spawn_blocking(move || {
+            let mut read = [0; 1024];
+            while !String::from_utf8_lossy(&read).contains("event") {
+                let _ = listening.read(&mut read).unwrap();
+            }
+            listening
+        })
+        .await
+        .unwrap();
+        let mut other = connect(&limit, &router).await;
+        other.write_all(b"POST /other HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
+        assert!(read_to_end(other).await.ends_with("done"));
+        listening.set_nonblocking(true).unwrap();
+        let still_open = listening.read(&mut [0; 8]).unwrap_err();
+        assert_eq!(still_open.kind(), std::io::ErrorKind::WouldBlock, "and it was not closed for the other");
     }
 
     /// The response to a body that comes in `chunks`, with a pause in milliseconds before each.

@@ -10,16 +10,13 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::{self, Next};
-use axum::response::{IntoResponse, Response};
-use secrecy::{ExposeSecret, SecretString};
+use axum::response::Response;
+use secrecy::SecretString;
 use tokio::net::{TcpListener, UnixListener, UnixStream};
 
+use crate::control::access::{TcpAccess, authenticate, check_site};
 use crate::control::connections::ConnectionLimit;
-use crate::control::protocol::Refusal;
-use crate::control::routes::ApiError;
-use crate::domain::exit_code::Exit;
 
 /// Most bytes of a socket's path: `sun_path` of unix(7) has 108, and a zero ends it.
 pub const PATH_MAX_BYTES: usize = 107;
@@ -160,7 +157,10 @@ fn serve_socket(
                 Ok((stream, _)) => {
                     let Ok(peer) = stream.peer_cred() else { continue };
                     let peer = Peer { uid: Some(peer.uid()), pid: peer.pid() };
-                    let router = router.clone().layer(middleware::from_fn_with_state(peer, log_peer));
+                    let router = router
+                        .clone()
+                        .layer(middleware::from_fn_with_state(peer, log_peer))
+                        .layer(middleware::from_fn(check_site));
                     limit.serve(stream, router).await;
                 }
                 Err(error) => back_off(&error).await,
@@ -180,11 +180,11 @@ fn rebind(path: &Path, file: &SocketFile) -> io::Result<Option<UnixListener>> {
     Ok(Some(listener))
 }
 
-/// Serves TCP for ever. With a token nothing is answered without it; without one only programs on this
-/// machine that are no browser are.
+/// Serves TCP for ever. With a token nothing but the login is answered without it; without one there is only reading, from
+/// this machine.
 pub async fn serve_tcp(listener: TcpListener, router: Router, token: Option<SecretString>) {
     let limit = ConnectionLimit::new();
-    let auth = Arc::new(TcpAuth { token });
+    let access = Arc::new(TcpAccess::new(token));
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
@@ -192,7 +192,7 @@ pub async fn serve_tcp(listener: TcpListener, router: Router, token: Option<Secr
                 let router = router
                     .clone()
                     .layer(middleware::from_fn_with_state(peer, log_peer))
-                    .layer(middleware::from_fn_with_state(auth.clone(), authenticate));
+                    .layer(middleware::from_fn_with_state(access.clone(), authenticate));
                 limit.serve(stream, router).await;
             }
             Err(error) => back_off(&error).await,
@@ -230,57 +230,4 @@ async fn log_peer(State(peer): State<Peer>, request: Request, next: Next) -> Res
         tracing::info!(uid = peer.uid, pid = peer.pid, path = request.uri().path(), "control request");
     }
     next.run(request).await
-}
-
-struct TcpAuth {
-    token: Option<SecretString>,
-}
-
-async fn authenticate(State(auth): State<Arc<TcpAuth>>, request: Request, next: Next) -> Response {
-    let refuse = |message: &str| {
-        ApiError(StatusCode::UNAUTHORIZED, Refusal::new(Exit::Unauthorised, message)).into_response()
-    };
-    let headers = request.headers();
-    let text = |name| headers.get(name).and_then(|value: &header::HeaderValue| value.to_str().ok());
-    match &auth.token {
-        Some(token) => {
-            let given = text(header::AUTHORIZATION).and_then(bearer);
-            if !given.is_some_and(|given| is_same(given, token.expose_secret())) {
-                return refuse("a bearer token is required; none or a wrong one was given");
-            }
-        }
-        // A page in a browser on this machine must not command the daemon.
-        None if is_of_a_page(headers) || !text(header::HOST).is_some_and(is_loopback) => {
-            return refuse("without a token only programs on this machine are allowed");
-        }
-        None => {}
-    }
-    next.run(request).await
-}
-
-/// The token of `Bearer TOKEN`. A scheme's name is the same in capitals (RFC 9110, 11.1).
-fn bearer(value: &str) -> Option<&str> {
-    let (scheme, token) = value.split_once(' ')?;
-    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim_start_matches(' '))
-}
-
-/// Whether a page in a browser sent it. What a person opens there comes from no page: `none`.
-fn is_of_a_page(headers: &HeaderMap) -> bool {
-    headers.contains_key(header::ORIGIN) || headers.get("sec-fetch-site").is_some_and(|site| site != "none")
-}
-
-fn is_loopback(host: &str) -> bool {
-    let name = match host.strip_prefix('[') {
-        Some(rest) => rest.split(']').next(),
-        None => host.split(':').next(),
-    };
-    let name = name.unwrap_or_default();
-    name == "localhost" || name.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
-}
-
-/// Compares in a time that says nothing about where two texts differ.
-fn is_same(a: &str, b: &str) -> bool {
-    use sha2::{Digest, Sha256};
-    let (a, b) = (Sha256::digest(a.as_bytes()), Sha256::digest(b.as_bytes()));
-    a.iter().zip(b.iter()).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
 }

@@ -6,12 +6,24 @@
 //! requests, and [`listener`] authenticates connections. [`app`] puts an engine and its routes together: where no
 //! daemon runs, a command serves the same routes to itself.
 
+mod access;
+mod api_error;
 pub mod app;
+pub mod app_state;
 pub mod client;
 mod connections;
 mod error_body;
+mod event_stream;
 pub mod handlers;
 pub mod listener;
+mod page_actions;
+mod page_forms;
+mod page_routes;
+mod page_session;
+mod page_state;
+mod page_submit;
+mod page_views;
+mod planned_manifests;
 pub mod protocol;
 mod refusals;
 pub mod routes;

@@ -15,12 +15,14 @@ use axum::{Json, Router};
 use futures_util::StreamExt;
 use serde::de::DeserializeOwned;
 use tokio::io::AsyncWriteExt;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 
-use crate::control::connections::{self, BODY_TIMEOUT};
+use crate::control::api_error::{ApiError, Query, check_file_name, ingest_error, storage_error};
+use crate::control::app_state::{AppState, FireError, FireRequest, Shared};
 use crate::control::handlers::{self, HandlerError};
+use crate::control::page_routes;
 use crate::control::protocol::{
-    BudgetRequest, CancelRequest, DownloadRequest, ErrorBody, ExplainRequest, ExportRequest, GalleryRequest,
+    BudgetRequest, CancelRequest, DownloadRequest, ExplainRequest, ExportRequest, GalleryRequest,
     GroupTotalsRequest, Health, HealthRequest, JobsRequest, LedgerRequest, MANIFESTS_PATH, NDJSON,
     NOT_LISTED, OpenJobsRequest, PauseRequest, Refusal, Request as _, ResolveRequest, ResumeRequest,
     RetryRequest, RunScheduleRequest, Schedules, SchedulesRequest, StatusRequest, Submission,
@@ -28,16 +30,10 @@ use crate::control::protocol::{
 use crate::domain::credits::Credits;
 use crate::domain::exit_code::Exit;
 use crate::domain::job_state::JobState;
-use crate::engine::engine_client::EngineClient;
-use crate::engine::gallery::Gallery;
 use crate::engine::{EngineError, blocking, to_the_end};
 use crate::intake::IngestOptions;
-use crate::intake::ingest::{IncomingDir, Ingest, IngestError};
-use crate::intake::receipt::Receipt;
-use crate::metrics::{CONTENT_TYPE, Metrics};
-use crate::output::layout::Layout;
-use crate::output::publish::OutputDir;
-use crate::store::StoreError;
+use crate::intake::ingest::IncomingDir;
+use crate::metrics::CONTENT_TYPE;
 
 /// Largest body of a command, in bytes.
 const BODY_MAX_BYTES: usize = 64 * 1024;
@@ -47,56 +43,6 @@ const MANIFEST_MAX_BYTES: u64 = 4 << 30;
 const READ_TIMEOUT: Duration = Duration::from_secs(60);
 /// Size of a chunk of a response of many lines, in bytes.
 const CHUNK_BYTES: usize = 32 * 1024;
-
-/// What the handlers share.
-#[derive(Debug, Clone)]
-pub struct AppState {
-    /// Batches and commands.
-    pub engine: EngineClient,
-    /// Takes manifests in.
-    pub ingest: Ingest,
-    /// The response of `/v1/health`.
-    pub health: Health,
-    /// Where outputs lie.
-    pub output_dir: OutputDir,
-    /// Layout of batches that have none of their own.
-    pub layout: Layout,
-    /// Pages to look at.
-    pub gallery: Gallery,
-    /// The schedules that this process carries out; nothing where it carries out none.
-    pub schedules: Option<ScheduleAccess>,
-    /// The metrics, as Prometheus reads them.
-    pub metrics: Metrics,
-}
-
-/// The schedules of a daemon.
-#[derive(Debug, Clone)]
-pub struct ScheduleAccess {
-    /// Runs a schedule by its name, and says what came of it.
-    pub run: mpsc::Sender<FireRequest>,
-    /// Those that are carried out at present.
-    pub in_force: watch::Receiver<Schedules>,
-}
-
-/// A schedule is to be fired out of turn.
-#[derive(Debug)]
-pub struct FireRequest {
-    /// Its name.
-    pub name: String,
-    /// Where what came of it goes.
-    pub reply: tokio::sync::oneshot::Sender<Result<Receipt, FireError>>,
-}
-
-/// Why a schedule does not fire.
-#[derive(Debug)]
-pub enum FireError {
-    /// No schedule is called so.
-    Unknown(Refusal),
-    /// Its manifest cannot be taken in.
-    Refused(Refusal),
-}
-
-type Shared = State<Arc<AppState>>;
 
 /// Every route.
 pub fn router(app: AppState) -> Router {
@@ -133,48 +79,10 @@ fn routes() -> Router<Arc<AppState>> {
         .route(SchedulesRequest::PATH, get(schedules))
         .route(RunScheduleRequest::PATH, post(run_schedule))
         .route("/metrics", get(metrics))
+        .merge(page_routes::routes())
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(DefaultBodyLimit::max(BODY_MAX_BYTES))
-}
-
-/// An error response.
-#[derive(Debug)]
-pub(super) struct ApiError(pub(super) StatusCode, pub(super) Refusal);
-
-impl ApiError {
-    fn usage(message: impl Into<String>) -> ApiError {
-        ApiError(StatusCode::BAD_REQUEST, Refusal::new(Exit::Usage, message))
-    }
-
-    /// A body that was not read to its end.
-    fn body(error: &(dyn std::error::Error + 'static)) -> ApiError {
-        if connections::is_body_timeout(error) {
-            let message = format!("body timeout: no data for {} seconds", BODY_TIMEOUT.as_secs());
-            return ApiError(StatusCode::REQUEST_TIMEOUT, Refusal::new(Exit::Usage, message));
-        }
-        ApiError::usage(format!("the body ended early: {error}"))
-    }
-}
-
-impl IntoResponse for ApiError {
-    fn into_response(self) -> Response {
-        (self.0, Json(ErrorBody { error: self.1 })).into_response()
-    }
-}
-
-impl From<HandlerError> for ApiError {
-    fn from(error: HandlerError) -> ApiError {
-        let status = match error {
-            HandlerError::Find(_) => StatusCode::NOT_FOUND,
-            HandlerError::Engine(EngineError::Gone(_)) => StatusCode::SERVICE_UNAVAILABLE,
-            HandlerError::Engine(EngineError::Store(StoreError::BatchMoved { .. })) => {
-                StatusCode::UNPROCESSABLE_ENTITY
-            }
-            HandlerError::Engine(_) | HandlerError::Reader(_) => StatusCode::INTERNAL_SERVER_ERROR,
-        };
-        ApiError(status, error.refusal())
-    }
 }
 
 /// A JSON body of at most [`BODY_MAX_BYTES`], whatever its content type. An empty body counts as `{}`.
@@ -194,19 +102,6 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
         serde_json::from_slice(text)
             .map(JsonBody)
             .map_err(|error| ApiError::usage(format!("invalid request body: {error}")))
-    }
-}
-
-/// The query string.
-struct Query<T>(T);
-
-impl<T: DeserializeOwned, S: Send + Sync> axum::extract::FromRequestParts<S> for Query<T> {
-    type Rejection = ApiError;
-
-    async fn from_request_parts(parts: &mut axum::http::request::Parts, _: &S) -> Result<Query<T>, ApiError> {
-        let axum::extract::Query(query) = axum::extract::Query::try_from_uri(&parts.uri)
-            .map_err(|error| ApiError::usage(error.body_text()))?;
-        Ok(Query(query))
     }
 }
 
@@ -395,21 +290,9 @@ async fn submit(
     Query(submission): Query<Submission>,
     body: Body,
 ) -> Result<Response, ApiError> {
-    let name = Path::new(&submission.file);
-    if name.file_name().is_none_or(|file| file != name.as_os_str()) || submission.file.len() > 255 {
-        return Err(ApiError::usage(format!(
-            "file: found {:?}, expected a file's name without folders",
-            submission.file
-        )));
-    }
-    if submission.file.contains('\0') {
-        return Err(ApiError::usage(format!(
-            "file: found {:?}, and no file's name holds a NUL",
-            submission.file
-        )));
-    }
+    check_file_name(&submission.file)?;
     let folder = IncomingDir::create(app.engine.store().dir()).map_err(|error| storage_error(&error))?;
-    let path = folder.path().join(name);
+    let path = folder.path().join(Path::new(&submission.file));
     receive(body, &path).await?;
     let file = PathBuf::from(&submission.file);
     let options = IngestOptions::from(submission);
@@ -422,23 +305,6 @@ async fn submit(
     let mut receipt = to_the_end(work).await.map_err(|error| ingest_error(&error))?;
     receipt.file = file;
     Ok(Json(receipt).into_response())
-}
-
-fn ingest_error(error: &IngestError) -> ApiError {
-    let refusal = Refusal::from(error);
-    let status = match Exit::of_code(refusal.exit_code) {
-        Exit::Usage => StatusCode::UNPROCESSABLE_ENTITY,
-        Exit::Unreachable | Exit::Unauthorised => StatusCode::BAD_GATEWAY,
-        Exit::Disk => StatusCode::INSUFFICIENT_STORAGE,
-        _ => StatusCode::SERVICE_UNAVAILABLE,
-    };
-    ApiError(status, refusal)
-}
-
-/// The manifest has no place on the state's disk.
-fn storage_error(error: &io::Error) -> ApiError {
-    let refusal = Refusal::new(Exit::Disk, format!("failed to store the manifest: {error}"));
-    ApiError(StatusCode::INSUFFICIENT_STORAGE, refusal)
 }
 
 /// Writes a manifest as it comes in.
@@ -456,29 +322,4 @@ async fn receive(body: Body, path: &Path) -> Result<(), ApiError> {
         file.write_all(&chunk).await.map_err(broken)?;
     }
     file.flush().await.map_err(broken)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::engine::{EngineGone, FindError};
-    use crate::store::StoreError;
-
-    #[test]
-    fn a_refusal_says_what_refuses() {
-        let missing = || StoreError::Missing { dir: PathBuf::from("state") };
-        for (error, status, exit) in [
-            (
-                FindError::Nothing { text: "a".to_owned(), not_searched: 0 }.into(),
-                StatusCode::NOT_FOUND,
-                Exit::Usage,
-            ),
-            (EngineError::from(EngineGone).into(), StatusCode::SERVICE_UNAVAILABLE, Exit::Unfinished),
-            (missing().into(), StatusCode::INTERNAL_SERVER_ERROR, Exit::Usage),
-            (FindError::Engine(missing().into()).into(), StatusCode::INTERNAL_SERVER_ERROR, Exit::Usage),
-        ] {
-            let ApiError(found, refusal) = HandlerError::into(error);
-            assert_eq!((found, refusal.exit_code), (status, exit.code()), "{}", refusal.message);
-        }
-    }
 }

@@ -17,8 +17,8 @@ use tokio::sync::{mpsc, watch};
 
 use crate::clock::Clock;
 use crate::config::ScheduleConfig;
+use crate::control::app_state::{FireError, FireRequest};
 use crate::control::protocol::{ActiveSchedule, Refusal, Schedules};
-use crate::control::routes::{FireError, FireRequest};
 use crate::domain::batch_origin::SourcePlace;
 use crate::domain::exit_code::Exit;
 use crate::domain::ids::BatchName;

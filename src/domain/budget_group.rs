@@ -193,6 +193,17 @@ pub struct GroupLimit {
     pub per_day: Option<Credits>,
 }
 
+/// A group that has a limit, and what is held and spent of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LimitedGroup {
+    /// The group as people name it.
+    pub name: String,
+    /// The limit is one of a UTC day.
+    pub is_of_day: bool,
+    pub totals: Totals,
+    pub limit: Credits,
+}
+
 /// What one group has held and spent.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupTotal {
@@ -373,6 +384,25 @@ impl GroupTotals {
     /// What a group has held and spent.
     pub fn get(&self, group: &Group) -> GroupTotal {
         self.0.get(&group.key).map(|totals| totals.get(&group.value)).unwrap_or_default()
+    }
+
+    /// Every group that has a limit, with what is held and spent of it: in total, and of the UTC day.
+    pub fn limited(&self, limits: &GroupLimits, today: UtcDay) -> Vec<LimitedGroup> {
+        let mut found = Vec::new();
+        for (key, totals) in &self.0 {
+            let Some(KeyLimits { total, per_day }) = limits.get(key) else { continue };
+            let named = totals.values.iter().map(|(value, sum)| (Some(value.as_str()), *sum));
+            for (value, sum) in named.chain([(None, totals.missing)]) {
+                let mut add = |limit: Option<Credits>, totals: Totals, is_of_day: bool| {
+                    let Some(limit) = limit else { return };
+                    let (_, name) = key.setting_of(&GroupValue::Missing, value, is_of_day);
+                    found.push(LimitedGroup { name, is_of_day, totals, limit });
+                };
+                add(total.of(value), sum.total, false);
+                add(per_day.of(value), sum.of_day(today), true);
+            }
+        }
+        found
     }
 
     /// The groups that a row counts for have totals from now on.

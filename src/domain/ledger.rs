@@ -4,6 +4,7 @@
 //! caused it, and is added to each account that covers the job: its batch, the UTC day of its POST,
 //! and the whole state.
 
+use std::fmt;
 use std::ops::Add;
 
 use serde::{Deserialize, Serialize};
@@ -41,6 +42,23 @@ pub enum Movement {
         /// Charged according to the later one.
         to: Credits,
     },
+}
+
+/// A movement in a few words.
+impl fmt::Display for Movement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Movement::Hold(credits) => write!(f, "{} held", credits.0),
+            Movement::Settle { held, spent, waived } => {
+                write!(f, "{} held became {} charged, {} waived", held.0, spent.0, waived.0)
+            }
+            Movement::Release(credits) => write!(f, "{} released", credits.0),
+            Movement::Refund { spent, waived } => {
+                write!(f, "{} refunded, {} waived given back", spent.0, waived.0)
+            }
+            Movement::Correct { from, to } => write!(f, "charge corrected from {} to {}", from.0, to.0),
+        }
+    }
 }
 
 /// Running totals of one account.

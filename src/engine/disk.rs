@@ -47,7 +47,7 @@ impl Engine {
                     Err(error) => return Err(error.into()),
                 },
                 Some(message) = self.messages.recv(), if waiting.len() < MESSAGES_MAX => waiting.push(message),
-                Some(question) = self.questions.recv() => question.answer(&self.scheduler),
+                Some(question) = self.questions.recv() => question.answer(&self.scheduler, self.clock.now()),
                 changed = stop.changed() => if changed.is_err() {
                     return Err(refused.into());
                 },

@@ -13,7 +13,7 @@ use crate::engine::gallery::Standing;
 use crate::engine::handle::{BatchSnapshot, Handle};
 use crate::engine::job_iter::JobIter;
 use crate::engine::name_lookup::{self, FindError, NamedJob, Target};
-use crate::engine::scheduler::{BatchOverview, Command, CommandOutcome, FoundJob};
+use crate::engine::scheduler::{AccountOverview, BatchOverview, Command, CommandOutcome, FoundJob};
 use crate::engine::{EngineError, blocking};
 use crate::output::layout::Layout;
 use crate::output::output_spec::OutputSpec;
@@ -99,6 +99,14 @@ impl EngineClient {
         found.sort_by_key(|(record, _)| record.no);
         found.dedup_by_key(|(record, _)| record.no);
         Ok(found)
+    }
+
+    /// Budgets, the balance and the queue.
+    ///
+    /// # Errors
+    /// [`EngineError`] when the engine has ended.
+    pub async fn account(&self) -> Result<AccountOverview, EngineError> {
+        Ok(self.engine.account().await?)
     }
 
     /// A batch as its gallery shows it.

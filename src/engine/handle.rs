@@ -3,8 +3,11 @@
 use tokio::sync::{mpsc, oneshot};
 
 use crate::domain::ids::{BatchName, BatchNo};
+use crate::domain::time::Now;
 use crate::engine::EngineDeps;
-use crate::engine::scheduler::{BatchOverview, Command, CommandOutcome, Scheduler, Settings};
+use crate::engine::scheduler::{
+    AccountOverview, BatchOverview, Command, CommandOutcome, Scheduler, Settings,
+};
 use crate::store::{BatchRecord, JobRecord};
 
 /// Messages that may wait for the loop; a further sender waits.
@@ -27,6 +30,7 @@ pub(super) enum Question {
     Overview(oneshot::Sender<Vec<BatchOverview>>),
     Batches(Option<BatchName>, oneshot::Sender<Vec<BatchSnapshot>>),
     Standing(BatchNo, usize, oneshot::Sender<Option<BatchStanding>>),
+    Account(oneshot::Sender<AccountOverview>),
 }
 
 /// A batch as the engine has it, and in numbers.
@@ -37,11 +41,12 @@ pub(super) type BatchStanding = (BatchRecord, BatchOverview, Vec<JobRecord>);
 
 impl Question {
     /// Answers it. The client may have disconnected meanwhile.
-    pub(super) fn answer(self, scheduler: &Scheduler) {
+    pub(super) fn answer(self, scheduler: &Scheduler, now: Now) {
         match self {
             Question::Overview(reply) => drop(reply.send(scheduler.overview())),
             Question::Batches(name, reply) => drop(reply.send(scheduler.batch_snapshots(name.as_ref()))),
             Question::Standing(no, most, reply) => drop(reply.send(scheduler.batch_standing(no, most))),
+            Question::Account(reply) => drop(reply.send(scheduler.account_overview(now))),
         }
     }
 }
@@ -112,6 +117,16 @@ impl Handle {
         let (reply, answer) = oneshot::channel();
         let question = Question::Batches(name.cloned(), reply);
         self.questions.send(question).await.map_err(|_| EngineGone)?;
+        answer.await.map_err(|_| EngineGone)
+    }
+
+    /// Budgets, the balance and the queue.
+    ///
+    /// # Errors
+    /// [`EngineGone`].
+    pub async fn account(&self) -> Result<AccountOverview, EngineGone> {
+        let (reply, answer) = oneshot::channel();
+        self.questions.send(Question::Account(reply)).await.map_err(|_| EngineGone)?;
         answer.await.map_err(|_| EngineGone)
     }
 

@@ -15,6 +15,7 @@ pub mod gallery;
 mod group_history;
 mod handle;
 pub mod job_iter;
+pub mod job_page;
 mod landings;
 mod mode;
 mod name_lookup;
@@ -288,10 +289,11 @@ impl Engine {
                 }
                 Some(question) = self.questions.recv() => {
                     self.find_what_parks().await?;
-                    question.answer(&self.scheduler);
+                    let now = self.clock.now();
+                    question.answer(&self.scheduler, now);
                     // Nothing changed by it.
                     while let Ok(question) = self.questions.try_recv() {
-                        question.answer(&self.scheduler);
+                        question.answer(&self.scheduler, now);
                     }
                 }
                 () = timer => {}

@@ -200,6 +200,31 @@ impl Ingest {
         Ok(receipt)
     }
 
+    /// What [`Ingest::accept`] would answer now, with what it would cost; nothing is taken in.
+    ///
+    /// # Errors
+    /// [`IngestError`]. Diagnostics of rows are no error: they stand in the receipt.
+    pub async fn plan(&self, path: &Path, options: IngestOptions) -> Result<Receipt, IngestError> {
+        let (catalog, defaults) = {
+            let mut inside = self.inside.lock().await;
+            (self.catalog(&mut inside).await?, inside.defaults.clone())
+        };
+        let (store, locks, path) = (self.store.clone(), self.locks.clone(), path.to_owned());
+        let now = self.clock.now().wall;
+        let plan = move || {
+            let mut receipt = intake::plan(&store, &path, &defaults.context(&catalog, options), now, &locks)?;
+            if !receipt.by_group.is_empty()
+                && let Some(spent) = spent_by_group(&store)?
+            {
+                receipt.group_budgets =
+                    spent.shortages(&receipt.by_group, &defaults.group_limits, now.utc_day());
+                receipt.group_budgets.truncate(LISTED_MAX);
+            }
+            Ok::<_, IntakeError>(receipt)
+        };
+        Ok(blocking(plan).await?)
+    }
+
     /// Sets the budget of a batch, while no manifest for it is taken in: a limit, or the default of the
     /// configuration.
     ///

@@ -127,6 +127,23 @@ impl Prepared {
     }
 }
 
+/// Reads and judges a manifest as [`accept`] does, and takes nothing in.
+///
+/// # Errors
+/// [`IntakeError`]. Diagnostics of rows are no error: they stand in the receipt.
+pub fn plan(
+    store: &Store,
+    path: &Path,
+    context: &IngestContext<'_>,
+    now: Timestamp,
+    locks: &BatchLocks,
+) -> Result<Receipt, IntakeError> {
+    let mut batches = Stored::new(store, now, locks);
+    let mut validated = validate(store.begin_staging()?, path, context, now, &mut batches)?;
+    validated.receipt.refused = validated.is_refused();
+    Ok(validated.receipt)
+}
+
 /// Reads and judges a manifest, and writes its rows; other batches can be begun and continued meanwhile.
 ///
 /// # Errors

@@ -254,11 +254,12 @@ fn watching_a_batch_to_its_end_says_what_comes_next() {
 fn every_refusal_is_as_the_page_says() {
     let env = TestEnv::new();
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    env.configure(&format!("[control]\nhttp = \"127.0.0.1:{port}\""));
+    env.write("token", "secret");
+    env.configure(&format!("[control]\nhttp = \"127.0.0.1:{port}\"\ntoken_file = \"token\""));
     let daemon = env.daemon("info");
     let ask = |head: &str, more: &str, body: &[u8]| {
         let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
-        let length = body.len();
+        let (length, more) = (body.len(), format!("authorization: bearer secret\r\n{more}"));
         let head = format!(
             "{head} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{more}content-length: {length}\r\n\r\n"
         );
@@ -280,7 +281,7 @@ fn every_refusal_is_as_the_page_says() {
     refused(ask("POST /v1/schedules/%ff/run", "", b""), "400", "UTF-8");
     for site in ["cross-site", "same-site"] {
         let more = format!("sec-fetch-site: {site}\r\n");
-        refused(ask("GET /v1/status", &more, b""), "401", "only programs on this machine");
+        refused(ask("POST /v1/pause", &more, b""), "403", "a page of another site");
     }
     assert!(ask("GET /v1/status", "sec-fetch-site: none\r\n", b"").starts_with("HTTP/1.1 200 "));
     // A file that cannot be read is no error of the request: its receipt says where and why.

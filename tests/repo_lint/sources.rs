@@ -34,7 +34,7 @@ const MODULES: &[(&str, &[&str])] = &[
         "daemon",
         &["clock", "config", "control", "domain", "engine", "hooks", "intake", "metrics", "output", "store"],
     ),
-    ("control", &["api", "clock", "domain", "engine", "intake", "metrics", "output", "store"]),
+    ("control", &["api", "clock", "domain", "engine", "intake", "metrics", "output", "pages", "store"]),
     ("intake", &["api", "clock", "domain", "engine", "failpoint", "output", "store"]),
     ("engine", &["api", "clock", "domain", "failpoint", "metrics", "output", "pages", "store"]),
     ("hooks", &["api", "clock", "config", "domain", "store"]),

@@ -48,7 +48,7 @@ impl Scheduler {
     }
 
     /// How long the oldest queue of jobs that were never sent has waited.
-    fn queue_age(&self, now: Now) -> Millis {
+    pub(super) fn queue_age(&self, now: Now) -> Millis {
         let never_sent =
             |active: &ActiveBatch| self.jobs.counts().of_batch(active.record().no).never_sent > 0;
         let waiting = self.batches.iter().filter(|active| active.has_rows() || never_sent(active));

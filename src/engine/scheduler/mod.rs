@@ -8,6 +8,7 @@
 //! Memory: the jobs that have begun and not ended, and a short window of rows for each batch. What
 //! has not begun stays in the spool.
 
+mod account_overview;
 mod admit;
 mod budget_shortage;
 mod commands;
@@ -30,6 +31,7 @@ mod transitions;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+pub use self::account_overview::AccountOverview;
 pub use self::commands::{Command, CommandOutcome, FoundJob};
 pub use self::messages::{
     AppliedVersions, BatchOverview, Effect, EndedVersion, FetchFault, FetchOrder, Input, RenamedJob,

@@ -1,0 +1,268 @@
+//! The live pages, as a browser and those who mean harm ask for them.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use crate::support::process::Running;
+use crate::support::{TestEnv, manifests, until};
+
+const TOKEN: &str = "0123456789abcdef";
+
+struct Server {
+    env: TestEnv,
+    port: u16,
+    daemon: Running,
+}
+
+fn serve(with_token: bool, more: &str) -> Server {
+    let env = TestEnv::new();
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let token = if with_token { "token_file = \"token\"\n" } else { "" };
+    env.write("token", TOKEN);
+    env.configure(&format!("[control]\nhttp = \"127.0.0.1:{port}\"\n{token}{more}"));
+    let daemon = env.daemon("info");
+    Server { env, port, daemon }
+}
+
+struct Answer {
+    status: u16,
+    head: String,
+    body: String,
+}
+
+impl Answer {
+    fn header(&self, name: &str) -> Option<&str> {
+        let mut lines = self.head.lines().filter_map(|line| line.split_once(": "));
+        lines.find(|(found, _)| found.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+    }
+
+    /// The value of a hidden field.
+    fn field(&self, name: &str) -> String {
+        let from = self.body.split(&format!("name=\"{name}\" value=\"")).nth(1);
+        from.unwrap_or_else(|| panic!("no {name} in {}", self.body)).split('"').next().unwrap().to_owned()
+    }
+}
+
+impl Server {
+    fn connect(&self, request: &str, headers: &[&str], body: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        let headers: String = headers.iter().map(|header| format!("{header}\r\n")).collect();
+        let (port, length) = (self.port, body.len());
+        let head = format!(
+            "{request} HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\nconnection: close\r\n{headers}content-length: {length}\r\n\r\n"
+        );
+        stream.write_all(&[head.as_bytes(), body.as_bytes()].concat()).unwrap();
+        stream
+    }
+
+    fn ask(&self, request: &str, headers: &[&str], body: &str) -> Answer {
+        let mut text = String::new();
+        self.connect(request, headers, body).read_to_string(&mut text).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        Answer { status, head: head.to_owned(), body: body.to_owned() }
+    }
+
+    /// The cookie of a new session.
+    fn login(&self) -> String {
+        let answer = self.ask("POST /login", &[], &format!("token={TOKEN}&next=%2F"));
+        assert_eq!((answer.status, answer.header("location")), (303, Some("/")), "{}", answer.body);
+        let cookie = answer.header("set-cookie").unwrap();
+        for part in ["; HttpOnly", "; SameSite=Strict", "; Path=/"] {
+            assert!(cookie.contains(part), "{cookie}");
+        }
+        assert!(!cookie.contains(TOKEN), "{cookie}");
+        format!("cookie: {}", cookie.split(';').next().unwrap())
+    }
+}
+
+#[test]
+fn without_a_token_there_is_only_reading() {
+    let server = serve(false, "");
+    server.env.write("batch.csv", manifests::manifest("image", 3));
+    server.env.run(["submit", "batch.csv", "--wait"]).exited(0);
+    let page = server.ask("GET /", &["sec-fetch-site: none"], "");
+    assert_eq!(page.status, 200);
+    assert!(
+        page.body.contains("Reading only") && page.body.contains("href=\"/batches/batch\""),
+        "{}",
+        page.body
+    );
+    let policy = page.header("content-security-policy").unwrap();
+    assert!(policy.contains("frame-ancestors 'none'") && !policy.contains("unsafe"), "{policy}");
+    assert_eq!(page.header("x-content-type-options"), Some("nosniff"));
+    assert!(page.header("referrer-policy").is_some());
+    let style = server.ask("GET /assets/live.css", &["sec-fetch-site: same-origin"], "");
+    assert_eq!((style.status, style.header("content-type")), (200, Some("text/css; charset=utf-8")));
+    let batch = server.ask("GET /batches/batch", &[], "");
+    assert!(
+        batch.body.contains("3</b> of 3 jobs succeeded") && batch.body.contains("/jobs/"),
+        "{}",
+        batch.body
+    );
+    let job = batch.body.split("href=\"/jobs/").nth(1).unwrap().split('"').next().unwrap();
+    let job = server.ask(&format!("GET /jobs/{job}"), &[], "");
+    assert!(job.status == 200 && job.body.contains("History") && job.body.contains("held"), "{}", job.body);
+    for (path, status) in
+        [("/batches/nope", 404), ("/jobs/nope", 404), ("/batches/batch/pause", 403), ("/submit", 403)]
+    {
+        let answer = server.ask(&format!("GET {path}"), &[], "");
+        assert_eq!(answer.status, status, "{path} {}", answer.body);
+        assert!(answer.body.contains("<!DOCTYPE html>"), "{path}");
+    }
+    // Nothing changes, by whichever route.
+    for path in ["/v1/pause", "/v1/manifests?file=x.csv", "/batches/batch/pause", "/login", "/submit"] {
+        let answer = server.ask(&format!("POST {path}"), &[], "{}");
+        assert_eq!(answer.status, 403, "{path} {}", answer.body);
+        assert!(answer.body.contains("only reading is allowed"), "{path} {}", answer.body);
+    }
+    // A page of another site reads nothing either, whatever name leads to this machine.
+    assert_eq!(server.ask("GET /", &["sec-fetch-site: cross-site"], "").status, 401);
+    assert_eq!(server.ask("GET /v1/status", &["origin: http://evil.example"], "").status, 401);
+    let mut rebound = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
+    rebound.write_all(b"GET / HTTP/1.1\r\nhost: evil.example\r\nconnection: close\r\n\r\n").unwrap();
+    let mut text = String::new();
+    rebound.read_to_string(&mut text).unwrap();
+    assert!(text.starts_with("HTTP/1.1 401 "), "{text}");
+    server.daemon.stop();
+}
+
+#[test]
+fn a_login_opens_the_pages_and_a_form_needs_its_token() {
+    let server = serve(true, "[limits]\nin_flight = 1");
+    server.env.write("batch.csv", manifests::manifest("image", 2));
+    server.env.run(["submit", "batch.csv", "--wait"]).exited(0);
+    let away = server.ask("GET /batches/batch?state=failed", &[], "");
+    let login = "/login?next=%2Fbatches%2Fbatch%3Fstate%3Dfailed";
+    assert_eq!((away.status, away.header("location")), (303, Some(login)));
+    assert_eq!(server.ask("GET /events", &[], "").status, 401);
+    let wrong = server.ask("POST /login", &[], "token=wrong");
+    assert!(
+        wrong.status == 401 && wrong.header("set-cookie").is_none() && wrong.body.contains("not the token")
+    );
+    let cookie = server.login();
+    let cookie = cookie.as_str();
+    assert_eq!(server.ask("GET /", &[cookie], "").status, 200);
+    assert_eq!(server.ask("GET /", &["cookie: callsheet-session=made-up"], "").status, 303);
+    // The session is of the pages alone: programs bring the token.
+    assert_eq!(server.ask("GET /v1/status", &[cookie], "").status, 401);
+    assert_eq!(server.ask("POST /v1/pause", &[cookie], "{}").status, 401);
+    let bearer = format!("authorization: Bearer {TOKEN}");
+    assert_eq!(server.ask("GET /v1/status", &[&bearer], "").status, 200);
+    assert_eq!(server.ask("POST /v1/pause", &[&bearer], "{}").status, 200);
+
+    let asked = server.ask("GET /batches/batch/budget?budget=90", &[cookie], "");
+    assert!(asked.body.contains("May then spend"), "{}", asked.body);
+    let token = asked.field("form_token");
+    let budget = |headers: &[&str], body: &str| {
+        let headers = [&[cookie], headers].concat();
+        server.ask("POST /batches/batch/budget", &headers, body)
+    };
+    let form = format!("form_token={token}&budget=90");
+    assert_eq!(budget(&[], "budget=90").status, 403, "without the page's token");
+    assert_eq!(budget(&[], "budget=90&form_token=00").status, 403);
+    for from in [
+        "sec-fetch-site: cross-site",
+        "sec-fetch-site: same-site",
+        "origin: http://evil.example",
+        "origin: null",
+    ] {
+        assert_eq!(budget(&[from], &form).status, 403, "{from}");
+    }
+    let other_session = server.login();
+    assert_eq!(server.ask("POST /batches/batch/budget", &[&other_session], &form).status, 403);
+    let status =
+        || server.env.run(["status", "--json"]).exited(0).json()["batches"][0]["budget_credits"].clone();
+    assert_ne!(status(), 90);
+    let own = format!("origin: http://127.0.0.1:{}", server.port);
+    let done = budget(&["sec-fetch-site: same-origin", &own], &form);
+    assert_eq!(done.status, 303, "{}", done.body);
+    assert_eq!(status(), 90);
+    let page = server.ask(&format!("GET {}", done.header("location").unwrap()), &[cookie], "");
+    assert!(page.body.contains("and is 90 credits now"), "{}", page.body);
+
+    let out = server.ask("POST /logout", &[cookie], &format!("form_token={token}"));
+    assert_eq!((out.status, out.header("location")), (303, Some("/login")));
+    assert_eq!(server.ask("GET /", &[cookie], "").status, 303, "the session is over");
+    server.daemon.stop();
+}
+
+#[test]
+fn a_manifest_is_planned_before_it_is_submitted() {
+    let server = serve(true, "");
+    let cookie = server.login();
+    let cookie = cookie.as_str();
+    let token = server.ask("GET /submit", &[cookie], "").field("form_token");
+    let encoded = |text: &str| text.bytes().map(|byte| format!("%{byte:02X}")).collect::<String>();
+    let rows = manifests::manifest("image", 2).replace('\n', "\r\n") + "image,,,,\r\n";
+    let form = format!("form_token={token}&file=page.csv&manifest={}", encoded(&rows));
+    let plan = server.ask("POST /submit/plan", &[cookie], &form);
+    assert_eq!(plan.status, 200, "{}", plan.body);
+    assert!(plan.body.contains("2 new") && plan.body.contains("It may cost"), "{}", plan.body);
+    assert!(plan.body.contains("Problems"), "{}", plan.body);
+    assert_eq!(server.env.audit().totals.tasks, 0);
+    let key = plan.field("plan");
+    let submit = format!("form_token={token}&plan={key}");
+    assert_eq!(server.ask("POST /submit", &[cookie], &format!("plan={key}")).status, 403);
+    let done = server.ask("POST /submit", &[cookie], &submit);
+    assert_eq!(done.status, 303, "{}", done.body);
+    assert!(done.header("location").unwrap().starts_with("/batches/page?done="));
+    let again = server.ask("POST /submit", &[cookie], &submit);
+    assert!(again.status == 400 && again.body.contains("submitted already"), "{}", again.body);
+    // The same file from a shell has the same rows: they are there.
+    server.env.write("page.csv", manifests::manifest("image", 2));
+    server.env.run(["submit", "page.csv", "--wait"]).exited(0).says("2 already there");
+    server.daemon.stop();
+    server.env.audit().each_paid_once(2);
+}
+
+/// Ids of the next events of a stream.
+fn ids(stream: TcpStream, most: usize) -> Vec<u64> {
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let lines = BufReader::new(stream).lines().map(Result::unwrap);
+    let ids = lines.filter_map(|line| line.strip_prefix("id: ").map(|id| id.parse().unwrap()));
+    ids.take(most).collect()
+}
+
+#[test]
+fn fifty_open_pages_are_served_by_one_look_a_second() {
+    let server = serve(false, "[limits]\nin_flight = 1");
+    server.env.write("batch.csv", manifests::manifest("image", 60));
+    server.env.run(["submit", "batch.csv"]).exited(0);
+    let began = std::time::Instant::now();
+    let pages: Vec<TcpStream> = (0..100)
+        .map(|n| server.connect(if n % 2 == 0 { "GET /events" } else { "GET /events?batch=batch" }, &[], ""))
+        .collect();
+    // More than there are connections: others are served all the same.
+    assert_eq!(server.ask("GET /v1/status", &[], "").status, 200);
+    let listening: Vec<_> = pages.into_iter().map(|page| std::thread::spawn(move || ids(page, 2))).collect();
+    let seen: BTreeSet<u64> = listening.into_iter().flat_map(|page| page.join().unwrap()).collect();
+    let looks = began.elapsed().as_secs() + 1;
+    let last = *seen.last().unwrap();
+    assert!(last >= 2 && last <= looks, "{last} looks in {looks} s for a hundred pages");
+    server.daemon.stop();
+}
+
+#[test]
+fn event_streams_have_a_limit_of_their_own() {
+    let server = serve(false, "");
+    let pages: Vec<TcpStream> = (0..256).map(|_| server.connect("GET /events", &[], "")).collect();
+    until("every stream to be taken", || {
+        let mut one_more = server.connect("GET /events", &[], "");
+        let mut head = [0; 12];
+        one_more.read_exact(&mut head).unwrap();
+        head == *b"HTTP/1.1 503"
+    });
+    assert_eq!(server.ask("GET /", &[], "").status, 200);
+    drop(pages);
+    until("the streams of closed pages to be free", || {
+        let mut one_more = server.connect("GET /events", &[], "");
+        let mut head = [0; 12];
+        one_more.read_exact(&mut head).unwrap();
+        head == *b"HTTP/1.1 200"
+    });
+    server.daemon.stop();
+}
