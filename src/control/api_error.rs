@@ -105,6 +105,8 @@ impl From<EngineError> for ApiError {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::*;
     use crate::engine::{EngineGone, FindError};
     use crate::store::StoreError;
