@@ -234,7 +234,7 @@ mod tests {
         let plan = PlanView {
             price: 1_234,
             total: 2_000,
-            problems: vec![("line 2".to_owned(), hostile.clone())],
+            problems: vec![("line 2".to_owned(), hostile)],
             problems_total: 1,
             key: Some("k".to_owned()),
             ..PlanView::default()

@@ -1,5 +1,5 @@
 //! The live pages, as a browser and those who mean harm ask for them.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on should stop")]
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
