@@ -1,6 +1,7 @@
 //! `callsheet run`: manifests in, finished files out, exit.
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -61,6 +62,9 @@ pub(super) struct RunCommand {
     /// Use a state that was created for another service
     #[arg(long)]
     pub(super) adopt_state: bool,
+    /// Serve the live page while the run lasts, on a free port of this machine or at ADDRESS
+    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, require_equals = true, default_missing_value = "127.0.0.1:0")]
+    pub(super) page: Option<SocketAddr>,
 }
 
 /// How often the service is looked for before a run is given up.
@@ -115,11 +119,15 @@ async fn run_against(
     let mode = Mode::Paying(Box::new(deps));
     let mut app = App::new(store.clone(), mode, &Scope::Only(only.clone()), parts, clock)?;
     let listening = listen(&app, &daemon_discovery::socket(config, &chosen.state)).await;
+    let page = serve_page(&app, command.page, config).await?;
     if app.engine.scheduler().batches().any(|batch| !batch.is_done()) {
         reach(&service, backoff).await?;
     }
     let (standstill, elapsed) = drive(&mut app.engine, clock).await?;
     drop(listening);
+    if let Some(page) = page {
+        page.abort();
+    }
     let batches = batches_as_they_stand(&app.engine, &store, &only)?;
     let overview: Vec<BatchStatus> = statuses(&app.engine, &batches);
     let exit = exit_of(standstill, &receipts, &overview);
@@ -179,6 +187,24 @@ async fn listen(app: &App, socket: &Path) -> Option<ServedSocket> {
             None
         }
     }
+}
+
+/// Serves the live page, where it is asked for, and says where.
+async fn serve_page(
+    app: &App,
+    address: Option<SocketAddr>,
+    config: &Config,
+) -> Result<Option<tokio::task::JoinHandle<()>>, Failure> {
+    let Some(address) = address else { return Ok(None) };
+    let token = config.control_token()?;
+    let bound = listener::listen_tcp(address, token.as_ref()).await;
+    let listener = bound.map_err(|error| {
+        Failure::new(Exit::Usage, format!("failed to serve the page on {address}: {error}"))
+            .hint("give a free port of this machine as --page=127.0.0.1:8080, or --page alone")
+    })?;
+    let address = listener.local_addr().unwrap_or(address);
+    say!("page: http://{address}/");
+    Ok(Some(tokio::spawn(listener::serve_tcp(listener, app.router_without_manifests(), token))))
 }
 
 /// Asks for the balance before anything is sent. Once a run is under way it outlasts any outage; one that

@@ -224,6 +224,9 @@ async fn listen(
     let (listener, name) =
         listener.map_err(|source| DaemonError::Listen { path: socket.to_owned(), source })?;
     if let Some(listener) = tcp {
+        if let Ok(address) = listener.local_addr() {
+            tracing::info!(page = %format_args!("http://{address}/"), "serving the live page");
+        }
         tokio::spawn(listener::serve_tcp(listener, router.clone(), token));
     }
     Ok(ServedSocket::begin(listener, name, router))

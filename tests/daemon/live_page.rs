@@ -266,3 +266,27 @@ fn event_streams_have_a_limit_of_their_own() {
     });
     server.daemon.stop();
 }
+
+/// A run serves its pages as long as it lasts.
+#[test]
+fn a_run_serves_its_pages_and_says_where() {
+    let env = TestEnv::new();
+    env.configure("[limits]\nin_flight = 1");
+    env.write("batch.csv", manifests::manifest("image", 40));
+    let run = env.start(["run", "batch.csv", "--page"]);
+    let line = crate::support::eventually("the address", || {
+        run.peek()
+            .lines()
+            .chain(run.said().lines())
+            .find_map(|line| line.split_once("page: http://")?.1.split_once('/').map(|(at, _)| at.to_owned()))
+    });
+    let port = line.rsplit(':').next().unwrap().parse().unwrap();
+    let server = Server { env, port, daemon: run };
+    let page = server.ask("GET /", &[], "");
+    assert!(page.status == 200 && page.body.contains("/batches/batch"), "{}", page.body);
+    assert_eq!(server.ask("POST /v1/cancel", &[], "{\"name\":\"batch\"}").status, 403);
+    assert_eq!(server.ask("GET /submit", &[], "").status, 403);
+    server.daemon.end().exited(0);
+    assert!(TcpStream::connect(("127.0.0.1", port)).is_err(), "it ends with the run");
+    server.env.audit().each_paid_once(40);
+}

@@ -1,0 +1,239 @@
+"""The live pages in a real browser: progress, a login, an action and a manifest end to end, hostile texts, without scripts.
+
+Usage: live.py PROGRAM BASE_URL AXE_SCRIPT FOLDER. The service at BASE_URL is the emulator; screenshots go into FOLDER.
+"""
+
+import json
+import os
+import pathlib
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from browser import Browser  # noqa: E402
+
+PROGRAM, BASE_URL, AXE, SHOTS = sys.argv[1:5]
+TOKEN = "0123456789abcdef"
+HOSTILE = "</script><script>window.hurt = 1</script><img src=x onerror='window.hurt = 2'>\u2028`${1}`'\\"
+JOBS = 400
+SIZES = [(1400, 900, False), (390, 844, True)]
+
+
+def check(holds, what):
+    if not holds:
+        sys.exit(f"FAILED: {what}")
+    print(f"  {what}")
+
+
+def axe(browser, where):
+    browser.run(pathlib.Path(AXE).read_text() + "; 0")
+    found = browser.run(
+        "axe.run(document, { resultTypes: ['violations'] }).then((r) => r.violations"
+        ".filter((v) => ['serious', 'critical'].includes(v.impact))"
+        ".map((v) => `${v.id}: ${v.nodes.map((n) => n.target.join(' ') + ' ' + n.failureSummary).join(' | ')}`))"
+    )
+    check(not found, f"{where}: axe finds nothing serious {found}")
+
+
+class Daemon:
+    def __init__(self, work):
+        self.work = work
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.at = f"http://127.0.0.1:{self.port}"
+        (work / "token").write_text(TOKEN + "\n")
+        (work / "nightly.csv").write_text("kind,prompt\nsound-effect,A night bird\n")
+        (work / "callsheet.toml").write_text(
+            "[poll]\nmin = '200ms'\nmax = '300ms'\n[limits]\nin_flight = 1\n"
+            "[budget]\nper_day = 15000\ntotal = 90000\n[budget.by.'meta.client'.values]\nacme = 300\n"
+            f"[control]\nhttp = '127.0.0.1:{self.port}'\ntoken_file = 'token'\n"
+            "[[schedule]]\nname = 'nightly'\nmanifest = 'nightly.csv'\ncron = '0 3 * * *'\ntimezone = 'Europe/Berlin'\n"
+        )
+        environment = {**os.environ, "CALLSHEET_API_KEY": "emulator-key"}
+        self.log = open(work / "daemon.log", "wb")
+        self.process = subprocess.Popen(
+            [PROGRAM, "daemon", "--base-url", BASE_URL, "--log-level", "info"],
+            cwd=work, env=environment, stdout=self.log, stderr=self.log,
+        )
+        end = time.monotonic() + 20
+        while time.monotonic() < end:
+            try:
+                self.ask("/v1/health")
+                return
+            except OSError:
+                time.sleep(0.05)
+        sys.exit((work / "daemon.log").read_text())
+
+    def ask(self, path, body=None):
+        request = urllib.request.Request(self.at + path, body, {"Authorization": f"Bearer {TOKEN}"})
+        return json.loads(urllib.request.urlopen(request, timeout=30).read())
+
+    def submit(self, name, rows, more=""):
+        body = "".join(json.dumps(row) + "\n" for row in rows).encode()
+        return self.ask(f"/v1/manifests?file={name}.jsonl{more}", body)
+
+    def status(self, name):
+        return self.ask(f"/v1/status?batch={name}")["batches"][0]
+
+    def stop(self):
+        self.process.terminate()
+        self.process.wait(40)
+        self.log.close()
+
+
+def faults(plan):
+    request = urllib.request.Request(f"{BASE_URL}/emulator/faults", plan.encode(), {"Content-Type": "application/toml"})
+    urllib.request.urlopen(request, timeout=10).read()
+
+
+def is_quiet(browser, daemon, where):
+    console = [line for line in browser.console if "401 (Unauthorized)" not in line]
+    check(not console, f"{where}: no error on the console {console}")
+    away = [url for url in browser.requests if not url.startswith(daemon.at) and not re.match(r"(data|about):", url)]
+    check(not away, f"{where}: no request off the server {away}")
+
+
+def goes(browser, path, text):
+    """Waits for a page by a text on it."""
+    browser.until(f"location.pathname === {json.dumps(path)} && document.readyState === 'complete' && "
+                  f"document.body.textContent.includes({json.dumps(text)})")
+
+
+def login(browser, daemon):
+    browser.open(f"{daemon.at}/login")
+    browser.until("document.querySelector('input[name=token]')")
+    browser.run("document.querySelector('input[name=token]').focus()")
+    browser.type(TOKEN)
+    browser.press("Enter")
+    browser.until("location.pathname === '/' && document.getElementById('batches')")
+
+
+def looks(daemon, job):
+    for width, height, is_phone in SIZES:
+        for scheme in ("light", "dark"):
+            with Browser(width, height, scheme, is_phone) as browser:
+                browser.open(f"{daemon.at}/batches/progress")
+                browser.until("location.pathname === '/login'")
+                browser.screenshot(f"{SHOTS}/live-login-{width}-{scheme}.png")
+                axe(browser, f"{width} {scheme} login")
+                login(browser, daemon)
+                for name, path in (("overview", "/"), ("batch", "/batches/progress"), ("job", f"/jobs/{job}"),
+                                   ("budget", "/batches/short/budget?budget=40"), ("submit", "/submit"),
+                                   ("hostile", "/batches/hostile")):
+                    where = f"{width} {scheme} {name}"
+                    browser.open(daemon.at + path)
+                    browser.until(f"location.pathname === {json.dumps(path.split('?')[0])}")
+                    browser.settle()
+                    browser.screenshot(f"{SHOTS}/live-{name}-{width}-{scheme}.png")
+                    check(browser.run("document.documentElement.scrollWidth <= innerWidth"), f"{where}: nothing is cut off")
+                    axe(browser, where)
+                    check(browser.run("window.hurt === undefined"), f"{where}: texts stay text")
+                is_quiet(browser, daemon, f"{width} {scheme}")
+
+
+def lives(daemon):
+    """Both pages follow a batch that goes on."""
+    done = "Number(/(\\d+)/.exec(document.querySelector('#progress .line b')?.textContent)?.[1])"
+    rows = [{"kind": "sound-effect", "prompt": f"Sound {n} of a harbour", "meta": {"client": "beta"}} for n in range(JOBS)]
+    with Browser(1400, 900) as browser, Browser(1400, 900) as other:
+        login(browser, daemon)
+        login(other, daemon)
+        daemon.submit("live", rows)
+        browser.until("document.querySelector('#batches a[href=\"/batches/live\"]')")
+        check(True, "a batch that comes in appears on the overview")
+        other.open(f"{daemon.at}/batches/live")
+        other.until(f"{done} >= 0 && document.getElementById('live-state').textContent === 'live'")
+        first = other.run(done)
+        other.until(f"{done} > {first}")
+        check(True, "a batch's page follows it")
+        daemon.ask("/v1/pause", b'{"batch":"live"}')
+        other.until("document.querySelector('#parked').textContent.includes('paused')")
+        other.until("document.querySelector('#parked a[href=\"/batches/live/resume\"]')")
+        check(True, "what is parked is told with what lifts it")
+        other.run("document.querySelector('#parked a[href=\"/batches/live/resume\"]').click()")
+        goes(other, "/batches/live/resume", "May spend")
+        other.screenshot(f"{SHOTS}/live-resume.png")
+        other.run("document.querySelector('main button.main').click()")
+        goes(other, "/batches/live", "Resumed")
+        other.until(f"{done} >= {JOBS}", timeout=60)
+        check(daemon.status("live")["state"] == "done", "its button lifts it, and it goes on to its end")
+        browser.until("!document.querySelector('#parked').textContent.includes('live')")
+        for one in (browser, other):
+            is_quiet(one, daemon, "live")
+
+
+def submits(daemon):
+    with Browser(1400, 900) as browser:
+        login(browser, daemon)
+        browser.open(f"{daemon.at}/submit")
+        browser.until("document.getElementById('manifest')")
+        browser.run("document.getElementById('manifest').focus()")
+        browser.type('{"id": "bell", "kind": "sound-effect", "prompt": "A bell\\nin two lines"}\n{"kind": "nothing"}\n')
+        browser.run("document.getElementById('name').focus()")
+        browser.type("form.jsonl")
+        browser.run("document.querySelector('main button.main').click()")
+        goes(browser, "/submit/plan", "It may cost")
+        browser.settle()
+        browser.screenshot(f"{SHOTS}/live-plan.png")
+        axe(browser, "plan")
+        said = browser.run("document.querySelector('main').textContent")
+        check("1 new" in said and "line 2" in said, "a plan has prices and problems")
+        check(not any(one["name"] == "form" for one in daemon.ask("/v1/status")["batches"]), "and submits nothing")
+        browser.run("document.querySelector('main button.main').click()")
+        goes(browser, "/batches/form", "1 new jobs")
+        browser.until("document.querySelector('#progress')?.textContent.includes('1 of 1')")
+        check(daemon.status("form")["jobs"] == 1, "what was planned is submitted and runs")
+        browser.run("document.querySelector('.menu form button').click()")
+        browser.until("location.pathname === '/login'")
+        browser.open(f"{daemon.at}/batches/form")
+        browser.until("location.pathname === '/login'")
+        check(True, "after the logout the pages are closed")
+        is_quiet(browser, daemon, "form")
+
+
+def reads_without_scripts(daemon, job):
+    with Browser(1400, 900) as browser:
+        login(browser, daemon)
+        browser.call("Emulation.setScriptExecutionDisabled", value=True)
+        for path, text in (("/", "Budgets"), ("/batches/hostile", "Jobs"), (f"/jobs/{job}", "History")):
+            browser.call("Page.navigate", url=daemon.at + path)
+            browser.until(f"location.pathname === {json.dumps(path)} && document.readyState === 'complete'")
+            shown = browser.run("document.body.textContent")
+            check(text in shown, f"{path} is read without scripts")
+        browser.screenshot(f"{SHOTS}/live-without-scripts.png")
+
+
+def main():
+    pathlib.Path(SHOTS).mkdir(parents=True, exist_ok=True)
+    faults("[[rules]]\ncontains = 'that is rejected'\neffect = { do = 'content-rejected' }\n")
+    with tempfile.TemporaryDirectory(prefix="callsheet-live-") as work:
+        daemon = Daemon(pathlib.Path(work))
+        try:
+            rows = [{"kind": "sound-effect", "prompt": f"Waves {n}", "meta": {"client": "acme"}} for n in range(12)]
+            daemon.submit("progress", rows + [{"id": "wind", "kind": "sound-effect", "prompt": "Wind that is rejected"}])
+            daemon.submit("short", rows[:3], "&budget=1")
+            hostile = {"id": HOSTILE, "kind": "sound-effect", "prompt": HOSTILE + " that is rejected",
+                       "meta": {"client": HOSTILE, HOSTILE: HOSTILE}}
+            daemon.submit("hostile", [hostile])
+            end = time.monotonic() + 60
+            while daemon.status("progress")["state"] != "done" or daemon.status("hostile")["state"] != "done":
+                assert time.monotonic() < end, daemon.status("progress")
+                time.sleep(0.1)
+            request = urllib.request.Request(f"{daemon.at}/v1/jobs?batch=hostile", None, {"Authorization": f"Bearer {TOKEN}"})
+            job = json.loads(urllib.request.urlopen(request, timeout=30).read().splitlines()[0])["job"]
+            looks(daemon, job)
+            lives(daemon)
+            submits(daemon)
+            reads_without_scripts(daemon, job)
+        finally:
+            daemon.stop()
+    print("the live pages are proven")
+
+
+main()
