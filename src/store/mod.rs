@@ -26,7 +26,7 @@
 //!   `quarantine`, `commit_count`, `verify`;
 //! - **commit**: `commit` is the single write path. It returns once everything in it is on the device; no effect may begin
 //!   before that. `sled_files`, `batch_backup` and `write_atomic` are what it takes;
-//! - **load**: `load` reads what is not finished, `finished` what is, `snapshot` all at once, `spool` rows and outcomes,
+//! - **load**: `load` reads what is not finished, `finished` what is, `snapshot` all at once, `spool` rows and outcomes, `job_record` the record of a job,
 //!   `read_only` a state that another process may hold;
 //! - **index**: `batch_index` names of batches, `job_index` names of jobs, `job_statuses` where the jobs of a batch stand,
 //!   `finished_sums` what finished batches come to;
@@ -53,6 +53,7 @@ mod finished;
 mod finished_sums;
 mod folders;
 mod job_index;
+mod job_record;
 mod job_statuses;
 mod load;
 pub mod new_row;
@@ -83,15 +84,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock};
 
-use serde::{Deserialize, Serialize};
-
-use crate::domain::ids::{JobId, JobKey};
-use crate::domain::job::Job;
-
 // What is committed.
 pub use crate::store::batch::{BatchRecord, Ended, Pause, Segment};
 pub use crate::store::commit::{COMMIT_MAX_JOBS, Change};
 pub use crate::store::counters::KindCounts;
+pub use crate::store::job_record::JobRecord;
 // What is loaded.
 pub use crate::store::error::StoreError;
 pub use crate::store::finished::FinishedBatch;
@@ -104,21 +101,6 @@ use crate::store::batch_index::BatchIndex;
 use crate::store::commit::{Database, Writer};
 use crate::store::outcome_index::OutcomeIndexes;
 use crate::store::process_lock::Lock;
-
-/// A job that has begun. Ended jobs have the same shape, in their batch's `outcomes`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct JobRecord {
-    /// Where it lives.
-    #[serde(flatten)]
-    pub key: JobKey,
-    /// Who it is.
-    pub id: JobId,
-    /// Byte of its row in the batch's spool.
-    pub row_at: u64,
-    /// Where it stands.
-    #[serde(flatten)]
-    pub job: Job,
-}
 
 /// The state directory of one process.
 #[derive(Debug)]

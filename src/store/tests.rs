@@ -9,8 +9,8 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::domain::credits::Credits;
-use crate::domain::ids::{AttemptNo, BatchNo, Fingerprint, JobId, Seq, TaskId};
-use crate::domain::job::{JobSpec, Order, State};
+use crate::domain::ids::{AttemptNo, BatchNo, Fingerprint, JobId, JobKey, Seq, TaskId};
+use crate::domain::job::{Job, JobSpec, Order, State};
 use crate::domain::ledger::Totals;
 use crate::domain::out_of_credits::AccountBlock;
 use crate::domain::queue_class::Classes;

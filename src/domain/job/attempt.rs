@@ -192,6 +192,7 @@ impl Books {
 
 /// One try at a job, under one key. Moved by the lifecycle alone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "StoredAttempt")]
 pub struct Attempt {
     /// Its number: the key is derived from it.
     pub(super) no: AttemptNo,
@@ -221,6 +222,105 @@ pub struct Attempt {
     /// What else the record of its task says, once the task has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) record: Option<Box<TaskRecord>>,
+}
+
+/// An attempt as it is stored. Its state lies among its other fields, and is put together once all are read: reading it
+/// from them at once (`#[serde(flatten)]`, `#[serde(tag)]`) would hold every value of the record twice on the way.
+#[derive(Debug, Deserialize)]
+struct StoredAttempt {
+    no: AttemptNo,
+    books: Books,
+    #[serde(default)]
+    day: Option<UtcDay>,
+    #[serde(default)]
+    may_have_been_sent: bool,
+    #[serde(default)]
+    rejected: Option<Fault>,
+    #[serde(default)]
+    watched_since: Option<Timestamp>,
+    #[serde(default)]
+    ran_model: Option<String>,
+    #[serde(default)]
+    ran_options: Option<Map<String, Value>>,
+    #[serde(default)]
+    record: Option<Box<TaskRecord>>,
+    state: JobState,
+    // What belongs to it.
+    #[serde(default)]
+    may_have_run: Option<bool>,
+    #[serde(default)]
+    sends: Option<u32>,
+    #[serde(default)]
+    fault: Option<Fault>,
+    #[serde(default)]
+    task: Option<TaskId>,
+    #[serde(default)]
+    urls: Option<Vec<String>>,
+    #[serde(default)]
+    files: Option<Vec<OutputFile>>,
+}
+
+/// What belongs to a state, whichever it is.
+pub(super) struct StateFields {
+    pub(super) may_have_run: Option<bool>,
+    pub(super) sends: Option<u32>,
+    pub(super) fault: Option<Fault>,
+    pub(super) task: Option<TaskId>,
+    pub(super) urls: Option<Vec<String>>,
+    pub(super) files: Option<Vec<OutputFile>>,
+}
+
+/// Its record lacks a field.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("missing field `{0}`")]
+pub(super) struct MissingField(pub(super) &'static str);
+
+impl TryFrom<StoredAttempt> for Attempt {
+    type Error = MissingField;
+
+    fn try_from(stored: StoredAttempt) -> Result<Attempt, MissingField> {
+        let StoredAttempt { may_have_run, sends, fault, task, urls, files, .. } = stored;
+        let fields = StateFields { may_have_run, sends, fault, task, urls, files };
+        Ok(Attempt {
+            no: stored.no,
+            state: fields.state(stored.state)?,
+            books: stored.books,
+            day: stored.day,
+            may_have_been_sent: stored.may_have_been_sent,
+            rejected: stored.rejected,
+            watched_since: stored.watched_since,
+            ran_model: stored.ran_model,
+            ran_options: stored.ran_options,
+            record: stored.record,
+        })
+    }
+}
+
+impl StateFields {
+    /// A state with what belongs to it.
+    pub(super) fn state(self, state: JobState) -> Result<State, MissingField> {
+        let StateFields { may_have_run, sends, fault, task, urls, files } = self;
+        let missing = MissingField;
+        Ok(match state {
+            JobState::Queued => State::Queued,
+            JobState::Submitting => State::Submitting {
+                may_have_run: may_have_run.ok_or(missing("may_have_run"))?,
+                sends: sends.ok_or(missing("sends"))?,
+                fault,
+            },
+            JobState::Running => State::Running { task: task.ok_or(missing("task"))? },
+            JobState::Fetching => {
+                State::Fetching { task: task.ok_or(missing("task"))?, urls: urls.ok_or(missing("urls"))? }
+            }
+            JobState::Succeeded => {
+                State::Succeeded { task: task.ok_or(missing("task"))?, files: files.ok_or(missing("files"))? }
+            }
+            JobState::Failed => State::Failed { fault: fault.ok_or(missing("fault"))?, task },
+            JobState::Canceled => State::Canceled { task, fault },
+            JobState::Expired => State::Expired,
+            JobState::InDoubt => State::InDoubt { fault: fault.ok_or(missing("fault"))?, task },
+        })
+    }
 }
 
 pub(super) fn is_default<T: Default + PartialEq>(value: &T) -> bool {

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use crate::domain::credit_hold::Hold;
 use crate::domain::credits::Credits;
 use crate::domain::ids::{AttemptNo, TaskId};
-use crate::domain::job::attempt::is_default;
+use crate::domain::job::attempt::{MissingField, StateFields, is_default};
 use crate::domain::job::{Attempt, Books, HistoryLine, Job, OutputFile, State};
 use crate::domain::job_state::JobState;
 use crate::domain::task::{Fault, TaskRecord};
@@ -158,28 +158,16 @@ fn carried_over(stored: &StoredJob) -> Result<(Vec<Attempt>, Option<AttemptNo>),
 
 /// The state of a record of format 1.
 fn state(stored: &StoredJob) -> Result<State, FormatError> {
-    let task = || stored.task.clone().ok_or(FormatError::Missing("task"));
-    let fault = || stored.fault.clone().ok_or(FormatError::Missing("fault"));
-    Ok(match stored.state.ok_or(FormatError::Missing("state"))? {
-        JobState::Queued => State::Queued,
-        JobState::Submitting => State::Submitting {
-            may_have_run: stored.may_have_run.ok_or(FormatError::Missing("may_have_run"))?,
-            sends: stored.sends,
-            fault: stored.fault.clone(),
-        },
-        JobState::Running => State::Running { task: task()? },
-        JobState::Fetching => {
-            State::Fetching { task: task()?, urls: stored.urls.clone().ok_or(FormatError::Missing("urls"))? }
-        }
-        JobState::Succeeded => State::Succeeded {
-            task: task()?,
-            files: stored.files.clone().ok_or(FormatError::Missing("files"))?,
-        },
-        JobState::Failed => State::Failed { fault: fault()?, task: stored.task.clone() },
-        JobState::Canceled => State::Canceled { task: stored.task.clone(), fault: stored.fault.clone() },
-        JobState::Expired => State::Expired,
-        JobState::InDoubt => State::InDoubt { fault: fault()?, task: stored.task.clone() },
-    })
+    let fields = StateFields {
+        may_have_run: stored.may_have_run,
+        sends: Some(stored.sends),
+        fault: stored.fault.clone(),
+        task: stored.task.clone(),
+        urls: stored.urls.clone(),
+        files: stored.files.clone(),
+    };
+    let state = stored.state.ok_or(FormatError::Missing("state"))?;
+    fields.state(state).map_err(|MissingField(name)| FormatError::Missing(name))
 }
 
 impl SupersededTask {
@@ -356,6 +344,20 @@ mod tests {
         let attempt = |no: u32| json!({"no": no, "state": "queued", "books": {}});
         let two = json!([attempt(2), attempt(1)]);
         assert_eq!(refused(json!({"attempts": two})), "its attempts are not in the order of their numbers");
+        for (state, missing) in [
+            (json!({"state": "submitting", "sends": 1}), "may_have_run"),
+            (json!({"state": "submitting", "may_have_run": true}), "sends"),
+            (json!({"state": "running"}), "task"),
+            (json!({"state": "fetching", "task": "t"}), "urls"),
+            (json!({"state": "succeeded", "task": "t"}), "files"),
+            (json!({"state": "failed", "task": "t"}), "fault"),
+            (json!({"state": "in_doubt", "task": "t"}), "fault"),
+            (json!({}), "state"),
+        ] {
+            let mut attempt = json!({"no": 1, "books": {}});
+            attempt.as_object_mut().unwrap().extend(state.as_object().unwrap().clone());
+            assert_eq!(refused(json!({"attempts": [attempt]})), format!("missing field `{missing}`"));
+        }
         let kept = json!({"attempts": [attempt(1)], "kept": 2});
         assert_eq!(refused(kept), "it keeps attempt 2, and has none of that number");
     }
