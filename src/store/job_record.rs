@@ -24,8 +24,7 @@ pub struct JobRecord {
     pub job: Job,
 }
 
-/// Its job's fields are handed to the job as they come. `#[serde(flatten)]` would collect them first, which takes several
-/// times as long, and each open job is read more than once when a state is opened.
+/// Its job's fields are handed to the job as they come. `#[serde(flatten)]` would collect all of them first.
 impl<'de> Deserialize<'de> for JobRecord {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<JobRecord, D::Error> {
         deserializer.deserialize_map(RecordVisitor)
