@@ -40,6 +40,7 @@ mod outcome_json;
 mod pause;
 mod plan;
 mod progress;
+mod progress_lines;
 mod report;
 mod resolve;
 mod retry;

@@ -1,6 +1,6 @@
 //! `callsheet status`: every batch in numbers.
 
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::time::Duration;
 
 use clap::Args;
@@ -12,12 +12,16 @@ use crate::cli::failure::Failure;
 use crate::cli::follow::{Follower, Interrupts, report_interrupted};
 use crate::cli::global_flags::Global;
 use crate::cli::next_steps::{self, BatchEnd, Invocation};
+use crate::cli::progress::{LINE_INTERVAL, PaceMeter};
+use crate::cli::progress_lines::Figures;
 use crate::cli::terminal::say;
 use crate::cli::{summary, terminal, written};
+use crate::clock::Clock;
 use crate::control::client::Client;
 use crate::control::protocol::{BatchState, BatchStatus, ProcessKind, Request, StatusRequest};
 use crate::domain::ids::BatchName;
 use crate::domain::parked_reason::Parked;
+use crate::domain::time::Tick;
 
 /// Shows every batch in numbers.
 #[derive(Debug, Args)]
@@ -28,7 +32,7 @@ pub(super) struct StatusCommand {
     /// List every finished batch, as far back as retention.list_finished_for; otherwise the 20 that finished last
     #[arg(long, conflicts_with = "batch")]
     pub(super) all: bool,
-    /// Show the status again whenever it changes, until the batch is done
+    /// Show the status as it changes, with bars, rate and last failures, until the batch is done
     #[arg(long)]
     pub(super) watch: bool,
 }
@@ -63,7 +67,7 @@ async fn show_until_done(
     client: &StateClient,
 ) -> Result<Exit, Failure> {
     let request = StatusRequest { batch: command.batch.clone(), all: command.all };
-    let mut shown = String::new();
+    let mut watching = Watching::begin();
     loop {
         let status = match client {
             StateClient::Daemon(daemon) if command.watch => {
@@ -71,19 +75,11 @@ async fn show_until_done(
             }
             client => client.call(&request).await?,
         };
-        let text = if global.json {
-            let text = if command.watch {
-                serde_json::to_string(&status)
-            } else {
-                serde_json::to_string_pretty(&status)
-            };
-            text.unwrap_or_default()
-        } else {
-            summary::states(&status.batches).lines(terminal::columns(std::io::stdout())).join("\n")
-        };
-        if text != shown {
-            show(&text, command.watch && !global.json)?;
-            shown = text;
+        match (command.watch, global.json) {
+            (true, true) => watching.show_changed(serde_json::to_string(&status).unwrap_or_default())?,
+            (true, false) => watching.show(&status.batches)?,
+            (false, true) => print(&serde_json::to_string_pretty(&status).unwrap_or_default())?,
+            (false, false) => print(&table(&status.batches))?,
         }
         let parked: std::collections::BTreeSet<Parked> =
             status.batches.iter().filter_map(|batch| batch.parked_by).collect();
@@ -133,9 +129,76 @@ async fn say_what_next(batches: &[BatchStatus], daemon: &DaemonConnection, globa
     next_steps::say(&ends, &Invocation::of(verb, global));
 }
 
-/// Prints the picture; on a terminal in the place of the one before.
-fn show(text: &str, watched: bool) -> Result<(), Failure> {
+/// What a command that watches has shown.
+struct Watching {
+    clock: Clock,
+    meter: PaceMeter,
+    /// The text that was shown last, and when.
+    shown: String,
+    at: Option<Tick>,
+}
+
+impl Watching {
+    fn begin() -> Watching {
+        let clock = Clock::start();
+        let meter = PaceMeter::begin(clock.now().tick);
+        Watching { clock, meter, shown: String::new(), at: None }
+    }
+
+    /// Prints what differs from what was printed last.
+    fn show_changed(&mut self, text: String) -> Result<(), Failure> {
+        if text != self.shown {
+            print(&text)?;
+            self.shown = text;
+        }
+        Ok(())
+    }
+
+    /// Shows the batches: on a terminal a table and bars in the place of those before, elsewhere the table once and a
+    /// line now and then, and the table again when all are done.
+    fn show(&mut self, batches: &[BatchStatus]) -> Result<(), Failure> {
+        let now = self.clock.now().tick;
+        let unfinished: Vec<_> =
+            batches.iter().filter(|batch| batch.state != BatchState::Done).cloned().collect();
+        // Of those that are done, too: one that ends meanwhile is part of the pace.
+        let pace = self.meter.measure(Figures::of(batches).ended(), now);
+        let figures = Figures::of(&unfinished);
+        if terminal::can_redraw(std::io::stdout()) {
+            let columns = terminal::columns(std::io::stdout()).unwrap_or(1);
+            let mut lines = summary::states(batches).lines(Some(columns));
+            if !unfinished.is_empty() {
+                lines.push(String::new());
+                lines.extend(figures.lines(pace, None, columns, terminal::rows(std::io::stdout())));
+            }
+            return self.redraw(&lines);
+        }
+        let is_due = self.at.is_none_or(|at| now.since(at) >= LINE_INTERVAL);
+        let text = match (self.at.is_none(), unfinished.is_empty()) {
+            (true, _) | (_, true) => table(batches),
+            (false, false) if is_due => figures.log_line(pace, None),
+            (false, false) => return Ok(()),
+        };
+        self.at = Some(now);
+        self.show_changed(text)
+    }
+
+    /// Draws over what was drawn before, without a moment in which nothing is there.
+    fn redraw(&mut self, lines: &[String]) -> Result<(), Failure> {
+        let text = lines.join("\x1b[K\n");
+        if text != self.shown {
+            let begin = if self.shown.is_empty() { "\x1b[H\x1b[2J" } else { "\x1b[H" };
+            written(terminal::put(std::io::stdout().lock(), &format!("{begin}{text}\x1b[K\x1b[J\n")))?;
+            self.shown = text;
+        }
+        Ok(())
+    }
+}
+
+fn table(batches: &[BatchStatus]) -> String {
+    summary::states(batches).lines(terminal::columns(std::io::stdout())).join("\n")
+}
+
+fn print(text: &str) -> Result<(), Failure> {
     let mut out = anstream::stdout().lock();
-    let clear = if watched && std::io::stdout().is_terminal() { "\x1b[H\x1b[2J" } else { "" };
-    written(writeln!(out, "{clear}{text}").and_then(|()| out.flush()))
+    written(writeln!(out, "{text}").and_then(|()| out.flush()))
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use anstream::println;
 use serde::Serialize;
 
-use crate::cli::progress::span;
+use crate::cli::progress_lines::span;
 use crate::cli::table::{self, Cell, Table};
 use crate::cli::terminal::{Tone, say};
 use crate::cli::{group_budgets, printable, printable_path};

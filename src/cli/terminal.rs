@@ -3,10 +3,13 @@
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 
+use anstream::stream::RawStream;
 use unicode_width::UnicodeWidthStr;
 
 /// Columns that are assumed where a terminal does not tell how many it has.
 const USUAL_COLUMNS: usize = 80;
+/// Rows that are assumed there.
+const USUAL_ROWS: usize = 24;
 /// Fewest columns that anything is laid out for.
 const COLUMNS_MIN: usize = 20;
 
@@ -43,6 +46,25 @@ pub(super) fn columns(stream: impl AsFd) -> Option<usize> {
     }
     let told = rustix::termios::tcgetwinsize(&stream).map_or(0, |size| usize::from(size.ws_col));
     Some(if told == 0 { USUAL_COLUMNS } else { told.max(COLUMNS_MIN) })
+}
+
+/// Whether a stream is a terminal that can move its cursor.
+pub(super) fn can_redraw(stream: impl AsFd) -> bool {
+    let is_dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb" || term.is_empty());
+    !is_dumb && rustix::termios::isatty(&stream)
+}
+
+/// Rows of the terminal that a stream is; as usual where it does not tell.
+pub(super) fn rows(stream: impl AsFd) -> usize {
+    let told = rustix::termios::tcgetwinsize(&stream).map_or(0, |size| usize::from(size.ws_row));
+    if told == 0 { USUAL_ROWS } else { told }
+}
+
+/// Writes text that moves the cursor, at once, with colours where they are wanted.
+pub(super) fn put(mut out: impl RawStream, text: &str) -> io::Result<()> {
+    let has_colours = anstream::AutoStream::choice(&out) != anstream::ColorChoice::Never;
+    let text = if has_colours { text.to_owned() } else { without_tones(text) };
+    out.write_all(text.as_bytes()).and_then(|()| out.flush())
 }
 
 /// Columns that a text takes.

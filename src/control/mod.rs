@@ -10,6 +10,7 @@ mod access;
 mod api_error;
 pub mod app;
 pub mod app_state;
+mod batch_status;
 pub mod client;
 mod connections;
 mod error_body;

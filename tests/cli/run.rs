@@ -561,7 +561,7 @@ fn elsewhere_than_on_a_terminal_progress_is_a_line_now_and_then() {
     let env = TestEnv::with(Options { manual_clock: true, ..Options::default() });
     env.write("batch.csv", manifests::manifest("image", 2));
     let running = env.start(["run", "batch.csv"]);
-    running.says("0/2 jobs  2 in flight · 0 held, 16 credits spent");
+    running.says("0/2 jobs  2 in flight · 16 of 16 credits spent");
     env.advance(Duration::from_secs(60));
     running.end().exited(0);
 }

@@ -15,9 +15,14 @@ fn on_terminal(env: &TestEnv, arguments: &[&str], columns: usize, term: &str) ->
     OnTerminal::start(command, columns)
 }
 
-/// Lines that the live line left on the screen.
+/// Live lines that were left on the screen.
 fn ghosts(screen: &Screen) -> Vec<&str> {
-    screen.lines().into_iter().filter(|line| line.starts_with('[') && line.contains(" jobs")).collect()
+    let is_live = |line: &&str| {
+        line.starts_with('[') && line.contains(" jobs")
+            || line.contains(" credits spent")
+            || line.starts_with("last failed: ")
+    };
+    screen.lines().into_iter().filter(is_live).collect()
 }
 
 /// Lines that do not fit. Commands to copy are never wrapped, and no word is.
@@ -62,6 +67,7 @@ fn tables_and_the_live_line_are_no_wider_than_their_terminal() {
         assert_eq!(ghosts(&screen), [""; 0]);
         assert_eq!(too_wide(&screen, columns), [""; 0], "run at {columns} columns");
         assert!(written.contains("\x1b[31m"), "failures are red: {written:?}");
+        assert!(written.contains("last failed: image-2 (content_rejected)"), "{written}");
         let commands: [&[&str]; 6] = [
             &["status"],
             &["jobs", &batch],
@@ -79,6 +85,26 @@ fn tables_and_the_live_line_are_no_wider_than_their_terminal() {
 }
 
 #[test]
+fn several_kinds_have_a_bar_each_and_watching_shows_the_same() {
+    let env = TestEnv::with(Options { manual_clock: true, ..Options::default() });
+    let [images, videos] = [manifests::manifest("image", 2), manifests::manifest("video", 1)];
+    let video = videos.lines().nth(1).unwrap();
+    env.write("batch.csv", format!("{images}{video}\n"));
+    let running = on_terminal(&env, &["run", "batch.csv"], 80, "xterm");
+    running.shows("image  [------------------] 0/2");
+    running.shows("video  [------------------] 0/1");
+    running.shows("3 in flight");
+    let watching = on_terminal(&env, &["status", "batch", "--watch"], 80, "xterm");
+    watching.shows("image  [------------------] 0/2");
+    watching.shows(" credits spent");
+    env.advance(Duration::from_secs(600));
+    let (status, written, screen) = running.end();
+    assert!(status.success(), "{written}");
+    assert_eq!(ghosts(&screen), [""; 0], "{:#?}", screen.lines());
+    drop(watching);
+}
+
+#[test]
 fn a_dumb_terminal_and_no_color_are_respected() {
     let env = TestEnv::new();
     env.faults("[[rules]]\ncontains = 'image-2'\neffect = { do = 'content-rejected' }");
@@ -88,7 +114,8 @@ fn a_dumb_terminal_and_no_color_are_respected() {
     let mut command = env.command(["run", "batch.csv", "--batch", "plain"]);
     command.env("TERM", "xterm").env("NO_COLOR", "1");
     let (_, written, _) = OnTerminal::start(command, 80).end();
-    let written = written.replace("\x1b[J", "");
+    let moves = ["\x1b[J", "\x1b[1A", "\x1b[2A"];
+    let written = moves.iter().fold(written, |written, moving| written.replace(moving, ""));
     assert!(
         !written.contains('\x1b'),
         "the live line moves the cursor, and nothing is coloured: {written:?}"

@@ -129,6 +129,10 @@ impl Screen {
                     let end = rest.iter().position(u8::is_ascii_alphabetic).expect("a whole sequence");
                     match &rest[..=end] {
                         b"\x1b[J" => self.erase_below(),
+                        [b'\x1b', b'[', number @ .., b'A'] => {
+                            let rows = std::str::from_utf8(number).unwrap().parse().unwrap();
+                            (0..rows).for_each(|_| self.cursor_up());
+                        }
                         [.., b'm'] => {}
                         other => panic!("{:?} is not known here", String::from_utf8_lossy(other)),
                     }
@@ -167,6 +171,17 @@ impl Screen {
             self.lines.push(String::new());
         }
         self.cursor = (line, 0);
+    }
+
+    /// To the same column of the row above, which may be of the same line.
+    fn cursor_up(&mut self) {
+        let (line, character) = self.cursor;
+        if let Some(above) = character.checked_sub(self.columns) {
+            self.cursor = (line, above);
+        } else if line > 0 {
+            let rows = self.lines[line - 1].chars().count().saturating_sub(1) / self.columns;
+            self.cursor = (line - 1, rows * self.columns + character);
+        }
     }
 
     fn erase_below(&mut self) {

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::domain::admission::Limits;
 use crate::domain::budget::BudgetShortage;
 use crate::domain::budget_group::GroupLimits;
@@ -289,6 +291,17 @@ pub struct BatchOverview {
     pub balance: Option<Credits>,
     /// What is missing, where a budget parks them that is not the batch's own.
     pub shortage: Option<BudgetShortage>,
+    /// Jobs that failed last since the process began, the last one first.
+    pub last_failures: Vec<LastFailure>,
+}
+
+/// A job that failed, in short.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LastFailure {
+    /// Its label.
+    pub job: String,
+    /// The code of the fault.
+    pub code: String,
 }
 
 /// The books do not balance, or a row is missing: going on could cost money.

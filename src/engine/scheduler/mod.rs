@@ -34,8 +34,8 @@ use std::sync::Arc;
 pub use self::account_overview::AccountOverview;
 pub use self::commands::{Command, CommandOutcome, FoundJob};
 pub use self::messages::{
-    AppliedVersions, BatchOverview, Effect, EndedVersion, FetchFault, FetchOrder, Input, RenamedJob,
-    SchedulerError, Settings, SpooledRow, Standstill, Step,
+    AppliedVersions, BatchOverview, Effect, EndedVersion, FetchFault, FetchOrder, Input, LastFailure,
+    RenamedJob, SchedulerError, Settings, SpooledRow, Standstill, Step,
 };
 pub use self::parts::outage_detector::Outage;
 use crate::domain::adaptive_limit::AdaptiveLimit;

@@ -132,7 +132,8 @@ impl Scheduler {
         let needs = if is_for_credits { self.next_hold(active) } else { None };
         let balance = if is_for_balance { self.account.last_balance() } else { None };
         let shortage = parked.and_then(|parked| self.budget_shortage(active, parked));
-        BatchOverview { parked, needs, balance, shortage, ..overview }
+        let last_failures = active.last_failures();
+        BatchOverview { parked, needs, balance, shortage, last_failures, ..overview }
     }
 
     /// What is to be read of the spools before [`Scheduler::foresee`] can tell.
@@ -223,5 +224,6 @@ fn overview_of(record: &BatchRecord, open: JobStateCounts) -> BatchOverview {
         needs: None,
         balance: None,
         shortage: None,
+        last_failures: Vec::new(),
     }
 }

@@ -102,6 +102,9 @@ impl Scheduler {
         self.timers.cancel_job(key);
         if let Some(active) = self.batches.get_mut(&key.batch) {
             active.job_ended(key.seq, open.spec().order.kind, open.job().state(), self.settings.rejections);
+            if let State::Failed { fault, .. } = open.job().state() {
+                active.note_failure(open.spec(), fault);
+            }
             self.pending.batch_changed(key.batch);
         }
         let (spec, record) = open.into_parts();

@@ -1,5 +1,6 @@
 //! A batch in memory: its record, the rows of it that wait next, and what keeps it from sending.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::domain::credits::Credits;
@@ -9,15 +10,19 @@ use crate::domain::ledger::{Movement, OutOfBalance};
 use crate::domain::parked_reason::Parked;
 use crate::domain::request::Kind;
 use crate::domain::row_versions::RowVersions;
+use crate::domain::task::Fault;
 use crate::domain::time::{Now, Timestamp};
 use crate::engine::scheduler::job_log;
-use crate::engine::scheduler::messages::{Effect, SpooledRow};
+use crate::engine::scheduler::messages::{Effect, LastFailure, SpooledRow};
 use crate::engine::scheduler::parts::row_windows::{RowWindow, window_rows, windows_of};
 use crate::store::{BatchRecord, Pause};
 
 /// Jobs of a batch that may be canceled one by one before their turn: their numbers travel with the
 /// batch's record.
 pub const SKIPPED_MAX: usize = 1000;
+
+/// Failures of a batch that are remembered.
+const LAST_FAILURES: usize = 3;
 
 /// See the module's documentation.
 #[derive(Debug)]
@@ -32,6 +37,8 @@ pub struct ActiveBatch {
     parked: Option<Parked>,
     /// What the log last said keeps it from sending.
     logged_parked: Option<Parked>,
+    /// The last one first.
+    last_failures: VecDeque<(Seq, LastFailure)>,
 }
 
 /// Rows that wait in memory and are dropped.
@@ -54,7 +61,15 @@ impl ActiveBatch {
     pub fn new(record: BatchRecord) -> ActiveBatch {
         let windows = windows_of(&record.segments);
         let versions = RowVersions::default();
-        ActiveBatch { record, versions, is_going_back: false, windows, parked: None, logged_parked: None }
+        ActiveBatch {
+            record,
+            versions,
+            is_going_back: false,
+            windows,
+            parked: None,
+            logged_parked: None,
+            last_failures: VecDeque::new(),
+        }
     }
 
     /// Takes up what changed of it by another manifest.
@@ -253,6 +268,18 @@ impl ActiveBatch {
         has_room
     }
 
+    /// Remembers that a job of it failed.
+    pub fn note_failure(&mut self, spec: &JobSpec, fault: &Fault) {
+        self.last_failures.truncate(LAST_FAILURES - 1);
+        let failure = LastFailure { job: spec.label.clone(), code: fault.code.clone() };
+        self.last_failures.push_front((spec.seq, failure));
+    }
+
+    /// Jobs of it that failed last, the last one first.
+    pub fn last_failures(&self) -> Vec<LastFailure> {
+        self.last_failures.iter().map(|(_, failure)| failure.clone()).collect()
+    }
+
     /// A job of it has ended. `rejections_max` rejected prompts in a row pause it: the next ones would probably be
     /// rejected, too.
     pub fn job_ended(&mut self, seq: Seq, kind: Kind, state: &State, rejections_max: u32) {
@@ -279,6 +306,7 @@ impl ActiveBatch {
 
     /// A job of it that had ended goes on: its owner is told anew once it is done.
     pub fn job_reopened(&mut self, seq: Seq, kind: Kind, state: &State) {
+        self.last_failures.retain(|(failed, _)| *failed != seq);
         let is_superseded = self.versions.is_superseded(seq);
         self.record.count_reopened(kind, state, is_superseded);
         self.record.announced = false;

@@ -1,0 +1,178 @@
+//! A batch in numbers, as `status` tells it.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::domain::budget::BudgetShortage;
+use crate::domain::ids::BatchName;
+use crate::domain::job_state::JobState;
+use crate::domain::parked_reason::Parked;
+use crate::domain::request::Kind;
+use crate::domain::row_versions::REPLACED;
+use crate::engine::scheduler::{BatchOverview, LastFailure};
+use crate::store::{BatchRecord, KindCounts};
+
+fn is_none(number: &u32) -> bool {
+    *number == 0
+}
+
+/// A batch in numbers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BatchStatus {
+    /// Its name.
+    pub name: BatchName,
+    /// Whether it moves.
+    pub state: BatchState,
+    /// What keeps its queued jobs from being sent.
+    pub parked_by: Option<Parked>,
+    /// Accepted jobs.
+    pub jobs: u32,
+    /// Sum of the prices of all jobs.
+    pub planned_credits: u64,
+    /// The most it may spend.
+    pub budget_credits: u64,
+    /// What the cheapest of the jobs that wait next needs, where the batch's budget or the balance parks them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub needed_credits: Option<u64>,
+    /// The account's balance as it was last told, where it parks them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub balance_credits: Option<u64>,
+    /// What is missing, where a budget parks them that is not the batch's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget_shortage: Option<BudgetShortage>,
+    /// Set aside at this moment.
+    pub held_credits: u64,
+    /// Charged and not given back: refunds are taken off already.
+    pub charged_credits: u64,
+    /// Covered by a plan allowance.
+    pub waived_credits: u64,
+    /// Given back by the service, of all that was ever charged.
+    pub refunded_credits: u64,
+    /// Rows of the last manifest that were refused: its receipt says why.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub refused_rows: u32,
+    /// Jobs of each kind, in the order of the kinds' names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kinds: Vec<KindStatus>,
+    /// Jobs that failed last since the process that works on them began, the last one first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub last_failures: Vec<LastFailure>,
+    /// Jobs by state; states without jobs are left out.
+    #[serde(flatten)]
+    pub states: BTreeMap<String, u32>,
+}
+
+/// The jobs of one kind, of a batch.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KindStatus {
+    /// What they generate.
+    pub kind: String,
+    /// Accepted ones.
+    pub jobs: u32,
+    /// Those that have ended, in whatever way.
+    pub ended: u32,
+}
+
+impl KindStatus {
+    fn new(kind: Kind, counts: &KindCounts) -> KindStatus {
+        KindStatus { kind: kind.to_string(), jobs: counts.rows, ended: counts.ended.all() }
+    }
+}
+
+/// Whether a batch moves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BatchState {
+    /// It moves.
+    Active,
+    /// Something that lifts by itself or by an owner's doing keeps it.
+    Parked,
+    /// Nothing more of it is sent until somebody resumes it.
+    Paused,
+    /// Every job has ended.
+    Done,
+}
+
+impl BatchState {
+    /// The name in everything shown.
+    pub fn name(self) -> &'static str {
+        match self {
+            BatchState::Active => "active",
+            BatchState::Parked => "parked",
+            BatchState::Paused => "paused",
+            BatchState::Done => "done",
+        }
+    }
+}
+
+impl BatchStatus {
+    /// From what the engine shows and the state holds.
+    pub fn new(record: &BatchRecord, overview: &BatchOverview) -> BatchStatus {
+        let state = match (record.is_done(), overview.parked) {
+            (true, _) => BatchState::Done,
+            (false, _) if record.paused.is_some() => BatchState::Paused,
+            (false, Some(_)) => BatchState::Parked,
+            (false, None) => BatchState::Active,
+        };
+        BatchStatus {
+            name: record.name.clone(),
+            state,
+            parked_by: overview.parked.filter(|_| state != BatchState::Done),
+            jobs: overview.rows,
+            planned_credits: overview.planned.0,
+            budget_credits: record.budget().0,
+            needed_credits: overview.needs.filter(|_| state == BatchState::Parked).map(|needs| needs.0),
+            balance_credits: overview
+                .balance
+                .filter(|_| state == BatchState::Parked)
+                .map(|balance| balance.0),
+            budget_shortage: overview.shortage.clone().filter(|_| state == BatchState::Parked),
+            held_credits: overview.totals.held.0,
+            charged_credits: overview.totals.spent.0,
+            waived_credits: overview.totals.waived.0,
+            refunded_credits: overview.totals.refunded.0,
+            refused_rows: record.refused_rows,
+            kinds: record.kinds.iter().map(|(kind, counts)| KindStatus::new(*kind, counts)).collect(),
+            last_failures: overview.last_failures.clone(),
+            states: states_of(record, overview),
+        }
+    }
+
+    /// The same where it is told whether an engine works on the state: without one nothing moves.
+    #[must_use]
+    pub fn with_process(self, is_worked_on: bool) -> BatchStatus {
+        match self.state {
+            BatchState::Active if !is_worked_on => {
+                BatchStatus { state: BatchState::Parked, parked_by: Some(Parked::NoProcess), ..self }
+            }
+            _ => self,
+        }
+    }
+
+    /// Jobs in a state.
+    pub fn in_state(&self, state: JobState) -> u32 {
+        self.states.get(state.name()).copied().unwrap_or_default()
+    }
+
+    /// `3 running, 5 succeeded`, in the order of a job's life.
+    pub fn states_text(&self) -> String {
+        let replaced = self.states.get(REPLACED).copied().unwrap_or_default();
+        let known = JobState::ALL.map(|state| (self.in_state(state), state.name()));
+        let known = [known.as_slice(), &[(replaced, REPLACED)]].concat();
+        let known = known.iter().filter(|(n, _)| *n > 0);
+        known.map(|(n, name)| format!("{n} {name}")).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// How many jobs are in each state. Those that were never sent, since a newer version of their rows came first, are
+/// counted as `replaced`, apart from what was canceled.
+fn states_of(record: &BatchRecord, overview: &BatchOverview) -> BTreeMap<String, u32> {
+    let replaced = record.ended.replaced;
+    let counted = overview.states.into_iter().map(|(state, n)| match state {
+        JobState::Canceled => (state.name(), n.saturating_sub(replaced)),
+        _ => (state.name(), n),
+    });
+    let counted = counted.chain([(REPLACED, replaced)]).filter(|(_, n)| *n > 0);
+    counted.map(|(state, n)| (state.to_owned(), n)).collect()
+}
