@@ -12,6 +12,7 @@ use crate::cli::download::DownloadCommand;
 use crate::cli::emulator::arguments::EmulatorCommand;
 use crate::cli::exit;
 use crate::cli::global_flags::Global;
+use crate::cli::init::InitCommand;
 use crate::cli::jobs::JobsCommand;
 use crate::cli::ledger::LedgerCommand;
 use crate::cli::man::ManCommand;
@@ -132,6 +133,11 @@ pub(super) enum Command {
     /// Export, import, verify or rebuild the state
     #[command(subcommand)]
     State(StateCommand),
+    /// Write a commented configuration and a sample manifest to begin with
+    ///
+    /// Writes callsheet.toml, with every key and its default as a comment, and jobs/sample.csv, and says what to do next.
+    /// Files that exist are left as they are. With --base-url the address of the service is filled in.
+    Init(InitCommand),
     /// Print the JSON Schema of manifests
     Schema,
     /// Check this installation and suggest fixes

@@ -24,6 +24,7 @@ mod failure;
 mod follow;
 mod global_flags;
 mod group_budgets;
+mod init;
 mod interrupt;
 mod jobs;
 mod ledger;
@@ -120,6 +121,7 @@ pub fn main() -> Exit {
             Command::Credits(_) => credits::run(&arguments.global).await,
             Command::Schedule(command) => schedule::run(command, &arguments.global).await,
             Command::State(command) => state::run(command, &arguments.global).await,
+            Command::Init(command) => init::run(command, &arguments.global),
             Command::Schema => schema::run(),
             Command::Doctor(command) => doctor::run(command, &arguments.global).await,
             Command::Man(command) => man::run(command, Arguments::command()),

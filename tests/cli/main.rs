@@ -6,6 +6,7 @@ mod doctor;
 mod edited_rows;
 mod gallery;
 mod hostile_names;
+mod init;
 mod log;
 mod plan;
 mod reader_suites;
