@@ -66,6 +66,15 @@ impl Server {
         Answer { status, head: head.to_owned(), body: body.to_owned() }
     }
 
+    /// A stream of events whose response has begun. One whose request was not read yet may be closed for newer connections.
+    fn listen(&self, path: &str) -> TcpStream {
+        let mut stream = self.connect(&format!("GET {path}"), &[], "");
+        let mut head = [0; 12];
+        stream.read_exact(&mut head).unwrap();
+        assert_eq!(head, *b"HTTP/1.1 200", "{path}");
+        stream
+    }
+
     /// The cookie of a new session.
     fn login(&self) -> String {
         let answer = self.ask("POST /login", &[], &format!("token={TOKEN}&next=%2F"));
@@ -233,9 +242,8 @@ fn fifty_open_pages_are_served_by_one_look_a_second() {
     server.env.write("batch.csv", manifests::manifest("image", 60));
     server.env.run(["submit", "batch.csv"]).exited(0);
     let began = std::time::Instant::now();
-    let pages: Vec<TcpStream> = (0..100)
-        .map(|n| server.connect(if n % 2 == 0 { "GET /events" } else { "GET /events?batch=batch" }, &[], ""))
-        .collect();
+    let pages: Vec<TcpStream> =
+        (0..100).map(|n| server.listen(if n % 2 == 0 { "/events" } else { "/events?batch=batch" })).collect();
     // More than there are connections: others are served all the same.
     assert_eq!(server.ask("GET /v1/status", &[], "").status, 200);
     let listening: Vec<_> = pages.into_iter().map(|page| std::thread::spawn(move || ids(page, 2))).collect();
@@ -249,13 +257,8 @@ fn fifty_open_pages_are_served_by_one_look_a_second() {
 #[test]
 fn event_streams_have_a_limit_of_their_own() {
     let server = serve(false, "");
-    let pages: Vec<TcpStream> = (0..256).map(|_| server.connect("GET /events", &[], "")).collect();
-    until("every stream to be taken", || {
-        let mut one_more = server.connect("GET /events", &[], "");
-        let mut head = [0; 12];
-        one_more.read_exact(&mut head).unwrap();
-        head == *b"HTTP/1.1 503"
-    });
+    let pages: Vec<TcpStream> = (0..256).map(|_| server.listen("/events")).collect();
+    assert_eq!(server.ask("GET /events", &[], "").status, 503, "that is one too many");
     assert_eq!(server.ask("GET /", &[], "").status, 200);
     drop(pages);
     until("the streams of closed pages to be free", || {
