@@ -23,19 +23,32 @@ pub(super) struct InitCommand {
 /// The configuration of the package: every key with its default.
 const PACKAGED: &str = include_str!("../../systemd/callsheet.toml");
 /// What of it is otherwise in a directory of one's own.
-const CHANGES: [(&str, &str); 8] = [
+const CHANGES: [(&str, &str); 11] = [
     (
         "# After a change: systemctl reload callsheet. `callsheet doctor` reports errors.",
         "# `callsheet doctor` reports errors. A running daemon reads it again on SIGHUP.",
     ),
-    (" The systemd unit uses a credential (/etc/callsheet/api-key) instead. CALLSHEET_API_KEY overrides\n# both.",
-     " CALLSHEET_API_KEY overrides it."),
-    ("# Defaults without the package: jobs, state, output, and callsheet.sock in the state directory.",
-     "# Relative to the directory in which a command is called."),
+    (
+        " The systemd unit uses a credential (/etc/callsheet/api-key) instead. CALLSHEET_API_KEY overrides\n# both.",
+        " CALLSHEET_API_KEY overrides it.",
+    ),
+    (
+        "# Defaults without the package: jobs, state, output, and callsheet.sock in the state directory.",
+        "# Relative to the directory in which a command is called.",
+    ),
     ("\njobs = \"/var/lib/callsheet/jobs\"", "\n#jobs = \"jobs\""),
     ("\nstate = \"/var/lib/callsheet/state\"", "\n#state = \"state\""),
     ("\noutput = \"/var/lib/callsheet/output\"", "\n#output = \"output\""),
     ("\nsocket = \"/run/callsheet/callsheet.sock\"", "\n#socket = \"state/callsheet.sock\""),
+    (
+        " With ProtectSystem=strict a directory outside /var/lib/callsheet needs\n# ReadWritePaths= in a drop-in of the unit.",
+        "",
+    ),
+    ("#path = \"/var/lib/callsheet/clients/a\"", "#path = \"clients/a\""),
+    (
+        "#manifest = \"/var/lib/callsheet/jobs/scheduled/nightly.csv\"",
+        "#manifest = \"jobs/scheduled/nightly.csv\"",
+    ),
     (" It runs in the unit's\n# sandbox: it can write below /var/lib/callsheet and use the network.", ""),
 ];
 /// Where the address of the service stands in it.
@@ -60,8 +73,10 @@ pub(super) fn run(command: &InitCommand, global: &Global) -> Result<Exit, Failur
     }
     let mut out = anstream::stdout().lock();
     if global.json {
-        let new: Vec<_> = texts.iter().map(|(path, _)| path.as_path()).filter(|path| !kept.contains(path)).collect();
-        return written(writeln!(out, "{:#}", json!({ "written": new, "kept": kept }))).map(|()| Exit::Success);
+        let new: Vec<_> =
+            texts.iter().map(|(path, _)| path.as_path()).filter(|path| !kept.contains(path)).collect();
+        return written(writeln!(out, "{:#}", json!({ "written": new, "kept": kept })))
+            .map(|()| Exit::Success);
     }
     let mut text = String::new();
     for (path, _) in &texts {
@@ -123,7 +138,10 @@ mod tests {
             assert_eq!(PACKAGED.matches(from).count(), 1, "{from}");
         }
         let text = local(None);
-        assert!(!text.contains("/var/lib/callsheet/jobs") && !text.contains("/run/callsheet"), "{text}");
+        assert!(
+            !text.contains("\njobs = ") && !text.contains("/var/lib/") && !text.contains("/run/"),
+            "{text}"
+        );
     }
 
     #[test]
