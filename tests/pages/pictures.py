@@ -71,7 +71,9 @@ def prepare(folder):
                 "meta.client": "harbour"} for n, scene in enumerate(SCENES[:4])]
     spring += [{"id": f"sound-{n + 1:02}", "kind": "sound-effect", "prompt": scene, "duration_seconds": 3,
                 "meta.client": "harbour"} for n, scene in enumerate(SCENES[:6])]
-    manifest(folder / "spring.csv", spring)
+    kinds = [[row for row in spring if row["kind"] == kind] for kind in ("image", "video", "sound-effect")]
+    taken = [kinds[0][:3] + kinds[1][:2] + kinds[2][:3], kinds[0][3:] + kinds[1][2:] + kinds[2][3:]]
+    manifest(folder / "spring.csv", taken[0] + taken[1])
     tour = [{"id": f"stop-{n + 1:02}", "kind": "speech", "text": f"Stop {n + 1}: {scene}.", "voice_id": "aria",
              "meta.client": "museum"} for n, scene in enumerate(SCENES)]
     manifest(folder / "audio-tour.csv", tour)
@@ -108,7 +110,8 @@ def terminal(folder, columns=96, rows=30):
             break
         written += piece
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0, written.decode()
-    drawn = [text.split("\x1b[")[0] for text in written.decode().split("\x1b[J")]
+    text = written.decode().replace("\r", "")
+    drawn = [text.split("\x1b[")[0] for text in text.split("\x1b[J")]
     live = [text for text in drawn if text.startswith("[") and " jobs" in text]
     return live[len(live) // 2].strip(), drawn[-1].strip()
 
@@ -151,12 +154,14 @@ def main():
         try:
             socket = folder / "state/emulator/callsheet.sock"
             wait_for(socket.exists)
+            state = lambda: json.loads(shown(folder, "status", "teaser", "--emulator", "--json"))["batches"][0]["state"]
+            shown(folder, "submit", "nightly.csv", "--batch", "teaser", "--budget", "1", "--emulator")
+            wait_for(lambda: state() == "parked")
             for manifest_name, more in [("audio-tour.csv", []), ("spring.csv", ["--budget", "2000"])]:
                 shown(folder, "submit", manifest_name, "--emulator", *more)
-            shown(folder, "submit", "nightly.csv", "--batch", "teaser", "--budget", "1", "--emulator")
             status = lambda: json.loads(shown(folder, "status", "spring", "--emulator", "--json"))["batches"][0]
             wait_for(lambda: status().get("succeeded", 0) >= 9)
-            picture(f"http://{HTTP}/", "live-page.webp", 1200, 820)
+            picture(f"http://{HTTP}/", "live-page.webp", 1200, 760)
         finally:
             daemon.send_signal(signal.SIGTERM)
             daemon.wait(30)
