@@ -21,6 +21,14 @@ KEYS = {
 }
 
 
+# What is said where another page comes while an expression is evaluated.
+GONE = ("navigated or closed", "context was destroyed", "Cannot find context", "find default execution context")
+
+
+class PageGone(RuntimeError):
+    """The page that was asked is not there any more."""
+
+
 class Browser:
     """A browser with one page. What the page says, asks for and throws is noted."""
 
@@ -81,7 +89,8 @@ class Browser:
                 raise TimeoutError(method)
             if answer.get("id") == self.number:
                 if "error" in answer:
-                    raise RuntimeError(f"{method}: {answer['error']}")
+                    is_gone = any(text in answer["error"]["message"] for text in GONE)
+                    raise (PageGone if is_gone else RuntimeError)(f"{method}: {answer['error']}")
                 return answer["result"]
 
     def read(self, timeout):
@@ -124,9 +133,16 @@ class Browser:
             raise RuntimeError(f"{script}: {json.dumps(result['exceptionDetails'])[:600]}")
         return result["result"].get("value")
 
+    def holds(self, condition):
+        try:
+            return self.run(f"Boolean({condition})")
+        except PageGone:
+            return False
+
     def until(self, condition, timeout=20):
+        """Waits, also while one page follows another."""
         end = time.monotonic() + timeout
-        while not self.run(f"Boolean({condition})"):
+        while not self.holds(condition):
             if time.monotonic() > end:
                 raise TimeoutError(f"{condition}\nconsole: {self.console}")
             self.read(0.05)
