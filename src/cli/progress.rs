@@ -1,6 +1,6 @@
 //! Progress on stderr: live lines at the bottom of a terminal, a line now and then elsewhere.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anstream::eprintln;
 
@@ -11,7 +11,7 @@ use crate::cli::progress_lines::{Figures, Pace, span};
 use crate::cli::terminal::Tone;
 use crate::clock::Clock;
 use crate::control::protocol::BatchStatus;
-use crate::domain::ids::BatchName;
+use crate::domain::ids::{BatchName, BatchNo};
 use crate::domain::time::{Millis, Now, Tick, Timestamp};
 use crate::engine::StepView;
 use crate::engine::scheduler::{BatchOverview, Outage};
@@ -125,11 +125,11 @@ impl Progress {
 
     /// Batches that are done leave the scheduler after the step.
     fn note_finished(&mut self, view: &StepView<'_>) {
-        for (_, job) in &view.step.ended {
-            if let Some(batch) = view.scheduler.batch(job.key.batch).filter(|batch| batch.is_done()) {
-                let ended = statuses(&view.scheduler.batch_snapshots(Some(&batch.name)));
-                self.finished.extend(ended.into_iter().map(|status| (status.name.clone(), status)));
-            }
+        let ended: BTreeSet<BatchNo> = view.step.ended.iter().map(|(_, job)| job.key.batch).collect();
+        let ended = ended.into_iter().filter_map(|no| view.scheduler.batch(no));
+        for batch in ended.filter(|batch| batch.is_done()) {
+            let done = statuses(&view.scheduler.batch_snapshots(Some(&batch.name)));
+            self.finished.extend(done.into_iter().map(|status| (status.name.clone(), status)));
         }
     }
 

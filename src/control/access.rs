@@ -17,7 +17,7 @@ use crate::control::page_session::{COOKIE, Sessions, is_same};
 use crate::control::protocol::Refusal;
 use crate::domain::exit_code::Exit;
 
-/// What whoever sent a request may do.
+/// What the sender of a request may do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Access {
     /// Only read.

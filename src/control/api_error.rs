@@ -68,7 +68,7 @@ impl<T: DeserializeOwned, S: Send + Sync> axum::extract::FromRequestParts<S> for
     }
 }
 
-/// Refuses what is no name of a file in one folder.
+/// Refuses a file name that has folders in it, or is too long.
 pub(super) fn check_file_name(file: &str) -> Result<(), ApiError> {
     let name = Path::new(file);
     if name.file_name().is_none_or(|file| file != name.as_os_str()) || file.len() > 255 {

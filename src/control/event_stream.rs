@@ -99,7 +99,7 @@ impl EventStreams {
     }
 
     /// A stream of events about a page; nothing where too many are open. `render` makes what the pages of some topics show,
-    /// as JSON: it is used by all later streams until nobody listens any more.
+    /// as JSON: later streams use the same one, until the last stream has ended.
     pub(super) fn listen<F, R>(&self, topic: Topic, render: F) -> Option<Response>
     where
         F: Fn(Vec<Topic>) -> R + Send + 'static,
@@ -148,7 +148,7 @@ async fn next_event(
     }
 }
 
-/// Makes snapshots until nobody listens.
+/// Makes snapshots until the last stream has ended.
 async fn serve<F, R>(inside: Arc<Inside>, render: F)
 where
     F: Fn(Vec<Topic>) -> R + Send + 'static,
@@ -176,7 +176,7 @@ where
             inside.listeners().is_served = false;
             return;
         }
-        // Also before it ends: whoever comes and goes asks no more often.
+        // Also before it ends: a page that is reloaded again and again makes no more snapshots.
         tokio::time::sleep(inside.interval).await;
     }
 }

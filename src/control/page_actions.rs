@@ -16,7 +16,8 @@ use crate::domain::ids::BatchName;
 use crate::domain::job::State as JobStateNow;
 use crate::engine::job_iter::JobIter;
 use crate::engine::{blocking, to_the_end};
-use crate::pages::live_document::{Viewer, credits, in_address};
+use crate::pages::document::in_address;
+use crate::pages::live_document::{Viewer, credits};
 use crate::pages::live_forms::{ConfirmView, Field, FieldKind, confirm_page};
 use crate::store::StoreError;
 

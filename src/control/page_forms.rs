@@ -11,19 +11,15 @@ use axum::response::{Html, IntoResponse, Response};
 use serde::Deserialize;
 
 use crate::control::access::{Access, TcpAccess};
-
 use crate::control::api_error::{ApiError, Query};
 use crate::control::app_state::{AppState, Shared};
 use crate::control::handlers;
-use crate::control::page_session::{COOKIE, is_same};
+use crate::control::page_session::{COOKIE, SESSION_SPAN, is_same};
 use crate::control::protocol::{BatchStatus, ProcessKind, Refusal, StatusRequest};
 use crate::domain::exit_code::Exit;
 use crate::domain::ids::BatchName;
 use crate::pages::live_document::{Viewer, refusal_page};
 use crate::pages::live_forms::login_page;
-
-/// Seconds that a browser keeps a session's cookie.
-const COOKIE_SECONDS: u32 = 12 * 3600;
 
 /// Who looks; nothing is known of a client in this process, which may do everything.
 pub(super) type Who = Option<Extension<Access>>;
@@ -170,8 +166,8 @@ pub(super) async fn login(
     let is_secure = headers.get("x-forwarded-proto").is_some_and(|scheme| scheme == "https");
     let secure = if is_secure { "; Secure" } else { "" };
     let session = tcp.sessions.begin();
-    let cookie =
-        format!("{COOKIE}={session}; Path=/; HttpOnly; SameSite=Strict; Max-Age={COOKIE_SECONDS}{secure}");
+    let seconds = SESSION_SPAN.0 / 1_000;
+    let cookie = format!("{COOKIE}={session}; Path=/; HttpOnly; SameSite=Strict; Max-Age={seconds}{secure}");
     with_cookie(lead(next), &cookie)
 }
 

@@ -26,9 +26,10 @@ use crate::domain::job_state::JobState;
 use crate::domain::utc_day::UtcDay;
 use crate::engine::blocking;
 use crate::engine::job_page::job_page;
+use crate::pages::document::in_address;
 use crate::pages::live_batch::{JobList, batch_fragments, job_body, job_list};
 use crate::pages::live_document::{
-    DayCredits, Fragments, Frame, LIVE_ASSETS, LIVE_POLICY, Viewer, in_address, live_page, sections,
+    DayCredits, Fragments, Frame, LIVE_ASSETS, LIVE_POLICY, Viewer, live_page, sections,
 };
 use crate::pages::live_overview::overview_fragments;
 use crate::store::StoreError;

@@ -15,8 +15,8 @@ use crate::domain::time::{Millis, Tick};
 
 /// The cookie of a session.
 pub(super) const COOKIE: &str = "callsheet-session";
-/// How long a session lasts at most.
-const SESSION_SPAN: Millis = Millis::from_secs(12 * 3600);
+/// How long a session, and its cookie, lasts at most.
+pub(super) const SESSION_SPAN: Millis = Millis::from_secs(12 * 3600);
 /// Sessions at once; a further one ends the oldest.
 const SESSIONS_MAX: usize = 256;
 

@@ -17,7 +17,8 @@ use crate::engine::to_the_end;
 use crate::intake::IngestOptions;
 use crate::intake::ingest::IncomingDir;
 use crate::intake::receipt::Receipt;
-use crate::pages::live_document::{Viewer, in_address};
+use crate::pages::document::in_address;
+use crate::pages::live_document::Viewer;
 use crate::pages::live_forms::{ManifestForm, PlanView, manifest_page, plan_page};
 
 /// Largest body of a form with a manifest in it, in bytes: each may take three.

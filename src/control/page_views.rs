@@ -11,8 +11,9 @@ use crate::domain::schedule::Schedule;
 use crate::domain::time::Timestamp;
 use crate::engine::job_page::ListedJob;
 use crate::engine::scheduler::AccountOverview;
+use crate::pages::document::in_address;
 use crate::pages::live_batch::{HistoryRow, JobRow, JobView};
-use crate::pages::live_document::{DayCredits, in_address};
+use crate::pages::live_document::DayCredits;
 use crate::pages::live_overview::{
     BatchCredits, BatchView, BudgetView, Now, OverviewView, ParkedView, ScheduleView,
 };

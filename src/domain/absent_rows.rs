@@ -1,4 +1,4 @@
-//! Rows of a batch that a later manifest of it does not have. They stay wanted: the manifest may hold mended rows only.
+//! Rows of a batch that a later manifest of it does not have. They stay wanted: the manifest may contain corrected rows only.
 
 use serde::{Deserialize, Serialize};
 

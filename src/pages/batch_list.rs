@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use crate::domain::ids::BatchName;
 use crate::domain::time::Timestamp;
-use crate::pages::document::{grouped, page, theme_switch};
+use crate::pages::document::{grouped, in_address, page, theme_switch};
 use crate::pages::{INDEX, LIST_FOLDER};
 
 /// Batches that are listed, the newest first.
@@ -51,7 +51,7 @@ fn row(batch: &ListedBatch) -> Markup {
     html! {
         li {
             div class="name" {
-                @if batch.has_page { a href={ "./" (percent_encoded(name)) "/" (INDEX) } { (name) } }
+                @if batch.has_page { a href={ "./" (in_address(name)) "/" (INDEX) } { (name) } }
                 @else { (name) " " code { "callsheet open " (name) } }
                 span class="when" {
                     @match batch.finished {
@@ -73,19 +73,6 @@ fn row(batch: &ListedBatch) -> Markup {
 /// `2026-05-04 09:30`
 fn day_and_time(at: Timestamp) -> String {
     at.to_string().replace('T', " ").chars().take(16).collect()
-}
-
-/// A name as a part of a relative address.
-fn percent_encoded(name: &str) -> String {
-    let mut text = String::with_capacity(name.len());
-    for byte in name.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
-            text.push(char::from(byte));
-        } else {
-            text.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    text
 }
 
 #[cfg(test)]

@@ -29,6 +29,19 @@ pub fn page(title: &str, folder: &str, name: &str, body: &Markup) -> String {
     page.into_string()
 }
 
+/// A name as a part of an address.
+pub fn in_address(name: &str) -> String {
+    let mut text = String::with_capacity(name.len());
+    for byte in name.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
+            text.push(char::from(byte));
+        } else {
+            text.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    text
+}
+
 /// The switch between light, dark and what the system has.
 pub fn theme_switch() -> Markup {
     html! {

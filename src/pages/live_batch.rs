@@ -4,7 +4,8 @@ use maud::{Markup, html};
 
 use crate::domain::time::Timestamp;
 use crate::pages::document::grouped;
-use crate::pages::live_document::{Fragments, in_address, moment};
+use crate::pages::document::in_address;
+use crate::pages::live_document::{Fragments, moment};
 use crate::pages::live_overview::{
     BatchView, BudgetView, ParkedView, budget_bar, parked_list, progress, state_mark,
 };

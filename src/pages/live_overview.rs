@@ -4,7 +4,8 @@ use maud::{Markup, html};
 
 use crate::domain::time::{Millis, Timestamp};
 use crate::pages::document::grouped;
-use crate::pages::live_document::{DayCredits, Fragments, bar, day_plot, in_address, moment, span};
+use crate::pages::document::in_address;
+use crate::pages::live_document::{DayCredits, Fragments, bar, day_plot, moment, span};
 
 /// Everything that the overview shows.
 #[derive(Debug, Default)]

@@ -16,28 +16,10 @@ import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from browser import Browser  # noqa: E402
+from checks import BASE_URL, HOSTILE, PROGRAM, SHOTS, SIZES, axe, check  # noqa: E402
 
-PROGRAM, BASE_URL, AXE, SHOTS = sys.argv[1:5]
 TOKEN = "0123456789abcdef"
-HOSTILE = "</script><script>window.hurt = 1</script><img src=x onerror='window.hurt = 2'>\u2028`${1}`'\\"
 JOBS = 400
-SIZES = [(1400, 900, False), (390, 844, True)]
-
-
-def check(holds, what):
-    if not holds:
-        sys.exit(f"FAILED: {what}")
-    print(f"  {what}")
-
-
-def axe(browser, where):
-    browser.run(pathlib.Path(AXE).read_text() + "; 0")
-    found = browser.run(
-        "axe.run(document, { resultTypes: ['violations'] }).then((r) => r.violations"
-        ".filter((v) => ['serious', 'critical'].includes(v.impact))"
-        ".map((v) => `${v.id}: ${v.nodes.map((n) => n.target.join(' ') + ' ' + n.failureSummary).join(' | ')}`))"
-    )
-    check(not found, f"{where}: axe finds nothing serious {found}")
 
 
 class Daemon:

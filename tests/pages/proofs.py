@@ -15,9 +15,8 @@ import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from browser import Browser  # noqa: E402
+from checks import BASE_URL, HOSTILE, PROGRAM, SHOTS, SIZES, axe, check  # noqa: E402
 
-PROGRAM, BASE_URL, AXE, SHOTS = sys.argv[1:5]
-HOSTILE = "</script><script>window.hurt = 1</script><img src=x onerror='window.hurt = 2'>\u2028`${1}`'\\"
 ROWS = [
     {"id": "poster", "kind": "image", "model": "gi-2", "prompt": "A travel poster of a small harbour town", "count": 3,
      "meta": {"client": "acme"}},
@@ -30,13 +29,6 @@ ROWS = [
 MANY = 10_000
 OPENS_IN_MS = 2_000
 LONG_TASK_MS = 200
-SIZES = [(1400, 900, False), (390, 844, True)]
-
-
-def check(holds, what):
-    if not holds:
-        sys.exit(f"FAILED: {what}")
-    print(f"  {what}")
 
 
 def run(folder, *arguments, codes=(0,)):
@@ -57,16 +49,6 @@ def is_quiet(browser, where):
     check(not browser.console, f"{where}: no error on the console {browser.console}")
     away = [url for url in browser.requests if not re.match(r"(file|data|about|blob):", url)]
     check(not away, f"{where}: no request off the disk {away}")
-
-
-def axe(browser, where):
-    browser.run(pathlib.Path(AXE).read_text() + "; 0")
-    found = browser.run(
-        "axe.run(document, { resultTypes: ['violations'] }).then((r) => r.violations"
-        ".filter((v) => ['serious', 'critical'].includes(v.impact))"
-        ".map((v) => `${v.id}: ${v.nodes.map((n) => n.target.join(' ') + ' ' + n.failureSummary).join(' | ')}`))"
-    )
-    check(not found, f"{where}: axe finds nothing serious {found}")
 
 
 def ready(browser, page, tiles=1):
