@@ -299,6 +299,7 @@ fn row(at: u64) -> SpooledRow {
         max_credits: None,
         priority: 0,
         deadline: None,
+        review: false,
         meta: Map::new(),
     };
     let id = JobId(u128::from(seq).to_be_bytes());

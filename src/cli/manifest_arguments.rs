@@ -37,6 +37,9 @@ pub(super) struct ManifestArguments {
     /// Accept unknown options that look misspelt
     #[arg(long, env = "CALLSHEET_ALLOW_UNKNOWN_OPTIONS", hide_env_values = true, value_parser = BoolishValueParser::new())]
     pub(super) allow_unknown_options: bool,
+    /// Outputs wait for a decision, unless their row says otherwise
+    #[arg(long, env = "CALLSHEET_REVIEW", hide_env_values = true, value_parser = BoolishValueParser::new())]
+    pub(super) review: bool,
     /// Only the first N rows; a later run of the whole manifest adds the rest
     #[arg(long, value_name = "N", conflicts_with = "random", value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) first: Option<u32>,

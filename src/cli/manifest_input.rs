@@ -110,6 +110,7 @@ fn submission(file: &str, folder: Option<String>, terms: &ManifestArguments) -> 
         max_credits: terms.max_credits,
         strict: terms.strict,
         allow_unknown_options: terms.allow_unknown_options,
+        review: terms.review,
         selection: terms.selection(),
     }
 }

@@ -445,6 +445,9 @@ pub struct Submission {
     /// Options that look like misspelt ones are sent as they are.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub allow_unknown_options: bool,
+    /// Outputs wait for a decision, unless their row says otherwise.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub review: bool,
     /// The part of the manifest that is handed in, as JSON: `{"first":3,"only":["poster"],"where":["meta.client=acme"]}`.
     #[serde(default, with = "json_text", skip_serializing_if = "RowSelection::is_whole")]
     pub selection: RowSelection,
@@ -475,6 +478,7 @@ impl From<Submission> for IngestOptions {
                 budget: submission.budget.and_then(BudgetSetting::limit),
                 strict: submission.strict.then_some(true),
                 allow_unknown_options: submission.allow_unknown_options.then_some(true),
+                review: submission.review.then_some(true),
                 ..Policy::default()
             },
             is_default_budget: submission.budget == Some(BudgetSetting::Default),

@@ -77,6 +77,7 @@ fn changed(heard: &Policy, last: &Policy) -> Policy {
         strict: None,
         allow_unknown_options: None,
         on_drift: news(&heard.on_drift, &last.on_drift),
+        review: news(&heard.review, &last.review),
         layout: news(&heard.layout, &last.layout),
     }
 }
@@ -135,6 +136,7 @@ mod tests {
         strict: None,
         allow_unknown_options: None,
         on_drift: None,
+        review: None,
         layout: None,
     };
 
@@ -210,6 +212,7 @@ mod tests {
             on_drift: Some(OnDrift::Pause),
             expires: Some(Deadline::At(Timestamp(5))),
             attempts: Some(1),
+            review: Some(true),
             priority: Some(3),
             layout: Some("l".into()),
             strict: Some(true),

@@ -58,6 +58,9 @@ pub struct Order {
     /// When it is overdue, where row or policy say so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Deadline>,
+    /// Its outputs wait for a person's decision.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub review: bool,
     /// The pipeline's own columns.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub meta: Map<String, Value>,

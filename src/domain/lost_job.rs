@@ -197,6 +197,7 @@ mod tests {
                 max_credits: None,
                 priority: 0,
                 deadline: None,
+                review: false,
                 meta: serde_json::Map::new(),
             },
         }

@@ -323,6 +323,7 @@ mod tests {
             max_credits: None,
             priority: 0,
             deadline: None,
+            review: false,
             meta: Map::new(),
         }
     }

@@ -156,6 +156,7 @@ impl RowValidator<'_> {
             max_credits: [row.max_credits, context.options.max_credits].into_iter().flatten().min(),
             priority: row.priority.or(policy.priority).unwrap_or_default(),
             deadline: row.deadline.or(policy.deadline),
+            review: row.review.or(policy.review).unwrap_or_default(),
             meta: row.meta.clone(),
         };
         RowRequest::Order(Box::new(StagedOrder::new(&order, classes.classes_of(&order))))

@@ -243,6 +243,7 @@ mod tests {
             max_credits: None,
             priority: 0,
             deadline: None,
+            review: false,
             meta: Map::new(),
         };
         let (id, fingerprint) = (JobId([0xab; 16]), Fingerprint([0; 16]));

@@ -63,6 +63,7 @@ fn order(line: u64, priority: i8) -> Box<Order> {
         max_credits: None,
         priority,
         deadline: None,
+        review: false,
         meta: Map::new(),
     })
 }

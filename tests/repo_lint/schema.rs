@@ -37,6 +37,7 @@ fn schema_and_reader_agree() {
         jobs(r#"{"id": "a", "kind": "video", "model": "m", "prompt": "x"}"#),
         jobs(r#"{"id": 7, "prompt": "x"}"#),
         jobs(r#"{"id": null, "prompt": "x", "count": 1000, "priority": -128, "max_credits": 0}"#),
+        jobs(r#"{"prompt": "x", "review": true}"#),
         jobs(r#"{"prompt": "x", "duration": 8}"#),
         jobs(r#"{"prompt": "x", "duration": "8s"}"#),
         jobs(r#"{"prompt": "x", "audio": true, "image_urls": ["http://a/1", "http://a/2"]}"#),
@@ -56,7 +57,7 @@ fn schema_and_reader_agree() {
             r#"{"budget": 100, "priority": 1, "deadline": "1h", "on_deadline": "watch", "expires": "2h"}"#,
         ),
         policy(
-            r#"{"attempts": 3, "strict": true, "allow_unknown_options": false, "on_drift": "pause", "layout": "{batch}/{job}.{ext}"}"#,
+            r#"{"attempts": 3, "strict": true, "allow_unknown_options": false, "on_drift": "pause", "review": true, "layout": "{batch}/{job}.{ext}"}"#,
         ),
         policy("{}"),
     ];
@@ -83,6 +84,7 @@ fn schema_and_reader_agree() {
         jobs(r#"{"priority": 128}"#),
         jobs(r#"{"max_credits": -1}"#),
         jobs(r#"{"max_credits": 1.5}"#),
+        jobs(r#"{"review": "yes"}"#),
         jobs(r#"{"duration": 8.5}"#),
         jobs(r#"{"duration": true}"#),
         jobs(r#"{"audio": "true"}"#),

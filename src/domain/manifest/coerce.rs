@@ -185,6 +185,7 @@ fn assign_known(row: &mut Row, slot: Slot, given: CellValue<'_>, limits: &Limits
         Slot::Priority => keep(&mut row.priority, priority(&given)?),
         Slot::Deadline => keep(&mut row.deadline, instant_or_span(&given)?),
         Slot::MaxCredits => keep(&mut row.max_credits, credits(&given)?),
+        Slot::Review => keep(&mut row.review, yes_or_no(&given)?),
         Slot::Body(which) => keep(body(&mut row.request, which), text(&given)?),
         Slot::ImageUrls => keep_value(&mut row.request.image_urls, list(given)?),
         Slot::VideoUrls => keep_value(&mut row.request.video_urls, list(given)?),
@@ -202,6 +203,7 @@ fn clear(row: &mut Row, field: &Field) {
             Slot::Priority => row.priority = None,
             Slot::Deadline => row.deadline = None,
             Slot::MaxCredits => row.max_credits = None,
+            Slot::Review => row.review = None,
             Slot::Body(which) => *body(&mut row.request, which) = None,
             Slot::ImageUrls => row.request.image_urls.clear(),
             Slot::VideoUrls => row.request.video_urls.clear(),
@@ -354,6 +356,15 @@ fn whole_number(given: &CellValue<'_>) -> Option<i128> {
 pub(super) fn flag(given: &CellValue<'_>) -> Result<Option<bool>, Diagnostic> {
     let found = match given {
         CellValue::Cell(cell) => flag_in_cell(cell),
+        CellValue::Json(value) => value.as_bool(),
+    };
+    found.map(Some).ok_or_else(|| Diagnostic::expected(&given.named(), "true or false"))
+}
+
+/// The same, and in a cell the words that spreadsheets and people use.
+fn yes_or_no(given: &CellValue<'_>) -> Result<Option<bool>, Diagnostic> {
+    let found = match given {
+        CellValue::Cell(cell) => spreadsheet_values::flag(cell),
         CellValue::Json(value) => value.as_bool(),
     };
     found.map(Some).ok_or_else(|| Diagnostic::expected(&given.named(), "true or false"))

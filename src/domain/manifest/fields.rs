@@ -34,6 +34,8 @@ pub enum Slot {
     Deadline,
     /// The most the job may cost.
     MaxCredits,
+    /// Whether a person decides about the outputs.
+    Review,
     /// A text of the request's body.
     Body(BodyText),
     /// Source images.
@@ -76,13 +78,14 @@ const fn option(name: &'static str, accepts: OptionType) -> KnownField {
 }
 
 /// Every bare name: the terms of a job, the body of a request, the options the service documents.
-pub static KNOWN: [KnownField; 31] = [
+pub static KNOWN: [KnownField; 32] = [
     known("id", Slot::Id),
     known("kind", Slot::Kind),
     known("count", Slot::Count),
     known("priority", Slot::Priority),
     known("deadline", Slot::Deadline),
     known("max_credits", Slot::MaxCredits),
+    known("review", Slot::Review),
     known("model", Slot::Body(BodyText::Model)),
     known("prompt", Slot::Body(BodyText::Prompt)),
     known("text", Slot::Body(BodyText::Text)),

@@ -26,6 +26,7 @@ const POLICY: &[&str] = &[
     "strict",
     "allow_unknown_options",
     "on_drift",
+    "review",
     "layout",
 ];
 
@@ -206,6 +207,7 @@ fn set_term(policy: &mut Policy, name: &str, json: Value) -> Result<(), Diagnost
         "strict" => policy.strict = coerce::flag(given)?,
         "allow_unknown_options" => policy.allow_unknown_options = coerce::flag(given)?,
         "on_drift" => policy.on_drift = choice(given, &ON_DRIFT)?,
+        "review" => policy.review = coerce::flag(given)?,
         _ => policy.layout = coerce::text(given)?,
     }
     Ok(())

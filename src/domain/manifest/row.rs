@@ -31,6 +31,8 @@ pub struct Row {
     pub deadline: Option<Deadline>,
     /// The most this job may cost; lets an unpriced job be sent.
     pub max_credits: Option<Credits>,
+    /// Whether its outputs wait for a person's decision.
+    pub review: Option<bool>,
     /// The pipeline's own columns (`meta.sku`), never sent, handed back in the results.
     pub meta: Map<String, Value>,
     /// Options that are not of the type that some kinds document, by name, with what is wrong with them. For a kind
@@ -55,6 +57,7 @@ impl Row {
             priority: None,
             deadline: None,
             max_credits: None,
+            review: None,
             meta: Map::new(),
             mistyped: BTreeMap::new(),
             notes: Vec::new(),
@@ -196,6 +199,9 @@ pub struct Policy {
     /// What becomes of the batch when a charge differs from its plan.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_drift: Option<OnDrift>,
+    /// Outputs of rows that do not say otherwise wait for a person's decision.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub review: Option<bool>,
     /// Layout of the output files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub layout: Option<String>,
@@ -215,6 +221,7 @@ impl Policy {
             strict,
             allow_unknown_options,
             on_drift,
+            review,
             layout,
         } = self.clone();
         Policy {
@@ -227,6 +234,7 @@ impl Policy {
             strict: strict.or(below.strict),
             allow_unknown_options: allow_unknown_options.or(below.allow_unknown_options),
             on_drift: on_drift.or(below.on_drift),
+            review: review.or(below.review),
             layout: layout.or_else(|| below.layout.clone()),
         }
     }

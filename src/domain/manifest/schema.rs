@@ -131,6 +131,7 @@ fn field(known: &KnownField) -> Value {
         Slot::Priority => whole(i64::from(i8::MIN), i64::from(i8::MAX)),
         Slot::Deadline => span(),
         Slot::MaxCredits => credits(),
+        Slot::Review => json!({"type": ["boolean", "null"]}),
         Slot::Body(_) => json!({"type": ["string", "null"]}),
         Slot::ImageUrls | Slot::VideoUrls => urls(),
         // Its type depends on the kind: see `option_types`.
@@ -151,6 +152,7 @@ fn describe(known: &KnownField) -> String {
         "priority" => "Priority: higher goes first.",
         "deadline" => "When the job is overdue: a duration (30m) after it was first sent, or an instant.",
         "max_credits" => "Price limit of the job. Required if the price cannot be computed.",
+        "review" => "Whether its outputs wait for a decision.",
         "model" => "Model id; `callsheet models` lists them.",
         "prompt" => "Prompt.",
         "text" => "Text to speak.",
@@ -169,9 +171,13 @@ fn describe(known: &KnownField) -> String {
         _ => "An option of the service.",
     };
     let kinds: Vec<&str> = match known.slot {
-        Slot::Id | Slot::Kind | Slot::Count | Slot::Priority | Slot::Deadline | Slot::MaxCredits => {
-            return what.to_owned();
-        }
+        Slot::Id
+        | Slot::Kind
+        | Slot::Count
+        | Slot::Priority
+        | Slot::Deadline
+        | Slot::MaxCredits
+        | Slot::Review => return what.to_owned(),
         Slot::Body(_) | Slot::ImageUrls | Slot::VideoUrls => {
             kinds_of_field(known.name).iter().map(|kind| kind.name()).collect()
         }
@@ -199,6 +205,7 @@ fn policy() -> Value {
                 "description": "Send options that look misspelt.",
             },
             "on_drift": choice(ON_DRIFT.iter().map(|(name, _)| *name).collect()),
+            "review": {"type": ["boolean", "null"], "description": "Outputs wait for a decision."},
             "layout": text("Names of output files, such as {batch}/{job}{-n}.{ext}."),
         },
     })

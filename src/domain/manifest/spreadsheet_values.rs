@@ -34,7 +34,8 @@ pub(super) fn read(name: &str, accepts: OptionType, cell: &str) -> CellReading {
     }
 }
 
-fn flag(cell: &str) -> Option<bool> {
+/// A word for true or false.
+pub(super) fn flag(cell: &str) -> Option<bool> {
     let word = cell.to_lowercase();
     match word.as_str() {
         word if TRUE.contains(&word) => Some(true),

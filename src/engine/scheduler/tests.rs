@@ -87,6 +87,7 @@ pub(super) fn spec(seq: u32, kind: Kind) -> Arc<JobSpec> {
         max_credits: None,
         priority: 0,
         deadline: None,
+        review: false,
         meta: Map::new(),
     };
     let id = JobId(u128::from(seq).to_be_bytes());

@@ -76,3 +76,53 @@ fn a_misspelt_kind_is_said_and_no_field_is_missed_for_another() {
     assert_eq!(problems.len(), 1, "{problems:?}");
     assert!(problems[0].contains("did you mean \"sound-effect\"?"), "{problems:?}");
 }
+
+/// What a person decides about its outputs is no part of what a row is.
+#[test]
+fn a_wish_for_a_review_changes_no_job() {
+    let door = door();
+    let of = |name: &str, text: &str| {
+        let receipt = door.accept(name, text);
+        format!("{} new {} have {} invalid", receipt.new, receipt.have, receipt.invalid)
+    };
+    assert_eq!(
+        of("m.csv", "id,kind,model,prompt\na,image,flat,fox\n,image,flat,gull\n"),
+        "2 new 0 have 0 invalid"
+    );
+    for cell in ["yes", "TRUE", "no", "Ja", "0", ""] {
+        let text = format!("id,kind,model,prompt,Review\na,image,flat,fox,{cell}\n,image,flat,gull,{cell}\n");
+        assert_eq!(of("m.csv", &text), "0 new 2 have 0 invalid", "{cell}");
+    }
+    let rows = r#"[{"id": "a", "kind": "image", "model": "flat", "prompt": "fox", "review": true}]"#;
+    assert_eq!(of("m.json", rows), "0 new 1 have 0 invalid");
+    let policy = format!(r#"{{"policy": {{"review": true}}, "jobs": {rows}}}"#);
+    assert_eq!(of("m.json", &policy), "0 new 1 have 0 invalid");
+    assert_eq!(
+        of("m.csv", "id,kind,model,prompt,review\na,image,flat,fox,maybe\n"),
+        "0 new 0 have 1 invalid"
+    );
+}
+
+#[test]
+fn a_row_says_over_its_policy_whether_its_outputs_are_reviewed() {
+    let door = door();
+    let job = |id: &str, review: &str| {
+        format!(r#"{{"id": "{id}", "kind": "image", "model": "flat", "prompt": "fox"{review}}}"#)
+    };
+    let jobs = [job("a", ""), job("b", r#", "review": false"#), job("c", r#", "review": true"#)].join(",");
+    for (policy, expected) in [(r#"{"review": true}"#, [true, false, true]), ("{}", [false, false, true])] {
+        let name = format!("m{}.json", policy.len());
+        door.accept(&name, &format!(r#"{{"policy": {policy}, "jobs": [{jobs}]}}"#));
+        let batch =
+            door.store.batches().unwrap().into_iter().find(|batch| format!("{}.json", batch.name) == name);
+        let batch = batch.unwrap();
+        let mut rows = door.store.spool(batch.no).rows(0, batch.spool_bytes).unwrap();
+        let mut reviews = Vec::new();
+        while let Some((_, spec)) = rows.next_line::<JobSpec>().unwrap() {
+            reviews.push((spec.label, spec.order.review));
+        }
+        reviews.sort();
+        let expected = ["a", "b", "c"].map(str::to_owned).into_iter().zip(expected);
+        assert_eq!(reviews, expected.collect::<Vec<_>>(), "{policy}");
+    }
+}

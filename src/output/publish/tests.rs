@@ -45,6 +45,7 @@ fn spec(id: u8, label: &str) -> JobSpec {
         max_credits: None,
         priority: 0,
         deadline: None,
+        review: false,
         meta: Map::new(),
     };
     let (id, fingerprint) = (JobId([id; 16]), Fingerprint([id; 16]));

@@ -32,7 +32,7 @@ fn an_array_of_jobs() {
 fn an_object_with_batch_policy_and_jobs() {
     let text = r#"{"batch": " spring ", "policy": {"budget": 500, "priority": -3, "deadline": "30m",
         "on_deadline": "resubmit", "expires": "2d", "attempts": 2, "strict": true, "allow_unknown_options": true,
-        "on_drift": "pause",
+        "on_drift": "pause", "review": true,
         "layout": "{batch}/{job}.{ext}"}, "jobs": [{"prompt": "a"}]}"#;
     let policy = Policy {
         budget: Some(Credits(500)),
@@ -44,6 +44,7 @@ fn an_object_with_batch_policy_and_jobs() {
         strict: Some(true),
         allow_unknown_options: Some(true),
         on_drift: Some(OnDrift::Pause),
+        review: Some(true),
         layout: Some("{batch}/{job}.{ext}".to_owned()),
     };
     assert_eq!(header(text), Header { batch: Some("spring".to_owned()), policy });

@@ -59,6 +59,7 @@ fn shown(row: &Row) -> String {
     add("priority", json!(row.priority));
     add("deadline", json!(row.deadline));
     add("max_credits", json!(row.max_credits));
+    add("review", json!(row.review));
     add("meta", Value::Object(row.meta.clone()));
     Value::Object(fields.into_iter().collect::<Map<_, _>>()).to_string()
 }

@@ -148,11 +148,12 @@ prop_compose! {
         priority in prop::option::of(any::<i8>()),
         seconds in prop::option::of(1_u64..100_000),
         max_credits in prop::option::of(any::<u64>().prop_map(Credits)),
+        review in prop::option::of(any::<bool>()),
         meta in prop::collection::btree_map("[a-z.]{1,4}", words(), 0..3),
     ) -> Row {
         let meta = meta.into_iter().map(|(name, text)| (name, Value::from(text))).collect();
         let deadline = seconds.map(|seconds| Deadline::After(Millis::from_secs(seconds)));
-        Row { request, kind, id: Some(id), count, priority, deadline, max_credits, meta, ..Row::at(Position::default()) }
+        Row { request, kind, id: Some(id), count, priority, deadline, max_credits, review, meta, ..Row::at(Position::default()) }
     }
 }
 
@@ -164,6 +165,7 @@ fn job(row: &Row) -> Value {
     job["kind"] = json!(row.kind);
     job["priority"] = json!(row.priority);
     job["max_credits"] = json!(row.max_credits);
+    job["review"] = json!(row.review);
     job["meta"] = Value::Object(row.meta.clone());
     if let Some(Deadline::After(span)) = row.deadline {
         job["deadline"] = json!(format!("{}ms", span.0));

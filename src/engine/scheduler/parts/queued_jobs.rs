@@ -94,6 +94,7 @@ mod tests {
             max_credits: None,
             priority: 0,
             deadline: None,
+            review: false,
             meta: std::iter::once(("client".to_owned(), Value::from(client))).collect(),
         }
     }
