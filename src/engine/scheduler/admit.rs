@@ -29,10 +29,11 @@ impl Scheduler {
         self.batches.for_each(|active| {
             // What is left of an expired batch may have been sent: it waits for a person.
             let is_kept = active.record().paused.is_some() || active.has_expired(now);
-            active.park(is_low.or(is_kept.then_some(Parked::Paused)));
+            active.keep(is_low.or(is_kept.then_some(Parked::Paused)));
         });
         // A batch that is kept is said to be, whether or not prices are known: none are asked for on its account.
         if self.disk.is_low() || !self.prices.are_known(now.tick) {
+            self.batches.for_each(|active| active.park(None));
             return Ok(None);
         }
         // Outputs that pile up because the disk or the result host is slow hold back new work. What is
@@ -41,8 +42,13 @@ impl Scheduler {
         let open = (counts.in_flight().all + counts.fetching()) as usize;
         let backlog = self.settings.limits.in_flight as usize * 2 + self.settings.downloads;
         if open >= backlog || counts.in_flight().all >= self.adaptive_limit.slots(now.tick) {
+            // What was found of budgets before still stands, as long as something is under way that will change it.
+            if open == 0 {
+                self.batches.for_each(|active| active.park(None));
+            }
             return Ok(None);
         }
+        self.batches.for_each(|active| active.park(None));
         let (board, too_dear) = self.board(now);
         if !too_dear.is_empty() {
             self.refuse(too_dear, now)?;

@@ -186,6 +186,8 @@ impl Scheduler {
     fn change(&mut self, no: BatchNo, change: impl FnOnce(&mut ActiveBatch)) -> CommandOutcome {
         let Some(active) = self.batches.get_mut(&no) else { return CommandOutcome::default() };
         change(active);
+        // Admission looks at it anew.
+        active.park(None);
         self.pending.batch_changed(no);
         CommandOutcome { in_flight: self.in_flight_of(no), ..CommandOutcome::default() }
     }
@@ -422,6 +424,7 @@ impl Scheduler {
         self.budgets.reserve_groups(&settings.group_limits);
         self.jobs.set_group_keys(settings.group_limits.keys().cloned().collect());
         self.settings = settings;
+        self.batches.for_each(|active| active.park(None));
         let of_job = |open: &OpenJob| open.open_attempts().map(|no| (open.key(), no)).collect::<Vec<_>>();
         let attempts: Vec<_> = self.jobs.iter().flat_map(of_job).collect();
         attempts.into_iter().for_each(|(key, attempt)| self.set_deadline_timer(key, attempt));

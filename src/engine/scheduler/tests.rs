@@ -513,6 +513,23 @@ fn a_budget_parks_what_does_not_fit() {
 }
 
 #[test]
+fn a_batch_that_its_budget_parks_is_parked_while_every_slot_is_taken() {
+    let mut stage = Stage::of(3);
+    stage.batch.policy.budget = Some(Credits(25));
+    stage.restart();
+    assert_eq!(stage.step(vec![]), "post 0#1, post 1#1");
+    stage.posted(0, task("pending"));
+    assert_eq!(stage.scheduler.overview()[0].parked, Some(Parked::BatchBudget));
+    let wait = Some(Millis(7_000));
+    stage.posted(1, PostAnswer::Again { fault: fault("http_429"), wait, may_have_run: false });
+    stage.step(vec![]);
+    assert_eq!(stage.scheduler.overview()[0].parked, Some(Parked::BatchBudget), "no slot now");
+    stage.scheduler.execute(Command::SetBudget(BatchNo(1), Some(Credits(30))), stage.now).unwrap();
+    stage.step(vec![]);
+    assert_eq!(stage.scheduler.overview()[0].parked, None, "it waits for a slot only");
+}
+
+#[test]
 fn a_stop_lets_what_is_in_the_air_finish_and_begins_nothing() {
     let mut stage = Stage::of(20);
     stage.step(vec![]);

@@ -34,6 +34,7 @@ pub struct ActiveBatch {
     is_going_back: bool,
     /// The next rows of each class.
     windows: Vec<RowWindow>,
+    kept: Option<Parked>,
     parked: Option<Parked>,
     /// What the log last said keeps it from sending.
     logged_parked: Option<Parked>,
@@ -66,6 +67,7 @@ impl ActiveBatch {
             versions,
             is_going_back: false,
             windows,
+            kept: None,
             parked: None,
             logged_parked: None,
             last_failures: VecDeque::new(),
@@ -174,12 +176,17 @@ impl ActiveBatch {
         self.windows.iter().any(RowWindow::is_loading)
     }
 
-    /// What keeps it from sending, as admission found last.
+    /// What keeps it from sending: all of it, or, as admission found last, its next jobs.
     pub fn parked(&self) -> Option<Parked> {
-        self.parked
+        self.kept.or(self.parked)
     }
 
-    /// This keeps it from sending, or nothing does.
+    /// This keeps it from sending, whatever its jobs are, or nothing does.
+    pub fn keep(&mut self, kept: Option<Parked>) {
+        self.kept = kept;
+    }
+
+    /// This keeps its next jobs from being sent, or nothing does.
     pub fn park(&mut self, parked: Option<Parked>) {
         self.parked = parked;
     }
