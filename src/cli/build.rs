@@ -116,6 +116,7 @@ pub(super) fn ingest_defaults(
         default_policy: Policy { budget: config.budget.per_batch, ..Policy::default() },
         plan: config.service.plan,
         group_limits: config.budget.groups(),
+        input_roots: config.inputs.roots.clone(),
     })
 }
 

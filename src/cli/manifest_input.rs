@@ -1,7 +1,7 @@
 //! The manifests of a command: files, and standard input as `-`.
 
-use std::fs::File;
-use std::io::{self, BufReader, IsTerminal};
+use std::fs::{self, File};
+use std::io::{self, BufReader, IsTerminal, Read};
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
@@ -15,6 +15,7 @@ use crate::domain::batch_origin::SourcePlace;
 use crate::domain::manifest::{self, Limits};
 use crate::engine::blocking;
 use crate::intake::manifest_file;
+use crate::intake::table_files::{self, Roots};
 
 /// What standard input is called in everything shown.
 pub(super) const STDIN: &str = "standard input";
@@ -28,8 +29,8 @@ pub(super) struct ManifestInput {
     pub(super) shown: PathBuf,
     /// How it is handed in: the same for a plan and for a run.
     pub(super) submission: Submission,
-    /// Holds what came by standard input.
-    _copy: Option<TempDir>,
+    /// Holds what came by standard input, or the manifest with its tables.
+    copy: Option<TempDir>,
 }
 
 /// All manifests of a command. Standard input is read to its end first, so that its writer may use the state meanwhile.
@@ -52,9 +53,55 @@ pub(super) async fn open_all(
     let mut inputs = Vec::with_capacity(manifests.len());
     for path in manifests {
         let input = if is_stdin(&path) { stdin(terms).await? } else { file(path, terms)? };
+        let input = with_tables(input).await?;
         inputs.push(input);
     }
     Ok(inputs)
+}
+
+/// The tables that a manifest's matrix names are read here and handed over with it: who named the manifest may read them,
+/// and the process that takes it in may run elsewhere, or as another user.
+async fn with_tables(input: ManifestInput) -> Result<ManifestInput, Failure> {
+    let ManifestInput { path, shown, submission, copy } = input;
+    // A stream is read once, by who takes it in.
+    if !path.is_file() || !may_name_tables(&path) {
+        return Ok(ManifestInput { path, shown, submission, copy });
+    }
+    // Tables of standard input are named from where the command runs.
+    let folder = if copy.is_some() { Path::new("") } else { path.parent().unwrap_or(Path::new("")) };
+    let (folder, source, name) = (folder.to_owned(), path.clone(), submission.file.clone());
+    let whole = blocking(move || -> Result<_, Failure> {
+        // What is wrong with it is said when it is handed in.
+        let Ok(document) = fs::read_to_string(&source) else { return Ok(None) };
+        let mut read = |table: &str| table_files::read(&folder, Roots::Any, table);
+        let whole = manifest::with_tables(&document, &mut read, &Limits::default());
+        let whole =
+            whole.map_err(|problem| Failure::new(Exit::Usage, format!("{}:{problem}", source.display())))?;
+        let Some(whole) = whole else { return Ok(None) };
+        let unwritten =
+            |error: io::Error| Failure::new(Exit::Disk, format!("failed to copy the manifest: {error}"));
+        let dir = tempfile::tempdir().map_err(unwritten)?;
+        fs::write(dir.path().join(name), whole).map_err(unwritten)?;
+        Ok(Some(dir))
+    });
+    Ok(match whole.await? {
+        Some(dir) => {
+            let path = dir.path().join(&submission.file);
+            ManifestInput { path, shown, submission, copy: Some(dir) }
+        }
+        None => ManifestInput { path, shown, submission, copy },
+    })
+}
+
+/// Whether a file may be a JSON manifest with a matrix: small enough to be held, and an object at first sight.
+fn may_name_tables(path: &Path) -> bool {
+    let mut head = [0; 512];
+    let read = File::open(path).and_then(|mut file| file.read(&mut head));
+    let is_small = fs::metadata(path).is_ok_and(|meta| meta.len() <= Limits::default().max_json_bytes as u64);
+    let head = head.get(..read.unwrap_or(0)).unwrap_or_default();
+    let head = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
+    let is_lines = path.extension().is_some_and(|extension| extension == "jsonl" || extension == "ndjson");
+    is_small && !is_lines && head.trim_ascii_start().first() == Some(&b'{')
 }
 
 fn file(path: &Path, terms: &ManifestArguments) -> Result<ManifestInput, Failure> {
@@ -67,7 +114,7 @@ fn file(path: &Path, terms: &ManifestArguments) -> Result<ManifestInput, Failure
         _ => None,
     };
     let submission = submission(file, folder, terms);
-    Ok(ManifestInput { path: path.to_owned(), shown: path.to_owned(), submission, _copy: None })
+    Ok(ManifestInput { path: path.to_owned(), shown: path.to_owned(), submission, copy: None })
 }
 
 async fn stdin(terms: &ManifestArguments) -> Result<ManifestInput, Failure> {
@@ -92,13 +139,14 @@ async fn stdin(terms: &ManifestArguments) -> Result<ManifestInput, Failure> {
         let file = BufReader::new(File::open(&path).map_err(unreadable)?);
         // What is wrong with it is said when it is handed in.
         let is_unnamed = |manifest: manifest::Manifest<_>| manifest.header().batch.is_none();
-        if manifest::open(name, file, &Limits::default()).is_ok_and(is_unnamed) {
+        let mut read_table = |table: &str| table_files::read(Path::new(""), Roots::Any, table);
+        if manifest::open(name, file, &Limits::default(), &mut read_table).is_ok_and(is_unnamed) {
             return Err(Failure::new(Exit::Usage, format!("{STDIN} gives its batch no name"))
                 .hint("name the batch with --name, or with \"batch\" in a JSON manifest"));
         }
     }
     let submission = submission(name, None, terms);
-    Ok(ManifestInput { path, shown: PathBuf::from(STDIN), submission, _copy: Some(copy) })
+    Ok(ManifestInput { path, shown: PathBuf::from(STDIN), submission, copy: Some(copy) })
 }
 
 fn submission(file: &str, folder: Option<String>, terms: &ManifestArguments) -> Submission {

@@ -74,6 +74,8 @@ pub struct Config {
     pub retry: Retry,
     pub budget: Budget,
     pub output: OutputConfig,
+    /// Files that manifests name.
+    pub inputs: InputsConfig,
     /// Inboxes beside `jobs/inbox`.
     pub inbox: Vec<InboxConfig>,
     /// Schedules.
@@ -269,6 +271,14 @@ impl Default for Retry {
     fn default() -> Retry {
         Retry { attempts: 3, base: secs(2), max: secs(5 * 60) }
     }
+}
+
+/// `[inputs]`
+#[derive(Debug, Default, Clone, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct InputsConfig {
+    /// Below which folders files may lie that manifests of inboxes, of schedules and from the control API name.
+    pub roots: Vec<PathBuf>,
 }
 
 /// `[output]`

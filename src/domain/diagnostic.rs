@@ -84,6 +84,13 @@ impl Diagnostic {
         self
     }
 
+    /// Says for which combination of a matrix it is.
+    #[must_use]
+    pub fn for_combination(mut self, combination: &str) -> Diagnostic {
+        self.message = format!("{} (with {combination})", self.message);
+        self
+    }
+
     /// The line of the manifest; 1 where none is known.
     pub fn line(&self) -> u64 {
         self.position.map_or(1, |position| position.line)

@@ -1,6 +1,7 @@
 //! What decides about a manifest beside itself: what holds for every one, and how this one comes in.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use crate::domain::batch_origin::SourcePlace;
 use crate::domain::budget_group::GroupLimits;
@@ -27,6 +28,8 @@ pub struct IngestContext<'a> {
     pub plan: AccountPlan,
     /// Budgets by group: rows of different groups wait apart.
     pub group_limits: &'a GroupLimits,
+    /// Below which folders tables may lie that the manifest names.
+    pub input_roots: &'a [PathBuf],
     /// How this manifest comes in.
     pub options: IngestOptions,
 }
@@ -34,8 +37,15 @@ pub struct IngestContext<'a> {
 impl<'a> IngestContext<'a> {
     /// One of a manifest that comes in with these options, where no configuration says anything.
     pub fn new(catalog: &'a Catalog, rules: &'a Rules, options: IngestOptions) -> IngestContext<'a> {
-        let group_limits = &NO_GROUPS;
-        IngestContext { catalog, rules, namespace: "", plan: AccountPlan::Unknown, group_limits, options }
+        IngestContext {
+            catalog,
+            rules,
+            namespace: "",
+            plan: AccountPlan::Unknown,
+            group_limits: &NO_GROUPS,
+            input_roots: &[],
+            options,
+        }
     }
 }
 

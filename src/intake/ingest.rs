@@ -50,6 +50,8 @@ pub struct IngestDefaults {
     pub plan: AccountPlan,
     /// Budgets by group.
     pub group_limits: GroupLimits,
+    /// Below which folders files may lie that manifests name.
+    pub input_roots: Vec<PathBuf>,
 }
 
 impl IngestDefaults {
@@ -62,6 +64,7 @@ impl IngestDefaults {
             namespace: &self.namespace,
             plan: self.plan,
             group_limits: &self.group_limits,
+            input_roots: &self.input_roots,
             options: IngestOptions { default_policy, ..options },
         }
     }

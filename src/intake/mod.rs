@@ -16,6 +16,7 @@ mod row_chooser;
 mod row_outcome;
 mod row_pipeline;
 mod row_validator;
+pub mod table_files;
 #[cfg(test)]
 mod tests;
 mod validate;

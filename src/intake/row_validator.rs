@@ -311,7 +311,11 @@ fn position_in(row: &Row, diagnostic: &Diagnostic) -> Position {
 
 fn placed(row: &Row, diagnostic: Diagnostic) -> Diagnostic {
     let position = position_in(row, &diagnostic);
-    diagnostic.positioned(position)
+    let placed = diagnostic.positioned(position);
+    match &row.combination {
+        Some(combination) => placed.for_combination(combination),
+        None => placed,
+    }
 }
 
 /// What a job may draw from the account's allowance; nothing where the plan has none, or where one

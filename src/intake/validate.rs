@@ -29,6 +29,7 @@ use crate::intake::row_chooser::{self, RowChooser};
 use crate::intake::row_outcome::{Jobs, Outcome, PlannedJob, kept};
 use crate::intake::row_pipeline;
 use crate::intake::row_validator::{JudgedRow, RowRules, RowValidator, ValidateStep};
+use crate::intake::table_files::{self, Roots};
 use crate::intake::{IngestContext, IngestOptions, IntakeError, manifest_file};
 use crate::output::layout::Layout;
 use crate::store::StoreError;
@@ -208,7 +209,7 @@ pub(super) fn validate_opened(
     }
     let mut receipt = Receipt::new(path);
     receipt.read = Some(identity);
-    let manifest = match open_manifest(path, file) {
+    let manifest = match open_manifest(path, file, context) {
         Ok(manifest) => manifest,
         Err(RefusedManifest { problems, rows }) => {
             refuse_file(problems, &mut receipt, &mut draft)?;
@@ -316,9 +317,16 @@ fn weight(chosen: &Result<ReadRow, ReadRow>) -> usize {
 
 type ManifestFile = BufReader<File>;
 
-fn open_manifest(path: &Path, file: File) -> Result<Manifest<ManifestFile>, RefusedManifest<ManifestFile>> {
+fn open_manifest(
+    path: &Path,
+    file: File,
+    context: &IngestContext<'_>,
+) -> Result<Manifest<ManifestFile>, RefusedManifest<ManifestFile>> {
+    let folder = path.parent().unwrap_or(Path::new(""));
+    let mut read_table = |name: &str| table_files::read(folder, Roots::Below(context.input_roots), name);
     let file_name = path.file_name().unwrap_or_default().to_string_lossy();
-    manifest::open(&file_name, BufReader::with_capacity(64 * 1024, file), &Limits::default())
+    let file = BufReader::with_capacity(64 * 1024, file);
+    manifest::open(&file_name, file, &Limits::default(), &mut read_table)
 }
 
 /// The rows of a random part; nothing where no part is drawn.
@@ -332,7 +340,9 @@ fn drawn_rows(
         return Ok(None);
     }
     let (file, opened) = manifest_file::open(path)?;
-    let drawn = open_manifest(path, file).ok().and_then(|rows| row_chooser::draw(rows, selection, validator));
+    let drawn = open_manifest(path, file, validator.rules.context)
+        .ok()
+        .and_then(|rows| row_chooser::draw(rows, selection, validator));
     if opened == identity { Ok(drawn) } else { Err(IntakeError::Changed { path: path.to_owned() }) }
 }
 
@@ -491,7 +501,7 @@ fn keeps_name(
         None => {}
     }
     let (file, opened) = manifest_file::open(path)?;
-    let Ok(manifest) = open_manifest(path, file) else { return Ok(false) };
+    let Ok(manifest) = open_manifest(path, file, context) else { return Ok(false) };
     let policy = Policy::default();
     let rules = RowRules { policy: &policy, context };
     let validator = RowValidator { batch: formerly, rules };

@@ -8,6 +8,7 @@ mod gallery;
 mod hostile_names;
 mod init;
 mod log;
+mod matrix;
 mod plan;
 mod reader_suites;
 mod report;

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, ErrorKind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::cli::doctor::Check;
 use crate::cli::exit::Exit;
@@ -11,22 +11,23 @@ use crate::domain::diagnostic::Diagnostic;
 use crate::domain::manifest::row::ReadRow;
 use crate::domain::manifest::{self, Limits};
 use crate::domain::time::Timestamp;
+use crate::intake::table_files::{self, Roots};
 use crate::output::layout::Layout;
 
 /// Rows that are read of a manifest: it may be of any length.
 const ROWS_MAX: usize = 10_000;
 
 pub(super) fn all(config: &Config, now: Timestamp, is_served: bool) -> Vec<Check> {
-    config.schedule.iter().map(|schedule| one(schedule, now, is_served)).collect()
+    config.schedule.iter().map(|schedule| one(schedule, &config.inputs.roots, now, is_served)).collect()
 }
 
-fn one(config: &ScheduleConfig, now: Timestamp, is_served: bool) -> Check {
+fn one(config: &ScheduleConfig, input_roots: &[PathBuf], now: Timestamp, is_served: bool) -> Check {
     let next = config.schedule().ok().and_then(|schedule| schedule.next_after(now));
     let next = next.map_or_else(|| "never again".to_owned(), |at| at.to_string().replace(".000Z", "Z"));
     let (name, path) = (&config.name, &config.manifest);
     let said = |what: &str| format!("{name} fires next at {next}; {} {what}", path.display());
     let plan = format!("callsheet plan {} shows what is wrong with it", path.display());
-    match read(path) {
+    match read(path, input_roots) {
         Ok(rows) if rows.bad.is_empty() => Check::good("schedule", said("can be read")),
         Ok(rows) if rows.bad.len() < rows.read => {
             let some =
@@ -63,7 +64,7 @@ enum Unread {
 }
 
 /// Reads as a plan does. What only the service's catalogs tell is not looked at.
-fn read(path: &Path) -> Result<Beginning, Unread> {
+fn read(path: &Path, input_roots: &[PathBuf]) -> Result<Beginning, Unread> {
     // A pipe would be waited for.
     if !fs::metadata(path).map_err(Unread::Io)?.is_file() {
         return Err(Unread::Io(io::Error::other("it is not a file")));
@@ -71,7 +72,9 @@ fn read(path: &Path) -> Result<Beginning, Unread> {
     let file = File::open(path).map_err(Unread::Io)?;
     let file_name = path.file_name().unwrap_or_default().to_string_lossy();
     let first = |problems: &[Diagnostic]| problems.first().map(Diagnostic::to_string).unwrap_or_default();
-    let manifest = manifest::open(&file_name, BufReader::new(file), &Limits::default())
+    let folder = path.parent().unwrap_or(Path::new(""));
+    let mut read_table = |table: &str| table_files::read(folder, Roots::Below(input_roots), table);
+    let manifest = manifest::open(&file_name, BufReader::new(file), &Limits::default(), &mut read_table)
         .map_err(|refused| Unread::Refused(first(&refused.problems)))?;
     if let Some(layout) = &manifest.header().policy.layout {
         Layout::parse(layout).map_err(|error| Unread::Refused(format!("policy.layout: {error}")))?;

@@ -101,6 +101,12 @@ impl<'l> RowBuilder<'l> {
         }
     }
 
+    /// Keeps the problem of a value that cannot be read: the field is given, and so not missing.
+    pub(super) fn refuse_value(&mut self, canonical: &Arc<str>, at: Position, problem: Diagnostic) {
+        self.row.places.insert(Arc::clone(canonical), at);
+        self.refuse(problem);
+    }
+
     /// Keeps a problem; the row is bad.
     pub(super) fn refuse(&mut self, problem: Diagnostic) {
         self.problems.push(problem);

@@ -49,6 +49,46 @@ pub(super) fn open<R: Read>(
     Ok((Rows { records, cells, columns, limits: limits.clone() }, problems))
 }
 
+/// The names of the columns and the rows of a table: its columns are not those of a manifest.
+///
+/// # Errors
+/// The first thing that is wrong with it.
+pub(super) fn read_table(
+    source: impl Read,
+    limits: &Limits,
+) -> Result<(Vec<String>, Vec<Vec<String>>), Diagnostic> {
+    let mut records = CsvRecords::new(source, limits.max_line_bytes);
+    let (separator, heading) = read_heading(&mut records)?;
+    records.separate_at(separator);
+    let mut cells = Cells::new(separator);
+    let names = cells.of(&heading, limits)?;
+    let names: Vec<String> = names.iter().take(used(names)).map(str::to_owned).collect();
+    for (index, name) in names.iter().enumerate() {
+        let at = heading.cells.get(index).copied().unwrap_or(heading.at);
+        if name.is_empty() {
+            return Err(Diagnostic::at(at, format!("column {} has no name", index + 1)));
+        }
+        if names[..index].contains(name) {
+            return Err(Diagnostic::at(at, "the column appears twice; keep one").in_field(shortened(name)));
+        }
+    }
+    let mut rows = Vec::new();
+    while let Some(record) = records.next()? {
+        if record.bytes.trim_ascii().is_empty() && !record.too_long {
+            continue;
+        }
+        let cells = cells.of(record, limits)?;
+        if used(cells) == 0 {
+            continue;
+        }
+        if let Some(problem) = ragged(cells, record, names.len()) {
+            return Err(problem);
+        }
+        rows.push(cells.iter().take(names.len()).map(str::to_owned).collect());
+    }
+    Ok((names, rows))
+}
+
 /// The first record that is not blank, and the separator it is cut at. A line `sep=;`, which some
 /// spreadsheets put before it, decides the separator.
 fn read_heading<R: Read>(records: &mut CsvRecords<R>) -> Result<(u8, CsvRecord), Diagnostic> {

@@ -7,13 +7,18 @@ use crate::domain::diagnostic::{Diagnostic, Diagnostics, Position};
 use super::Limits;
 use super::cell_value::CellValue;
 use super::coerce::{self, not_one_of};
-use super::job::{self, UniqueNames};
+use super::job;
+use super::matrix::Matrix;
+use super::matrix_rows::ROWS_MAX;
+use super::matrix_table::{ReadTable, Tables};
 use super::messages::{nearest, placed, shortened};
 use super::row::{Header, OnDeadline, OnDrift, Policy, Row};
+use super::row_template::is_template;
 use super::spanned::{Key, Shape, Spanned};
+use super::unique_names::UniqueNames;
 
 /// The keys of a manifest that is an object.
-const KEYS: &[&str] = &["batch", "defaults", "policy", "jobs"];
+const KEYS: &[&str] = &["batch", "defaults", "policy", "matrix", "matrix_max", "tables", "jobs"];
 
 /// The keys of a policy.
 const POLICY: &[&str] = &[
@@ -38,20 +43,32 @@ pub(super) const MOST_ATTEMPTS: u32 = 100;
 pub(super) struct JsonHeader<'a> {
     pub header: Header,
     pub defaults: Option<Box<Row>>,
+    /// Defaults with templates in them, which each row fills.
+    pub templated_defaults: Option<Spanned<'a>>,
+    /// What its jobs are made for, and how many rows that may come to.
+    pub matrix: Option<(Matrix, u32)>,
     pub jobs: Spanned<'a>,
     /// All that is wrong with the rest. The file is refused then, but its jobs are checked as well.
     pub problems: Vec<Diagnostic>,
 }
 
-/// Reads `{"batch", "defaults", "policy", "jobs"}`.
+/// Reads `{"batch", "defaults", "policy", "matrix", "jobs"}`; tables that the matrix names by `read_table`.
 ///
 /// # Errors
 /// Everything that is wrong, where there are no jobs.
-pub(super) fn read<'a>(manifest: Spanned<'a>, limits: &Limits) -> Result<JsonHeader<'a>, Vec<Diagnostic>> {
+pub(super) fn read<'a>(
+    manifest: Spanned<'a>,
+    limits: &Limits,
+    read_table: &mut ReadTable<'_>,
+) -> Result<JsonHeader<'a>, Vec<Diagnostic>> {
     let mut reading = HeaderReader {
         limits,
         header: Header::default(),
         defaults: None,
+        defaults_given: None,
+        matrix: None,
+        matrix_max: ROWS_MAX,
+        tables: None,
         jobs: None,
         jobs_given: false,
         problems: Diagnostics::default(),
@@ -64,13 +81,17 @@ pub(super) fn read<'a>(manifest: Spanned<'a>, limits: &Limits) -> Result<JsonHea
     if let Err(problem) = walked {
         reading.problems.push(problem);
     }
-    reading.finish(manifest.at)
+    reading.finish(manifest.at, read_table)
 }
 
 struct HeaderReader<'a, 'l> {
     limits: &'l Limits,
     header: Header,
     defaults: Option<Box<Row>>,
+    defaults_given: Option<Spanned<'a>>,
+    matrix: Option<Spanned<'a>>,
+    matrix_max: u32,
+    tables: Option<Spanned<'a>>,
     jobs: Option<Spanned<'a>>,
     jobs_given: bool,
     problems: Diagnostics,
@@ -80,7 +101,10 @@ impl<'a> HeaderReader<'a, '_> {
     fn entry(&mut self, key: &Key, value: Spanned<'a>) {
         match key.name.as_str() {
             "batch" => self.batch(value),
-            "defaults" => self.defaults(value),
+            "defaults" => self.defaults_given = Some(value),
+            "matrix" => self.matrix = Some(value),
+            "matrix_max" => self.matrix_max(value),
+            "tables" => self.tables = Some(value),
             "policy" => self.policy(value),
             "jobs" => self.jobs(value),
             _ => self.problems.push_with(|| unknown(key, KEYS)),
@@ -91,7 +115,7 @@ impl<'a> HeaderReader<'a, '_> {
         self.jobs_given = true;
         match value.shape() {
             Shape::Array => self.jobs = Some(value),
-            _ => self.problems.push(not_a(value, "an array of jobs").in_field("jobs")),
+            _ => self.problems.push(value.is_not("an array of jobs").in_field("jobs")),
         }
     }
 
@@ -126,9 +150,22 @@ impl<'a> HeaderReader<'a, '_> {
         }
     }
 
+    fn matrix_max(&mut self, value: Spanned<'_>) {
+        let accepted = "a whole number of rows, at least 1";
+        let read = value.value().and_then(|json| {
+            coerce::whole(&CellValue::Json(json), accepted, |number| {
+                u32::try_from(number).ok().filter(|rows| *rows > 0)
+            })
+        });
+        match read {
+            Ok(rows) => self.matrix_max = rows.unwrap_or(ROWS_MAX),
+            Err(problem) => self.problems.push(placed(problem, "matrix_max", value.at)),
+        }
+    }
+
     fn policy(&mut self, object: Spanned<'_>) {
         if object.shape() != Shape::Object {
-            return self.problems.push(not_a(object, "an object").in_field("policy"));
+            return self.problems.push(object.is_not("an object").in_field("policy"));
         }
         let mut given = UniqueNames::default();
         let walked = object.entries(&mut |key, value| {
@@ -156,14 +193,50 @@ impl<'a> HeaderReader<'a, '_> {
         }
     }
 
-    fn finish(mut self, at: Position) -> Result<JsonHeader<'a>, Vec<Diagnostic>> {
+    fn finish(
+        mut self,
+        at: Position,
+        read_table: &mut ReadTable<'_>,
+    ) -> Result<JsonHeader<'a>, Vec<Diagnostic>> {
+        let given = self.defaults_given;
+        let templated_defaults = given.filter(|defaults| self.matrix.is_some() && is_template(defaults.text));
+        if let Some(defaults) = given.filter(|_| templated_defaults.is_none()) {
+            self.defaults(defaults);
+        }
+        let matrix = self.matrix.map(|matrix| {
+            let mut tables = Tables { given: self.tables, read: read_table, limits: self.limits };
+            Matrix::read(matrix, &mut tables)
+        });
+        let matrix = match matrix {
+            None => {
+                if let Some(tables) = self.tables {
+                    let message = "there is no \"matrix\" that names them";
+                    self.problems.push(Diagnostic::at(tables.at, message).in_field("tables"));
+                }
+                None
+            }
+            Some(Ok(matrix)) => Some((matrix, self.matrix_max)),
+            // Templates without values are of no use: nothing of the jobs is checked.
+            Some(Err(problems)) => {
+                self.jobs = None;
+                problems.into_iter().for_each(|problem| self.problems.push(problem));
+                None
+            }
+        };
         if !self.jobs_given {
             let problem = Diagnostic::at(at, "there is no \"jobs\", the array of what is to be made");
             self.problems.push(problem.hint("a single job is written [{...}]"));
         }
         let problems = self.problems.finish().err().unwrap_or_default();
         match self.jobs {
-            Some(jobs) => Ok(JsonHeader { header: self.header, defaults: self.defaults, jobs, problems }),
+            Some(jobs) => Ok(JsonHeader {
+                header: self.header,
+                defaults: self.defaults,
+                templated_defaults,
+                matrix,
+                jobs,
+                problems,
+            }),
             // Without jobs there is a problem.
             None => Err(problems),
         }
@@ -235,10 +308,6 @@ fn attempts(given: &CellValue<'_>) -> Result<Option<u32>, Diagnostic> {
 fn within_defaults(problem: Diagnostic) -> Diagnostic {
     let field = problem.field.as_ref().map_or("defaults".to_owned(), |field| format!("defaults.{field}"));
     problem.in_field(field)
-}
-
-fn not_a(value: Spanned<'_>, accepted: &str) -> Diagnostic {
-    Diagnostic::at(value.at, format!("found {}, expected {accepted}", shortened(value.text)))
 }
 
 fn unknown(key: &Key, names: &'static [&'static str]) -> Diagnostic {

@@ -1,6 +1,6 @@
 //! A job as a JSON object: one row of a JSON array, one line of JSON Lines, or the defaults.
 
-use std::collections::BTreeMap;
+use serde_json::Value;
 
 use crate::domain::diagnostic::{Diagnostic, Position};
 
@@ -10,20 +10,35 @@ use super::coerce::RowBuilder;
 use super::fields::{Field, META, OPTIONS, suggestion};
 use super::messages::{quoted, shortened};
 use super::row::{BadRow, Row};
+use super::row_template::is_template;
 use super::spanned::{Key, Shape, Spanned};
+use super::unique_names::UniqueNames;
 
 /// Keys of a job that hold objects.
 const GROUPS: &[&str] = &["options", "meta"];
 
+/// Fills a template: given are the field as it is spelled, the template and where it stands.
+pub(super) type Fill<'a> = dyn Fn(&str, &str, Position) -> Result<String, Diagnostic> + 'a;
+
 /// Reads a job under `defaults`: its own fields win, options and meta key by key.
 pub(super) fn read(job: Spanned<'_>, defaults: Option<&Row>, limits: &Limits) -> Result<Box<Row>, BadRow> {
+    read_filled(job, defaults, limits, None)
+}
+
+/// The same for a job whose values may be templates. A value that is a template is read as a cell of a CSV file is.
+pub(super) fn read_filled(
+    job: Spanned<'_>,
+    defaults: Option<&Row>,
+    limits: &Limits,
+    fill: Option<&Fill<'_>>,
+) -> Result<Box<Row>, BadRow> {
     if job.shape() != Shape::Object {
         let found = shortened(job.text.trim());
         let message = format!("found {found}, expected a job: an object such as {{\"prompt\": \"...\"}}");
         return Err(BadRow::unread(Diagnostic::at(job.at, message)));
     }
     let mut reading =
-        JobReader { draft: RowBuilder::new(job.at, defaults, limits), given: UniqueNames::default() };
+        JobReader { draft: RowBuilder::new(job.at, defaults, limits), given: UniqueNames::default(), fill };
     let walked = job.entries(&mut |key, value| reading.field(&key, value));
     if let Err(problem) = walked {
         reading.draft.refuse(problem);
@@ -31,26 +46,10 @@ pub(super) fn read(job: Spanned<'_>, defaults: Option<&Row>, limits: &Limits) ->
     reading.draft.finish()
 }
 
-/// Names that may be given once only, and where they were.
-#[derive(Debug, Default)]
-pub(super) struct UniqueNames(BTreeMap<String, Position>);
-
-impl UniqueNames {
-    /// Notes that `name` is given at `at`; a problem if it was before.
-    pub(super) fn first(&mut self, name: String, spelled: &str, at: Position) -> Result<(), Diagnostic> {
-        let Some(before) = self.0.get(&name) else {
-            self.0.insert(name, at);
-            return Ok(());
-        };
-        let column = before.column.map(|column| format!(":{column}")).unwrap_or_default();
-        let message = format!("given twice, first at {}{column}; keep one", before.line);
-        Err(Diagnostic::at(at, message).in_field(shortened(spelled)))
-    }
-}
-
 struct JobReader<'l> {
     draft: RowBuilder<'l>,
     given: UniqueNames,
+    fill: Option<&'l Fill<'l>>,
 }
 
 impl JobReader<'_> {
@@ -95,10 +94,56 @@ impl JobReader<'_> {
         if let Err(problem) = self.given.first(canonical.clone(), spelled, key_at) {
             return self.draft.refuse(problem);
         }
-        match value.value() {
-            Ok(json) => self.draft.set(field, &canonical.into(), spelled, value.at, CellValue::Json(json)),
-            Err(problem) => self.draft.refuse(problem.in_field(shortened(spelled))),
+        let given = value.value().and_then(|json| match self.fill {
+            Some(fill) if is_template(value.text) => {
+                let fill = |text: &str| {
+                    fill(spelled, text, value.at).map_err(|problem| problem.positioned(value.at))
+                };
+                filled(json, &fill)
+            }
+            _ => Ok(Filled::Json(json)),
+        });
+        let canonical = canonical.into();
+        match given {
+            Ok(Filled::Json(json)) => {
+                self.draft.set(field, &canonical, spelled, value.at, CellValue::Json(json));
+            }
+            Ok(Filled::Text(text)) if text.trim().is_empty() => {}
+            Ok(Filled::Text(text)) => {
+                self.draft.set(field, &canonical, spelled, value.at, CellValue::Cell(text.trim()));
+            }
+            Err(problem) => {
+                self.draft.refuse_value(&canonical, value.at, problem.in_field(shortened(spelled)));
+            }
         }
+    }
+}
+
+/// A value in which templates were filled.
+enum Filled {
+    /// A template by itself.
+    Text(String),
+    /// Anything else.
+    Json(Value),
+}
+
+fn filled(json: Value, fill: &dyn Fn(&str) -> Result<String, Diagnostic>) -> Result<Filled, Diagnostic> {
+    fn within(json: Value, fill: &dyn Fn(&str) -> Result<String, Diagnostic>) -> Result<Value, Diagnostic> {
+        Ok(match json {
+            Value::String(text) if is_template(&text) => Value::String(fill(&text)?),
+            Value::Array(items) => {
+                Value::Array(items.into_iter().map(|item| within(item, fill)).collect::<Result<_, _>>()?)
+            }
+            Value::Object(fields) => {
+                let fields = fields.into_iter().map(|(name, value)| Ok((name, within(value, fill)?)));
+                Value::Object(fields.collect::<Result<_, Diagnostic>>()?)
+            }
+            other => other,
+        })
+    }
+    match json {
+        Value::String(text) if is_template(&text) => fill(&text).map(Filled::Text),
+        other => within(other, fill).map(Filled::Json),
     }
 }
 

@@ -10,6 +10,8 @@ use crate::domain::diagnostic::{Diagnostic, Position};
 use super::Limits;
 use super::header::{self, JsonHeader};
 use super::job;
+use super::matrix_rows::{MatrixRows, Part};
+use super::matrix_table::ReadTable;
 use super::messages::{bytes, shortened};
 use super::row::{Header, ReadRow, Row};
 use super::source::{not_utf8, unreadable};
@@ -20,6 +22,8 @@ use super::spanned::{PositionTracker, Shape, Spanned, next_element, offset_withi
 pub(super) struct Jobs {
     document: String,
     defaults: Option<Box<Row>>,
+    /// The rows that a matrix makes of the jobs.
+    matrix_rows: Option<Box<MatrixRows>>,
     limits: Limits,
     /// Where to look for the next job, and what line and column that is.
     offset: usize,
@@ -30,6 +34,7 @@ pub(super) struct Jobs {
 pub(super) fn open(
     source: impl Read,
     limits: &Limits,
+    read_table: &mut ReadTable<'_>,
 ) -> Result<(Header, Jobs, Vec<Diagnostic>), Vec<Diagnostic>> {
     let document = whole(source, limits.max_json_bytes).map_err(|problem| vec![problem])?;
     let start = Spanned::new(&document, Position::at(1, 1));
@@ -37,23 +42,45 @@ pub(super) fn open(
     let mut tracker = PositionTracker::new(start);
     let value = document.trim();
     let manifest = Spanned::new(value, tracker.to(offset_within(&document, value)));
-    let JsonHeader { header, defaults, jobs, problems } = match manifest.shape() {
-        Shape::Array => {
-            let header = Header::default();
-            JsonHeader { header, defaults: None, jobs: manifest, problems: Vec::new() }
+    let JsonHeader { header, defaults, templated_defaults, matrix, jobs, mut problems } =
+        match manifest.shape() {
+            Shape::Array => {
+                let header = Header::default();
+                JsonHeader {
+                    header,
+                    defaults: None,
+                    templated_defaults: None,
+                    matrix: None,
+                    jobs: manifest,
+                    problems: Vec::new(),
+                }
+            }
+            Shape::Object => header::read(manifest, limits, read_table)?,
+            Shape::Scalar => return Err(vec![not_a_manifest(manifest)]),
+        };
+    let matrix_rows = matrix.map(|(matrix, rows_max)| {
+        let defaults = templated_defaults.map(|defaults| Part::of(&document, defaults));
+        MatrixRows::new(&document, (matrix, defaults), jobs, rows_max, limits)
+    });
+    let matrix_rows = match matrix_rows.transpose() {
+        Ok(rows) => rows.map(Box::new),
+        Err(found) => {
+            problems.extend(found);
+            return Err(problems);
         }
-        Shape::Object => header::read(manifest, limits)?,
-        Shape::Scalar => return Err(vec![not_a_manifest(manifest)]),
     };
     let offset = offset_within(&document, jobs.text) + 1;
     let at = Position::at(jobs.at.line, jobs.at.column.unwrap_or(1) + 1);
-    Ok((header, Jobs { document, defaults, limits: limits.clone(), offset, at }, problems))
+    Ok((header, Jobs { document, defaults, matrix_rows, limits: limits.clone(), offset, at }, problems))
 }
 
 impl Iterator for Jobs {
     type Item = ReadRow;
 
     fn next(&mut self) -> Option<ReadRow> {
+        if let Some(rows) = &mut self.matrix_rows {
+            return rows.next_row(&self.document, self.defaults.as_deref(), &self.limits);
+        }
         let element = match next_element(&self.document, self.offset) {
             Ok(element) => element?,
             Err(error) => {

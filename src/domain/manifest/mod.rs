@@ -27,16 +27,22 @@ mod job;
 mod json;
 mod json_mistake;
 mod jsonl;
+mod matrix;
+mod matrix_rows;
+mod matrix_table;
 mod messages;
+mod row_template;
 mod source;
 mod spanned;
 mod spreadsheet_values;
 #[cfg(test)]
 mod tests;
+mod unique_names;
 mod url_list;
 
 use format::Format;
 pub use header::read_policy;
+pub use matrix_table::{ReadTable, with_tables};
 use row::{Header, ReadRow};
 use source::Source;
 
@@ -97,14 +103,20 @@ impl<R> fmt::Debug for RefusedManifest<R> {
     }
 }
 
-/// Begins to read a manifest. `file_name` helps to tell the format; the bytes come from `source`.
+/// Begins to read a manifest. `file_name` helps to tell the format; the bytes come from `source`, and tables that it
+/// names from `read_table`.
 ///
 /// # Errors
 ///
 /// Everything that keeps any row from being accepted: a file that is empty or not text, columns that are
 /// unknown or stand twice, a document that is not JSON, a broken policy or broken defaults.
-pub fn open<R: Read>(file_name: &str, source: R, limits: &Limits) -> Result<Manifest<R>, RefusedManifest<R>> {
-    match read_header(file_name, source, limits) {
+pub fn open<R: Read>(
+    file_name: &str,
+    source: R,
+    limits: &Limits,
+    read_table: &mut ReadTable<'_>,
+) -> Result<Manifest<R>, RefusedManifest<R>> {
+    match read_header(file_name, source, limits, read_table) {
         Ok((manifest, problems)) if problems.is_empty() => Ok(manifest),
         Ok((manifest, problems)) => Err(RefusedManifest { problems, rows: Some(Box::new(manifest)) }),
         Err(problems) => Err(RefusedManifest { problems, rows: None }),
@@ -116,6 +128,7 @@ fn read_header<R: Read>(
     file_name: &str,
     mut source: R,
     limits: &Limits,
+    read_table: &mut ReadTable<'_>,
 ) -> Result<(Manifest<R>, Vec<Diagnostic>), Vec<Diagnostic>> {
     let head = source::head(&mut source)
         .map_err(|error| vec![source::unreadable(Position::line(1), &error)])
@@ -131,7 +144,7 @@ fn read_header<R: Read>(
             (Header::default(), Rows::JsonLines(jsonl::Lines::new(source, limits)), Vec::new())
         }
         Format::Json => {
-            let (header, jobs, problems) = json::open(source, limits)?;
+            let (header, jobs, problems) = json::open(source, limits, read_table)?;
             (header, Rows::Json(jobs), problems)
         }
     };

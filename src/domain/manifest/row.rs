@@ -38,6 +38,8 @@ pub struct Row {
     /// Options that are not of the type that some kinds document, by name, with what is wrong with them. For a kind
     /// that does not document the option nothing is: it is forwarded as it was written.
     pub mistyped: BTreeMap<String, MistypedOption>,
+    /// The combination of the matrix for which it was made, as messages name it (`locale "de"`).
+    pub combination: Option<Arc<str>>,
     /// How values were read that are written otherwise than the service takes them.
     pub notes: Vec<Diagnostic>,
     /// Where each field stands, by its canonical name (`prompt`, `options.duration`), so that a
@@ -60,6 +62,7 @@ impl Row {
             review: None,
             meta: Map::new(),
             mistyped: BTreeMap::new(),
+            combination: None,
             notes: Vec::new(),
             places: BTreeMap::new(),
         }

@@ -32,6 +32,20 @@ pub fn manifest() -> Value {
                     "jobs": {"$ref": "#/$defs/jobs"},
                 },
             },
+            {
+                "type": "object",
+                "required": ["matrix", "jobs"],
+                "additionalProperties": false,
+                "properties": {
+                    "batch": text("Name of the batch. Default: the file's name."),
+                    "defaults": {"$ref": "#/$defs/templated_job"},
+                    "policy": {"$ref": "#/$defs/policy"},
+                    "matrix": {"$ref": "#/$defs/matrix"},
+                    "matrix_max": {"type": "integer", "minimum": 1, "description": "Most rows that the matrix may make. Default: 10000."},
+                    "tables": {"type": "object", "description": "Tables of the matrix by their names, if they come with the manifest."},
+                    "jobs": {"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/templated_job"}},
+                },
+            },
         ],
         "$defs": {
             "jobs": {"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/job"}},
@@ -39,8 +53,46 @@ pub fn manifest() -> Value {
             "defaults": job(false),
             "policy": policy(),
             "options": options(),
+            "matrix": matrix(),
+            "templated_job": templated_job(),
         },
     })
+}
+
+/// Axes with their values, and what is done with their combinations.
+fn matrix() -> Value {
+    let combinations = json!({"type": "array", "items": {"type": "object", "minProperties": 1}});
+    json!({
+        "type": "object",
+        "description": "What jobs are made for: axes with their values, or with the name of a table.",
+        "minProperties": 1,
+        "properties": {
+            "zip": {"type": "array", "description": "Axes that go on together: a list of names, or of such lists."},
+            "include": combinations,
+            "exclude": combinations,
+        },
+        "additionalProperties": {"anyOf": [{"type": "string"}, {"type": "array", "minItems": 1}]},
+    })
+}
+
+/// A job of a manifest with a matrix: each value may be a template.
+fn templated_job() -> Value {
+    let template = json!({"type": "string", "pattern": r"\{[{%#]"});
+    let of_field = |known: &KnownField| {
+        let typed = match known.slot {
+            Slot::Option(accepts) => option_type(accepts),
+            _ => field(known),
+        };
+        (known.name.to_owned(), json!({"anyOf": [typed, template]}))
+    };
+    let mut properties: Map<String, Value> = KNOWN.iter().map(of_field).collect();
+    for group in ["options", "meta"] {
+        properties.insert(
+            group.to_owned(),
+            json!({"type": ["object", "null"], "propertyNames": {"pattern": NOT_BLANK}}),
+        );
+    }
+    json!({"type": "object", "additionalProperties": false, "properties": properties})
 }
 
 /// A job, or what all jobs have in common; an id names one job only.

@@ -69,6 +69,11 @@ impl<'a> Spanned<'a> {
         kept_whole(value, self.text).map_err(|diagnostic| Diagnostic::at(self.at, diagnostic.message))
     }
 
+    /// It is not what is accepted here.
+    pub(super) fn is_not(self, accepted: &str) -> Diagnostic {
+        Diagnostic::at(self.at, format!("found {}, expected {accepted}", shortened(self.text)))
+    }
+
     /// The parser's error as a problem at its own place.
     fn broken(self, error: &serde_json::Error) -> Diagnostic {
         let offset = offset_of(self.text, error.line(), error.column());

@@ -1,9 +1,9 @@
 //! CSV, read as transcripts.
 
 use crate::domain::diagnostic::Position;
-use crate::domain::manifest::{Limits, open, row::ReadRow};
+use crate::domain::manifest::{Limits, row::ReadRow};
 
-use super::{limits, transcript};
+use super::{limits, open, transcript};
 
 #[track_caller]
 fn check(text: &str, expected: &[&str]) {

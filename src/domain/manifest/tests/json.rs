@@ -2,11 +2,10 @@
 
 use crate::domain::credits::Credits;
 use crate::domain::diagnostic::Position;
-use crate::domain::manifest::open;
 use crate::domain::manifest::row::{Deadline, Header, OnDeadline, OnDrift, Policy, ReadRow};
 use crate::domain::time::Millis;
 
-use super::limits;
+use super::{limits, open};
 
 #[track_caller]
 fn check(text: &str, expected: &[&str]) {
@@ -110,7 +109,7 @@ fn documents_that_are_no_manifest() {
         r#"{"prompt": "a"}"#,
         &[
             r#"refused 1:1: there is no "jobs", the array of what is to be made (hint: a single job is written [{...}])"#,
-            "refused 1:2: prompt: unknown key, expected one of batch, defaults, policy, jobs",
+            "refused 1:2: prompt: unknown key, expected one of batch, defaults, policy, matrix, matrix_max, tables, jobs",
         ],
     );
     check("7", &[r#"refused 1:1: found 7, expected an array of jobs or an object with "jobs""#]);

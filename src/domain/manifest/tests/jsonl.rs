@@ -1,8 +1,8 @@
 //! JSON Lines, read as transcripts.
 
-use crate::domain::manifest::{open, row::ReadRow};
+use crate::domain::manifest::row::ReadRow;
 
-use super::{limits, transcript};
+use super::{limits, open, transcript};
 
 #[track_caller]
 fn check(text: &str, expected: &[&str]) {

@@ -5,17 +5,23 @@ use std::io::Read;
 use serde_json::{Map, Value, json};
 
 use super::row::{ReadRow, Row};
-use super::{Limits, open};
+use super::{Limits, Manifest, RefusedManifest};
 
 mod csv;
 mod json;
 mod jsonl;
+mod matrix;
 mod properties;
 mod typing;
 
 /// Small enough to be reached by a test.
 fn limits() -> Limits {
     Limits { max_line_bytes: 500, max_json_bytes: 2000, max_count: 1000 }
+}
+
+/// Opens a manifest that names no table.
+fn open<R: Read>(name: &str, source: R, limits: &Limits) -> Result<Manifest<R>, RefusedManifest<R>> {
+    super::open(name, source, limits, &mut |table| Err(format!("there is no {table}")))
 }
 
 /// Reads the file `name`. One line each: `2:1 {...}` for a good row, `bad ...` for each problem of a

@@ -7,12 +7,12 @@ use serde_json::{Map, Value, json};
 
 use crate::domain::credits::Credits;
 use crate::domain::diagnostic::Position;
+use crate::domain::manifest::Limits;
 use crate::domain::manifest::row::{Deadline, ReadRow, Row};
-use crate::domain::manifest::{Limits, open};
 use crate::domain::request::{Kind, Request};
 use crate::domain::time::Millis;
 
-use super::limits;
+use super::{limits, open};
 
 const NAMES: [&str; 5] = ["a.csv", "a.json", "a.jsonl", "a.tsv", "a"];
 

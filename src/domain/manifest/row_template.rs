@@ -1,0 +1,121 @@
+//! Templates in the values of a job: `{{ product.name }}`, filled with one combination of the matrix.
+//!
+//! They are strict: a name that is not there is an error and never an empty text. They know neither files nor clock
+//! nor chance, so a combination gives the same text on every machine.
+
+use std::collections::BTreeSet;
+
+use minijinja::value::Serde;
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior};
+
+use crate::domain::diagnostic::Diagnostic;
+
+use super::matrix::{Combination, Matrix};
+use super::messages::{nearest, quoted};
+
+/// Work that one text may take: about 6 MB of text, or 100,000 steps.
+const FUEL: u64 = 100_000;
+
+/// Whether a text is a template.
+pub(super) fn is_template(text: &str) -> bool {
+    ["{{", "{%", "{#"].iter().any(|begin| text.contains(begin))
+}
+
+/// Fills templates.
+#[derive(Debug)]
+pub(super) struct Templates {
+    environment: Environment<'static>,
+}
+
+impl Templates {
+    pub(super) fn new() -> Templates {
+        let mut environment = Environment::new();
+        environment.set_undefined_behavior(UndefinedBehavior::Strict);
+        environment.set_auto_escape_callback(|_| AutoEscape::None);
+        environment.set_fuel(Some(FUEL));
+        // Errors tell which part of the text they are about.
+        environment.set_debug(true);
+        Templates { environment }
+    }
+
+    /// The axes that a template names.
+    ///
+    /// # Errors
+    /// When it is no template, or names something that is no axis.
+    pub(super) fn axes_of(&self, text: &str, matrix: &Matrix) -> Result<BTreeSet<usize>, Diagnostic> {
+        let template = self.environment.template_from_str(text).map_err(|error| problem(text, &error, ""))?;
+        let mut axes = BTreeSet::new();
+        for name in template.undeclared_variables(false) {
+            let names = || matrix.axes().iter().map(|axis| axis.name.as_str());
+            match names().position(|axis| axis == name) {
+                Some(axis) => {
+                    axes.insert(axis);
+                }
+                None if self.environment.globals().any(|(global, _)| global == name) => {}
+                None => {
+                    let message = match nearest(&name, names()) {
+                        Some(near) => format!("unknown name {}; did you mean \"{near}\"?", quoted(&name)),
+                        None => format!(
+                            "unknown name {}, expected an axis of the matrix: {}",
+                            quoted(&name),
+                            names().collect::<Vec<_>>().join(", ")
+                        ),
+                    };
+                    return Err(Diagnostic::new(message));
+                }
+            }
+        }
+        Ok(axes)
+    }
+
+    /// The text for a combination.
+    ///
+    /// # Errors
+    /// When it names what the combination does not have, or takes too much work.
+    pub(super) fn fill(
+        &self,
+        text: &str,
+        matrix: &Matrix,
+        combination: &Combination,
+    ) -> Result<String, Diagnostic> {
+        let template = self.environment.template_from_str(text).map_err(|error| problem(text, &error, ""))?;
+        let values = matrix.axes().iter().enumerate().filter_map(|(axis, found)| {
+            let value = matrix.value(axis, combination)?;
+            Some((found.name.as_str(), minijinja::Value::from(Serde(&value.value))))
+        });
+        let context = minijinja::Value::from_pairs(values);
+        template.render(context).map_err(|error| problem(text, &error, &names(matrix, combination)))
+    }
+}
+
+/// What names there are: `product.name, product.sku, locale`.
+fn names(matrix: &Matrix, combination: &Combination) -> String {
+    let of_axis = |(axis, found): (usize, &super::matrix::Axis)| {
+        let fields = matrix.value(axis, combination).and_then(|value| value.value.as_object());
+        match fields {
+            Some(fields) => fields.keys().map(|field| format!("{}.{field}", found.name)).collect(),
+            None => vec![found.name.clone()],
+        }
+    };
+    matrix.axes().iter().enumerate().flat_map(of_axis).collect::<Vec<_>>().join(", ")
+}
+
+fn problem(text: &str, error: &Error, names: &str) -> Diagnostic {
+    let part = error.range().and_then(|range| text.get(range)).filter(|part| !part.is_empty());
+    let part = part.map(|part| format!("{} ", quoted(part))).unwrap_or_default();
+    match error.kind() {
+        ErrorKind::UndefinedError => {
+            Diagnostic::new(format!("{part}is not there, and a template takes nothing for it"))
+                .hint(format!("names: {names}"))
+        }
+        ErrorKind::OutOfFuel => Diagnostic::new(format!("{part}the template takes too much work or text")),
+        ErrorKind::SyntaxError => {
+            let detail = error.detail().unwrap_or("it cannot be read");
+            Diagnostic::new(format!("{} is no template: {detail}", quoted(text)))
+        }
+        _ => Diagnostic::new(format!(
+            "{part}cannot be filled: {}",
+            error.detail().map_or_else(|| error.kind().to_string(), str::to_owned)
+        )),
+    }
+}
