@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use callsheet::pages::script_data::json_of;
 use serde_json::Value;
 
-use crate::support::TestEnv;
+use crate::support::process::Running;
+use crate::support::{TestEnv, until};
 
 /// The data in a script file: the line after its stamp, where it has one.
 fn data(path: &Path) -> Value {
@@ -184,6 +185,76 @@ fn a_failure_is_shown_with_its_reason_and_the_next_step() {
     assert_eq!(failed["state"], "failed");
     assert_eq!(failed["error"]["code"], "content_rejected");
     assert!(failed["next"]["text"].as_str().unwrap().contains("Change its row"), "{failed}");
+}
+
+#[test]
+fn what_a_budget_parks_is_said_until_it_is_lifted() {
+    let env = TestEnv::new();
+    env.write("b.csv", "id,kind,model,prompt\np,image,gi-2,A harbour\nq,image,gi-2,A boat\n");
+    env.run(["run", "b.csv", "--budget", "10"]).exited(4);
+    let found = index(&env, "b");
+    assert_eq!((&found["done"], &found["states"]["queued"]), (&Value::Bool(false), &1.into()), "{found:#}");
+    let parked = found["parked"]["text"].as_str().unwrap();
+    assert!(
+        parked.contains("budget") && found["parked"].to_string().contains("callsheet budget b"),
+        "{found:#}"
+    );
+    env.run(["run", "b.csv", "--budget", "20"]).exited(0);
+    let found = index(&env, "b");
+    assert_eq!((&found["done"], &found["parked"]), (&Value::Bool(true), &Value::Null));
+}
+
+#[test]
+fn what_is_in_doubt_is_marked_with_the_command_that_settles_it() {
+    let env = TestEnv::new();
+    let job =
+        r#"{"id": "short", "kind": "shorts-studio", "options": {"topic": "a boat"}, "max_credits": 20}"#;
+    env.write("b.jsonl", job);
+    let mut command = env.command(["run", "b.jsonl"]);
+    command.env("CALLSHEET_FAILPOINT", "posted");
+    Running::start(command).end().was_killed("posted");
+    env.run(["run", "b.jsonl"]).exited(7);
+    let jobs = page(&env, "b", 0);
+    let doubt = jobs.as_array().unwrap().last().unwrap();
+    assert_eq!(doubt["state"], "in_doubt");
+    assert_eq!(doubt["next"]["command"], "callsheet resolve b/short --charged N");
+    env.run(["resolve", "b/short", "--charged", "0"]).exited(0);
+    env.run(["open", "b", "--print"]).exited(0);
+    let jobs = page(&env, "b", 0);
+    assert_eq!(jobs.as_array().unwrap().last().unwrap()["state"], "failed", "{jobs:#}");
+}
+
+#[test]
+fn what_comes_after_its_deadline_is_marked_late() {
+    let env = TestEnv::with_faults("[[rules]]\non = 'create'\neffect = { do = 'task-late', ms = 2000 }\n");
+    env.configure("[deadlines]\noverdue_poll = \"50ms\"\n");
+    let job = r#"[{"id": "boat", "kind": "video", "model": "house-turbo", "prompt": "a boat", "duration": 5, "deadline": "1s"}]"#;
+    env.write("b.json", job);
+    env.run(["run", "b.json"]).exited(7);
+    let found = index(&env, "b");
+    let open = &found["open"].as_array().unwrap()[0];
+    assert_eq!((&open["id"], &open["late"]), (&"boat".into(), &Value::Bool(true)), "overdue: {found:#}");
+    until("the task ends", || env.audit().tasks.iter().all(|task| task.status == "success"));
+    env.run(["run", "b.json"]).exited(0);
+    let jobs = page(&env, "b", 0);
+    let late = jobs.as_array().unwrap().last().unwrap();
+    assert_eq!((&late["state"], &late["late"]), (&"succeeded".into(), &Value::Bool(true)), "{late:#}");
+}
+
+#[test]
+fn a_daemon_keeps_the_gallery_current() {
+    let env = TestEnv::new();
+    env.write("b.csv", MANIFEST);
+    let daemon = env.daemon("info");
+    env.run(["submit", "b.csv"]).exited(0);
+    let shown = || index(&env, "b")["states"]["succeeded"].as_u64().unwrap_or_default();
+    until("the page of the batch", || gallery(&env, "b").join("index.js").exists());
+    until("all of it to be shown", || shown() == 3);
+    env.write("b.csv", format!("{MANIFEST}rain,sound-effect,,Rain,,beta\n"));
+    env.run(["submit", "b.csv"]).exited(0);
+    until("the new row to be shown", || shown() == 4);
+    assert!(fs::read_to_string(env.path("output/index.html")).unwrap().contains("./b/index.html"));
+    daemon.stop();
 }
 
 #[test]
