@@ -152,3 +152,32 @@ fn question(
         )?,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+    use crate::pages::media_process;
+
+    #[test]
+    fn a_file_that_the_process_dies_of_costs_no_other_file_its_facts() {
+        let dir = tempfile::tempdir().unwrap();
+        let program = dir.path().join("media");
+        // It answers, and dies of one file without an answer. Another process writes it: no process that a test begins
+        // meanwhile has it open for writing, which would keep it from being run.
+        let script = "#!/bin/sh\nwhile read -r line; do\n  case \"$line\" in *deadly*) exit 1;; esac\n  echo '{\"seconds\": 2.5}'\ndone\n";
+        let write = "printf %s \"$1\" >\"$2\" && chmod 755 \"$2\"";
+        let made = Command::new("sh").args(["-c", write, "sh", script]).arg(&program).status();
+        assert!(made.unwrap().success());
+        media_process::use_program(program);
+        let mut reader = MediaReader::default();
+        let mut ask = |name: &str| {
+            let (path, thumbnail) = (dir.path().join(name), dir.path().join("thumbnail"));
+            let question = MediaQuestion { path, bytes: 1, content_type: "audio/wav".to_owned(), thumbnail };
+            reader.ask(&question).expect("it is known that there is nothing to tell").seconds
+        };
+        let told = ["one.wav", "deadly.wav", "two.wav", "deadly.wav", "three.wav"].map(&mut ask);
+        assert_eq!(told, [Some(2.5), None, Some(2.5), None, Some(2.5)]);
+    }
+}
