@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod batch_sources;
+mod docs;
 mod doctor;
 mod edited_rows;
 mod gallery;
