@@ -127,6 +127,9 @@ pub(super) fn report_not_listed(batches: u64) {
 fn next_step_of(status: &BatchStatus, process: Option<ProcessKind>) -> String {
     match (status.state, status.parked_by) {
         (BatchState::Done, _) => "all its jobs have ended".to_owned(),
+        (BatchState::Review, _) => {
+            format!("{} wait for review: callsheet review {}", status.waiting_for_review, status.name)
+        }
         (BatchState::Paused, _) => {
             format!("it is paused; to continue: callsheet resume {}", status.name)
         }

@@ -23,6 +23,7 @@ use crate::cli::plan::PlanCommand;
 use crate::cli::report::ReportCommand;
 use crate::cli::resolve::ResolveCommand;
 use crate::cli::retry::RetryCommand;
+use crate::cli::review::ReviewCommand;
 use crate::cli::run::RunCommand;
 use crate::cli::schedule::ScheduleCommand;
 use crate::cli::state::StateCommand;
@@ -81,6 +82,13 @@ pub(super) enum Command {
     Open(OpenCommand),
     /// Show a job's history and its next step
     Explain(JobArgument),
+    /// List outputs that wait for a decision, and decide about them
+    ///
+    /// Lists the outputs of rows with `review` that nobody has decided about, or with --all every output. A batch is done
+    /// when each is approved, rejected or, among several takes of a row, picked. Decisions cost nothing, are kept in the
+    /// state with who and when, and can be changed later; no file is changed or deleted. For a spreadsheet, export a file,
+    /// fill in its column `decision` and import it.
+    Review(ReviewCommand),
     /// Pause a batch: submit no more jobs; jobs in flight finish
     Pause(BatchArgument),
     /// Resume a paused batch

@@ -55,6 +55,18 @@ Examples:
   # From cron: a batch per day.
   callsheet submit nightly.csv --batch nightly-$(date +%F)";
 
+pub(super) const REVIEW: &str = "\
+Examples:
+  # List what waits for a decision, and decide.
+  callsheet review spring
+  callsheet review approve spring/opening
+  callsheet review reject spring/poster --note 'wrong colours'
+  callsheet review pick spring/poster-v2
+
+  # In a spreadsheet: fill in the column `decision`.
+  callsheet review spring --export decisions.csv
+  callsheet review spring --import decisions.csv";
+
 pub(super) const TASKS: &str = "\
 Examples:
   # Show the cost, times and credit record of a job's task.

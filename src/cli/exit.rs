@@ -16,7 +16,7 @@ pub(super) const HELP: &str = "Exit codes:
     5  the service does not answer
     6  the disk is full or not \
                                writable, or the state is damaged
-    7  not finished: overdue, paused or in doubt
+    7  not finished: overdue, paused, in doubt or waiting for review
   \
                                130  interrupted; the state is safe, repeat the command to resume";
 

@@ -12,6 +12,7 @@ use crate::cli::name_arguments::JobArgument;
 use crate::cli::{printable, written};
 use crate::control::protocol::{ExplainRequest, Explanation};
 use crate::domain::job::{Job, JobSpec, State};
+use crate::domain::review::Decision;
 use crate::domain::task::TaskRecord;
 
 pub(super) async fn run(command: &JobArgument, global: &Global) -> Result<Exit, Failure> {
@@ -59,6 +60,17 @@ fn story(explanation: &Explanation) -> String {
     }));
     if let State::Succeeded { files, .. } = job.state() {
         lines.extend(files.iter().map(|file| format!("  file      {} ({} bytes)", file.path, file.bytes)));
+    }
+    lines.extend(job.decisions().iter().map(|decision| {
+        let Decision { verdict, by, at, note, .. } = decision;
+        let note = note.as_ref().map(|note| format!(": {note}")).unwrap_or_default();
+        format!("  review    {} by {by} at {at}{note}", verdict.name())
+    }));
+    if job.awaits_review() && !explanation.superseded {
+        lines.push(format!(
+            "  review    waiting for a decision: callsheet review approve {batch}/{}",
+            spec.label
+        ));
     }
     lines.extend(explanation.drift.iter().map(|drift| format!("  drift     {drift}")));
     lines.extend(job.task_record().and_then(recorded));

@@ -45,6 +45,8 @@ mod progress_lines;
 mod report;
 mod resolve;
 mod retry;
+mod review;
+mod review_import;
 mod run;
 mod schedule;
 mod schema;
@@ -111,6 +113,7 @@ pub fn main() -> Exit {
             Command::Cancel(command) => cancel::run(command, &arguments.global).await,
             Command::Resolve(command) => resolve::run(command, &arguments.global).await,
             Command::Budget(command) => budget::run(command, &arguments.global).await,
+            Command::Review(command) => review::run(command, &arguments.global).await,
             Command::Retry(command) => retry::run(command, &arguments.global).await,
             Command::Download(command) => download::run(command, &arguments.global).await,
             Command::Ledger(command) => ledger::run(command, &arguments.global).await,

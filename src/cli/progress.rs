@@ -127,7 +127,7 @@ impl Progress {
     fn note_finished(&mut self, view: &StepView<'_>) {
         let ended: BTreeSet<BatchNo> = view.step.ended.iter().map(|(_, job)| job.key.batch).collect();
         let ended = ended.into_iter().filter_map(|no| view.scheduler.batch(no));
-        for batch in ended.filter(|batch| batch.is_done()) {
+        for batch in ended.filter(|batch| batch.has_ended()) {
             let done = statuses(&view.scheduler.batch_snapshots(Some(&batch.name)));
             self.finished.extend(done.into_iter().map(|status| (status.name.clone(), status)));
         }

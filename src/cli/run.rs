@@ -120,7 +120,7 @@ async fn run_against(
     let mut app = App::new(store.clone(), mode, &Scope::Only(only.clone()), parts, clock)?;
     let listening = listen(&app, &daemon_discovery::socket(config, &chosen.state)).await;
     let page = serve_page(&app, command.page, config).await?;
-    if app.engine.scheduler().batches().any(|batch| !batch.is_done()) {
+    if app.engine.scheduler().batches().any(|batch| !batch.has_ended()) {
         reach(&service, backoff).await?;
     }
     let (standstill, elapsed) = drive(&mut app.engine, clock).await?;
@@ -395,7 +395,7 @@ fn exit_of(standstill: Standstill, receipts: &[Receipt], batches: &[BatchStatus]
         Standstill::Stopped => Exit::Interrupted,
         Standstill::Parked(parked) => submit::parked_exit(parked),
         Standstill::Overdue => Exit::Unfinished,
-        Standstill::Done => submit::done_exit(receipts, batches),
+        Standstill::Done | Standstill::Review => submit::done_exit(receipts, batches),
     }
 }
 
@@ -415,7 +415,7 @@ fn say_how_it_ended(
         summary::files(overview, &chosen.output);
     }
     match standstill {
-        Standstill::Done => {}
+        Standstill::Done | Standstill::Review => {}
         Standstill::Parked(parked) => {
             say!("parked: {}{numbers}", parked.explain());
         }
@@ -426,4 +426,5 @@ fn say_how_it_ended(
             say!("interrupted: the state is safe; repeat the command to resume");
         }
     }
+    summary::waiting_for_review(overview);
 }

@@ -104,7 +104,7 @@ async fn show_until_done(
             }
             return Ok(Exit::Success);
         }
-        if command.batch.is_some() && status.batches.iter().all(|batch| batch.state == BatchState::Done) {
+        if command.batch.is_some() && status.batches.iter().all(has_ended) {
             if let StateClient::Daemon(daemon) = client
                 && !global.json
             {
@@ -114,6 +114,11 @@ async fn show_until_done(
         }
         tokio::time::sleep(WATCH_INTERVAL).await;
     }
+}
+
+/// Whether nothing of a batch moves by itself any more.
+fn has_ended(batch: &BatchStatus) -> bool {
+    matches!(batch.state, BatchState::Done | BatchState::Review)
 }
 
 /// Says of batches that are done what can be done.
@@ -158,8 +163,7 @@ impl Watching {
     /// line now and then, and the table again when all are done.
     fn show(&mut self, batches: &[BatchStatus]) -> Result<(), Failure> {
         let now = self.clock.now().tick;
-        let unfinished: Vec<_> =
-            batches.iter().filter(|batch| batch.state != BatchState::Done).cloned().collect();
+        let unfinished: Vec<_> = batches.iter().filter(|batch| !has_ended(batch)).cloned().collect();
         // Of those that are done, too: one that ends meanwhile is part of the pace.
         let pace = self.meter.measure(Figures::of(batches).ended(), now);
         let figures = Figures::of(&unfinished);

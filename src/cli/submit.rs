@@ -106,6 +106,7 @@ pub(super) async fn submit(
         summary::files(&statuses, &health.output);
         summary::elapsed(waited);
         say_what_parks(&statuses);
+        summary::waiting_for_review(&statuses);
         summary::parts(&receipts);
     }
     if !global.json {
@@ -195,7 +196,7 @@ async fn follow(
 fn has_ended(batch: &BatchStatus) -> bool {
     let moves = JobState::ALL.into_iter().any(|state| state.is_moving() && batch.in_state(state) > 0);
     match batch.state {
-        BatchState::Done => true,
+        BatchState::Done | BatchState::Review => true,
         BatchState::Active => false,
         BatchState::Paused | BatchState::Parked => !moves,
     }
@@ -230,6 +231,8 @@ pub(super) fn done_exit(receipts: &[Receipt], batches: &[BatchStatus]) -> Exit {
         Exit::Unreachable
     } else if receipts.iter().any(Receipt::has_problems) {
         Exit::Usage
+    } else if batches.iter().any(|batch| batch.waiting_for_review > 0) {
+        Exit::Unfinished
     } else if count(JobState::Failed) + count(JobState::Canceled) + count(JobState::Expired) > 0 {
         Exit::SomeFailed
     } else if count(JobState::InDoubt) > 0 {

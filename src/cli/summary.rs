@@ -212,7 +212,7 @@ pub(super) fn states(batches: &[BatchStatus]) -> Table {
     let mut table = table::with_headings(headings).spare(&[6, 7, 8, 9]);
     for batch in batches {
         let tone = match batch.state {
-            BatchState::Parked | BatchState::Paused => Tone::Waiting,
+            BatchState::Parked | BatchState::Paused | BatchState::Review => Tone::Waiting,
             BatchState::Active | BatchState::Done => Tone::Plain,
         };
         table.add_row([
@@ -229,6 +229,14 @@ pub(super) fn states(batches: &[BatchStatus]) -> Table {
         ]);
     }
     table
+}
+
+/// Says of batches that outputs of theirs wait for a decision, and what to type.
+pub(super) fn waiting_for_review(batches: &[BatchStatus]) {
+    for batch in batches.iter().filter(|batch| batch.waiting_for_review > 0) {
+        let BatchStatus { name, waiting_for_review: waiting, .. } = batch;
+        say!("{name}: {waiting} waiting for review; to see and decide them: callsheet review {name}");
+    }
 }
 
 /// Says how long the command took.

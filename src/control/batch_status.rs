@@ -52,6 +52,9 @@ pub struct BatchStatus {
     /// Rows of the last manifest that were refused: its receipt says why.
     #[serde(default, skip_serializing_if = "is_none")]
     pub refused_rows: u32,
+    /// Jobs whose outputs wait for a person's decision.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub waiting_for_review: u32,
     /// Jobs of each kind, in the order of the kinds' names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kinds: Vec<KindStatus>,
@@ -90,6 +93,8 @@ pub enum BatchState {
     Parked,
     /// Nothing more of it is sent until somebody resumes it.
     Paused,
+    /// Every job has ended, and outputs wait for a person's decision.
+    Review,
     /// Every job has ended.
     Done,
 }
@@ -101,6 +106,7 @@ impl BatchState {
             BatchState::Active => "active",
             BatchState::Parked => "parked",
             BatchState::Paused => "paused",
+            BatchState::Review => "review",
             BatchState::Done => "done",
         }
     }
@@ -111,6 +117,7 @@ impl BatchStatus {
     pub fn new(record: &BatchRecord, overview: &BatchOverview) -> BatchStatus {
         let state = match (record.is_done(), overview.parked) {
             (true, _) => BatchState::Done,
+            (false, _) if record.waits_for_review() => BatchState::Review,
             (false, _) if record.paused.is_some() => BatchState::Paused,
             (false, Some(_)) => BatchState::Parked,
             (false, None) => BatchState::Active,
@@ -118,7 +125,7 @@ impl BatchStatus {
         BatchStatus {
             name: record.name.clone(),
             state,
-            parked_by: overview.parked.filter(|_| state != BatchState::Done),
+            parked_by: overview.parked.filter(|_| !matches!(state, BatchState::Done | BatchState::Review)),
             jobs: overview.rows,
             planned_credits: overview.planned.0,
             budget_credits: record.budget().0,
@@ -133,6 +140,7 @@ impl BatchStatus {
             waived_credits: overview.totals.waived.0,
             refunded_credits: overview.totals.refunded.0,
             refused_rows: record.refused_rows,
+            waiting_for_review: record.unreviewed,
             kinds: record.kinds.iter().map(|(kind, counts)| KindStatus::new(*kind, counts)).collect(),
             last_failures: overview.last_failures.clone(),
             states: states_of(record, overview),
@@ -155,13 +163,17 @@ impl BatchStatus {
         self.states.get(state.name()).copied().unwrap_or_default()
     }
 
-    /// `3 running, 5 succeeded`, in the order of a job's life.
+    /// `3 running, 5 succeeded (2 waiting for review)`, in the order of a job's life.
     pub fn states_text(&self) -> String {
         let replaced = self.states.get(REPLACED).copied().unwrap_or_default();
         let known = JobState::ALL.map(|state| (self.in_state(state), state.name()));
         let known = [known.as_slice(), &[(replaced, REPLACED)]].concat();
         let known = known.iter().filter(|(n, _)| *n > 0);
-        known.map(|(n, name)| format!("{n} {name}")).collect::<Vec<_>>().join(", ")
+        let text = known.map(|(n, name)| format!("{n} {name}")).collect::<Vec<_>>().join(", ");
+        match self.waiting_for_review {
+            0 => text,
+            waiting => format!("{text} ({waiting} waiting for review)"),
+        }
     }
 }
 

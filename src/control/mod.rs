@@ -27,4 +27,6 @@ mod page_views;
 mod planned_manifests;
 pub mod protocol;
 mod refusals;
+pub mod review_handlers;
+pub mod review_protocol;
 pub mod routes;

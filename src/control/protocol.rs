@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize, Serializer};
 
 pub use crate::control::batch_status::{BatchState, BatchStatus};
 pub use crate::control::error_body::{ErrorBody, Refusal};
+pub use crate::control::review_protocol::{
+    DecideRequest, DecisionOutcome, DecisionRequest, Decisions, ReviewRequest,
+};
 use crate::domain::batch_origin::SourcePlace;
 use crate::domain::budget::BudgetSetting;
 use crate::domain::budget_group::GroupTotals;
@@ -68,6 +71,8 @@ requests! {
     StatusRequest: GET "/v1/status" -> Status;
     JobsRequest: GET "/v1/jobs" -> Lines;
     OpenJobsRequest: GET "/v1/open" -> Lines;
+    ReviewRequest: GET "/v1/review" -> Lines;
+    DecideRequest: POST "/v1/review" -> Decisions;
     GroupTotalsRequest: GET "/v1/groups" -> Option<GroupTotals>;
     ExplainRequest: GET "/v1/explain" -> Explanation;
     LedgerRequest: GET "/v1/ledger" -> Lines;

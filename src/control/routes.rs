@@ -22,11 +22,12 @@ use crate::control::app_state::{AppState, FireError, FireRequest, Shared};
 use crate::control::handlers::{self, HandlerError};
 use crate::control::page_routes;
 use crate::control::protocol::{
-    BudgetRequest, CancelRequest, DownloadRequest, ExplainRequest, ExportRequest, GalleryRequest,
-    GroupTotalsRequest, Health, HealthRequest, JobsRequest, LedgerRequest, MANIFESTS_PATH, NDJSON,
-    NOT_LISTED, OpenJobsRequest, PauseRequest, Refusal, Request as _, ResolveRequest, ResumeRequest,
-    RetryRequest, RunScheduleRequest, Schedules, SchedulesRequest, StatusRequest, Submission,
+    BudgetRequest, CancelRequest, DecideRequest, DownloadRequest, ExplainRequest, ExportRequest,
+    GalleryRequest, GroupTotalsRequest, Health, HealthRequest, JobsRequest, LedgerRequest, MANIFESTS_PATH,
+    NDJSON, NOT_LISTED, OpenJobsRequest, PauseRequest, Refusal, Request as _, ResolveRequest, ResumeRequest,
+    RetryRequest, ReviewRequest, RunScheduleRequest, Schedules, SchedulesRequest, StatusRequest, Submission,
 };
+use crate::control::review_handlers;
 use crate::domain::credits::Credits;
 use crate::domain::exit_code::Exit;
 use crate::domain::job_state::JobState;
@@ -64,6 +65,7 @@ fn routes() -> Router<Arc<AppState>> {
         .route(StatusRequest::PATH, get(status))
         .route(JobsRequest::PATH, get(jobs))
         .route(OpenJobsRequest::PATH, get(open))
+        .route(ReviewRequest::PATH, get(review).post(decide))
         .route(GroupTotalsRequest::PATH, get(group_totals))
         .route(ExplainRequest::PATH, get(explain))
         .route(LedgerRequest::PATH, get(ledger))
@@ -145,6 +147,19 @@ async fn jobs(State(app): Shared, Query(query): Query<JobsRequest>) -> Result<Re
 async fn open(State(app): Shared) -> Response {
     let store = app.engine.store().clone();
     lines(move |sink| handlers::open(&store, sink))
+}
+
+async fn review(State(app): Shared, Query(query): Query<ReviewRequest>) -> Result<Response, ApiError> {
+    let batches = app.engine.batches(query.batch.as_ref()).await.map_err(HandlerError::from)?;
+    let store = app.engine.store().clone();
+    Ok(lines(move |sink| review_handlers::outputs(&store, &batches, &query, sink)))
+}
+
+async fn decide(State(app): Shared, JsonBody(body): JsonBody<DecideRequest>) -> Result<Response, ApiError> {
+    body.check().map_err(ApiError::usage)?;
+    let output_dir = app.output_dir.clone();
+    let work = async move { review_handlers::decide(&app.engine, &output_dir, body).await };
+    Ok(Json(to_the_end(work).await?).into_response())
 }
 
 async fn group_totals(State(app): Shared) -> Result<Response, ApiError> {

@@ -1,6 +1,8 @@
 //! Batches that are done: their results are written and the hooks are called, at least once,
 //! across restarts.
 
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +15,7 @@ use crate::engine::scheduler::Command;
 use crate::engine::{self, EngineError, Handle, StepView};
 use crate::hooks::{BatchDone, Hooks, HooksError};
 use crate::output::publish::OutputDir;
-use crate::store::{Store, StoreError};
+use crate::store::{BatchRecord, Change, Store, StoreError};
 
 /// Between two tries to write what cannot be written.
 const RETRY_INTERVAL: Duration = Duration::from_secs(30);
@@ -41,10 +43,16 @@ impl CompletionNotifier {
 
     /// Sees a step of the engine.
     pub(super) fn observe(&self, view: &StepView<'_>) {
-        let mut seen: Vec<BatchNo> = view.step.ended.iter().map(|(_, record)| record.key.batch).collect();
+        let outcomes = view.step.changes.iter().filter_map(|change| match change {
+            Change::End(record) => Some(record.key.batch),
+            _ => None,
+        });
+        let mut seen: Vec<BatchNo> = outcomes.collect();
+        seen.sort_unstable();
         seen.dedup();
         for no in seen {
-            if view.scheduler.batch(no).is_some_and(|batch| batch.is_done() && !batch.announced) {
+            // With one that was announced before, a decision has changed: its results are written anew.
+            if view.scheduler.batch(no).is_some_and(BatchRecord::has_ended) {
                 self.announce(no);
             }
         }
@@ -77,21 +85,36 @@ enum NotifyError {
 
 impl CompletionWorker {
     async fn run(self, mut queue: mpsc::UnboundedReceiver<BatchNo>) {
-        while let Some(no) = queue.recv().await {
-            let mut told = String::new();
-            while let Err(error) = self.announce(no).await {
-                if matches!(error, NotifyError::Engine(EngineError::Gone(_))) {
+        while let Some(first) = queue.recv().await {
+            // What came of a batch several times is written once.
+            let mut batches = BTreeSet::from([first]);
+            while let Ok(no) = queue.try_recv() {
+                batches.insert(no);
+            }
+            for no in batches {
+                if self.announce_at_last(no).await.is_break() {
                     return;
                 }
-                // Not at every try: a disk may be full for days.
-                let trouble = error.to_string();
-                if told != trouble {
-                    tracing::warn!(%error, "a batch is done, but the notification failed; retrying");
-                    told = trouble;
-                }
-                tokio::time::sleep(RETRY_INTERVAL).await;
             }
         }
+    }
+
+    /// Tries until it is announced; a break says that the engine has ended.
+    async fn announce_at_last(&self, no: BatchNo) -> ControlFlow<()> {
+        let mut told = String::new();
+        while let Err(error) = self.announce(no).await {
+            if matches!(error, NotifyError::Engine(EngineError::Gone(_))) {
+                return ControlFlow::Break(());
+            }
+            // Not at every try: a disk may be full for days.
+            let trouble = error.to_string();
+            if told != trouble {
+                tracing::warn!(%error, "a batch is done, but the notification failed; retrying");
+                told = trouble;
+            }
+            tokio::time::sleep(RETRY_INTERVAL).await;
+        }
+        ControlFlow::Continue(())
     }
 
     async fn announce(&self, no: BatchNo) -> Result<(), NotifyError> {
@@ -104,20 +127,29 @@ impl CompletionWorker {
             }
             Err(error) => return Err(EngineError::from(error).into()),
         };
-        // It may have been announced meanwhile, or taken up again.
-        if batch.announced || !batch.is_done() {
+        // It may have been taken up again.
+        if !batch.has_ended() {
             return Ok(());
         }
+        let is_told = if batch.is_done() { batch.announced } else { batch.review_announced };
         let (store, output_dir, hooks) = (self.store.clone(), self.output_dir.clone(), self.hooks.clone());
         let (record, now) = (batch.clone(), self.clock.now().wall);
         let tell = move || {
             engine::write_results(&store, &output_dir, &record)?;
+            if is_told {
+                return Ok(());
+            }
             let event = BatchDone::of(&record, &output_dir.batch_dir(&record.name), now);
             Ok::<(), NotifyError>(hooks.batch_done(&event)?)
         };
         blocking(tell).await?;
         tracing::info!(batch = %batch.name, "results written");
-        self.handle.execute(Command::MarkAnnounced(Box::new(batch))).await.map_err(EngineError::from)?;
+        let told = match (is_told, batch.is_done()) {
+            (true, _) => return Ok(()),
+            (false, true) => Command::MarkAnnounced(Box::new(batch)),
+            (false, false) => Command::MarkReviewAnnounced(no),
+        };
+        self.handle.execute(told).await.map_err(EngineError::from)?;
         Ok(())
     }
 }

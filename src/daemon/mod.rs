@@ -119,6 +119,9 @@ pub async fn run(store: Arc<Store>, parts: Parts, clock: Clock, reload: Reload) 
     let completion_notifier =
         CompletionNotifier::begin(store.clone(), handle.clone(), output_dir, hooks.clone(), clock);
     store.unannounced()?.into_iter().for_each(|batch| completion_notifier.announce(batch));
+    let waiting =
+        store.batches()?.into_iter().filter(|batch| batch.waits_for_review() && !batch.review_announced);
+    waiting.for_each(|batch| completion_notifier.announce(batch.no));
     let (break_sender, mut broken) = mpsc::channel(1);
     for terms in inboxes {
         inboxes::watch(terms, ingest.clone(), clock, break_sender.clone());

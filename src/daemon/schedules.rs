@@ -118,7 +118,7 @@ impl RunIngest for DaemonIngest {
 
     fn unfinished(&self) -> Result<Vec<BatchName>, StoreError> {
         let batches = self.store.batches()?;
-        Ok(batches.into_iter().filter(|batch| !batch.is_done()).map(|batch| batch.name).collect())
+        Ok(batches.into_iter().filter(|batch| !batch.has_ended()).map(|batch| batch.name).collect())
     }
 }
 

@@ -29,6 +29,8 @@ pub struct Gauges {
     pub in_flight_limit: u32,
     /// How long the oldest queue of unsent jobs has waited; nothing when none waits.
     pub queue_age: Millis,
+    /// Jobs whose outputs wait for a person's decision.
+    pub unreviewed: u64,
     /// Batches with unsent jobs that are not sent, by reason.
     pub parked: BTreeMap<Parked, u64>,
 }

@@ -18,6 +18,7 @@ use crate::domain::ledger::Movement;
 use crate::domain::manifest::row::Deadline;
 use crate::domain::out_of_credits::AllowanceUse;
 use crate::domain::request::Kind;
+use crate::domain::review::{Decision, Review};
 use crate::domain::task::TaskRecord;
 use crate::domain::time::Timestamp;
 use crate::domain::utc_day::UtcDay;
@@ -189,6 +190,9 @@ pub struct Job {
     /// Why each further attempt was begun that nobody asked for: the code of the failure before it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     begun_for: Vec<String>,
+    /// What was decided about its outputs, and whether its row asks for that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    review: Option<Box<Review>>,
     /// What happened, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     history: Vec<HistoryLine>,
@@ -222,6 +226,7 @@ impl Job {
             max_credits: None,
             overdue: false,
             begun_for: Vec::new(),
+            review: None,
             history: Vec::new(),
         }
     }
@@ -384,6 +389,47 @@ impl Job {
             }
             state => Err(format!("it is not in doubt: it is {}", state.name())),
         }
+    }
+
+    /// Its outputs, once they are all on disk; none before.
+    pub fn outputs(&self) -> &[OutputFile] {
+        match self.state() {
+            State::Succeeded { files, .. } => files,
+            _ => &[],
+        }
+    }
+
+    /// Whether it has succeeded: only then there is something to decide about.
+    pub fn has_succeeded(&self) -> bool {
+        matches!(self.state(), State::Succeeded { .. })
+    }
+
+    /// What was decided about its outputs so far, oldest first.
+    pub fn decisions(&self) -> &[Decision] {
+        self.review.as_ref().map_or(&[], |review| &review.decisions)
+    }
+
+    /// What holds of its outputs as they are; nothing while they are undecided.
+    pub fn decision(&self) -> Option<&Decision> {
+        self.review.as_ref().filter(|_| self.has_succeeded())?.decision(self.outputs())
+    }
+
+    /// Whether its outputs wait for a person's decision.
+    pub fn awaits_review(&self) -> bool {
+        let is_wanted = self.review.as_ref().is_some_and(|review| review.wanted);
+        is_wanted && self.has_succeeded() && self.decision().is_none()
+    }
+
+    /// Takes up what its row says about a review, where the job has succeeded.
+    pub fn note_review(&mut self, order: &Order) {
+        if order.review && self.has_succeeded() {
+            self.review.get_or_insert_default().wanted = true;
+        }
+    }
+
+    /// Adds a decision about its outputs.
+    pub fn decide(&mut self, decision: Decision) {
+        self.review.get_or_insert_default().decide(decision);
     }
 
     /// Marks that a state that is gone may have sent it. See [`Attempt::may_have_been_sent`].

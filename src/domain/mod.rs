@@ -33,6 +33,7 @@ pub mod quote;
 pub mod report_group;
 pub mod request;
 pub mod retry_delay;
+pub mod review;
 pub mod row_changes;
 pub mod row_selection;
 pub mod row_verdict;

@@ -12,6 +12,7 @@ use crate::output::CsvDialect;
 use crate::output::publish::OutputDir;
 use crate::output::report::Report;
 use crate::output::results::{self, ResultLine, ResultsWriter};
+use crate::output::review_list::{DecisionsFile, ReviewLine};
 use crate::store::{BatchRecord, JobRecord, Store, StoreError};
 
 /// Jobs that are handed from one thread to the next at once.
@@ -19,7 +20,7 @@ const CHUNK_JOBS: usize = 128;
 /// Most chunks between them.
 const CHUNKS_MAX: usize = 4;
 
-/// Writes `results.jsonl`, `results.csv` and `report.json` of a batch. Jobs that have not ended are
+/// Writes `results.jsonl`, `results.csv`, `report.json` and, with something to tell, `decisions.csv` of a batch. Jobs that have not ended are
 /// listed as they stand. Returns the report.
 ///
 /// # Errors
@@ -89,15 +90,19 @@ fn write_into(
     let meta_columns = std::mem::take(&mut jobs.meta_columns);
     let mut writer = ResultsWriter::begin(dir, results_csv, meta_columns).map_err(output)?;
     let mut report = Report::new(&batch.name, batch.refused_rows);
+    let mut decisions = DecisionsFile::new(dir, results_csv);
     let push = |(spec, record, is_superseded): FoundJob| {
         writer.push(&ResultLine::new(&batch.name, &spec, &record.job, is_superseded)).map_err(output)?;
         report.add(dir, &spec, &record.job, is_superseded);
+        let line = ReviewLine::of(&batch.name, &spec, &record.job, is_superseded);
+        line.map_or(Ok(()), |line| decisions.push(&line)).map_err(output)?;
         Ok(())
     };
     for_each(jobs, batch.rows as usize, push)?;
     failpoint::hit("reporting");
     writer.finish().map_err(output)?;
     report.write(dir).map_err(output)?;
+    decisions.finish().map_err(output)?;
     Ok(report)
 }
 

@@ -40,7 +40,7 @@ pub(super) fn after_landing(
 }
 
 /// The jobs that a manifest changes the versions of, from byte `from` of what says so on, as far as they have ended without
-/// outputs: whether they are wanted decides what they count as.
+/// outputs or wait for a decision: whether they are wanted decides what they count as.
 pub(super) fn ended(store: &Store, batch: &BatchRecord, from: u64) -> Result<Vec<EndedVersion>, StoreError> {
     let spool = store.spool(batch.no);
     let mut rows = spool.rows_scattered(0, batch.spool_bytes)?;
@@ -48,9 +48,18 @@ pub(super) fn ended(store: &Store, batch: &BatchRecord, from: u64) -> Result<Vec
     let mut ended = Vec::new();
     while let Some((_, VersionChange { wanted, instead_of, .. })) = changes.next_line()? {
         for seq in [wanted, instead_of] {
-            let Some(record) = store.undone_outcome(batch, seq)? else { continue };
+            let Some(record) = store.outcome(batch, seq)? else { continue };
+            let awaits_review = record.job.awaits_review();
+            if record.job.has_succeeded() && !awaits_review || record.job.is_in_doubt() {
+                continue;
+            }
             let JobSpec { order, .. } = rows.line_at(record.row_at)?;
-            ended.push(EndedVersion { seq, kind: order.kind, state: record.job.state().clone() });
+            ended.push(EndedVersion {
+                seq,
+                kind: order.kind,
+                state: record.job.state().clone(),
+                awaits_review,
+            });
         }
     }
     Ok(ended)

@@ -59,6 +59,23 @@ impl EngineClient {
         Ok(self.engine.execute(command).await?)
     }
 
+    /// The same of a command on jobs that were found when the outcomes of their batch were `as_of` bytes long.
+    ///
+    /// # Errors
+    /// [`EngineError`] when the engine has ended.
+    pub(super) async fn execute_on_found(
+        &self,
+        command: Command,
+        as_of: u64,
+    ) -> Result<CommandOutcome, EngineError> {
+        Ok(self.engine.execute_on_found(command, as_of).await?)
+    }
+
+    /// Held by who changes jobs that have ended.
+    pub(super) fn reopening(&self) -> &tokio::sync::Mutex<()> {
+        &self.reopening
+    }
+
     /// Every batch in numbers, oldest first, with what keeps it from going on. A key, credits, a disk and `min_balance`
     /// are for an engine that works to find out; budgets and pauses are told without one, too.
     ///

@@ -29,7 +29,7 @@ use crate::engine::{EngineError, blocking};
 use crate::output::publish::OutputDir;
 use crate::pages::INDEX;
 use crate::pages::gallery_index::OPEN_MAX;
-use crate::store::{BatchRecord, JobRecord, Store};
+use crate::store::{BatchRecord, Change, JobRecord, Store};
 
 /// Between two times that a gallery is written while jobs end, at least.
 const INTERVAL: Duration = Duration::from_secs(2);
@@ -149,16 +149,21 @@ impl Gallery {
         let Some(shared) = &self.0 else { return };
         shared.ended.fetch_add(step.ended.len(), Ordering::Relaxed);
         let is_due = now >= following.look_due;
-        if step.ended.is_empty() && !is_due {
+        let mut outcomes = step.changes.iter().filter_map(|change| match change {
+            Change::End(record) => Some(record.key.batch),
+            _ => None,
+        });
+        let first = outcomes.next();
+        if first.is_none() && !is_due {
             return;
         }
         {
             let mut changed = shared.changed.lock().unwrap_or_else(PoisonError::into_inner);
             let mut last = None;
-            for (_, record) in &step.ended {
-                if last != Some(record.key.batch) {
-                    last = Some(record.key.batch);
-                    changed.insert(record.key.batch);
+            for no in first.into_iter().chain(outcomes) {
+                if last != Some(no) {
+                    last = Some(no);
+                    changed.insert(no);
                 }
             }
             if is_due {

@@ -21,6 +21,7 @@ mod mode;
 mod name_lookup;
 mod request_rate;
 mod restart;
+pub mod review;
 mod row_reader;
 pub mod scheduler;
 mod suspended_downloads;

@@ -10,7 +10,7 @@ use crate::domain::ids::BatchName;
 use crate::domain::time::Timestamp;
 use crate::store::{BatchRecord, Ended};
 
-/// All jobs of a batch have ended.
+/// All jobs of a batch have ended: it is done, or outputs of it wait for a person's decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BatchDone {
     pub batch: BatchName,
@@ -37,6 +37,8 @@ struct Data<'a> {
     states: Ended,
     /// The same with the names that plans and receipts use.
     verdicts: Verdicts,
+    /// Jobs whose outputs wait for a person's decision.
+    waiting_for_review: u32,
     /// Rows of the last manifest that were refused.
     refused_rows: u32,
     planned_credits: Credits,
@@ -68,7 +70,7 @@ impl BatchDone {
         let id = id(batch);
         let output = &std::path::absolute(output).unwrap_or_else(|_| output.to_owned());
         let message = Message {
-            kind: "batch.done",
+            kind: if batch.waits_for_review() { "batch.review" } else { "batch.done" },
             timestamp: now.to_string(),
             id: &id,
             data: Data {
@@ -76,6 +78,7 @@ impl BatchDone {
                 jobs: batch.rows,
                 states: batch.ended,
                 verdicts: Verdicts::of(batch.ended),
+                waiting_for_review: batch.unreviewed,
                 refused_rows: batch.refused_rows,
                 planned_credits: batch.planned,
                 charged_credits: batch.totals.spent,
@@ -105,8 +108,12 @@ fn id(batch: &BatchRecord) -> String {
     let BatchRecord { no, name, created, rows, ended, totals, .. } = batch;
     let Ended { succeeded, failed, expired, in_doubt, .. } = ended;
     let canceled = ended.canceled + ended.replaced;
+    let review = match (batch.unreviewed, batch.decided) {
+        (0, 0) => String::new(),
+        (unreviewed, decided) => format!(" review {unreviewed} {decided}"),
+    };
     let text = format!(
-        "{} {name} {} {rows} {succeeded} {failed} {canceled} {expired} {in_doubt} {} {} {}",
+        "{} {name} {} {rows} {succeeded} {failed} {canceled} {expired} {in_doubt} {} {} {}{review}",
         no.0, created.0, totals.spent.0, totals.waived.0, totals.refunded.0
     );
     format!("msg_{}", short_hash(&text))

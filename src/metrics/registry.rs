@@ -78,6 +78,7 @@ struct All {
     room: Family<BudgetLabel, Gauge>,
     in_flight_limit: Gauge,
     queue_age: Gauge<f64, std::sync::atomic::AtomicU64>,
+    unreviewed: Gauge,
     parked: Family<ReasonLabel, Gauge>,
 }
 
@@ -148,6 +149,7 @@ impl Metrics {
         }
         all.in_flight_limit.set(i64::from(gauges.in_flight_limit));
         all.queue_age.set(seconds(gauges.queue_age));
+        all.unreviewed.set(count(gauges.unreviewed));
         for reason in REASONS {
             let batches = gauges.parked.get(&reason).copied().unwrap_or_default();
             all.parked.get_or_create(&ReasonLabel { reason: reason.name() }).set(count(batches));
@@ -209,6 +211,11 @@ impl All {
             "Time until a commit of the state was durable",
             Histogram::new(COMMIT_SECONDS),
         );
+        let unreviewed = at.add(
+            "review_waiting_jobs",
+            "Jobs whose outputs wait for a decision (callsheet review)",
+            Gauge::default(),
+        );
         let parked = at.add("parked_batches", "Batches with parked jobs, by reason", Family::default());
         All {
             registry: at.registry,
@@ -224,6 +231,7 @@ impl All {
             room,
             in_flight_limit,
             queue_age,
+            unreviewed,
             parked,
         }
     }

@@ -12,6 +12,7 @@ pub mod output_spec;
 pub mod publish;
 pub mod report;
 pub mod results;
+pub mod review_list;
 mod row_version_names;
 pub mod sidecar;
 mod task_fields;

@@ -17,6 +17,7 @@ use crate::domain::task::Fault;
 use crate::domain::time::Timestamp;
 use crate::output::CsvDialect;
 use crate::output::publish::create;
+use crate::output::review_list::{self, ReviewResult};
 use crate::output::task_fields::TaskFields;
 
 /// A line of `results.jsonl`. Scripts rely on the names: fields may be added, not renamed.
@@ -45,6 +46,8 @@ pub struct ResultLine<'a> {
     drift: Vec<Drift>,
     prompt: &'a str,
     superseded: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    review: Option<ReviewResult>,
 }
 
 impl<'a> ResultLine<'a> {
@@ -85,6 +88,7 @@ impl<'a> ResultLine<'a> {
             drift: charge_drift::of(&spec.order, job),
             prompt: spec.order.text(),
             superseded,
+            review: ReviewResult::of(job, superseded),
         }
     }
 }
@@ -97,7 +101,7 @@ impl ResultLine<'_> {
 }
 
 /// The columns of `results.csv` before those of `meta`. Scripts rely on the names: columns may be added, not renamed.
-const CSV_COLUMNS: [&str; 25] = [
+const CSV_COLUMNS: [&str; 29] = [
     "id",
     "batch",
     "state",
@@ -123,11 +127,15 @@ const CSV_COLUMNS: [&str; 25] = [
     "path",
     "file_no",
     "superseded",
+    "decision",
+    "decided_by",
+    "decided_at",
+    "decision_note",
 ];
 /// Bytes that one write to a file has, about.
 const BUFFER_BYTES: usize = 64 * 1024;
 /// What a spreadsheet takes a cell for a formula by.
-const FORMULA_STARTS: [char; 6] = ['=', '+', '-', '@', '\t', '\r'];
+pub(super) const FORMULA_STARTS: [char; 6] = ['=', '+', '-', '@', '\t', '\r'];
 
 /// Writes `results.jsonl` and `results.csv` of a batch, side by side.
 ///
@@ -248,6 +256,11 @@ impl ResultsWriter {
         row.shown(file.map(|file| self.dir.join(&file.path).display().to_string()))?;
         row.shown(number)?;
         row.shown(Some(line.superseded))?;
+        let review = line.review.as_ref();
+        row.text(review.map_or("", |review| &review.decision))?;
+        row.shown(review.and_then(|review| review.by.as_ref()))?;
+        row.shown(review.and_then(|review| review.at.as_ref()))?;
+        row.shown(review.and_then(|review| review.note.as_ref()))?;
         for name in &self.meta_columns {
             match line.meta.get(name) {
                 None | Some(Value::Null) => row.text("")?,
@@ -275,7 +288,7 @@ impl ResultsWriter {
 
 /// Removes what is left of results that could not be written: a full disk needs the room.
 pub fn sweep(dir: &Path) {
-    for name in ["results.jsonl", "results.csv", "report.json"] {
+    for name in ["results.jsonl", "results.csv", "report.json", review_list::FILE_NAME] {
         // One that was not begun is not there.
         let _ = fs::remove_file(draft_path(dir, name));
     }

@@ -46,7 +46,7 @@ pub fn import(dump: impl Read, dir: &Path, now: Timestamp) -> Result<Imported, D
         let spec = state.spec_of(open)?;
         open.job = lost_job::requeued(open.job.clone(), &spec, now);
     }
-    for batch in records.batches.iter_mut().filter(|batch| !batch.is_done()) {
+    for batch in records.batches.iter_mut().filter(|batch| !batch.has_ended()) {
         batch.paused = Some(Pause::Rebuilt);
         batch.rebuilt_rows = batch.rows;
         imported.paused += 1;

@@ -217,6 +217,7 @@ impl BatchRebuild {
         (batch.ended, batch.totals) = (Ended::default(), Totals::default());
         batch.kinds.clear();
         (batch.rejections, batch.paused) = (0, None);
+        (batch.unreviewed, batch.decided, batch.review_announced) = (0, 0, false);
         let (outcomes, days) = (BTreeMap::new(), BTreeMap::new());
         Ok(BatchRebuild { batch, rows, outcomes, open: Vec::new(), days })
     }
@@ -289,6 +290,8 @@ impl BatchRebuild {
             if found.job.is_over() {
                 let is_superseded = versions.is_superseded(spec.seq);
                 self.batch.count_ended(spec.order.kind, found.job.state(), is_superseded);
+                self.batch.unreviewed += u32::from(!is_superseded && found.job.awaits_review());
+                self.batch.decided += u32::try_from(found.job.decisions().len()).unwrap_or(u32::MAX);
                 ended.push(found);
             } else {
                 self.open.push(found);
@@ -319,7 +322,9 @@ impl BatchRebuild {
         let landed = || (from.landed)(&self.batch.name, self.batch.policy.layout.as_deref(), spec);
         let found = lost_job::recovered(spec, remains, landed, from.trusted, from.now)?;
         rebuilt.from_sidecars += u64::from(found.is_from_sidecar);
-        Some(JobRecord { job: found.job, ..row.clone() })
+        let mut job = found.job;
+        job.note_review(&spec.order);
+        Some(JobRecord { job, ..row.clone() })
     }
 
     fn book(&mut self, job: &Job) {

@@ -211,6 +211,15 @@ pub struct BatchRecord {
     /// When its last job ended; nothing while some have not, and of batches that ended before that was noted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finished: Option<Timestamp>,
+    /// Jobs whose outputs wait for a person's decision; versions of edited rows that are not wanted are none of them.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub unreviewed: u32,
+    /// Decisions of persons so far: tells one picture of its review from a later one.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub decided: u32,
+    /// Its hooks were told that nothing of it is left but decisions.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub review_announced: bool,
     /// Why nothing of it is sent, when it is paused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<Pause>,
@@ -275,6 +284,9 @@ impl BatchRecord {
             announced: false,
             announced_at: None,
             finished: None,
+            unreviewed: 0,
+            decided: 0,
+            review_announced: false,
             paused: None,
             rejections: 0,
             kinds: BTreeMap::new(),
@@ -337,7 +349,31 @@ impl BatchRecord {
     }
 
     /// Whether every accepted job has ended, and nothing that a manifest went back to is still to be taken up.
-    pub fn is_done(&self) -> bool {
+    pub fn has_ended(&self) -> bool {
         self.ended.all() >= self.rows && self.versions_pending.is_none()
+    }
+
+    /// Whether nothing of it is left, decisions of a person included.
+    pub fn is_done(&self) -> bool {
+        self.has_ended() && self.unreviewed == 0
+    }
+
+    /// Whether nothing of it is left but decisions of a person.
+    pub fn waits_for_review(&self) -> bool {
+        self.has_ended() && self.unreviewed > 0
+    }
+
+    /// Counts a job that awaits a decision now and did not before, or the other way round.
+    pub fn count_review(&mut self, before: bool, now: bool) {
+        match (before, now) {
+            (false, true) => {
+                self.unreviewed += 1;
+                // Of its next end its owner is to be told.
+                self.announced = false;
+            }
+            (true, false) => self.unreviewed = self.unreviewed.saturating_sub(1),
+            _ => {}
+        }
+        self.review_announced &= self.unreviewed > 0;
     }
 }

@@ -84,6 +84,14 @@ impl Store {
         Lines::open_scattered(&path, 0, bytes)?.line_at(at).map(Some)
     }
 
+    /// How a job ended; nothing of one that has not.
+    ///
+    /// # Errors
+    /// When the outcomes cannot be read.
+    pub fn outcome(&self, batch: &BatchRecord, seq: Seq) -> Result<Option<JobRecord>, StoreError> {
+        self.outcome_of(batch, seq, false)
+    }
+
     /// How a job ended that has no outputs and is not in doubt; nothing of any other.
     ///
     /// # Errors

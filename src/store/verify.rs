@@ -531,6 +531,7 @@ impl<'a> BatchCheck<'a> {
     /// Adds up what the jobs hold and were charged.
     fn sums(&mut self, sums: &mut Sums) -> Result<(), StoreError> {
         let (mut sum, mut ended) = (Totals::default(), Ended::default());
+        let mut unreviewed = 0;
         let Sums { days, groups } = sums;
         let mut rows = Lines::open_scattered(&self.spool.rows_path(), 0, self.batch.spool_bytes)?;
         let origin = self.batch.origin.as_ref();
@@ -565,6 +566,7 @@ impl<'a> BatchCheck<'a> {
                     if counts && self.records.open_job(record.key).is_none() {
                         add(&record.job, record.row_at);
                         ended.count(record.job.state(), false);
+                        unreviewed += u32::from(record.job.awaits_review());
                     }
                 }
                 Ok(None) => break,
@@ -577,6 +579,11 @@ impl<'a> BatchCheck<'a> {
         let told = if is_edited { self.batch.ended.without_versions() } else { self.batch.ended };
         if told != if is_edited { ended.without_versions() } else { ended } {
             self.say(format!("its outcomes come to {ended:?}, the batch to {:?}", self.batch.ended));
+        }
+        // Those of versions that are not wanted are not counted.
+        let told = self.batch.unreviewed;
+        if if is_edited { told > unreviewed } else { told != unreviewed } {
+            self.say(format!("by its outcomes {unreviewed} jobs wait for review, by the batch {told}"));
         }
         let name = format!("batch {}", self.batch.name);
         compare(&name, sum, self.batch.totals, self.tell);

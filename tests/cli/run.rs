@@ -579,7 +579,7 @@ fn help_lists_the_exit_codes() {
       4  stopped by a budget or by the balance
       5  the service does not answer
       6  the disk is full or not writable, or the state is damaged
-      7  not finished: overdue, paused or in doubt
+      7  not finished: overdue, paused, in doubt or waiting for review
     130  interrupted; the state is safe, repeat the command to resume
     ");
 }

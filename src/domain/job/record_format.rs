@@ -13,6 +13,7 @@ use crate::domain::ids::{AttemptNo, TaskId};
 use crate::domain::job::attempt::{MissingField, StateFields, is_default};
 use crate::domain::job::{Attempt, Books, HistoryLine, Job, OutputFile, State};
 use crate::domain::job_state::JobState;
+use crate::domain::review::Review;
 use crate::domain::task::{Fault, TaskRecord};
 use crate::domain::time::Timestamp;
 use crate::domain::utc_day::UtcDay;
@@ -36,6 +37,8 @@ pub(super) struct StoredJob {
     overdue: bool,
     #[serde(default)]
     begun_for: Vec<String>,
+    #[serde(default)]
+    review: Option<Box<Review>>,
     #[serde(default)]
     history: Vec<HistoryLine>,
 
@@ -129,6 +132,7 @@ impl TryFrom<StoredJob> for Job {
             max_credits: stored.max_credits,
             overdue: stored.overdue,
             begun_for: stored.begun_for,
+            review: stored.review,
             history: stored.history,
         })
     }

@@ -11,12 +11,16 @@ use crate::domain::ids::{AttemptNo, BatchNo, JobKey, Seq};
 use crate::domain::job::{Job, JobSpec, State};
 use crate::domain::lifecycle::{self, AttemptRules, Event, IllegalEvent, Want};
 use crate::domain::retry_delay::{self, Prospect};
+use crate::domain::review::Decision;
 use crate::domain::time::Now;
 use crate::domain::utc_day::UtcDay;
 use crate::engine::scheduler::parts::active_batch::{ActiveBatch, SKIPPED_MAX};
 use crate::engine::scheduler::parts::open_job::OpenJob;
 use crate::engine::scheduler::{Scheduler, SchedulerError, Settings};
 use crate::store::{BatchRecord, JobRecord, Pause};
+
+/// Why a decision was not taken down.
+pub const CHANGED_MEANWHILE: &str = "its outputs have changed meanwhile; look at them and decide again";
 
 /// One job, as it was found in the spool.
 pub type FoundJob = (Arc<JobSpec>, JobRecord);
@@ -42,6 +46,10 @@ pub enum Command {
     FetchAgain(Vec<FoundJob>),
     /// A person found out what an attempt in doubt was charged; without a number, the only one of its job.
     Resolve(Box<FoundJob>, Option<AttemptNo>, Credits),
+    /// A person decided about outputs of one batch: each job with what is decided.
+    Decide(Vec<(FoundJob, Decision)>),
+    /// The owner was told that nothing of a batch is left but decisions.
+    MarkReviewAnnounced(BatchNo),
     /// The owner was told that a batch is done, as it stood then.
     MarkAnnounced(Box<BatchRecord>),
     /// Other limits, budgets, waits and deadlines.
@@ -54,9 +62,12 @@ impl Command {
     pub fn batch(&self) -> Option<BatchNo> {
         match self {
             Command::AddBatch(batch) | Command::MarkAnnounced(batch) => Some(batch.no),
-            Command::Pause(no) | Command::Resume(no) | Command::SetBudget(no, _) | Command::Cancel(no) => {
-                Some(*no)
-            }
+            Command::Pause(no)
+            | Command::Resume(no)
+            | Command::SetBudget(no, _)
+            | Command::Cancel(no)
+            | Command::MarkReviewAnnounced(no) => Some(*no),
+            Command::Decide(decided) => decided.first().map(|((_, record), _)| record.key.batch),
             Command::CancelJob(found) | Command::Resolve(found, ..) => Some(found.1.key.batch),
             Command::Retry(found) | Command::FetchAgain(found) => {
                 found.first().map(|found| found.1.key.batch)
@@ -77,6 +88,13 @@ impl Command {
             Command::CancelJob(found) | Command::Resolve(found, ..) if has_changed(found) => {
                 let refused = "it has ended meanwhile: look at it with callsheet explain".to_owned();
                 Some(CommandOutcome { refused: Some(refused), ..CommandOutcome::default() })
+            }
+            // All or none: what is decided of one take may hang on the others.
+            Command::Decide(decided) if decided.iter().any(|(found, _)| has_changed(found)) => {
+                Some(CommandOutcome {
+                    refused: Some(CHANGED_MEANWHILE.to_owned()),
+                    ..CommandOutcome::default()
+                })
             }
             _ => None,
         }
@@ -171,6 +189,8 @@ impl Scheduler {
             Command::MarkAnnounced(told) => {
                 Ok(self.change(told.no, |batch| batch.mark_announced(&told, now)))
             }
+            Command::MarkReviewAnnounced(no) => Ok(self.change(no, ActiveBatch::mark_review_announced)),
+            Command::Decide(decided) => Ok(self.decide(decided, now)),
             Command::Cancel(no) => self.cancel(no, now),
             Command::CancelJob(found) => self.cancel_job(*found, now),
             Command::Retry(found) => Ok(self.retry(found, now)),
@@ -408,9 +428,29 @@ impl Scheduler {
             };
             let Some(active) = self.batches.get_mut(&key.batch) else { continue };
             active.job_reopened(spec.seq, spec.order.kind, record.job.state());
+            active.count_review(spec.seq, record.job.awaits_review(), false);
             self.pending.batch_changed(key.batch);
             self.pending.job_changed(key);
             self.resume_job(JobRecord { job: transition.job, ..record }, spec, now);
+            outcome.jobs += 1;
+        }
+        outcome
+    }
+
+    /// Takes down what a person decided. A job whose outputs are being downloaded again is left as it is.
+    fn decide(&mut self, decided: Vec<(FoundJob, Decision)>, now: Now) -> CommandOutcome {
+        let mut outcome = CommandOutcome::default();
+        for ((spec, record), decision) in decided {
+            if self.jobs.contains_key(&record.key) || !record.job.has_succeeded() {
+                outcome.refused.get_or_insert_with(|| CHANGED_MEANWHILE.to_owned());
+                continue;
+            }
+            let Some(active) = self.batches.get_mut(&record.key.batch) else { continue };
+            let mut job = record.job.clone();
+            job.decide(Decision { at: now.wall, ..decision });
+            active.decided(spec.seq, record.job.awaits_review(), job.awaits_review());
+            self.pending.batch_changed(record.key.batch);
+            self.pending.outcome_changed(JobRecord { job, ..record });
             outcome.jobs += 1;
         }
         outcome

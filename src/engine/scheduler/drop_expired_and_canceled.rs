@@ -16,7 +16,7 @@ impl Scheduler {
             return Ok(());
         }
         let reason = |active: &ActiveBatch| match active {
-            _ if active.record().is_done() => None,
+            _ if active.record().has_ended() => None,
             _ if active.is_canceled() => Some(Event::Cancel),
             _ if active.has_expired(now) => Some(Event::Expire),
             _ => None,

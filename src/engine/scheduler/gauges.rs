@@ -43,6 +43,7 @@ impl Scheduler {
                 .and_then(|least| Some(self.account.balance_left(now.tick).0?.saturating_sub(least))),
             in_flight_limit: self.present_limit(),
             queue_age: self.queue_age(now),
+            unreviewed: self.batches.iter().map(|active| u64::from(active.record().unreviewed)).sum(),
             parked: self.parked_batches(),
         }
     }

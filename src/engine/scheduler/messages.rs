@@ -234,7 +234,7 @@ pub struct RenamedJob {
     pub files: Vec<OutputFile>,
 }
 
-/// A job of an edited row that has ended without outputs.
+/// A job of an edited row that has ended without outputs, or whose outputs wait for a decision.
 #[derive(Debug)]
 pub struct EndedVersion {
     pub seq: Seq,
@@ -242,6 +242,8 @@ pub struct EndedVersion {
     pub kind: Kind,
     /// How it ended.
     pub state: State,
+    /// It has outputs that wait for a decision.
+    pub awaits_review: bool,
 }
 
 /// What a step comes to.
@@ -266,6 +268,8 @@ pub enum Standstill {
     Parked(Parked),
     /// What is left is overdue and only watched.
     Overdue,
+    /// What is left are decisions of a person.
+    Review,
     /// Told to stop, and nothing is on its way any more.
     Stopped,
 }

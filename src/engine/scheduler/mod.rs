@@ -32,7 +32,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub use self::account_overview::AccountOverview;
-pub use self::commands::{Command, CommandOutcome, FoundJob};
+pub use self::commands::{CHANGED_MEANWHILE, Command, CommandOutcome, FoundJob};
 pub use self::messages::{
     AppliedVersions, BatchOverview, Effect, EndedVersion, FetchFault, FetchOrder, Input, LastFailure,
     RenamedJob, SchedulerError, Settings, SpooledRow, Standstill, Step,
@@ -259,7 +259,7 @@ impl Scheduler {
     pub fn watches_the_calendar(&self) -> bool {
         let waits = |active: &ActiveBatch| {
             matches!(active.parked(), Some(Parked::DayBudget | Parked::GroupDayBudget))
-                || active.record().policy.expires.is_some() && !active.record().is_done()
+                || active.record().policy.expires.is_some() && !active.record().has_ended()
         };
         self.timers.has_calendar() || self.batches.iter().any(waits) || self.account.waits_for_allowance()
     }

@@ -33,6 +33,9 @@ impl Scheduler {
         if self.mode == Mode::Stopping {
             return Some(Standstill::Stopped);
         }
+        if self.batches.iter().all(|active| active.record().has_ended()) {
+            return Some(Standstill::Review);
+        }
         let sends = self.mode == Mode::Paying && !self.account.key_is_refused();
         let moves = |action| counts.with_action(action) > 0;
         let blocked = self.account.blocked().iter().filter_map(|key| self.jobs.get(key));

@@ -26,9 +26,9 @@ impl Scheduler {
     pub fn change_versions(&mut self, no: BatchNo, versions: RowVersions, ended: &[EndedVersion]) {
         let Some(active) = self.batches.get_mut(&no) else { return };
         let before = active.set_versions(versions);
-        for EndedVersion { seq, kind, state } in ended {
-            if !self.jobs.contains_key(&JobKey { batch: no, seq: *seq }) {
-                active.recount(*seq, *kind, state, before.is_superseded(*seq));
+        for version in ended {
+            if !self.jobs.contains_key(&JobKey { batch: no, seq: version.seq }) {
+                active.recount(version, before.is_superseded(version.seq));
             }
         }
     }

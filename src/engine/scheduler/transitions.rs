@@ -98,9 +98,11 @@ impl Scheduler {
     }
 
     fn end(&mut self, key: JobKey) {
-        let Some(open) = self.jobs.remove(&key) else { return };
+        let Some(mut open) = self.jobs.remove(&key) else { return };
+        open.note_review();
         self.timers.cancel_job(key);
         if let Some(active) = self.batches.get_mut(&key.batch) {
+            active.count_review(key.seq, false, open.job().awaits_review());
             active.job_ended(key.seq, open.spec().order.kind, open.job().state(), self.settings.rejections);
             if let State::Failed { fault, .. } = open.job().state() {
                 active.note_failure(open.spec(), fault);

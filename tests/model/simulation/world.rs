@@ -784,6 +784,7 @@ impl World {
                 seq: spec.seq,
                 kind: spec.order.kind,
                 state: record.job.state().clone(),
+                awaits_review: record.job.awaits_review(),
             });
             process.scheduler.change_versions(no, versions, &ended.collect::<Vec<_>>());
         }

@@ -13,7 +13,7 @@ use crate::domain::row_versions::RowVersions;
 use crate::domain::task::Fault;
 use crate::domain::time::{Now, Timestamp};
 use crate::engine::scheduler::job_log;
-use crate::engine::scheduler::messages::{Effect, LastFailure, SpooledRow};
+use crate::engine::scheduler::messages::{Effect, EndedVersion, LastFailure, SpooledRow};
 use crate::engine::scheduler::parts::row_windows::{RowWindow, window_rows, windows_of};
 use crate::store::{BatchRecord, Pause};
 
@@ -81,6 +81,9 @@ impl ActiveBatch {
         let record = &mut self.record;
         record.totals = present.totals;
         record.ended = present.ended;
+        record.unreviewed = present.unreviewed;
+        record.decided = present.decided;
+        record.review_announced = present.review_announced && !has_more;
         record.paused = present.paused;
         record.rejections = present.rejections;
         record.skipped = present.skipped.clone();
@@ -105,10 +108,14 @@ impl ActiveBatch {
     }
 
     /// Counts a job that has ended anew, as that of a version that was `superseded` before or was not.
-    pub fn recount(&mut self, seq: Seq, kind: Kind, state: &State, was_superseded: bool) {
+    pub fn recount(&mut self, ended: &EndedVersion, was_superseded: bool) {
+        let EndedVersion { seq, kind, ref state, awaits_review } = *ended;
         let is_superseded = self.versions.is_superseded(seq);
         if was_superseded != is_superseded {
             self.record.recount_ended(kind, state, is_superseded);
+            if awaits_review {
+                self.record.count_review(is_superseded, was_superseded);
+            }
         }
     }
 
@@ -228,6 +235,24 @@ impl ActiveBatch {
         if self.record.is_done() && end(&self.record) == end(told) {
             self.record.announced = true;
             self.record.announced_at = Some(now.wall);
+        }
+    }
+
+    /// Its owner was told that nothing of it is left but decisions.
+    pub fn mark_review_announced(&mut self) {
+        self.record.review_announced = self.record.waits_for_review();
+    }
+
+    /// A person decided about outputs of a job, which awaits a decision now, or does not any more.
+    pub fn decided(&mut self, seq: Seq, before: bool, now: bool) {
+        self.record.decided = self.record.decided.saturating_add(1);
+        self.count_review(seq, before, now);
+    }
+
+    /// A job of it awaits a decision now, or does not any more.
+    pub fn count_review(&mut self, seq: Seq, before: bool, now: bool) {
+        if !self.versions.is_superseded(seq) {
+            self.record.count_review(before, now);
         }
     }
 

@@ -89,6 +89,11 @@ impl OpenJob {
         std::mem::replace(&mut self.record.job, job)
     }
 
+    /// Takes up what its row says about a review, where it has succeeded.
+    pub fn note_review(&mut self) {
+        self.record.job.note_review(&self.spec.order);
+    }
+
     /// Lets it cost more, or less, than its row says; in credits.
     pub fn set_max_credits(&mut self, max_credits: Option<Credits>) {
         self.record.job.set_max_credits(max_credits);

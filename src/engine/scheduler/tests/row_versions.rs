@@ -147,7 +147,7 @@ fn one_that_failed_counts_as_replaced_for_as_long_as_another_is_wanted() {
     stage.posted(0, PostAnswer::Refused(fault("content_rejected")));
     assert_eq!(counts(&stage), (1, 0, 1));
     let state = State::Failed { fault: fault("content_rejected"), task: None };
-    let ended = [EndedVersion { seq: Seq(0), kind: Kind::Video, state }];
+    let ended = [EndedVersion { seq: Seq(0), kind: Kind::Video, state, awaits_review: false }];
     let change = |stage: &mut Stage, changes: &[(u32, u32)]| {
         let mut versions = RowVersions::default();
         for (wanted, instead_of) in changes {

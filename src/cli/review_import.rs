@@ -1,0 +1,286 @@
+//! `callsheet review BATCH --import FILE`: decisions that were made in a spreadsheet.
+//!
+//! Every line is checked against what holds, and only what differs is taken down: a file that is imported as it was
+//! exported changes nothing. A line that is wrong is said with its number, and keeps no other from taking effect.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+
+use crate::cli::client;
+use crate::cli::exit::Exit;
+use crate::cli::failure::Failure;
+use crate::cli::global_flags::Global;
+use crate::cli::review::{decide, say_left};
+use crate::cli::terminal::say;
+use crate::cli::{printable, printable_path, written};
+use crate::control::protocol::{DecideRequest, DecisionRequest, Request, ReviewRequest};
+use crate::domain::ids::BatchName;
+use crate::domain::review::{NOTE_MAX_CHARS, ReviewAction, Verdict};
+use crate::output::review_list::ReviewLine;
+
+/// Lines that are wrong and are said; the rest are counted.
+const SHOWN_MAX: usize = 20;
+
+/// A line of the file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct ImportedLine {
+    /// Its number in the file, from 1.
+    line: u64,
+    /// The job's identity, or its label.
+    job: String,
+    decision: String,
+    note: String,
+    /// SHA-256 of the outputs that were looked at; empty where the file does not say.
+    sha256: Vec<String>,
+}
+
+/// A line that is wrong.
+type BadLine = (u64, String);
+
+pub(super) async fn run(
+    batch: Option<&BatchName>,
+    file: &Path,
+    by: &str,
+    global: &Global,
+) -> Result<Exit, Failure> {
+    let unread = |error: String| {
+        Failure::new(Exit::Usage, format!("failed to read {}: {error}", file.display()))
+            .hint("export a file with callsheet review BATCH --export FILE, and keep its headings")
+    };
+    let text = match file == Path::new("-") {
+        true => std::io::read_to_string(std::io::stdin()),
+        false => std::fs::read_to_string(file),
+    };
+    let text = text.map_err(|error| unread(error.to_string()))?;
+    let (lines, mut bad) = read(&text).map_err(unread)?;
+    client::with(global, DecideRequest::METHOD, async |client| {
+        let mut jobs: HashMap<String, ReviewLine> = HashMap::new();
+        let request = ReviewRequest { batch: batch.cloned(), all: true, ..ReviewRequest::default() };
+        let mut take = |line: &[u8]| {
+            let line: ReviewLine = serde_json::from_slice(line)?;
+            jobs.insert(line.id.clone(), line.clone());
+            jobs.insert(line.job.clone(), line);
+            Ok(())
+        };
+        client.lines(&request, &mut take).await?;
+        let (asked, numbers, refused) = changes(&lines, &jobs);
+        bad.extend(refused);
+        let decided = decide(client, &asked, by).await?;
+        for (outcome, line) in decided.decisions.iter().zip(numbers) {
+            bad.extend(outcome.refused.clone().map(|refused| (line, refused)));
+        }
+        bad.sort();
+        let changed = decided.decisions.iter().filter(|outcome| outcome.changed).count();
+        if global.json {
+            let problems: Vec<_> = bad
+                .iter()
+                .map(|(line, message)| serde_json::json!({"line": line, "message": message}))
+                .collect();
+            let told =
+                serde_json::json!({"changed": changed, "problems": problems, "batches": decided.batches});
+            written(std::io::Write::write_fmt(&mut anstream::stdout(), format_args!("{told:#}\n")))?;
+        } else {
+            for (line, message) in bad.iter().take(SHOWN_MAX) {
+                say!("{}:{line}: {}", printable_path(file), printable(message));
+            }
+            if bad.len() > SHOWN_MAX {
+                say!("{}: and {} more lines with problems", printable_path(file), bad.len() - SHOWN_MAX);
+            }
+            say!("{}: {changed} decisions changed", printable_path(file));
+            say_left(&decided);
+        }
+        Ok(if bad.is_empty() { Exit::Success } else { Exit::Usage })
+    })
+    .await
+}
+
+/// The lines of the file, and those that cannot be read.
+fn read(text: &str) -> Result<(Vec<ImportedLine>, Vec<BadLine>), String> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let head = text.lines().next().unwrap_or_default();
+    let separators = [b',', b';', b'\t'];
+    let count = |separator: &u8| head.bytes().filter(|byte| byte == separator).count();
+    let separator = separators.into_iter().max_by_key(count).unwrap_or(b',');
+    let mut csv = csv::ReaderBuilder::new().delimiter(separator).flexible(true).from_reader(text.as_bytes());
+    let headings = csv.headers().map_err(|error| error.to_string())?.clone();
+    let column = |name: &str| headings.iter().position(|heading| heading.trim().eq_ignore_ascii_case(name));
+    let Some(decision) = column("decision") else { return Err("it has no column decision".to_owned()) };
+    let (id, label) = (column("id"), column("job"));
+    if id.or(label).is_none() {
+        return Err("it has neither a column id nor a column job".to_owned());
+    }
+    let (note, sha256) = (column("note"), column("sha256"));
+    let (mut lines, mut bad) = (Vec::new(), Vec::new());
+    for record in csv.records() {
+        let record = match record {
+            Ok(record) => record,
+            Err(error) => {
+                let line = error.position().map_or(0, csv::Position::line);
+                bad.push((line, error.to_string()));
+                continue;
+            }
+        };
+        let line = record.position().map_or(0, csv::Position::line);
+        let cell = |column: Option<usize>| {
+            let cell = column.and_then(|column| record.get(column)).unwrap_or_default().trim();
+            // Put before what a spreadsheet would take for a formula.
+            let guarded = cell.strip_prefix('\'').filter(|rest| rest.starts_with(['=', '+', '-', '@']));
+            guarded.unwrap_or(cell).to_owned()
+        };
+        if record.iter().all(|cell| cell.trim().is_empty()) {
+            continue;
+        }
+        let job = Some(cell(id)).filter(|id| !id.is_empty()).unwrap_or_else(|| cell(label));
+        let sha256 = cell(sha256).split_whitespace().map(str::to_owned).collect();
+        lines.push(ImportedLine { line, job, decision: cell(Some(decision)), note: cell(note), sha256 });
+    }
+    Ok((lines, bad))
+}
+
+/// What a cell asks for: nothing where it leaves things as they are.
+fn action(cell: &str) -> Result<Option<ReviewAction>, String> {
+    Ok(Some(match cell.to_lowercase().as_str() {
+        // The other takes of a picked one follow from the pick.
+        "" | "not_picked" | "not picked" | "waiting" => return Ok(None),
+        "approve" | "approved" => ReviewAction::Approve,
+        "reject" | "rejected" => ReviewAction::Reject,
+        "pick" | "picked" => ReviewAction::Pick,
+        "withdraw" | "withdrawn" | "undecided" => ReviewAction::Withdraw,
+        _ => return Err(format!("decision: found {cell:?}, expected approve, reject, pick or withdraw")),
+    }))
+}
+
+/// The decisions that differ from what holds, the line of each, and the lines that are wrong.
+fn changes(
+    lines: &[ImportedLine],
+    jobs: &HashMap<String, ReviewLine>,
+) -> (Vec<DecisionRequest>, Vec<u64>, Vec<BadLine>) {
+    let (mut asked, mut numbers, mut bad) = (Vec::new(), Vec::new(), Vec::new());
+    let mut seen: HashMap<&str, u64> = HashMap::new();
+    let mut picked: BTreeMap<&str, u64> = BTreeMap::new();
+    for line in lines {
+        let mut refuse = |message: String| bad.push((line.line, message));
+        let action = match action(&line.decision) {
+            Ok(action) => action,
+            Err(message) => {
+                refuse(message);
+                continue;
+            }
+        };
+        let Some(job) = jobs.get(&line.job) else {
+            refuse(format!("no job {} of the batch has outputs", line.job));
+            continue;
+        };
+        if let Some(first) = seen.insert(&job.job, line.line) {
+            refuse(format!("{} is already decided about at line {first}", job.id));
+            continue;
+        }
+        if line.note.chars().count() > NOTE_MAX_CHARS {
+            refuse(format!("note: at most {NOTE_MAX_CHARS} characters are accepted"));
+            continue;
+        }
+        let Some(action) = action else { continue };
+        let note = Some(line.note.clone()).filter(|note| !note.is_empty());
+        let standing = job.review.as_ref().and_then(|review| review.note.clone());
+        let is_same = match (job.verdict(), action.verdict()) {
+            (None, Verdict::Withdrawn) => true,
+            (standing, wanted) => standing == Some(wanted),
+        };
+        if is_same && (note.is_none() || note == standing) {
+            continue;
+        }
+        if action == ReviewAction::Pick
+            && let Some(first) = picked.insert(&job.row, line.line)
+        {
+            refuse(format!("another take of its row is picked at line {first}; pick one"));
+            continue;
+        }
+        let sha256 = Some(line.sha256.clone()).filter(|sums| !sums.is_empty());
+        // By its identity, which is that of one job whatever it is called.
+        let name = format!("{}/{}", job.batch, job.job);
+        asked.push(DecisionRequest { job: name, decision: action, note, sha256 });
+        numbers.push(line.line);
+    }
+    (asked, numbers, bad)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::credits::Credits;
+    use crate::output::CsvDialect;
+    use crate::output::review_list::{DecisionsWriter, ReviewResult};
+
+    fn job(label: &str, row: &str, decision: &str) -> ReviewLine {
+        let review = ReviewResult { decision: decision.to_owned(), by: None, at: None, note: None };
+        ReviewLine {
+            id: label.to_owned(),
+            batch: "b".parse().unwrap(),
+            job: format!("0{label}"),
+            row: row.to_owned(),
+            take: 1,
+            seq: 0,
+            kind: "image".to_owned(),
+            prompt: "=1+1; \"fox\"\nand hen".to_owned(),
+            files: Vec::new(),
+            charged_credits: Credits(3),
+            review: Some(review),
+        }
+    }
+
+    fn jobs() -> Vec<ReviewLine> {
+        [("a", "1", "waiting"), ("b", "2", "picked"), ("c", "2", "not_picked"), ("-d", "3", "rejected")]
+            .map(|(label, row, decision)| job(label, row, decision))
+            .to_vec()
+    }
+
+    /// `line job decision`, or `line! why`.
+    fn told(text: &str) -> Vec<String> {
+        let jobs = jobs().into_iter().flat_map(|job| [(job.id.clone(), job.clone()), (job.job.clone(), job)]);
+        let (lines, unread) = read(text).unwrap();
+        let (asked, numbers, bad) = changes(&lines, &jobs.collect());
+        let asked = asked.iter().zip(numbers).map(|(asked, line)| {
+            let note = asked.note.as_ref().map(|note| format!(" ({note})")).unwrap_or_default();
+            format!("{line} {} {}{note}", asked.job, asked.decision.name())
+        });
+        asked.chain(unread.into_iter().chain(bad).map(|(line, why)| format!("{line}! {why}"))).collect()
+    }
+
+    #[test]
+    fn what_was_exported_changes_nothing_in_either_dialect() {
+        for dialect in [CsvDialect::Plain, CsvDialect::Excel] {
+            let mut writer = DecisionsWriter::begin(Vec::new(), dialect).unwrap();
+            jobs().iter().for_each(|job| writer.push(job).unwrap());
+            let text = String::from_utf8(writer.finish().unwrap()).unwrap();
+            assert_eq!(read(&text).unwrap().0.len(), 4);
+            assert_eq!(told(&text), [""; 0], "{text}");
+        }
+    }
+
+    #[test]
+    fn only_what_differs_is_taken_down_and_a_bad_line_keeps_no_other_back() {
+        assert_eq!(
+            told("job;Decision;note\na;Approve;\nb;picked;\nc;not_picked;\n-d;REJECT;\n"),
+            ["2 b/0a approve"]
+        );
+        // Another take is picked in its place; the one before is as it was exported.
+        assert_eq!(told("id,decision\n0b,picked\n0c,pick\n"), ["3 b/0c pick"]);
+        assert_eq!(told("id,decision,note\n0b,picked,for the cover\n"), ["2 b/0b pick (for the cover)"]);
+        assert_eq!(told("job\tdecision\n-d\twithdraw\na\tundecided\n"), ["2 b/0-d withdraw"]);
+        assert_eq!(
+            told("job,decision\na,maybe\nx,approve\na,approve\n\na,reject\n"),
+            [
+                "4 b/0a approve",
+                "2! decision: found \"maybe\", expected approve, reject, pick or withdraw",
+                "3! no job x of the batch has outputs",
+                "6! a is already decided about at line 4",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_file_without_its_headings_is_refused() {
+        assert_eq!(read("a,b\n1,2\n").unwrap_err(), "it has no column decision");
+        assert_eq!(read("decision\napprove\n").unwrap_err(), "it has neither a column id nor a column job");
+    }
+}
