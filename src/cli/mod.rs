@@ -46,6 +46,7 @@ mod report;
 mod resolve;
 mod retry;
 mod review;
+mod review_decisions;
 mod review_import;
 mod run;
 mod schedule;

@@ -10,7 +10,7 @@ use crate::cli::client;
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::global_flags::Global;
-use crate::cli::review::{decide, say_left};
+use crate::cli::review_decisions::{decide, say_left};
 use crate::cli::terminal::say;
 use crate::cli::{printable, printable_path, written};
 use crate::control::protocol::{DecideRequest, DecisionRequest, Request, ReviewRequest};
@@ -96,7 +96,8 @@ pub(super) async fn run(
 
 /// The lines of the file, and those that cannot be read.
 fn read(text: &str) -> Result<(Vec<ImportedLine>, Vec<BadLine>), String> {
-    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    // Ended by a line feed, so that the place behind a record tells the line of its end.
+    let text = format!("{}\n", text.strip_prefix('\u{feff}').unwrap_or(text));
     let head = text.lines().next().unwrap_or_default();
     let separators = [b',', b';', b'\t'];
     let count = |separator: &u8| head.bytes().filter(|byte| byte == separator).count();
@@ -111,16 +112,20 @@ fn read(text: &str) -> Result<(Vec<ImportedLine>, Vec<BadLine>), String> {
     }
     let (note, sha256) = (column("note"), column("sha256"));
     let (mut lines, mut bad) = (Vec::new(), Vec::new());
-    for record in csv.records() {
-        let record = match record {
-            Ok(record) => record,
+    let mut record = csv::StringRecord::new();
+    loop {
+        match csv.read_record(&mut record) {
+            Ok(true) => {}
+            Ok(false) => break,
             Err(error) => {
                 let line = error.position().map_or(0, csv::Position::line);
                 bad.push((line, error.to_string()));
                 continue;
             }
-        };
-        let line = record.position().map_or(0, csv::Position::line);
+        }
+        // The reader itself takes blank lines before a record for a part of it.
+        let within: u64 = record.iter().map(|cell| cell.matches('\n').count() as u64).sum();
+        let line = csv.position().line().saturating_sub(within + 1);
         let cell = |column: Option<usize>| {
             let cell = column.and_then(|column| record.get(column)).unwrap_or_default().trim();
             // Put before what a spreadsheet would take for a formula.

@@ -411,7 +411,10 @@ impl Job {
 
     /// What holds of its outputs as they are; nothing while they are undecided.
     pub fn decision(&self) -> Option<&Decision> {
-        self.review.as_ref().filter(|_| self.has_succeeded())?.decision(self.outputs())
+        self.review
+            .as_ref()
+            .filter(|_| self.has_succeeded())?
+            .decision(self.outputs().iter().map(|file| &file.sha256))
     }
 
     /// Whether its outputs wait for a person's decision.

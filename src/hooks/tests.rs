@@ -217,6 +217,7 @@ async fn a_batch_is_told_to_the_command_and_to_the_webhook() {
                 "jobs": 3,
                 "states": {"succeeded": 2, "failed": 1, "canceled": 0, "expired": 0, "in_doubt": 0},
                 "verdicts": {"done": 2, "failed": 1, "in_doubt": 0},
+                "waiting_for_review": 0,
                 "refused_rows": 0,
                 "planned_credits": 30,
                 "charged_credits": 20,

@@ -4,6 +4,7 @@
 //! Architecture invariant: a file under its final name is whole, checked and synced. Anything else
 //! is called `.part` and begins with a dot.
 
+mod csv_dialect;
 mod group_sync;
 mod integrity;
 pub mod layout;
@@ -17,6 +18,7 @@ mod row_version_names;
 pub mod sidecar;
 mod task_fields;
 
+pub use self::csv_dialect::CsvDialect;
 pub use self::integrity::is_truncated;
 pub use self::media_type::{Media, NotMedia, detect_media_type};
 
@@ -40,15 +42,4 @@ pub enum SidecarPlace {
     Folder,
     /// Beside the outputs.
     Beside,
-}
-
-/// Who `results.csv` is written for.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum CsvDialect {
-    /// Programs: UTF-8, every cell as it is.
-    #[default]
-    Plain,
-    /// Spreadsheets: with a byte order mark, and no cell that is taken for a formula.
-    Excel,
 }

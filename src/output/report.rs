@@ -14,8 +14,8 @@ use crate::domain::job::{Job, JobSpec, State};
 use crate::domain::job_state::JobState;
 use crate::domain::ledger::{Movement, Totals};
 use crate::domain::task::Fault;
+use crate::output::csv_dialect::draft_path;
 use crate::output::publish::create;
-use crate::output::results;
 
 /// Most jobs that are listed; the rest are counted.
 const LISTED_MAX: usize = 1_000;
@@ -211,7 +211,7 @@ impl Report {
 
     /// Writes `report.json` into the batch's folder; it appears once it is complete.
     pub fn write(&self, dir: &Path) -> io::Result<()> {
-        let draft = results::draft_path(dir, "report.json");
+        let draft = draft_path(dir, "report.json");
         let mut file = create(&draft)?;
         serde_json::to_writer_pretty(&file, self)?;
         file.write_all(b"\n")?;

@@ -15,7 +15,7 @@ use crate::domain::ids::{BatchName, TaskId};
 use crate::domain::job::{Job, JobSpec, OutputFile, State};
 use crate::domain::task::Fault;
 use crate::domain::time::Timestamp;
-use crate::output::CsvDialect;
+use crate::output::csv_dialect::{CsvDialect, FORMULA_STARTS, draft_path};
 use crate::output::publish::create;
 use crate::output::review_list::{self, ReviewResult};
 use crate::output::task_fields::TaskFields;
@@ -134,8 +134,6 @@ const CSV_COLUMNS: [&str; 29] = [
 ];
 /// Bytes that one write to a file has, about.
 const BUFFER_BYTES: usize = 64 * 1024;
-/// What a spreadsheet takes a cell for a formula by.
-pub(super) const FORMULA_STARTS: [char; 6] = ['=', '+', '-', '@', '\t', '\r'];
 
 /// Writes `results.jsonl` and `results.csv` of a batch, side by side.
 ///
@@ -292,11 +290,6 @@ pub fn sweep(dir: &Path) {
         // One that was not begun is not there.
         let _ = fs::remove_file(draft_path(dir, name));
     }
-}
-
-/// Path of a results file until it is complete.
-pub(super) fn draft_path(dir: &Path, name: &str) -> PathBuf {
-    dir.join(format!(".{name}.draft"))
 }
 
 #[cfg(test)]

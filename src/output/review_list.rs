@@ -11,9 +11,8 @@ use crate::domain::credits::Credits;
 use crate::domain::ids::BatchName;
 use crate::domain::job::{Job, JobSpec, OutputFile};
 use crate::domain::review::{Decision, Verdict};
-use crate::output::CsvDialect;
+use crate::output::csv_dialect::{CsvDialect, FORMULA_STARTS, draft_path};
 use crate::output::publish::create;
-use crate::output::results::{FORMULA_STARTS, draft_path};
 
 /// What holds of the outputs of a job, as results and lists show it. Scripts rely on the names: fields may be added, not
 /// renamed.

@@ -1,0 +1,24 @@
+//! Tables for programs and for spreadsheets, and where they are written until they are complete.
+
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+/// What a spreadsheet takes a cell for a formula by.
+pub(super) const FORMULA_STARTS: [char; 6] = ['=', '+', '-', '@', '\t', '\r'];
+
+/// Who `results.csv` is written for.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CsvDialect {
+    /// Programs: UTF-8, every cell as it is.
+    #[default]
+    Plain,
+    /// Spreadsheets: with a byte order mark, and no cell that is taken for a formula.
+    Excel,
+}
+
+/// Path of a file of results until it is complete.
+pub(super) fn draft_path(dir: &Path, name: &str) -> PathBuf {
+    dir.join(format!(".{name}.draft"))
+}
