@@ -142,11 +142,11 @@ fn a_daemon_is_told_which_folder_a_manifest_lies_in() {
 fn post(env: &TestEnv, file: &str, manifest: &str) -> (u16, Value) {
     let mut socket = UnixStream::connect(env.path("state/callsheet.sock")).unwrap();
     let length = manifest.len();
-    write!(
-        socket,
+    // At once: a request that is wrong is answered before all of it is there.
+    let request = format!(
         "POST /v1/manifests?file={file} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{manifest}"
-    )
-    .unwrap();
+    );
+    socket.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();
     socket.read_to_string(&mut answer).unwrap();
     let code = answer.split(' ').nth(1).unwrap().parse().unwrap();

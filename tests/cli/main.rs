@@ -14,6 +14,7 @@ mod plan;
 mod reader_suites;
 mod report;
 mod resubmit;
+mod review;
 mod run;
 mod sampling;
 mod secrets;

@@ -1,0 +1,157 @@
+//! Outputs that wait for a person: what is told, decided, kept and handed over as a table.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::support::collect_outputs::Outputs;
+use crate::support::process::Running;
+use crate::support::{TestEnv, until};
+
+const MANIFEST: &str = "id,kind,model,prompt,count,review\n\
+                        poster,image,gi-2,A harbour,2,yes\n\
+                        wind,sound-effect,,Wind,,\n";
+
+/// A batch that is made, of which two takes wait.
+fn made() -> TestEnv {
+    let env = TestEnv::new();
+    env.write("spring.csv", MANIFEST);
+    env.run(["run", "spring.csv"])
+        .exited(7)
+        .says("spring: 2 waiting for review")
+        .says("callsheet review spring");
+    env
+}
+
+fn batch(env: &TestEnv) -> Value {
+    env.run(["status", "spring", "--json"]).exited(0).json()["batches"][0].clone()
+}
+
+/// `id decision` of every output that asks for one or has one.
+fn decisions(env: &TestEnv) -> Vec<String> {
+    let listed = env.run(["review", "spring", "--all", "--json"]).exited(0).stdout;
+    let lines = listed.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let told =
+        |line: Value| Some(format!("{} {}", line["id"].as_str()?, line["review"]["decision"].as_str()?));
+    lines.filter_map(told).collect()
+}
+
+#[test]
+fn a_batch_is_done_once_all_is_decided_and_nothing_is_bought_by_it() {
+    let env = made();
+    assert_eq!((&batch(&env)["state"], &batch(&env)["waiting_for_review"]), (&"review".into(), &2.into()));
+    env.run(["run", "spring.csv"]).exited(7).says("2 waiting for review");
+    env.run(["review", "approve", "spring/poster"]).exited(0).says("1 waiting for review");
+    env.run(["review", "reject", "spring/poster-v2", "--note", "too dark"]).exited(0).says("spring: done");
+    assert_eq!(batch(&env)["state"], "done");
+    assert_eq!(decisions(&env), ["poster approved", "poster-v2 rejected"]);
+    let review =
+        Outputs::of(&env, "spring").lines.iter().map(|line| line["review"].clone()).collect::<Vec<_>>();
+    assert_eq!(
+        (&review[0]["decision"], &review[1]["note"]),
+        (&"approved".into(), &"too dark".into()),
+        "{review:?}"
+    );
+    assert!(env.path("output/spring/poster-v2.png").exists(), "what is rejected stays where it is");
+    env.run(["run", "spring.csv"]).exited(0).says("0 new (0 credits), 3 already there");
+    // A decision of a batch that is done can be taken back.
+    env.run(["review", "withdraw", "spring/poster-v2"]).exited(0).says("1 waiting for review");
+    assert_eq!(batch(&env)["state"], "review");
+    env.run(["review", "pick", "spring/poster-v2"]).exited(0);
+    assert_eq!(batch(&env)["state"], "done");
+    env.run(["review", "pick", "spring/nothing"]).exited(2);
+    env.audit().each_paid_once(3);
+}
+
+#[test]
+fn decisions_outlive_a_kill_and_a_rebuild() {
+    let env = made();
+    let daemon = env.daemon("info");
+    env.run(["review", "pick", "spring/poster-v2"])
+        .exited(0)
+        .says("another take of its row was decided with it");
+    daemon.signal(rustix::process::Signal::KILL);
+    daemon.end().was_killed("after the answer");
+    let picked = ["poster not_picked", "poster-v2 picked"];
+    assert_eq!(decisions(&env), picked);
+    env.run(["state", "verify"]).exited(0).says("all fits");
+    env.run(["state", "rebuild"]).exited(0);
+    assert_eq!(decisions(&env), picked);
+    env.run(["state", "verify"]).exited(0).says("all fits");
+    env.audit().each_paid_once(3);
+}
+
+#[test]
+fn other_bytes_are_undecided_again() {
+    let env = made();
+    env.run(["review", "approve", "spring/poster", "spring/poster-v2"]).exited(0);
+    let outdated = r#"{"decisions": [{"job": "spring/poster", "decision": "reject", "sha256": ["00"]}]}"#;
+    env.write("outdated.json", outdated);
+    let export = env.path("decisions.csv");
+    let export = export.to_str().unwrap();
+    env.run(["review", "spring", "--export", export]).exited(0);
+    let table = fs::read_to_string(export).unwrap();
+    let sum = table.lines().nth(1).unwrap().rsplit(',').next().unwrap();
+    assert_eq!(sum.len(), 64, "{table}");
+    let about_another = table.replacen(sum, &"0".repeat(64), 1).replacen(",approved,", ",rejected,", 1);
+    env.write("about-another.csv", about_another);
+    env.run(["review", "spring", "--import", "about-another.csv"]).exited(2).says("about-another.csv:2:");
+    assert_eq!(decisions(&env), ["poster approved", "poster-v2 approved"]);
+}
+
+#[test]
+fn decisions_go_out_and_in_as_a_table() {
+    let env = made();
+    let beside = fs::read_to_string(env.path("output/spring/decisions.csv")).unwrap();
+    assert!(beside.lines().nth(1).unwrap().contains(",poster.png,8,,"), "it is to be filled in: {beside}");
+    env.run(["review", "spring", "--export", "table.csv"]).exited(0);
+    env.run(["review", "spring", "--import", "table.csv"]).exited(0).says("0 decisions changed");
+    env.write("typed.csv", "job;decision;note\nposter;APPROVE;\n\nposter-v2;perhaps;\nnothing;approve;\n");
+    let said = env.run(["review", "spring", "--import", "typed.csv"]).exited(2);
+    let said = said.says("typed.csv:4: decision: found \"perhaps\"").says("typed.csv:5: no job nothing");
+    said.says("1 decisions changed");
+    assert_eq!(decisions(&env), ["poster approved", "poster-v2 waiting"]);
+    let beside = fs::read_to_string(env.path("output/spring/decisions.csv")).unwrap();
+    assert!(beside.lines().nth(1).unwrap().contains(",approved,"), "{beside}");
+}
+
+#[test]
+fn hooks_are_told_once_that_it_waits_and_once_that_it_is_done() {
+    let env = TestEnv::new();
+    env.configure("[hooks]\nbatch_done = [\"sh\", \"-c\", \"cat >> told.jsonl; echo >> told.jsonl\"]\n");
+    env.write("spring.csv", MANIFEST);
+    let daemon = env.daemon("info");
+    env.run(["submit", "spring.csv", "--wait"]).exited(7);
+    let told = || -> Vec<String> {
+        let text = fs::read_to_string(env.path("told.jsonl")).unwrap_or_default();
+        let events = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        events
+            .map(|event| {
+                format!("{} {}", event["type"].as_str().unwrap(), event["data"]["waiting_for_review"])
+            })
+            .collect()
+    };
+    until("the first event", || !told().is_empty());
+    env.run(["review", "approve", "spring/poster", "spring/poster-v2"]).exited(0);
+    until("the second event", || told().len() >= 2);
+    daemon.stop();
+    let last = told();
+    assert_eq!(
+        (last.len(), last[0].ends_with(" 2"), last[1].as_str()),
+        (2, true, "batch.done 0"),
+        "{last:?}"
+    );
+}
+
+#[test]
+fn a_kill_while_a_decision_is_made_leaves_all_of_it_or_nothing() {
+    let env = made();
+    let mut command = env.command(["review", "pick", "spring/poster-v2"]);
+    command.env("CALLSHEET_FAILPOINT", "flushed");
+    Running::start(command).end().was_killed("within the commit");
+    let now = decisions(&env);
+    let (all, nothing) = (["poster not_picked", "poster-v2 picked"], ["poster waiting", "poster-v2 waiting"]);
+    assert!(now == all || now == nothing, "{now:?}");
+    env.run(["state", "verify"]).exited(0).says("all fits");
+}
