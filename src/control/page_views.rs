@@ -92,6 +92,7 @@ pub(super) fn batch_view(batch: &BatchStatus) -> BatchView {
         },
         states: states.filter(|(_, n)| *n > 0).collect(),
         refused_rows: batch.refused_rows,
+        unreviewed: batch.waiting_for_review,
     }
 }
 

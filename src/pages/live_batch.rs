@@ -35,6 +35,9 @@ fn progress_card(batch: &BatchView) -> Markup {
             ul class="states" { @for (state, n) in &batch.states {
                 li { a href={ "?state=" (in_address(state)) "#jobs" } { b { (grouped(u64::from(*n))) } " " (state.replace('_', " ")) } }
             } }
+            @if batch.unreviewed > 0 {
+                p { (grouped(u64::from(batch.unreviewed))) " waiting for review: " code { "callsheet review " (batch.name) } }
+            }
             @if batch.refused_rows > 0 {
                 p class="late" { (batch.refused_rows) " rows of its manifest were refused: the receipt says why" }
             }
@@ -69,7 +72,7 @@ fn acts(batch: &BatchView) -> Markup {
         p class="acts" {
             @match batch.state {
                 "paused" => a class="act" href=(to("resume")) { "Resume…" },
-                "done" => {},
+                "done" | "review" => {},
                 _ => a class="act" href=(to("pause")) { "Pause…" },
             }
             @if batch.failed + batch.dropped > 0 { a class="act" href=(to("retry")) { "Retry…" } }

@@ -64,7 +64,7 @@ pub struct ParkedView {
 #[derive(Debug, Default)]
 pub struct BatchView {
     pub name: String,
-    /// `active`, `parked`, `paused`, `done`
+    /// `active`, `parked`, `paused`, `review`, `done`
     pub state: &'static str,
     pub jobs: u32,
     pub succeeded: u32,
@@ -78,6 +78,8 @@ pub struct BatchView {
     /// Every state with jobs in it, in the order of a job's life.
     pub states: Vec<(String, u32)>,
     pub refused_rows: u32,
+    /// Jobs whose outputs wait for a person's decision.
+    pub unreviewed: u32,
 }
 
 /// The credits of a batch.
