@@ -18,7 +18,7 @@ pub const OPEN_MAX: usize = 200;
 /// Format of the data; another one is written anew.
 pub const FORMAT: u32 = 1;
 
-/// The index of a gallery. The names are those that `script.js` reads.
+/// The index of a gallery. The names are those that `gallery_data.js` reads.
 #[derive(Debug, Serialize)]
 pub struct GalleryIndex<'a> {
     pub batch: &'a BatchName,

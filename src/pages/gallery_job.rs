@@ -14,7 +14,7 @@ const THUMBNAIL_DIGITS: usize = 24;
 /// Fields of a request that the gallery shows apart from its options.
 const APART: [&str; 5] = ["prompt", "text", "model", "options", "clientRequestId"];
 
-/// A job: an element of a page of data. The names are those that `script.js` reads.
+/// A job: an element of a page of data. The names are those that the gallery's script reads.
 #[derive(Debug, Serialize)]
 pub struct GalleryJob<'a> {
     /// Its place in the batch. Of several with the same one the last counts.

@@ -6,11 +6,12 @@ use maud::{DOCTYPE, Markup, html};
 use crate::domain::credits::Credits;
 use crate::domain::time::{Millis, Timestamp};
 use crate::domain::utc_day::UtcDay;
+use crate::pages::STYLE;
 use crate::pages::document::{grouped, theme_switch};
 
 /// The style sheet of the live pages, beside that of every page, and their script.
 pub const LIVE_ASSETS: [(&str, &str, &str); 3] = [
-    ("style.css", "text/css; charset=utf-8", include_str!("style.css")),
+    ("style.css", "text/css; charset=utf-8", STYLE),
     ("live.css", "text/css; charset=utf-8", include_str!("live.css")),
     ("live.js", "text/javascript; charset=utf-8", include_str!("live.js")),
 ];

@@ -39,7 +39,7 @@ pub struct MediaQuestion {
     pub thumbnail: PathBuf,
 }
 
-/// What was found out; nothing of what cannot be told. The names are those that `script.js` reads.
+/// What was found out; nothing of what cannot be told. The names are those that `gallery_media.js` reads.
 #[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MediaFacts {
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -25,6 +25,24 @@ pub const LIST_FOLDER: &str = "_gallery";
 /// The page of a batch, and the list of batches.
 pub const INDEX: &str = "index.html";
 
+/// The style of every page.
+pub const STYLE: &str =
+    concat!(include_str!("page.css"), include_str!("gallery.css"), include_str!("batch_list.css"));
+
+/// The script of every page: the parts of the gallery's share one scope, in this order.
+const SCRIPT: &str = concat!(
+    include_str!("theme_switch.js"),
+    "if (document.documentElement.dataset.page === \"gallery\") {\n",
+    include_str!("gallery_data.js"),
+    include_str!("gallery_format.js"),
+    include_str!("gallery_filter.js"),
+    include_str!("gallery_grid.js"),
+    include_str!("gallery_media.js"),
+    include_str!("gallery_keyboard.js"),
+    include_str!("gallery_viewer.js"),
+    include_str!("gallery_start.js"),
+    "}\n",
+);
+
 /// The style sheet and the script of every page: file name and content.
-pub const ASSETS: [(&str, &str); 2] =
-    [("style.css", include_str!("style.css")), ("script.js", include_str!("script.js"))];
+pub const ASSETS: [(&str, &str); 2] = [("style.css", STYLE), ("script.js", SCRIPT)];

@@ -1,0 +1,93 @@
+// The gallery's filter: search, kind, state, column and order.
+
+const field = { text: element("text"), kind: element("kind"), state: element("state"), meta: element("meta"),
+  value: element("value"), order: element("order") };
+/** Jobs as they are shown. */
+let view = [];
+const VALUES_MAX = 300;
+
+const searched = (job) => {
+  if (job.searched === undefined) {
+    const meta = Object.entries(job.meta || {}).map(([name, value]) => `${name} ${shown(value)}`);
+    const parts = [job.id, job.job, job.kind, job.model, job.prompt, job.task, job.error?.code, job.error?.message,
+      ...files(job).map((file) => file.path), ...meta];
+    job.searched = parts.filter(Boolean).join("\n").toLowerCase();
+  }
+  return job.searched;
+};
+const states = (job) => [job.state, ...marks(job).map(([name]) => name)];
+
+/** Fills a select with what there is, most first, and keeps what is chosen. */
+const fill = (select, counts, all) => {
+  const chosen = select.value;
+  const options = [...counts].sort((a, b) => b[1] - a[1] || (a[0] < b[0] ? -1 : 1)).slice(0, VALUES_MAX);
+  if (chosen && !options.some(([name]) => name === chosen)) { options.push([chosen, 0]); }
+  const wanted = [["", all], ...options.map(([name, n]) => [name, `${words(name)} (${number(n)})`])];
+  const same = select.options.length === wanted.length &&
+    wanted.every(([value, text], at) => select.options[at].value === value && select.options[at].text === text);
+  if (same) { return; }
+  select.replaceChildren(...wanted.map(([value, text]) => new Option(text, value)));
+  select.value = chosen;
+};
+const count = (counts, name) => counts.set(name, (counts.get(name) || 0) + 1);
+
+/** What there is to choose from. */
+const choices = () => {
+  const [kinds, stateCounts, columns, values] = [new Map(), new Map(), new Map(), new Map()];
+  for (const job of jobs.values()) {
+    count(kinds, job.kind);
+    for (const state of new Set(states(job))) { if (state !== "open") { count(stateCounts, state); } }
+    for (const [name, value] of Object.entries(job.meta || {})) {
+      count(columns, name);
+      if (name === field.meta.value) { count(values, shown(value)); }
+    }
+  }
+  fill(field.kind, kinds, "Every kind");
+  fill(field.state, stateCounts, "Every state");
+  fill(field.meta, columns, "Every column");
+  element("meta-label").hidden = columns.size === 0;
+  element("value-label").hidden = !field.meta.value;
+  if (field.meta.value) { fill(field.value, values, "Every value"); }
+};
+
+const byManifest = (a, b) => a.line - b.line || (a.row < b.row ? -1 : a.row > b.row ? 1 : a.take - b.take || a.seq - b.seq);
+const ORDERS = {
+  manifest: byManifest,
+  newest: (a, b) => (b.ended || Infinity) - (a.ended || Infinity) || byManifest(a, b),
+  credits: (a, b) => b.charged - a.charged || byManifest(a, b),
+  time: (a, b) => (time(b) || 0) - (time(a) || 0) || byManifest(a, b),
+};
+
+const isFiltered = () => Boolean(field.text.value.trim() || field.kind.value || field.state.value || field.meta.value);
+
+const filter = () => {
+  const active = view[cursor]?.seq;
+  const terms = field.text.value.toLowerCase().split(/\s+/).filter(Boolean);
+  const { kind, state, meta, value } = Object.fromEntries(Object.entries(field).map(([k, f]) => [k, f.value]));
+  const fits = (job) => (!kind || job.kind === kind) &&
+    (!state || states(job).includes(state)) &&
+    (!meta || (Object.hasOwn(job.meta || {}, meta) && (!value || shown(job.meta[meta]) === value))) &&
+    terms.every((term) => searched(job).includes(term));
+  view = [...jobs.values()].filter(fits).sort(ORDERS[field.order.value] || byManifest);
+  const at = view.findIndex((job) => job.seq === active);
+  cursor = at < 0 ? 0 : at;
+  element("clear").hidden = !isFiltered();
+  element("found").textContent = isFiltered() ? `${number(view.length)} of ${number(jobs.size)}` : "";
+  const empty = element("empty");
+  empty.hidden = view.length > 0;
+  empty.textContent = isFiltered() ? "Nothing fits." : index?.jobs ? "No job has ended yet." : "";
+  draw(true);
+};
+
+/** After data came in. */
+const collect = () => { rows.clear(); choices(); filter(); };
+
+let typing = 0;
+element("filter").addEventListener("input", (event) => {
+  clearTimeout(typing);
+  if (event.target === field.meta) { field.value.value = ""; field.value.replaceChildren(new Option("Every value", "")); }
+  typing = setTimeout(() => { choices(); scrollTo(0, Math.min(scrollY, gridTop())); filter(); }, event.target === field.text ? 90 : 0);
+});
+element("filter").addEventListener("submit", (event) => event.preventDefault());
+element("filter").addEventListener("reset", () => setTimeout(() => { choices(); filter(); }));
+element("load").addEventListener("click", () => { wantedPages += PAGES_AT_ONCE; refresh(); });
