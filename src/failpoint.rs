@@ -18,7 +18,7 @@ pub const NAMES: [&str; 17] = [
     "part-written",
     "sidecar-written",
     "named",
-    "landed",
+    "published",
     "finishing",
     "ended",
     "reporting",

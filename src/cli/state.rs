@@ -250,11 +250,11 @@ fn rebuild(command: &StateRebuild, global: &Global) -> Result<Exit, Failure> {
     let state = PresentState::find(global, &config);
     let (output, dir, now) = (state.output_dir(&config), state.dir, Clock::start().now().wall);
     let (output_dir, default_layout) = (OutputDir::new(&output, config.output.options()), config.layout()?);
-    let landed = |batch: &BatchName, layout: Option<&str>, spec: &JobSpec| {
+    let published = |batch: &BatchName, layout: Option<&str>, spec: &JobSpec| {
         let own = layout.and_then(|text| Layout::parse(text).ok());
-        output_dir.published_record(batch, own.as_ref().unwrap_or(&default_layout), spec)
+        output_dir.published_outputs(batch, own.as_ref().unwrap_or(&default_layout), spec)
     };
-    let rebuilt = rebuild_state(&dir, command.export.as_deref(), &landed, now)?;
+    let rebuilt = rebuild_state(&dir, command.export.as_deref(), &published, now)?;
     if global.json {
         print(&json!(rebuilt))?;
     }

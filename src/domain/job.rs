@@ -124,9 +124,9 @@ pub struct OutputFile {
     pub edited: Option<String>,
 }
 
-/// A job's outputs as they lie in the output folder, and how they came to be, as their sidecar tells.
+/// A job's outputs as they lie in the output folder, with the task and the charge that their sidecar names.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Landed {
+pub struct PublishedOutputs {
     /// The task that made them.
     pub task: TaskId,
     /// The attempt that it was of.

@@ -18,7 +18,7 @@ use crate::domain::time::{Millis, Tick};
 use crate::engine::EngineDeps;
 use crate::engine::blocking;
 use crate::engine::download::transfer::Transfer;
-use crate::engine::landings::{Landing, Landings};
+use crate::engine::publish_queue::{PublishQueue, QueuedPublication};
 use crate::engine::scheduler::{FetchFault, FetchOrder};
 use crate::engine::suspended_downloads::{PartialDownload, SuspendedDownload, SuspendedDownloads};
 use crate::metrics::{Answer, Endpoint};
@@ -40,11 +40,11 @@ const EMPTY_RESUMES_MAX: u32 = 8;
 /// After so long a download that is still slow is given up.
 const SLOW_MAX: Millis = Millis::from_secs(24 * 3600);
 
-/// Downloads and lands the outputs of one job.
+/// Downloads and publishes the outputs of one job.
 #[derive(Debug)]
 pub(super) struct Fetcher<'a> {
     deps: &'a EngineDeps,
-    landings: &'a Arc<Landings>,
+    publish_queue: &'a Arc<PublishQueue>,
     suspended_downloads: &'a SuspendedDownloads,
     clock: Clock,
     /// Other versions of the row, whose outputs give the plain name up.
@@ -54,28 +54,28 @@ pub(super) struct Fetcher<'a> {
 impl<'a> Fetcher<'a> {
     pub(super) fn new(
         deps: &'a EngineDeps,
-        landings: &'a Arc<Landings>,
+        publish_queue: &'a Arc<PublishQueue>,
         suspended_downloads: &'a SuspendedDownloads,
         clock: Clock,
         others: Vec<JobSpec>,
     ) -> Fetcher<'a> {
-        Fetcher { deps, landings, suspended_downloads, clock, others }
+        Fetcher { deps, publish_queue, suspended_downloads, clock, others }
     }
 
     pub(super) async fn fetch(&self, order: &Arc<FetchOrder>) -> Result<Vec<OutputFile>, FetchFault> {
         // The layout was checked when the batch was accepted.
         let layout = order.layout.as_deref().and_then(|text| Layout::parse(text).ok());
         let layout = layout.unwrap_or_else(|| self.deps.layout.clone());
-        // What landed in this process and is wanted again is not whole any more, but where a row went back to an older version.
+        // What was published by this process and is wanted again is not whole any more, but where a row went back to an older version.
         let is_edited = !self.others.is_empty() || order.is_superseded;
         if (is_edited || !self.deps.output_dir.is_new(&order.batch))
-            && let Some(files) = self.landed_before(order, &layout).await
+            && let Some(files) = self.published_before(order, &layout).await
         {
             if !is_edited {
                 return Ok(files);
             }
             self.name_versions(order, &layout).await.map_err(|error| disk_fault(&error, 0))?;
-            return Ok(self.landed_before(order, &layout).await.unwrap_or(files));
+            return Ok(self.published_before(order, &layout).await.unwrap_or(files));
         }
         if order.urls.len() > OUTPUTS_MAX {
             let text = format!("the task lists {} results, more than {OUTPUTS_MAX}", order.urls.len());
@@ -97,14 +97,14 @@ impl<'a> Fetcher<'a> {
             self.sweep(order).await;
             return Err(disk_fault(&error, bytes));
         }
-        let landing = Landing {
+        let publication = QueuedPublication {
             output_dir: self.deps.output_dir.clone(),
             order: order.clone(),
             layout,
             parts,
             now: self.clock.now().wall,
         };
-        match self.landings.land(landing).await {
+        match self.publish_queue.publish(publication).await {
             Ok(files) => Ok(files),
             Err(error) => {
                 // What waits for a disk does not fill it meanwhile.
@@ -171,7 +171,7 @@ impl<'a> Fetcher<'a> {
         self.deps.output_dir.part_path(&order.batch, order.spec.id, index + 1)
     }
 
-    async fn landed_before(&self, order: &Arc<FetchOrder>, layout: &Layout) -> Option<Vec<OutputFile>> {
+    async fn published_before(&self, order: &Arc<FetchOrder>, layout: &Layout) -> Option<Vec<OutputFile>> {
         let (output_dir, order, layout) = (self.deps.output_dir.clone(), order.clone(), layout.clone());
         let look = move || {
             let output_spec =

@@ -26,8 +26,8 @@ pub(super) fn others(store: &Store, no: BatchNo, spec: &JobSpec) -> Result<Vec<P
     Ok(versions)
 }
 
-/// What became of the other versions of a row whose wanted version has landed.
-pub(super) fn after_landing(
+/// What became of the other versions of a row whose wanted version was published.
+pub(super) fn after_publishing(
     store: &Store,
     output_dir: &OutputDir,
     default: &Layout,
@@ -102,7 +102,7 @@ pub(super) fn refresh(store: &Store, applied: &mut AppliedVersions) -> Result<()
 }
 
 /// Takes up versions that a manifest went back to, from byte `from` of what says so on: those that were dropped unsent
-/// are queued again, and outputs that landed get the plain name.
+/// are queued again, and published outputs get the plain name.
 pub(super) fn go_back(
     store: &Store,
     output_dir: &OutputDir,
@@ -137,7 +137,7 @@ pub(super) fn go_back(
                 let jobs = others.into_iter().chain([(at, spec)]).collect();
                 applied.renamed.extend(renamed(store, output_dir, default, no, jobs)?);
             }
-            // Its outputs get their names when they land.
+            // Its outputs get their names when they are published.
             _ => {}
         }
     }

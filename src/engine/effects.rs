@@ -12,7 +12,7 @@ use crate::domain::ids::{BatchName, BatchNo};
 use crate::domain::job::JobSpec;
 use crate::domain::task::{Fault, PostAnswer};
 use crate::engine::download::Fetcher;
-use crate::engine::landings::Landings;
+use crate::engine::publish_queue::PublishQueue;
 use crate::engine::scheduler::{Effect, FetchOrder, Input, Scheduler};
 use crate::engine::suspended_downloads::SuspendedDownloads;
 use crate::engine::{EngineDeps, blocking, edited_rows, row_reader};
@@ -49,7 +49,7 @@ pub(super) async fn run_effect(
     deps: &EngineDeps,
     store: &Arc<Store>,
     exchanges: &Semaphore,
-    landings: &Arc<Landings>,
+    publish_queue: &Arc<PublishQueue>,
     suspended_downloads: &SuspendedDownloads,
     clock: Clock,
 ) -> Vec<Input> {
@@ -82,7 +82,7 @@ pub(super) async fn run_effect(
             Input::Read(key, attempt, answer)
         }
         Effect::Fetch(order) => {
-            return fetch(&Arc::new(*order), deps, store, landings, suspended_downloads, clock)
+            return fetch(&Arc::new(*order), deps, store, publish_queue, suspended_downloads, clock)
                 .await
                 .unwrap_or_else(|damage| vec![Input::Unreadable(damage.to_string())]);
         }
@@ -139,7 +139,7 @@ async fn fetch(
     order: &Arc<FetchOrder>,
     deps: &EngineDeps,
     store: &Arc<Store>,
-    landings: &Arc<Landings>,
+    publish_queue: &Arc<PublishQueue>,
     suspended_downloads: &SuspendedDownloads,
     clock: Clock,
 ) -> Result<Vec<Input>, StoreError> {
@@ -150,12 +150,13 @@ async fn fetch(
         others = blocking(move || edited_rows::others(&store, batch, &spec)).await?;
     }
     let specs = others.iter().map(|(_, spec)| spec.clone()).collect();
-    let outcome = Fetcher::new(deps, landings, suspended_downloads, clock, specs).fetch(order).await;
+    let outcome = Fetcher::new(deps, publish_queue, suspended_downloads, clock, specs).fetch(order).await;
     let mut inputs = Vec::new();
     if outcome.is_ok() && !others.is_empty() {
         let (store, output_dir, layout) = (store.clone(), deps.output_dir.clone(), deps.layout.clone());
         let applied =
-            blocking(move || edited_rows::after_landing(&store, &output_dir, &layout, batch, others)).await?;
+            blocking(move || edited_rows::after_publishing(&store, &output_dir, &layout, batch, others))
+                .await?;
         if !applied.renamed.is_empty() {
             inputs.push(Input::Versions(applied));
         }

@@ -16,9 +16,9 @@ mod group_history;
 mod handle;
 pub mod job_iter;
 pub mod job_page;
-mod landings;
 mod mode;
 mod name_lookup;
+mod publish_queue;
 mod request_rate;
 mod restart;
 pub mod review;
@@ -50,7 +50,7 @@ use crate::engine::disk::DISK_INTERVAL;
 use crate::engine::effects::{effect_span, run_effect};
 use crate::engine::gallery::Gallery;
 use crate::engine::group_history::group_history;
-use crate::engine::landings::Landings;
+use crate::engine::publish_queue::PublishQueue;
 use crate::engine::scheduler::{
     Command, CommandOutcome, Effect, Input, Scheduler, SchedulerError, Settings, Standstill, Step,
 };
@@ -120,7 +120,7 @@ pub struct Engine {
     questions: mpsc::Receiver<Question>,
     handle: Handle,
     exchanges: Arc<Semaphore>,
-    landings: Arc<Landings>,
+    publish_queue: Arc<PublishQueue>,
     suspended_downloads: Arc<SuspendedDownloads>,
     gallery: Gallery,
     /// When the metrics are shown the whole next.
@@ -178,7 +178,7 @@ impl Engine {
             questions,
             handle,
             exchanges: Arc::new(Semaphore::new(in_flight.clamp(EXCHANGES, EXCHANGES_MAX))),
-            landings: Arc::default(),
+            publish_queue: Arc::default(),
             suspended_downloads: Arc::default(),
             gallery: Gallery::default(),
             overview_due: Tick(0),
@@ -502,13 +502,20 @@ impl Engine {
     fn begin(&mut self, effects: Vec<Effect>, deps: &Arc<EngineDeps>) {
         for effect in effects {
             let (sender, deps, store) = (self.sender.clone(), deps.clone(), self.store.clone());
-            let (exchanges, landings) = (self.exchanges.clone(), self.landings.clone());
+            let (exchanges, publish_queue) = (self.exchanges.clone(), self.publish_queue.clone());
             let (suspended_downloads, clock) = (self.suspended_downloads.clone(), self.clock);
             let span = effect_span(&effect, &self.scheduler);
             let done = async move {
-                let inputs =
-                    run_effect(effect, &deps, &store, &exchanges, &landings, &suspended_downloads, clock)
-                        .await;
+                let inputs = run_effect(
+                    effect,
+                    &deps,
+                    &store,
+                    &exchanges,
+                    &publish_queue,
+                    &suspended_downloads,
+                    clock,
+                )
+                .await;
                 for input in inputs {
                     // The loop may have ended meanwhile; what came back is asked for again by the next.
                     let _ = sender.send(input).await;

@@ -3,7 +3,7 @@
 //!
 //! The order makes every crash harmless: the parts and the sidecar, which names the job and the hash of each file, are
 //! written and synced; the sidecar takes the name; the parts are renamed; their folders are synced. A job's final file is
-//! recognised by its sidecar afterwards, so nothing is fetched or paid for twice. Jobs that land at the same time share
+//! recognised by its sidecar afterwards, so nothing is fetched or paid for twice. Jobs that are published at the same time share
 //! the syncs (`publish/group.rs`).
 //!
 //! A sidecar is found in the folder for sidecars and beside the outputs, wherever new ones are put: a job keeps its
@@ -22,7 +22,7 @@ use rustix::io::Errno;
 use sha2::{Digest, Sha256};
 
 use crate::domain::ids::{BatchName, JobId};
-use crate::domain::job::{JobSpec, Landed, OutputFile};
+use crate::domain::job::{JobSpec, OutputFile, PublishedOutputs};
 use crate::domain::time::Timestamp;
 use crate::output::layout::{self, Layout, SIDECAR_FOLDER};
 use crate::output::output_spec::OutputSpec;
@@ -145,7 +145,7 @@ impl OutputDir {
         sync_names_above(&dir)
     }
 
-    /// Whether nothing of a batch can have landed before it was prepared by this process: its folder was not there. False
+    /// Whether nothing of a batch can have been published before it was prepared by this process: its folder was not there. False
     /// where that is not known.
     pub fn is_new(&self, batch: &BatchName) -> bool {
         self.made.lock().unwrap_or_else(PoisonError::into_inner).contains(batch)
@@ -197,7 +197,7 @@ impl OutputDir {
         Some(stat.f_bavail.saturating_mul(stat.f_frsize))
     }
 
-    /// The outputs of a job that landed before: named by its own sidecar, and unchanged since. Their names are
+    /// The outputs of a job that were published before: named by its own sidecar, and unchanged since. Their names are
     /// on the device on return: the process that renamed them may have been killed before they were.
     pub fn published(&self, output_spec: OutputSpec<'_>) -> Option<Vec<OutputFile>> {
         let OutputSpec { batch, layout, spec, .. } = output_spec;
@@ -208,8 +208,13 @@ impl OutputDir {
     }
 
     /// What the sidecar of a job says whose outputs are on disk, unchanged.
-    pub fn published_record(&self, batch: &BatchName, layout: &Layout, spec: &JobSpec) -> Option<Landed> {
-        self.whole_outputs(batch, layout, spec)?.1.landed()
+    pub fn published_outputs(
+        &self,
+        batch: &BatchName,
+        layout: &Layout,
+        spec: &JobSpec,
+    ) -> Option<PublishedOutputs> {
+        self.whole_outputs(batch, layout, spec)?.1.published_outputs()
     }
 
     /// The sidecar of a job, whatever became of the files that it names.
@@ -321,8 +326,8 @@ fn beside_edited(
     for (index, file) in files.iter_mut().enumerate() {
         let fetched = file.clone();
         let is_theirs = |path: &str| {
-            let landed = own.files.iter().find(|file| file.path == path);
-            let may_be: Vec<&OutputFile> = landed.into_iter().chain([&fetched]).collect();
+            let named = own.files.iter().find(|file| file.path == path);
+            let may_be: Vec<&OutputFile> = named.into_iter().chain([&fetched]).collect();
             is_edited(&dir.join(path), &may_be)
         };
         let usual = fetched.path.clone();

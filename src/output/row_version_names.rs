@@ -20,12 +20,12 @@ use crate::output::publish::{
 };
 use crate::output::sidecar::Sidecar;
 
-/// Held while outputs move: two versions of one row may land at once.
+/// Held while outputs move: two versions of one row may be published at once.
 static MOVING: Mutex<()> = Mutex::new(());
 
 impl OutputDir {
     /// Gives the plain name of an edited row to the version that is wanted: outputs of others that have it move aside.
-    /// Where those of the wanted one have landed already, they take it, too. Files that a person edited stay where they
+    /// Where those of the wanted one were published already, they take it, too. Files that a person edited stay where they
     /// are, and so does whatever has such a name without being ours.
     ///
     /// # Errors

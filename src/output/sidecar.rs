@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use crate::domain::credits::Credits;
 use crate::domain::idempotency_key::IdempotencyKey;
 use crate::domain::ids::{AttemptNo, BatchName, JobId, TaskId};
-use crate::domain::job::{Landed, OutputFile};
+use crate::domain::job::{OutputFile, PublishedOutputs};
 use crate::domain::time::Timestamp;
 use crate::output::output_spec::OutputSpec;
 use crate::output::task_fields::TaskFields;
@@ -76,9 +76,9 @@ impl Sidecar {
         Sidecar { files, ..self.clone() }
     }
 
-    /// Parses a sidecar; none without a task.
-    pub(super) fn landed(self) -> Option<Landed> {
-        Some(Landed {
+    /// What a sidecar says of the published outputs; none without a task.
+    pub(super) fn published_outputs(self) -> Option<PublishedOutputs> {
+        Some(PublishedOutputs {
             task: self.task_id?,
             attempt: AttemptNo(self.attempt),
             charged: self.charged_credits,

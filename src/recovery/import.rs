@@ -8,7 +8,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::domain::lost_job;
+use crate::domain::recovered_job_state;
 use crate::domain::time::Timestamp;
 use crate::store::Pause;
 use crate::store::dump::DumpError;
@@ -44,7 +44,7 @@ pub fn import(dump: impl Read, dir: &Path, now: Timestamp) -> Result<Imported, D
     };
     for open in &mut records.open {
         let spec = state.spec_of(open)?;
-        open.job = lost_job::requeued(open.job.clone(), &spec, now);
+        open.job = recovered_job_state::requeued(open.job.clone(), &spec, now);
     }
     for batch in records.batches.iter_mut().filter(|batch| !batch.has_ended()) {
         batch.paused = Some(Pause::Rebuilt);

@@ -1,6 +1,6 @@
 //! What to do about a state that is damaged, lost or carried elsewhere.
 //!
-//! Where each of its jobs stands is decided here, by the job's lifecycle (`domain::lost_job`); which of several records
+//! Where each of its jobs stands is decided here, by the job's lifecycle (`domain::recovered_job_state`); which of several records
 //! of a batch counts, and what the totals come to, too. The store reads the parts, and puts the result in their place.
 
 pub mod import;

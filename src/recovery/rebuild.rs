@@ -16,9 +16,9 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use crate::domain::ids::{BatchName, BatchNo, JobKey, Seq};
-use crate::domain::job::{Job, JobSpec, Landed};
+use crate::domain::job::{Job, JobSpec, PublishedOutputs};
 use crate::domain::ledger::Totals;
-use crate::domain::lost_job::{self, Remains};
+use crate::domain::recovered_job_state::{self, Remains};
 use crate::domain::time::Timestamp;
 use crate::domain::utc_day::UtcDay;
 use crate::recovery::segment_builder::SegmentBuilder;
@@ -28,7 +28,7 @@ use crate::store::unopened_state::{Remainder, UnopenedState};
 use crate::store::{BatchRecord, Ended, JobRecord, Pause, Snapshot, StoreError};
 
 /// Looks for the outputs of a job of a batch, whose layout may be its own.
-pub type FindLanded<'a> = dyn Fn(&BatchName, Option<&str>, &JobSpec) -> Option<Landed> + 'a;
+pub type FindPublished<'a> = dyn Fn(&BatchName, Option<&str>, &JobSpec) -> Option<PublishedOutputs> + 'a;
 
 /// What came of it.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize)]
@@ -59,7 +59,7 @@ struct Sources<'a> {
     /// The damaged database is the latest one, whole and in agreement with the spool.
     trusted: bool,
     export: Snapshot,
-    landed: &'a FindLanded<'a>,
+    published: &'a FindPublished<'a>,
     now: Timestamp,
 }
 
@@ -71,7 +71,7 @@ struct Sources<'a> {
 pub fn rebuild(
     dir: &Path,
     export: Option<&Path>,
-    landed: &FindLanded<'_>,
+    published: &FindPublished<'_>,
     now: Timestamp,
 ) -> Result<Rebuilt, DumpError> {
     let state = UnopenedState::take(dir)?;
@@ -79,7 +79,7 @@ pub fn rebuild(
     let mut rebuilt = Rebuilt { notes, ..Rebuilt::default() };
     let export = export.map_or_else(|| Ok(Snapshot::default()), |path| state.read_export(path))?;
     let last_commit = state.last_commit_beside()?.max(salvage.commits).max(export.commits);
-    let sources = Sources { state: &state, salvage, trusted, export, landed, now };
+    let sources = Sources { state: &state, salvage, trusted, export, published, now };
     let mut records = Snapshot::at(last_commit + 1);
     for no in state.folders()? {
         sources.batch(no, &mut records, &mut rebuilt)?;
@@ -245,7 +245,7 @@ impl BatchRebuild {
         let row = self.rows.get(seq as usize).copied();
         let is_ours = record.key.batch == self.batch.no && row == Some(record.row_at);
         let before = self.outcomes.get(&seq).map(|before| &before.job);
-        if is_ours && lost_job::replaces(&record.job, before) {
+        if is_ours && recovered_job_state::replaces(&record.job, before) {
             self.outcomes.insert(seq, record);
         }
     }
@@ -270,7 +270,8 @@ impl BatchRebuild {
                 self.batch.skipped.extend(ahead.drain(..));
             }
             let key = JobKey { batch: self.batch.no, seq: spec.seq };
-            let row = JobRecord { key, id: spec.id, row_at: at, job: lost_job::silent(from.trusted) };
+            let row =
+                JobRecord { key, id: spec.id, row_at: at, job: recovered_job_state::silent(from.trusted) };
             self.batch.count_accepted(spec.order.kind);
             let outcome = outcomes.remove(&spec.seq.0);
             let Some(found) = self.stands(from, &spec, &row, outcome, rebuilt) else {
@@ -319,8 +320,8 @@ impl BatchRebuild {
             open: open_in(&from.salvage),
             exported: open_in(&from.export),
         };
-        let landed = || (from.landed)(&self.batch.name, self.batch.policy.layout.as_deref(), spec);
-        let found = lost_job::recovered(spec, remains, landed, from.trusted, from.now)?;
+        let published = || (from.published)(&self.batch.name, self.batch.policy.layout.as_deref(), spec);
+        let found = recovered_job_state::recovered(spec, remains, published, from.trusted, from.now)?;
         rebuilt.from_sidecars += u64::from(found.is_from_sidecar);
         let mut job = found.job;
         job.note_review(&spec.order);
@@ -328,7 +329,7 @@ impl BatchRebuild {
     }
 
     fn book(&mut self, job: &Job) {
-        for (day, totals) in lost_job::booked(job) {
+        for (day, totals) in recovered_job_state::booked(job) {
             self.batch.totals = self.batch.totals + totals;
             if let Some(day) = day {
                 let of_the_day = self.days.entry(day).or_default();

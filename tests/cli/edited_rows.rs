@@ -179,7 +179,7 @@ fn what_a_person_put_under_the_plain_name_stays_there() {
 #[test]
 fn a_kill_while_names_change_is_put_right_by_the_next_run() {
     let steps =
-        ["moving", "moving-file", "moved", "sidecar-written", "named", "landed", "ended", "reporting"];
+        ["moving", "moving-file", "moved", "sidecar-written", "named", "published", "ended", "reporting"];
     for (prompt, expected, steps) in [
         ("a gull in a storm", &PLAIN, &steps[..]),
         (

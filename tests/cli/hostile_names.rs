@@ -35,9 +35,9 @@ fn listing(dir: &Path) -> BTreeSet<String> {
     found
 }
 
-/// Every job landed, with as many files as there are jobs, all of them in the batch's folder.
+/// The outputs of every job are published, with as many files as there are jobs, all of them in the batch's folder.
 #[track_caller]
-fn all_landed(env: &TestEnv, ids: &[&str]) {
+fn all_published(env: &TestEnv, ids: &[&str]) {
     let outputs = Outputs::of(env, "batch");
     assert_eq!(outputs.column("id"), ids);
     outputs.is_whole();
@@ -94,7 +94,7 @@ fn ids_that_mean_harm_stay_in_their_folder_and_apart() {
     let outcome = env.run_raw(["run", "batch.jsonl"]).exited(2).says(", 6 not valid");
     outcome.commands_no_terminal();
     assert!(outcome.stderr.len() < 64 * 1024, "{} bytes were said", outcome.stderr.len());
-    all_landed(&env, &ids);
+    all_published(&env, &ids);
     let around: BTreeSet<String> = fs::read_dir(env.path("."))
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -111,7 +111,7 @@ fn two_jobs_with_one_name_are_two_files() {
     // One name on disk for three ids.
     env.write("batch.jsonl", rows(["a/b", "a\\b", "a:b"]));
     env.run(["run", "batch.jsonl"]).exited(0);
-    all_landed(&env, &["a/b", "a\\b", "a:b"]);
+    all_published(&env, &["a/b", "a\\b", "a:b"]);
     // One id for two jobs: one of them is all that is bought, and the other is spoken of.
     let env = TestEnv::new();
     env.write("batch.jsonl", rows(["same", "same"]));

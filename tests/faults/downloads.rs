@@ -1,4 +1,4 @@
-//! Result hosts that misbehave: the right file lands in the end, and nothing else ever does.
+//! Result hosts that misbehave: the right file is published in the end, and nothing else ever is.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
 use std::sync::{Arc, OnceLock};
@@ -111,7 +111,7 @@ fn picture(shade: u8) -> Vec<u8> {
 }
 
 /// A host that breaks a file off in the middle, and whatever it is asked for then with a range goes on from there
-/// with the file as it is by now. What lands is returned, with how often the host was asked.
+/// with the file as it is by now. What is published is returned, with how often the host was asked.
 fn broken_off_and_changed(first: &'static str, later: &'static str, then: u8) -> (Vec<u8>, usize) {
     let env = TestEnv::new();
     let there = Arc::new(OnceLock::<String>::new());
@@ -160,16 +160,16 @@ fn the_rest_of_another_version_is_not_put_to_the_beginning_of_the_first() {
         "last-modified: Mon, 07 Nov 1994 08:49:37 GMT",
     );
     for (first, later) in [("etag: \"1\"", "etag: \"2\""), by_date] {
-        let (landed, asked) = broken_off_and_changed(first, later, 2);
-        assert!(landed == picture(2), "{later}: the version that there is now, whole");
+        let (published, asked) = broken_off_and_changed(first, later, 2);
+        assert!(published == picture(2), "{later}: the version that there is now, whole");
         assert_eq!(asked, 3, "{later}: the beginning, the rest of another, and that from its beginning");
     }
 }
 
 #[test]
 fn a_tag_that_was_weakened_on_the_way_is_still_the_same() {
-    let (landed, asked) = broken_off_and_changed("etag: \"1\"", "etag: W/\"1\"", 1);
-    assert!(landed == picture(1));
+    let (published, asked) = broken_off_and_changed("etag: \"1\"", "etag: W/\"1\"", 1);
+    assert!(published == picture(1));
     assert_eq!(asked, 2, "the beginning and the rest");
 }
 

@@ -89,7 +89,7 @@ const BANS: &[Ban] = &[
         instead: "the scheduler and recovery/ decide about jobs; others say what happened, or load and commit",
     },
     Ban {
-        what: "domain::lost_job",
+        what: "domain::recovered_job_state",
         only: &["src/recovery/"],
         instead: "recovery/ decides about jobs of a lost state; the store loads and commits",
     },

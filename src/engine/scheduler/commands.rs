@@ -137,7 +137,7 @@ pub struct CommandOutcome {
     /// Jobs that are older versions of edited rows: the newer ones are wanted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub superseded: Vec<String>,
-    /// Outputs that a person edited: they stay, and what is fetched again lands beside them.
+    /// Outputs that a person edited: they stay, and what is fetched again is put beside them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub edited: Vec<String>,
     /// Why nothing was done, where something else would have been expected.

@@ -85,7 +85,7 @@ pub enum Input {
     Catalog(Result<Arc<Catalog>, Fault>),
     /// What was charged above the catalog's prices is kept, or could not be.
     SurchargesKept,
-    /// What a manifest went back to was taken up, or outputs were renamed since another version of their row landed.
+    /// What a manifest went back to was taken up, or outputs were renamed since another version of their row was published.
     Versions(AppliedVersions),
     /// Whether the output disk has less room than it must keep, or takes nothing more.
     DiskIsLow(bool),

@@ -107,7 +107,7 @@ impl OutputDir {
         for job in jobs.iter_mut().filter(|job| job.outcome.is_none()) {
             job.outcome = Some(match (&synced, job.chosen.take()) {
                 (Ok(()), Some(chosen)) => {
-                    failpoint::hit("landed");
+                    failpoint::hit("published");
                     Ok(chosen.files)
                 }
                 (Err(error), Some(_)) => Err(io::Error::new(error.kind(), error.to_string())),

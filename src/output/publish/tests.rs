@@ -104,7 +104,7 @@ impl Bench {
         let output_spec = OutputSpec { batch: &self.batch, layout: &self.layout, spec, job: &job };
         let sidecar = self.output_dir.sidecar_path(&self.batch, &self.layout, spec);
         let found = self.output_dir.published(output_spec).is_some();
-        assert_eq!(found, self.output_dir.published_record(&self.batch, &self.layout, spec).is_some());
+        assert_eq!(found, self.output_dir.published_outputs(&self.batch, &self.layout, spec).is_some());
         assert!(!found || sidecar.is_some());
         found
     }
@@ -231,7 +231,7 @@ fn a_dangling_link_in_the_way_is_not_followed() {
 }
 
 #[test]
-fn landing_again_after_a_crash_takes_the_same_name() {
+fn publishing_again_after_a_crash_takes_the_same_name() {
     for bench in [bench(), found_bench()] {
         bench.publish(&spec(1, "hero"), &["one"]);
         fs::remove_file(bench.dir.path().join("b/hero.png")).unwrap();
@@ -294,7 +294,7 @@ fn a_job_that_is_to_be_kept_apart_carries_its_identity_from_the_start() {
     bench.publish(&spec(1, "hero"), &["one"]);
     let other = JobSpec { apart: true, ..spec(2, "HERO") };
     assert_eq!(bench.publish(&other, &["two"]), ["HERO-02020202.png"]);
-    // One that landed under its plain name keeps it.
+    // One that was published under its plain name keeps it.
     bench.publish(&spec(3, "Owl"), &["three"]);
     fs::remove_file(bench.dir.path().join("b/Owl.png")).unwrap();
     assert_eq!(bench.publish(&JobSpec { apart: true, ..spec(3, "Owl") }, &["three"]), ["Owl.png"]);
@@ -341,10 +341,10 @@ fn jobs_that_land_together_have_names_of_their_own_and_one_that_cannot_land_keep
             assert_eq!(bench.read(&files[1].path), format!("{} 2", spec.id));
         }
         let names = bench.names();
-        let (parts, landed): (Vec<&String>, Vec<&String>) =
+        let (parts, published): (Vec<&String>, Vec<&String>) =
             names.iter().partition(|name| name.ends_with(".part"));
-        assert_eq!(landed.iter().filter(|name| name.ends_with(".png")).count(), 22);
-        assert_eq!(parts.len(), 1, "{parts:?}: what could be written of the one that could not land");
+        assert_eq!(published.iter().filter(|name| name.ends_with(".png")).count(), 22);
+        assert_eq!(parts.len(), 1, "{parts:?}: what could be written of the one that could not be published");
     }
 }
 
@@ -359,7 +359,7 @@ fn a_batch_is_new_to_the_process_that_made_its_folder_alone() {
     assert!(output_dir.is_new(&batch));
     let next = OutputDir::new(dir.path(), OutputOptions::default());
     next.prepare(&batch).unwrap();
-    assert!(!next.is_new(&batch), "something may have landed in it");
+    assert!(!next.is_new(&batch), "something may have been published in it");
 }
 
 #[test]

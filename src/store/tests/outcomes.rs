@@ -14,7 +14,7 @@ fn spec(seq: u32) -> JobSpec {
     }
 }
 
-/// Each landing of an edited row asks for its versions: all of a large batch may be edited.
+/// Each time an edited row is published, its versions are asked for: all of a large batch may be edited.
 #[test]
 fn each_outcome_is_read_once_however_many_jobs_are_asked_for() {
     let dir = tempfile::tempdir().unwrap();
@@ -24,7 +24,7 @@ fn each_outcome_is_read_once_however_many_jobs_are_asked_for() {
     for seq in 0..300 {
         let state = if failed(seq) { State::Expired } else { State::DROPPED };
         store.commit(&[Change::End(job(1, seq, state))]).unwrap();
-        // As others land meanwhile.
+        // As others are published meanwhile.
         for seq in 0..=seq {
             let expected = if failed(seq) { State::Expired } else { State::DROPPED };
             assert_eq!(*store.job_at(&batch, 0, &spec(seq)).unwrap().job.state(), expected);

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use callsheet::domain::budget_group::{GroupLimits, GroupTotals};
 use callsheet::domain::credits::Credits;
 use callsheet::domain::ids::{BatchNo, JobKey};
-use callsheet::domain::job::{Books, Job, JobSpec, Landed};
+use callsheet::domain::job::{Books, Job, JobSpec, PublishedOutputs};
 use callsheet::domain::ledger::Totals;
-use callsheet::domain::lost_job::{self, Remains};
 use callsheet::domain::out_of_credits::AccountBlock;
 use callsheet::domain::queue_class::{Census, Classes, GroupHash, QueueClass};
+use callsheet::domain::recovered_job_state::{self, Remains};
 use callsheet::domain::row_versions::{RowVersions, VersionChange};
 use callsheet::domain::time::{Now, Timestamp};
 use callsheet::domain::utc_day::UtcDay;
@@ -31,7 +31,7 @@ pub struct Disk {
     pub account: AccountBlock,
     pub days: BTreeMap<UtcDay, Totals>,
     /// Outputs with their sidecars: whatever becomes of the state, they stay.
-    pub landed: BTreeMap<JobKey, Landed>,
+    pub published: BTreeMap<JobKey, PublishedOutputs>,
     /// Rows of each batch; a row is one byte long.
     spool: BTreeMap<BatchNo, Vec<Arc<JobSpec>>>,
     /// Which versions of edited rows are wanted, of each batch; a change is one byte long.
@@ -85,7 +85,7 @@ impl Disk {
         let mut groups = GroupTotals::of_keys(limits.keys());
         for batch in self.batches.values() {
             for (spec, record) in self.jobs(batch.no) {
-                for (day, totals) in lost_job::booked(&record.job) {
+                for (day, totals) in recovered_job_state::booked(&record.job) {
                     groups.add(totals, day, &spec.order.meta, batch.origin.as_ref());
                 }
             }
@@ -187,7 +187,7 @@ impl Disk {
     pub fn carry_over(&mut self, now: Timestamp) {
         for record in std::mem::take(&mut self.open).into_values() {
             let spec = self.spec(&record);
-            let job = lost_job::requeued(record.job.clone(), &spec, now);
+            let job = recovered_job_state::requeued(record.job.clone(), &spec, now);
             self.open.insert(record.key, JobRecord { job, ..record });
         }
         for batch in self.batches.values_mut().filter(|batch| !batch.is_done()) {
@@ -234,8 +234,9 @@ impl Disk {
                     open: known.get(&key).map(|of| of.job.clone()),
                     exported: None,
                 };
-                let landed = || self.landed.get(&key).cloned();
-                let job = lost_job::recovered(spec, remains, landed, is_whole, now).map(|found| found.job);
+                let published = || self.published.get(&key).cloned();
+                let job = recovered_job_state::recovered(spec, remains, published, is_whole, now)
+                    .map(|found| found.job);
                 found.push(job);
                 let (priority, class) = class_of(spec);
                 match batch.segments.last_mut() {

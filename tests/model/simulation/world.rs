@@ -10,7 +10,7 @@ use callsheet::api::{RawResponse, response};
 use callsheet::domain::credits::Credits;
 use callsheet::domain::idempotency_key::IdempotencyKey;
 use callsheet::domain::ids::{AttemptNo, JobId, JobKey, TaskId};
-use callsheet::domain::job::{JobSpec, Landed, OutputFile, State};
+use callsheet::domain::job::{JobSpec, OutputFile, PublishedOutputs, State};
 use callsheet::domain::quote::Catalog;
 use callsheet::domain::request::Kind;
 use callsheet::domain::task::{Fault, PostAnswer, ReadAnswer, TaskReading, TaskStatus};
@@ -120,7 +120,7 @@ pub struct World {
     stalls: u32,
     silences: BTreeMap<(JobKey, u32), u32>,
     /// What will lie in the output folder once a download is through.
-    fetching: BTreeMap<(JobKey, u32), Landed>,
+    fetching: BTreeMap<(JobKey, u32), PublishedOutputs>,
     /// The catalogs by their prices.
     catalogs: BTreeMap<u64, Arc<Catalog>>,
     pub log: Transcript,
@@ -421,8 +421,8 @@ impl World {
                 }
             }
             Input::Fetched(key, attempt, outcome) => {
-                if let (Some(landed), Ok(_)) = (self.fetching.remove(&(*key, attempt.0)), outcome) {
-                    self.disk.landed.insert(*key, landed);
+                if let (Some(published), Ok(_)) = (self.fetching.remove(&(*key, attempt.0)), outcome) {
+                    self.disk.published.insert(*key, published);
                 }
                 let outcome = outcome.as_ref().map(Vec::len);
                 self.log.say(at, named(*key, attempt.0), format_args!("download <- {outcome:?}"));
@@ -746,7 +746,7 @@ impl World {
             Ok(vec![OutputFile { path, bytes: 1, sha256: String::new(), content_type, edited: None }])
         };
         if let (Ok(files), Some(task)) = (&outcome, order.job.task_of(order.attempt)) {
-            let landed = Landed {
+            let published = PublishedOutputs {
                 task: task.clone(),
                 attempt: order.attempt,
                 charged: order.job.books().charged,
@@ -754,7 +754,7 @@ impl World {
                 model: None,
                 files: files.clone(),
             };
-            self.fetching.insert((order.key, order.attempt.0), landed);
+            self.fetching.insert((order.key, order.attempt.0), published);
         }
         self.at(at, Event::Hear(self.number, Input::Fetched(order.key, order.attempt, outcome)));
     }

@@ -93,13 +93,13 @@ impl Scene {
     /// How many files got their final names below the output folder.
     pub fn published(&self) -> usize {
         let is_sidecar = |path: &Path| path.extension().is_some_and(|ext| ext == "json");
-        let landed = |to: &&PathBuf| {
+        let published = |to: &&PathBuf| {
             to.starts_with(self.root.join("output"))
                 && !is_hidden(to)
                 && !is_sidecar(to)
                 && !self.is_of_gallery(to)
         };
-        self.renames.iter().map(|(.., to)| to).filter(landed).count()
+        self.renames.iter().map(|(.., to)| to).filter(published).count()
     }
 
     /// Pages of galleries are made of the state again where they are lost or torn: nothing waits for them.

@@ -166,7 +166,7 @@ fn one_that_failed_counts_as_replaced_for_as_long_as_another_is_wanted() {
     assert_eq!(counts(&stage), (1, 1, 2));
 }
 
-/// The newer version may move its outputs in the moment in which they land: they are looked at again before the outcome
+/// The newer version may move its outputs in the moment in which they are published: they are looked at again before the outcome
 /// says what they are called.
 #[test]
 fn what_lands_while_its_row_is_edited_is_named_as_the_newer_manifest_says() {

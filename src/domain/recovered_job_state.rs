@@ -1,4 +1,4 @@
-//! Where a job stands whose state was lost, damaged or carried elsewhere, from what is left of it.
+//! The state of a job whose record was lost, damaged or carried elsewhere, from what is left of it.
 //!
 //! A job that may have been sent comes back under a key that it had, marked as such: it is neither dropped as unsent
 //! nor given another key before its task's own record says that it failed or was canceled. One whose endpoint honours
@@ -6,7 +6,7 @@
 
 use crate::domain::credits::Credits;
 use crate::domain::ids::AttemptNo;
-use crate::domain::job::{Books, HistoryLine, Job, JobSpec, Landed, State};
+use crate::domain::job::{Books, HistoryLine, Job, JobSpec, PublishedOutputs, State};
 use crate::domain::ledger::{Movement, Totals};
 use crate::domain::lifecycle::{self, AttemptRules, Event};
 use crate::domain::task::{PostAnswer, TaskReading, TaskStatus};
@@ -33,12 +33,12 @@ pub struct Recovered {
 }
 
 /// Where a job stands, if anything tells that it has begun. `is_trusted`: the database is whole and the latest one, so
-/// a job of which it has nothing and that has no outcome has not begun. `landed` reads what its sidecar says, where its
+/// a job of which it has nothing and that has no outcome has not begun. `published` reads what its sidecar says, where its
 /// outputs lie unchanged beside it; it is asked only where that counts.
 pub fn recovered(
     spec: &JobSpec,
     remains: Remains,
-    landed: impl FnOnce() -> Option<Landed>,
+    published: impl FnOnce() -> Option<PublishedOutputs>,
     is_trusted: bool,
     now: Timestamp,
 ) -> Option<Recovered> {
@@ -59,8 +59,8 @@ pub fn recovered(
     if !outcome.as_ref().is_some_and(is_paid) && !open.as_ref().is_some_and(is_known) {
         let attempts = [&open, &outcome].into_iter().flatten().map(|job| job.attempt());
         let least = attempts.max().unwrap_or(AttemptNo::FIRST);
-        if let Some(landed) = landed().filter(|landed| landed.attempt >= least) {
-            return Some(Recovered { job: landed_job(landed, spec, now)?, is_from_sidecar: true });
+        if let Some(published) = published().filter(|published| published.attempt >= least) {
+            return Some(Recovered { job: job_of_published(published, spec, now)?, is_from_sidecar: true });
         }
     }
     let is_keyed = spec.order.kind.is_keyed();
@@ -147,21 +147,21 @@ fn on_its_way(job: &Job, spec: &JobSpec, now: Timestamp) -> Option<Job> {
 }
 
 /// The job that its sidecar tells of.
-fn landed_job(landed: Landed, spec: &JobSpec, now: Timestamp) -> Option<Job> {
-    let attempt = landed.attempt;
+fn job_of_published(published: PublishedOutputs, spec: &JobSpec, now: Timestamp) -> Option<Job> {
+    let attempt = published.attempt;
     let reading = TaskReading {
-        id: landed.task,
+        id: published.task,
         status: TaskStatus::Success,
-        model: landed.model,
+        model: published.model,
         options: None,
-        charged: landed.charged,
-        waived: landed.waived,
+        charged: published.charged,
+        waived: published.waived,
         urls: Vec::new(),
         fault: None,
         record: None,
     };
     let mut job = on_its_way(&Job::queued_at(attempt), spec, now)?;
-    for event in [Event::Posted(PostAnswer::Task(reading)), Event::Fetched(landed.files)] {
+    for event in [Event::Posted(PostAnswer::Task(reading)), Event::Fetched(published.files)] {
         job = lifecycle::apply(&job, attempt, event, KEYED, now).ok()?.job;
     }
     Some(job)
@@ -216,14 +216,21 @@ mod tests {
         at(attempt, state).with_books(Books { held: Credits(8), ..Books::default() })
     }
 
-    fn landed(attempt: u32) -> Landed {
+    fn published(attempt: u32) -> PublishedOutputs {
         let (charged, waived) = (Credits(8), Credits::ZERO);
         let task = TaskId("t1".into());
-        Landed { task, attempt: AttemptNo(attempt), charged, waived, model: None, files: Vec::new() }
+        PublishedOutputs {
+            task,
+            attempt: AttemptNo(attempt),
+            charged,
+            waived,
+            model: None,
+            files: Vec::new(),
+        }
     }
 
     /// `state#attempt credits`, `?` for one that may have been sent, `*` for one that a sidecar tells of.
-    fn stands(kind: Kind, remains: Remains, sidecar: Option<Landed>, is_trusted: bool) -> String {
+    fn stands(kind: Kind, remains: Remains, sidecar: Option<PublishedOutputs>, is_trusted: bool) -> String {
         let found = recovered(&spec(kind), remains, || sidecar, is_trusted, Timestamp(0));
         let Some(Recovered { job, is_from_sidecar }) = found else { return "not begun".to_owned() };
         let (sent, star) =
@@ -275,7 +282,7 @@ mod tests {
     #[test]
     fn a_sidecar_tells_of_what_was_paid_for() {
         for kind in [Kind::Image, Kind::ShortsStudio] {
-            let stands = |remains, attempt| stands(kind, remains, Some(landed(attempt)), false);
+            let stands = |remains, attempt| stands(kind, remains, Some(published(attempt)), false);
             assert_eq!(stands(left(None, None), 1), "succeeded*#1 8");
             assert_eq!(
                 stands(left(Some(failed(1)), None), 2),
@@ -284,10 +291,10 @@ mod tests {
             );
             assert_eq!(stands(left(None, Some(submitting(2))), 2), "succeeded*#2 8");
         }
-        let older = stands(Kind::Image, left(Some(failed(2)), None), Some(landed(1)), false);
+        let older = stands(Kind::Image, left(Some(failed(2)), None), Some(published(1)), false);
         assert_eq!(older, "failed#2 0", "that was before");
         let paid = failed(1).with_books(Books { charged: Credits(5), ..Books::default() });
-        let told = stands(Kind::Image, left(Some(paid), None), Some(landed(1)), false);
+        let told = stands(Kind::Image, left(Some(paid), None), Some(published(1)), false);
         assert_eq!(told, "failed#1 5", "a person has said what it cost");
     }
 
