@@ -11,6 +11,7 @@ use crate::domain::diagnostic::{Diagnostic, Diagnostics, Position};
 use crate::domain::number_text::whole_in_text;
 use crate::domain::request::{Kind, Request};
 
+use super::boolean_words::{boolean_word, exact_boolean};
 use super::cell_value::CellValue;
 use super::fields::{BodyText, Field, OptionType, Slot};
 use super::messages::{nearest, placed, plain, quoted};
@@ -361,7 +362,7 @@ fn whole_number(given: &CellValue<'_>) -> Option<i128> {
 /// `true` or `false`; a spreadsheet's `TRUE` and `FALSE` are the same.
 pub(super) fn flag(given: &CellValue<'_>) -> Result<Option<bool>, Diagnostic> {
     let found = match given {
-        CellValue::Cell(cell) => flag_in_cell(cell),
+        CellValue::Cell(cell) => exact_boolean(cell),
         CellValue::Json(value) => value.as_bool(),
     };
     found.map(Some).ok_or_else(|| Diagnostic::expected(&given.named(), "true or false"))
@@ -370,18 +371,10 @@ pub(super) fn flag(given: &CellValue<'_>) -> Result<Option<bool>, Diagnostic> {
 /// The same, and in a cell the words that spreadsheets and people use.
 fn yes_or_no(given: &CellValue<'_>) -> Result<Option<bool>, Diagnostic> {
     let found = match given {
-        CellValue::Cell(cell) => spreadsheet_values::flag(cell),
+        CellValue::Cell(cell) => boolean_word(cell),
         CellValue::Json(value) => value.as_bool(),
     };
     found.map(Some).ok_or_else(|| Diagnostic::expected(&given.named(), "true or false"))
-}
-
-fn flag_in_cell(cell: &str) -> Option<bool> {
-    match cell {
-        "true" | "TRUE" => Some(true),
-        "false" | "FALSE" => Some(false),
-        _ => None,
-    }
 }
 
 /// A documented option; none when it is blank.
@@ -426,7 +419,7 @@ fn forwarded(given: CellValue<'_>) -> Result<Value, Diagnostic> {
         CellValue::Json(value) => return Ok(value),
         CellValue::Cell(cell) => cell,
     };
-    if let Some(flag) = flag_in_cell(cell) {
+    if let Some(flag) = exact_boolean(cell) {
         return Ok(Value::Bool(flag));
     }
     if cell.starts_with(['[', '{', '"']) {

@@ -17,6 +17,7 @@ pub mod format;
 pub mod row;
 pub mod schema;
 
+mod boolean_words;
 mod cell_value;
 mod coerce;
 mod csv;

@@ -1,17 +1,12 @@
-//! Values as spreadsheets and people write them: `1,5`, `5 s`, `WAHR`, `yes`. Each is read only where it would be an
+//! Numbers and flags as spreadsheets and people write them: `1,5`, `5 s`, `WAHR`. Each is read only where it would be an
 //! error otherwise, and where one reading is possible; a note tells how it was read.
 
 use serde_json::{Number, Value};
 
 use crate::domain::number_text::{decimal_text, groups_thousands, whole_in_text, without_unit};
 
+use super::boolean_words::boolean_word;
 use super::fields::OptionType;
-
-/// Words for true and false, in lower case, in the languages that spreadsheets are used in most.
-const TRUE: [&str; 13] =
-    ["true", "yes", "y", "on", "1", "wahr", "ja", "vrai", "oui", "verdadero", "sí", "vero", "sim"];
-const FALSE: [&str; 12] =
-    ["false", "no", "n", "off", "0", "falsch", "nein", "faux", "non", "falso", "não", "nee"];
 
 /// How a cell may be read.
 #[derive(Debug, Clone, PartialEq)]
@@ -27,20 +22,10 @@ pub(super) enum CellReading {
 /// Reads the cell of an option that is called `name` and is a flag or a number.
 pub(super) fn read(name: &str, accepts: OptionType, cell: &str) -> CellReading {
     match accepts {
-        OptionType::Flag => flag(cell).map_or(CellReading::Unknown, |flag| CellReading::As(flag.into())),
+        OptionType::Flag => boolean_word(cell).map_or(CellReading::Unknown, |flag| CellReading::As(flag.into())),
         OptionType::Number if name.ends_with("_seconds") => number(without_unit(cell)),
         OptionType::Number => number(cell),
         OptionType::Text | OptionType::Duration => CellReading::Unknown,
-    }
-}
-
-/// A word for true or false.
-pub(super) fn flag(cell: &str) -> Option<bool> {
-    let word = cell.to_lowercase();
-    match word.as_str() {
-        word if TRUE.contains(&word) => Some(true),
-        word if FALSE.contains(&word) => Some(false),
-        _ => None,
     }
 }
 
