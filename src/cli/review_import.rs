@@ -226,6 +226,7 @@ mod tests {
             take: 1,
             seq: 0,
             kind: "image".to_owned(),
+            model: None,
             prompt: "=1+1; \"fox\"\nand hen".to_owned(),
             files: Vec::new(),
             charged_credits: Credits(3),

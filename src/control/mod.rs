@@ -19,6 +19,8 @@ pub mod handlers;
 pub mod listener;
 mod page_actions;
 mod page_forms;
+mod page_media;
+mod page_review;
 mod page_routes;
 mod page_session;
 mod page_state;

@@ -118,7 +118,8 @@ pub(super) fn reading_only() -> ApiError {
 
 /// Leads on to a page that says what was done.
 pub(super) fn lead_to(app: &AppState, page: &str, done: String) -> Response {
-    let to = format!("{page}?done={}", app.pages.keep_notice(done));
+    let joint = if page.contains('?') { '&' } else { '?' };
+    let to = format!("{page}{joint}done={}", app.pages.keep_notice(done));
     (StatusCode::SEE_OTHER, [(header::LOCATION, to)]).into_response()
 }
 

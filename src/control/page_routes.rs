@@ -19,7 +19,7 @@ use crate::control::handlers::{self, HandlerError};
 use crate::control::page_forms::{Who, batch_name, refused, status_of, viewer};
 use crate::control::page_submit;
 use crate::control::protocol::{BatchStatus, Refusal, Schedules, Status, StatusRequest};
-use crate::control::{page_actions, page_forms, page_views};
+use crate::control::{page_actions, page_forms, page_media, page_review, page_views};
 use crate::domain::exit_code::Exit;
 use crate::domain::ids::BatchName;
 use crate::domain::job_state::JobState;
@@ -44,6 +44,8 @@ pub(super) fn routes() -> Router<Arc<AppState>> {
     Router::new()
         .route("/", get(overview))
         .route("/batches/{name}", get(batch))
+        .route("/batches/{name}/review", get(page_review::page).post(page_review::decide))
+        .route("/batches/{name}/outputs/{job}/{number}", get(page_media::output))
         .route("/jobs/{id}", get(job))
         .route("/events", get(events))
         .route("/assets/{name}", get(asset))
@@ -63,8 +65,9 @@ pub(super) fn routes() -> Router<Arc<AppState>> {
 pub(super) async fn secure(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     let headers = response.headers_mut();
+    // That of an output is stricter.
+    headers.entry(header::CONTENT_SECURITY_POLICY).or_insert(HeaderValue::from_static(LIVE_POLICY));
     for (name, value) in [
-        (header::CONTENT_SECURITY_POLICY, LIVE_POLICY),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         // `no-referrer` would hide where a form comes from from this server as well.
         (header::REFERRER_POLICY, "same-origin"),

@@ -22,6 +22,7 @@ mod publish_queue;
 mod request_rate;
 mod restart;
 pub mod review;
+pub mod review_page;
 mod row_reader;
 pub mod scheduler;
 mod suspended_downloads;

@@ -71,6 +71,9 @@ pub struct ReviewLine {
     pub seq: u32,
     /// What is generated.
     pub kind: String,
+    /// The model that ran, or that its row names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
     /// What it shows or says.
     pub prompt: String,
     /// Its outputs.
@@ -93,6 +96,7 @@ impl ReviewLine {
             take: spec.variation,
             seq: spec.seq.0,
             kind: spec.order.kind.name().to_owned(),
+            model: job.ran_model().or(spec.order.model.as_deref()).map(str::to_owned),
             prompt: spec.order.text().to_owned(),
             files: job.outputs().to_vec(),
             charged_credits: job.all_books().charged,

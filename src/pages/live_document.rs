@@ -17,8 +17,8 @@ pub const LIVE_ASSETS: [(&str, &str, &str); 3] = [
 ];
 
 /// What a live page may load and where its forms may go: this server. Sent as a header.
-pub const LIVE_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; \
-    connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+pub const LIVE_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
+    img-src 'self' data:; media-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
 /// What whoever looks at a page may do.
 #[derive(Debug, Clone, PartialEq, Eq)]

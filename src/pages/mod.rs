@@ -14,6 +14,7 @@ pub mod live_batch;
 pub mod live_document;
 pub mod live_forms;
 pub mod live_overview;
+pub mod live_review;
 pub mod media_facts;
 pub mod media_process;
 pub mod script_data;

@@ -11,13 +11,13 @@ use crate::support::{TestEnv, manifests, until};
 
 const TOKEN: &str = "0123456789abcdef";
 
-struct Server {
-    env: TestEnv,
-    port: u16,
-    daemon: Running,
+pub(crate) struct Server {
+    pub(crate) env: TestEnv,
+    pub(crate) port: u16,
+    pub(crate) daemon: Running,
 }
 
-fn serve(with_token: bool, more: &str) -> Server {
+pub(crate) fn serve(with_token: bool, more: &str) -> Server {
     let env = TestEnv::new();
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let token = if with_token { "token_file = \"token\"\n" } else { "" };
@@ -27,20 +27,20 @@ fn serve(with_token: bool, more: &str) -> Server {
     Server { env, port, daemon }
 }
 
-struct Answer {
-    status: u16,
-    head: String,
-    body: String,
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: String,
 }
 
 impl Answer {
-    fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let mut lines = self.head.lines().filter_map(|line| line.split_once(": "));
         lines.find(|(found, _)| found.eq_ignore_ascii_case(name)).map(|(_, value)| value)
     }
 
     /// The value of a hidden field.
-    fn field(&self, name: &str) -> String {
+    pub(crate) fn field(&self, name: &str) -> String {
         let from = self.body.split(&format!("name=\"{name}\" value=\"")).nth(1);
         from.unwrap_or_else(|| panic!("no {name} in {}", self.body)).split('"').next().unwrap().to_owned()
     }
@@ -58,12 +58,22 @@ impl Server {
         stream
     }
 
-    fn ask(&self, request: &str, headers: &[&str], body: &str) -> Answer {
+    pub(crate) fn ask(&self, request: &str, headers: &[&str], body: &str) -> Answer {
         let mut text = String::new();
         self.connect(request, headers, body).read_to_string(&mut text).unwrap();
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
         let status = head.split(' ').nth(1).unwrap().parse().unwrap();
         Answer { status, head: head.to_owned(), body: body.to_owned() }
+    }
+
+    /// What a route serves that is no text: its response, and its bytes.
+    pub(crate) fn fetch(&self, path: &str, headers: &[&str]) -> (Answer, Vec<u8>) {
+        let mut bytes = Vec::new();
+        self.connect(&format!("GET {path}"), headers, "").read_to_end(&mut bytes).unwrap();
+        let end = bytes.windows(4).position(|four| four == b"\r\n\r\n").unwrap();
+        let head = String::from_utf8(bytes[..end].to_vec()).unwrap();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        (Answer { status, head, body: String::new() }, bytes[end + 4..].to_vec())
     }
 
     /// A stream of events whose response has begun. One whose request was not read yet may be closed for newer connections.
@@ -76,7 +86,7 @@ impl Server {
     }
 
     /// The cookie of a new session.
-    fn login(&self) -> String {
+    pub(crate) fn login(&self) -> String {
         let answer = self.ask("POST /login", &[], &format!("token={TOKEN}&next=%2F"));
         assert_eq!((answer.status, answer.header("location")), (303, Some("/")), "{}", answer.body);
         let cookie = answer.header("set-cookie").unwrap();

@@ -5,6 +5,7 @@ mod live_page;
 mod metrics_of_a_run;
 mod monitoring;
 mod retention;
+mod review_page;
 mod schedule_table;
 mod schedules;
 mod service;

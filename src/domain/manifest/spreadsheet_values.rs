@@ -22,7 +22,9 @@ pub(super) enum CellReading {
 /// Reads the cell of an option that is called `name` and is a flag or a number.
 pub(super) fn read(name: &str, accepts: OptionType, cell: &str) -> CellReading {
     match accepts {
-        OptionType::Flag => boolean_word(cell).map_or(CellReading::Unknown, |flag| CellReading::As(flag.into())),
+        OptionType::Flag => {
+            boolean_word(cell).map_or(CellReading::Unknown, |flag| CellReading::As(flag.into()))
+        }
         OptionType::Number if name.ends_with("_seconds") => number(without_unit(cell)),
         OptionType::Number => number(cell),
         OptionType::Text | OptionType::Duration => CellReading::Unknown,
