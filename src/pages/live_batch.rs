@@ -5,10 +5,9 @@ use maud::{Markup, html};
 use crate::domain::time::Timestamp;
 use crate::pages::document::grouped;
 use crate::pages::document::in_address;
-use crate::pages::live_document::{Fragments, moment};
-use crate::pages::live_overview::{
-    BatchView, BudgetView, ParkedView, budget_bar, parked_list, progress, state_mark,
-};
+use crate::pages::live_document::{Fragments, moment, state_mark};
+use crate::pages::live_overview::{BatchView, BudgetView, ParkedView, budget_bar, parked_list, progress};
+use crate::pages::live_review::review_address;
 
 /// Characters of a prompt that a list shows.
 const PROMPT_CHARS: usize = 140;
@@ -36,7 +35,7 @@ fn progress_card(batch: &BatchView) -> Markup {
                 li { a href={ "?state=" (in_address(state)) "#jobs" } { b { (grouped(u64::from(*n))) } " " (state.replace('_', " ")) } }
             } }
             @if batch.unreviewed > 0 {
-                p { (grouped(u64::from(batch.unreviewed))) " waiting for review: " code { "callsheet review " (batch.name) } }
+                p { a class="name" href=(review_address(&batch.name, None, false)) { (grouped(u64::from(batch.unreviewed))) " waiting for review" } }
             }
             @if batch.refused_rows > 0 {
                 p class="late" { (batch.refused_rows) " rows of its manifest were refused: the receipt says why" }

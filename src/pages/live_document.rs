@@ -13,7 +13,11 @@ use crate::pages::document::{grouped, theme_switch};
 pub const LIVE_ASSETS: [(&str, &str, &str); 3] = [
     ("style.css", "text/css; charset=utf-8", STYLE),
     ("live.css", "text/css; charset=utf-8", include_str!("live.css")),
-    ("live.js", "text/javascript; charset=utf-8", include_str!("live.js")),
+    (
+        "live.js",
+        "text/javascript; charset=utf-8",
+        concat!(include_str!("live.js"), include_str!("live_review.js")),
+    ),
 ];
 
 /// What a live page may load and where its forms may go: this server. Sent as a header.
@@ -144,6 +148,11 @@ pub fn refusal_page(title: &str, message: &str, hint: Option<&str>, viewer: &Vie
 /// Sections with fragments in them.
 pub fn sections(fragments: Fragments) -> Markup {
     html! { @for (id, content) in fragments { div id=(id) class="fragment" data-live { (content) } } }
+}
+
+/// The state of a batch or job, or a decision, as a mark.
+pub fn state_mark(state: &str) -> Markup {
+    html! { span class={ "mark " (state) } { (state.replace('_', " ")) } }
 }
 
 /// `12 credits`

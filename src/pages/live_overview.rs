@@ -5,7 +5,8 @@ use maud::{Markup, html};
 use crate::domain::time::{Millis, Timestamp};
 use crate::pages::document::grouped;
 use crate::pages::document::in_address;
-use crate::pages::live_document::{DayCredits, Fragments, bar, day_plot, moment, span};
+use crate::pages::live_document::{DayCredits, Fragments, bar, day_plot, moment, span, state_mark};
+use crate::pages::live_review::review_address;
 
 /// Everything that the overview shows.
 #[derive(Debug, Default)]
@@ -180,6 +181,9 @@ fn batch_row(batch: &BatchView) -> Markup {
             div class="line" {
                 a class="name" href={ "/batches/" (in_address(&batch.name)) } { (batch.name) }
                 (state_mark(batch.state))
+                @if batch.unreviewed > 0 {
+                    a class="review" href=(review_address(&batch.name, None, false)) { (grouped(u64::from(batch.unreviewed))) " waiting for review" }
+                }
                 span class="push" { (grouped(u64::from(batch.succeeded))) " of " (grouped(u64::from(batch.jobs))) }
             }
             (progress(batch))
@@ -189,11 +193,6 @@ fn batch_row(batch: &BatchView) -> Markup {
             }
         }
     }
-}
-
-/// The state of a batch or job as a mark.
-pub fn state_mark(state: &str) -> Markup {
-    html! { span class={ "mark " (state) } { (state.replace('_', " ")) } }
 }
 
 /// A batch as a bar of what became of its jobs.

@@ -3,8 +3,7 @@
 use maud::{Markup, html};
 
 use crate::pages::document::{grouped, in_address};
-use crate::pages::live_document::Viewer;
-use crate::pages::live_overview::state_mark;
+use crate::pages::live_document::{Viewer, state_mark};
 
 /// Rows of a batch that wait for a decision.
 #[derive(Debug, Default)]

@@ -61,6 +61,12 @@ fn without_a_token_the_review_is_only_looked_at() {
     assert_eq!(server.ask("GET /batches/nope/review", &[], "").status, 404);
     assert_eq!(server.ask("GET /batches/spring/review?after=x", &[], "").status, 400);
 
+    let link = "href=\"/batches/spring/review\">3 waiting for review</a>";
+    for path in ["/", "/batches/spring"] {
+        let page = server.ask(&format!("GET {path}"), &[], "");
+        assert!(page.body.contains(link), "{path}: {}", page.body);
+    }
+
     // The output, as it lies on disk.
     let src = page.body.split("<img src=\"").nth(1).unwrap().split('"').next().unwrap().to_owned();
     let on_disk = fs::read(server.env.path("output/spring/poster.png")).unwrap();

@@ -1,4 +1,5 @@
-"""The live pages in a real browser: progress, a login, an action and a manifest end to end, hostile texts, without scripts.
+"""The live pages in a real browser: progress, a login, an action, a manifest and a review end to end, hostile texts, without
+scripts.
 
 Usage: live.py PROGRAM BASE_URL AXE_SCRIPT FOLDER. The service at BASE_URL is the emulator; screenshots go into FOLDER.
 """
@@ -107,7 +108,7 @@ def looks(daemon, job):
                 login(browser, daemon)
                 for name, path in (("overview", "/"), ("batch", "/batches/progress"), ("job", f"/jobs/{job}"),
                                    ("budget", "/batches/short/budget?budget=40"), ("submit", "/submit"),
-                                   ("hostile", "/batches/hostile")):
+                                   ("hostile", "/batches/hostile"), ("review", "/batches/review/review")):
                     where = f"{width} {scheme} {name}"
                     browser.open(daemon.at + path)
                     browser.until(f"location.pathname === {json.dumps(path.split('?')[0])}")
@@ -179,6 +180,79 @@ def submits(daemon):
         is_quiet(browser, daemon, "form")
 
 
+def reviews(daemon):
+    """Every output is decided about: by keys, by a button, and one is taken back."""
+    focused = "document.activeElement.getAttribute('aria-label')"
+    waiting = "document.getElementById('waiting')?.textContent"
+    path = "/batches/review/review"
+
+    def decision(label):
+        lines = urllib.request.urlopen(urllib.request.Request(
+            f"{daemon.at}/v1/review?batch=review&all=true", None, {"Authorization": f"Bearer {TOKEN}"}), timeout=30).read()
+        return next(line["review"]["decision"] for line in map(json.loads, lines.splitlines()) if line["id"] == label)
+
+    with Browser(1400, 900) as browser:
+        login(browser, daemon)
+        browser.run("document.querySelector('#batches a[href=\"/batches/review/review\"]').click()")
+        goes(browser, path, "A harbour")
+        browser.until(f"{focused} === 'poster'")
+        check(browser.run("!document.getElementById('keys').hidden"), "the keys are named on the page")
+        outline = "getComputedStyle(document.activeElement).outlineStyle"
+        check(browser.run(outline) == "solid", "what is decided about is seen")
+        browser.until("[...document.querySelectorAll('.take img')].every((i) => i.complete && i.naturalWidth > 0)")
+        browser.until("document.querySelector('.take video')?.readyState >= 1")
+        check(True, "pictures and videos are shown")
+        tops = "new Set([...document.querySelectorAll('.row:has(img) .take')].map((t) => t.getBoundingClientRect().top)).size"
+        check(browser.run(tops) == 1, "the takes of a row stand side by side")
+        browser.press("ArrowRight")
+        check(browser.run(focused) == "poster-v2", "arrows move between takes")
+        browser.press("ArrowDown")
+        check(browser.run(focused) == "boat", "and between rows")
+        browser.press("ArrowUp")
+        check(browser.run(focused) == "poster", "and back")
+        browser.run("document.querySelector('.take input[type=text]').focus()")
+        browser.type("rap")
+        check(browser.run(waiting) == "6" and decision("poster") == "waiting", "what is typed decides nothing")
+        browser.press("Escape")
+        browser.until(f"{focused} === 'poster'")
+        browser.press("r")
+        browser.until(f"{waiting} === '5' && {focused} === 'poster-v2'")
+        check(decision("poster") == "rejected", "one key rejects, and the next one waits")
+        browser.press("p")
+        browser.until(f"{waiting} === '4' && {focused} === 'boat'")
+        check(decision("poster-v2") == "picked" and not browser.run("document.querySelector('#take-1')"), "one key picks")
+        browser.press("a")
+        browser.until(f"{waiting} === '3' && {focused} === 'gull'")
+        check(decision("boat") == "approved", "one key approves")
+        browser.run("document.activeElement.querySelector('button[value=approve]').click()")
+        browser.until(f"{waiting} === '2' && {focused} === {json.dumps(HOSTILE)}")
+        check(decision("gull") == "approved", "a button does the same")
+        check(browser.run("document.getElementById('said').textContent") == "review/gull: approved.", "and says so")
+        daemon.ask("/v1/review", json.dumps({"decisions": [{"job": "review/last", "decision": "approve"}]}).encode())
+        browser.press("r")
+        goes(browser, path, "Nothing waits for a decision")
+        check(daemon.status("review")["state"] == "done", "with the last one its batch is done")
+        browser.open(f"{daemon.at}{path}?all=true")
+        browser.until(f"{focused} === 'poster'")
+        browser.press("ArrowRight")
+        browser.run("document.activeElement.querySelector('button[value=withdraw]').click()")
+        browser.until(f"{waiting} === '1' && {focused} === 'poster-v2'")
+        check(decision("poster-v2") == "waiting", "a decision is taken back")
+        check(browser.run("window.hurt === undefined"), "texts stay text")
+        is_quiet(browser, daemon, "review")
+
+
+def decides_without_scripts(daemon):
+    with Browser(390, 844, "light", True) as browser:
+        login(browser, daemon)
+        browser.call("Emulation.setScriptExecutionDisabled", value=True)
+        browser.call("Page.navigate", url=f"{daemon.at}/batches/review/review")
+        goes(browser, "/batches/review/review", "A harbour")
+        browser.run("document.querySelector('#take-1 button[value=approve]').click()")
+        goes(browser, "/batches/review/review", "review/poster-v2: approved.")
+        check(daemon.status("review")["state"] == "done", "a form decides without scripts")
+
+
 def reads_without_scripts(daemon, job):
     with Browser(1400, 900) as browser:
         login(browser, daemon)
@@ -203,8 +277,15 @@ def main():
             hostile = {"id": HOSTILE, "kind": "sound-effect", "prompt": HOSTILE + " that is rejected",
                        "meta": {"client": HOSTILE, HOSTILE: HOSTILE}}
             daemon.submit("hostile", [hostile])
+            waits = [{"id": "poster", "kind": "image", "model": "gi-2", "prompt": "A harbour", "count": 2},
+                     {"id": "boat", "kind": "video", "model": "house-c1", "prompt": "A paper boat", "duration": "5s"},
+                     {"id": "gull", "kind": "sound-effect", "prompt": "A single gull"},
+                     {"id": HOSTILE, "kind": "sound-effect", "prompt": HOSTILE},
+                     {"id": "last", "kind": "sound-effect", "prompt": "The last one"}]
+            daemon.submit("review", waits, "&review=true")
             end = time.monotonic() + 60
-            while daemon.status("progress")["state"] != "done" or daemon.status("hostile")["state"] != "done":
+            while (daemon.status("progress")["state"] != "done" or daemon.status("hostile")["state"] != "done"
+                   or daemon.status("review")["state"] != "review"):
                 assert time.monotonic() < end, daemon.status("progress")
                 time.sleep(0.1)
             request = urllib.request.Request(f"{daemon.at}/v1/jobs?batch=hostile", None, {"Authorization": f"Bearer {TOKEN}"})
@@ -212,6 +293,8 @@ def main():
             looks(daemon, job)
             lives(daemon)
             submits(daemon)
+            reviews(daemon)
+            decides_without_scripts(daemon)
             reads_without_scripts(daemon, job)
         finally:
             daemon.stop()
