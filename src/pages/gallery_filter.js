@@ -1,7 +1,7 @@
-// The gallery's filter: search, kind, state, column and order.
+// The gallery's filter: search, kind, state, decision, column and order.
 
-const field = { text: element("text"), kind: element("kind"), state: element("state"), meta: element("meta"),
-  value: element("value"), order: element("order") };
+const field = { text: element("text"), kind: element("kind"), state: element("state"), decision: element("decision"),
+  meta: element("meta"), value: element("value"), order: element("order") };
 /** Jobs as they are shown. */
 let view = [];
 const VALUES_MAX = 300;
@@ -10,19 +10,19 @@ const searched = (job) => {
   if (job.searched === undefined) {
     const meta = Object.entries(job.meta || {}).map(([name, value]) => `${name} ${shown(value)}`);
     const parts = [job.id, job.job, job.kind, job.model, job.prompt, job.task, job.error?.code, job.error?.message,
-      ...files(job).map((file) => file.path), ...meta];
+      job.review?.note, ...files(job).map((file) => file.path), ...meta];
     job.searched = parts.filter(Boolean).join("\n").toLowerCase();
   }
   return job.searched;
 };
-const states = (job) => [job.state, ...marks(job).map(([name]) => name)];
+const states = (job) => [job.state, ...stateMarks(job).map(([name]) => name)];
 
 /** Fills a select with what there is, most first, and keeps what is chosen. */
-const fill = (select, counts, all) => {
+const fill = (select, counts, all, text = words) => {
   const chosen = select.value;
   const options = [...counts].sort((a, b) => b[1] - a[1] || (a[0] < b[0] ? -1 : 1)).slice(0, VALUES_MAX);
   if (chosen && !options.some(([name]) => name === chosen)) { options.push([chosen, 0]); }
-  const wanted = [["", all], ...options.map(([name, n]) => [name, `${words(name)} (${number(n)})`])];
+  const wanted = [["", all], ...options.map(([name, n]) => [name, `${text(name)} (${number(n)})`])];
   const same = select.options.length === wanted.length &&
     wanted.every(([value, text], at) => select.options[at].value === value && select.options[at].text === text);
   if (same) { return; }
@@ -33,10 +33,11 @@ const count = (counts, name) => counts.set(name, (counts.get(name) || 0) + 1);
 
 /** What there is to choose from. */
 const choices = () => {
-  const [kinds, stateCounts, columns, values] = [new Map(), new Map(), new Map(), new Map()];
+  const [kinds, stateCounts, decisions, columns, values] = [new Map(), new Map(), new Map(), new Map(), new Map()];
   for (const job of jobs.values()) {
     count(kinds, job.kind);
     for (const state of new Set(states(job))) { if (state !== "open") { count(stateCounts, state); } }
+    if (decision(job)) { count(decisions, decision(job)); }
     for (const [name, value] of Object.entries(job.meta || {})) {
       count(columns, name);
       if (name === field.meta.value) { count(values, shown(value)); }
@@ -44,6 +45,8 @@ const choices = () => {
   }
   fill(field.kind, kinds, "Every kind");
   fill(field.state, stateCounts, "Every state");
+  fill(field.decision, decisions, "Every decision", decisionText);
+  element("decision-label").hidden = decisions.size === 0 && !field.decision.value;
   fill(field.meta, columns, "Every column");
   element("meta-label").hidden = columns.size === 0;
   element("value-label").hidden = !field.meta.value;
@@ -58,14 +61,15 @@ const ORDERS = {
   time: (a, b) => (time(b) || 0) - (time(a) || 0) || byManifest(a, b),
 };
 
-const isFiltered = () => Boolean(field.text.value.trim() || field.kind.value || field.state.value || field.meta.value);
+const isFiltered = () => Boolean(field.text.value.trim() || field.kind.value || field.state.value || field.decision.value || field.meta.value);
 
 const filter = () => {
   const active = view[cursor]?.seq;
   const terms = field.text.value.toLowerCase().split(/\s+/).filter(Boolean);
-  const { kind, state, meta, value } = Object.fromEntries(Object.entries(field).map(([k, f]) => [k, f.value]));
+  const { kind, state, decision: decided, meta, value } = Object.fromEntries(Object.entries(field).map(([k, f]) => [k, f.value]));
   const fits = (job) => (!kind || job.kind === kind) &&
     (!state || states(job).includes(state)) &&
+    (!decided || decision(job) === decided) &&
     (!meta || (Object.hasOwn(job.meta || {}, meta) && (!value || shown(job.meta[meta]) === value))) &&
     terms.every((term) => searched(job).includes(term));
   view = [...jobs.values()].filter(fits).sort(ORDERS[field.order.value] || byManifest);

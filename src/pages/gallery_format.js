@@ -30,7 +30,7 @@ const files = (job) => job.files || [];
 const isMissing = (file) => missing.has(file.key) || gone.has(file.key);
 const isOpen = (job) => ["queued", "submitting", "running", "fetching"].includes(job.state);
 
-const marks = (job) => {
+const stateMarks = (job) => {
   const found = [];
   if (job.state !== "succeeded" && !isOpen(job)) { found.push([job.state, words(job.state)]); }
   if (isOpen(job)) { found.push(["open", job.state === "fetching" ? "downloading" : job.state]); }
@@ -39,6 +39,17 @@ const marks = (job) => {
   if ((job.drift || []).length) { found.push(["drift", "differs from plan"]); }
   if (files(job).some(isMissing)) { found.push(["gone", "file gone"]); }
   return found;
+};
+
+/** What a person decided about its outputs, or that this is waited for; nothing where nobody asks for it. */
+const decision = (job) => {
+  const name = job.review?.decision;
+  return name === "waiting" && superseded.has(job.seq) ? undefined : name;
+};
+const decisionText = (name) => (name === "waiting" ? "waiting for review" : words(name));
+const marks = (job) => {
+  const name = decision(job);
+  return name ? [...stateMarks(job), [name, decisionText(name)]] : stateMarks(job);
 };
 
 const make = (tag, className, text) => {

@@ -56,6 +56,8 @@ pub struct GalleryJob<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<GalleryError<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    review: Option<GalleryReview<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<NextStep>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     drift: Vec<String>,
@@ -69,6 +71,20 @@ pub struct GalleryJob<'a> {
 struct GalleryError<'a> {
     code: &'a str,
     message: &'a str,
+}
+
+/// What a person decided about its outputs.
+#[derive(Debug, Serialize)]
+struct GalleryReview<'a> {
+    /// `waiting`, `approved`, `rejected`, `picked`, `not_picked`
+    decision: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    by: Option<&'a str>,
+    /// Milliseconds since 1970.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    at: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<&'a str>,
 }
 
 /// An output.
@@ -135,11 +151,29 @@ impl<'a> GalleryJob<'a> {
             sent: job.first_sent().map(|at| at.0),
             ended: ended.map(|line| line.at.0),
             error: error.map(|fault| GalleryError { code: &fault.code, message: &fault.message }),
+            review: review(job),
             next: next_step(&name, job),
             drift: charge_drift::of(&spec.order, job).iter().map(ToString::to_string).collect(),
             meta: &spec.order.meta,
             name,
         }
+    }
+}
+
+fn review(job: &Job) -> Option<GalleryReview<'_>> {
+    match job.decision() {
+        Some(decision) => Some(GalleryReview {
+            decision: decision.verdict.name(),
+            by: Some(&decision.by),
+            at: Some(decision.at.0),
+            note: decision.note.as_deref(),
+        }),
+        None => job.awaits_review().then_some(GalleryReview {
+            decision: "waiting",
+            by: None,
+            at: None,
+            note: None,
+        }),
     }
 }
 
@@ -262,6 +296,36 @@ mod tests {
         let ran = job.with_run("gi-3", &serde_json::json!({ "aspectRatio": "1:1" }));
         let ran = serde_json::to_value(GalleryJob::new(&"b".parse().unwrap(), &spec("hero"), &ran)).unwrap();
         assert_eq!((&ran["model"], &ran["options"]["aspectRatio"]), (&"gi-3".into(), &"1:1".into()));
+    }
+
+    #[test]
+    fn a_decision_is_shown_as_it_holds() {
+        use crate::domain::review::{Decision, Verdict};
+        use crate::domain::time::Timestamp;
+
+        let sum = "0123456789abcdef".repeat(4);
+        let files = vec![OutputFile {
+            path: "hero.png".into(),
+            bytes: 9,
+            sha256: sum.clone(),
+            content_type: "image/png".into(),
+            edited: None,
+        }];
+        let mut job = Job::at(AttemptNo::FIRST, State::Succeeded { task: TaskId("t".into()), files });
+        assert_eq!(shown(&job).get("review"), None, "nobody asked for one");
+        job.note_review(
+            &serde_json::from_value(serde_json::json!({
+                "line": 2, "kind": "image", "priority": 0, "body": {}, "review": true,
+            }))
+            .unwrap(),
+        );
+        assert_eq!(shown(&job)["review"], serde_json::json!({ "decision": "waiting" }));
+        let (by, note) = ("ana".to_owned(), Some("<b>".to_owned()));
+        let decision =
+            Decision { verdict: Verdict::NotPicked, by, at: Timestamp(7), note, sha256: vec![sum] };
+        job.decide(decision);
+        let expected = serde_json::json!({ "decision": "not_picked", "by": "ana", "at": 7, "note": "<b>" });
+        assert_eq!(shown(&job)["review"], expected);
     }
 
     #[test]

@@ -26,6 +26,9 @@ pub fn gallery_page(batch: &BatchName) -> String {
             }
             label { span class="unseen" { "Kind" } select #kind { option value="" { "Every kind" } } }
             label { span class="unseen" { "State" } select #state { option value="" { "Every state" } } }
+            label #decision-label hidden {
+                span class="unseen" { "Decision" } select #decision { option value="" { "Every decision" } }
+            }
             label #meta-label hidden {
                 span class="unseen" { "Column" } select #meta { option value="" { "Every column" } }
             }

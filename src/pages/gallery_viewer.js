@@ -71,6 +71,13 @@ const pairs = (list) => {
 };
 const at = (ms) => (ms ? new Date(ms).toLocaleString() : undefined);
 
+/** `rejected by ana, 3/1/2026, 10:00:00: too dark` */
+const decided = (job) => {
+  const { by, at: when, note } = job.review || {};
+  if (!decision(job)) { return undefined; }
+  return decisionText(decision(job)) + (by ? ` by ${by}` : "") + (when ? `, ${at(when)}` : "") + (note ? `: ${note}` : "");
+};
+
 const explain = (job) => {
   const parts = [Object.assign(make("h2", "", job.id), { id: "viewer-name" }), marksOf(job)];
   if (job.error || job.next) {
@@ -100,7 +107,7 @@ const explain = (job) => {
   parts.push(pairs([["Credits", credits.join(", ")], ["Time taken", time(job) === null ? undefined : span(time(job))],
     ["Sent", at(job.sent)], ["Ended", at(job.ended)], ["Attempts", job.attempts > 1 ? String(job.attempts) : undefined],
     ["Take", takesOf(job).length > 1 ? `${job.take} of ${takesOf(job).length}` : undefined],
-    ["Drift", (job.drift || []).join("; ")], ["Row", `line ${job.line}`], ["Task", job.task], ["Job", job.job]]));
+    ["Decision", decided(job)], ["Drift", (job.drift || []).join("; ")], ["Row", `line ${job.line}`], ["Task", job.task], ["Job", job.job]]));
   if (files(job).length) {
     const list = make("ul");
     for (const file of files(job)) {

@@ -308,3 +308,31 @@ fn the_desktop_opens_the_page() {
     let json = env.run(["open", "b", "--json"]).exited(0).json();
     assert_eq!(json["url"], url);
 }
+
+#[test]
+fn a_decision_is_in_the_gallery() {
+    let env = TestEnv::new();
+    env.write(
+        "b.csv",
+        "id,kind,model,prompt,count,review\nposter,image,gi-2,A harbour,2,yes\nwind,sound-effect,,Wind,,\n",
+    );
+    env.run(["run", "b.csv"]).exited(7);
+    // The last entry of a job counts.
+    let decisions = || {
+        let mut last = std::collections::BTreeMap::new();
+        for job in page(&env, "b", 0).as_array().unwrap() {
+            last.insert(job["id"].as_str().unwrap().to_owned(), job["review"]["decision"].clone());
+        }
+        last.into_values().map(|decision| decision.as_str().unwrap_or("none").to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(decisions(), ["waiting", "waiting", "none"]);
+    assert_eq!((&index(&env, "b")["done"], &index(&env, "b")["parked"]), (&false.into(), &Value::Null));
+    env.run(["review", "pick", "b/poster-v2", "--note", "the light"]).exited(0);
+    env.run(["open", "b", "--print"]).exited(0);
+    assert_eq!(decisions(), ["not_picked", "picked", "none"]);
+    let daemon = env.daemon("info");
+    env.run(["review", "reject", "b/poster-v2"]).exited(0);
+    until("the decision in the gallery", || decisions() == ["waiting", "rejected", "none"]);
+    daemon.stop();
+    env.audit().each_paid_once(3);
+}

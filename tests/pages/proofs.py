@@ -19,9 +19,9 @@ from checks import BASE_URL, HOSTILE, PROGRAM, SHOTS, SIZES, axe, check  # noqa:
 
 ROWS = [
     {"id": "poster", "kind": "image", "model": "gi-2", "prompt": "A travel poster of a small harbour town", "count": 3,
-     "meta": {"client": "acme"}},
+     "review": True, "meta": {"client": "acme"}},
     {"id": "opening", "kind": "video", "model": "house-c1", "prompt": "A paper boat sails down a rainy street",
-     "duration": "5s", "meta": {"client": "beta"}},
+     "duration": "5s", "review": True, "meta": {"client": "beta"}},
     {"id": "gull", "kind": "sound-effect", "prompt": "A single gull", "meta": {"client": "acme"}},
     {"id": "wind", "kind": "sound-effect", "prompt": "Wind that is rejected", "meta": {"client": "beta"}},
     {"id": HOSTILE, "kind": "sound-effect", "prompt": HOSTILE, "meta": {"__proto__": HOSTILE, "client": HOSTILE}},
@@ -110,6 +110,23 @@ def works(page):
         browser.press("Escape")
         browser.until("!document.getElementById('viewer').open")
         browser.choose("#state", "")
+        for decision, found in (("waiting", ["opening"]), ("rejected", ["poster"]), ("picked", ["poster-v2"]),
+                                ("not_picked", ["poster-v3"])):
+            browser.choose("#decision", decision)
+            browser.until(f"document.querySelectorAll('.tile').length === 1 && "
+                          f"document.querySelector('.tile .name').textContent === {json.dumps(found[0])}")
+            marks = browser.run("document.querySelector('.tile .marks').textContent")
+            said = {"waiting": "waiting for review", "not_picked": "not picked"}.get(decision, decision)
+            check(marks == said, f"decisions are marked and filtered: {decision}")
+        browser.choose("#decision", "rejected")
+        browser.until("document.querySelector('.tile .name').textContent === 'poster'")
+        browser.click(".tile .name")
+        browser.until("document.getElementById('viewer').open")
+        details = browser.run("document.getElementById('details').textContent")
+        check("rejected by ana" in details and HOSTILE in details, "a decision has its reason")
+        browser.press("Escape")
+        browser.until("!document.getElementById('viewer').open")
+        browser.choose("#decision", "")
         browser.choose("#meta", "client")
         browser.choose("#value", "acme")
         browser.until("document.querySelectorAll('.tile').length === 4")
@@ -251,7 +268,9 @@ def main():
         (work / "batch.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
         (work / "callsheet.toml").write_text("[poll]\nmin = '50ms'\nmax = '100ms'\n")
         faults("[[rules]]\ncontains = 'that is rejected'\neffect = { do = 'content-rejected' }\n")
-        run(work, "run", "batch.jsonl", codes=(1,))
+        run(work, "run", "batch.jsonl", codes=(7,))
+        run(work, "review", "reject", "batch/poster", "--by", "ana", "--note", HOSTILE)
+        run(work, "review", "pick", "batch/poster-v2", "--by", "ana")
         page = pathlib.Path(run(work, "open", "batch", "--print").strip())
         listing = pathlib.Path(run(work, "open", "--print").strip())
         looks(page, listing)

@@ -229,7 +229,8 @@ impl BatchPages {
         let specs = specs.collect::<Result<Vec<_>, _>>()?;
         let open = standing.open.iter().zip(&specs);
         let is_done = batch.is_done();
-        let parked = standing.parked.filter(|_| !is_done);
+        // One that only waits for decisions is not held up.
+        let parked = standing.parked.filter(|_| !batch.has_ended());
         self.stamp.media.truncate(self.stamp.pages.len() + 1);
         self.stamp.media_done.truncate(self.stamp.pages.len() + 1);
         let index = GalleryIndex {
