@@ -36,10 +36,10 @@ const UNKNOWN_TYPE: &str = "application/octet-stream";
 pub(super) async fn output(
     State(app): Shared,
     who: Who,
-    Path((batch, job, number)): Path<(String, String, usize)>,
+    Path((batch, job, number)): Path<(String, String, String)>,
     headers: HeaderMap,
 ) -> Response {
-    match serve(&app, &batch, &job, number, &headers).await {
+    match serve(&app, &batch, &job, &number, &headers).await {
         Ok(response) => response,
         Err(error) => refused(&viewer(&app, who), error),
     }
@@ -53,7 +53,7 @@ async fn serve(
     app: &AppState,
     batch: &str,
     job: &str,
-    number: usize,
+    number: &str,
     headers: &HeaderMap,
 ) -> Result<Response, ApiError> {
     let batch = batch_name(batch)?;
@@ -79,7 +79,7 @@ async fn recorded_output(
     app: &AppState,
     batch: &BatchName,
     job: &str,
-    number: usize,
+    number: &str,
 ) -> Result<OutputFile, ApiError> {
     if job.len() != ID_DIGITS || !job.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return Err(not_there("no job has such an identity"));
@@ -87,7 +87,8 @@ async fn recorded_output(
     let found = app.engine.find(&format!("{batch}/{job}")).await.map_err(HandlerError::from)?;
     let Target::Job(named) = found else { return Err(not_there("it is no job")) };
     let outputs = named.record.job.outputs();
-    let output = number.checked_sub(1).and_then(|at| outputs.get(at));
+    let at = number.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
+    let output = at.and_then(|at| outputs.get(at));
     output.cloned().ok_or_else(|| not_there("the job has no such output"))
 }
 
