@@ -200,8 +200,12 @@ impl World {
                 let rows = (from..end).take(most).map(row).collect();
                 self.arrive(500, Input::Rows { batch, from, rows });
             }
-            Effect::AskBalance | Effect::RenewCatalog | Effect::KeepSurcharges(_) | Effect::GoBack { .. } => {
-            }
+            Effect::FindInputs { .. }
+            | Effect::LoadEnded { .. }
+            | Effect::AskBalance
+            | Effect::RenewCatalog
+            | Effect::KeepSurcharges(_)
+            | Effect::GoBack { .. } => {}
         }
     }
 
@@ -300,6 +304,7 @@ fn row(at: u64) -> SpooledRow {
         priority: 0,
         deadline: None,
         review: false,
+        inputs: Vec::new(),
         meta: Map::new(),
     };
     let id = JobId(u128::from(seq).to_be_bytes());

@@ -50,6 +50,7 @@ mod clock;
 mod errors;
 mod faults;
 mod http;
+mod inputs;
 mod media;
 mod openapi;
 mod options;

@@ -17,8 +17,7 @@ use super::media::{Cache, Subject};
 use super::persistence::RecordLog;
 use super::state::{Record, ServiceState};
 use super::tasks::{Ending, FirstAnswer, Kind, Status, Task};
-use super::validation;
-use super::{audit, media};
+use super::{audit, inputs, media, validation};
 
 /// A synchronous call that is not done by then answers with the task as it is (at speed 1).
 const PATIENCE_MS: f64 = 600_000.0;
@@ -193,8 +192,11 @@ impl Service {
             return Ok((id, FirstAnswer::Task));
         }
         let created = match body {
-            Ok(body) => validation::order(&core.state.catalog, kind, body)
-                .and_then(|order| core.state.prepare(&order, key, digest, now_ms)),
+            Ok(body) => validation::order(&core.state.catalog, kind, body).and_then(|mut order| {
+                let unreadable = || inputs::unreadable(&core.state, &self.media_url, body, now_ms);
+                order.provider_rejection = order.provider_rejection.take().or_else(unreadable);
+                core.state.prepare(&order, key, digest, now_ms)
+            }),
             Err(error) => Err(error.clone()),
         };
         let task = created.inspect_err(|error| core.state.totals.refused(error.status))?;

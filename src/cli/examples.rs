@@ -27,7 +27,10 @@ Examples:
   callsheet plan jobs/sampler.csv --emulator
 
   # In a pipeline: reject a manifest with an invalid row.
-  callsheet plan spring.csv --strict --json >plan.json || exit 1";
+  callsheet plan spring.csv --strict --json >plan.json || exit 1
+
+  # A picture of which rows take outputs of which.
+  callsheet plan jobs/storyboard.json --emulator --graph | dot -Tsvg >storyboard.svg";
 
 pub(super) const DAEMON: &str = "\
 Examples:

@@ -47,6 +47,11 @@ fn story(explanation: &Explanation) -> String {
         };
         lines.push(format!("  version   {} of {}{which}", version.name, explanation.versions.len()));
     }
+    lines.extend(explanation.inputs.iter().flat_map(|input| {
+        let what = format!("  input     {} is job:{}: {}", input.field, input.reference, input.state);
+        let sent = input.address.as_deref().map(|address| format!("  sent      {address}"));
+        [Some(what), sent].into_iter().flatten()
+    }));
     if job.first_sent().is_some() {
         let key = idempotency_key.as_deref().unwrap_or("none: the endpoint supports no key");
         lines.push(format!("  attempt   {} under key {key}", job.attempt().0));

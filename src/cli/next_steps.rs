@@ -264,11 +264,11 @@ fn failures(end: &BatchEnd<'_>, invocation: &Invocation, lines: &mut Vec<Line>) 
     if !unchanged.is_empty() {
         let file = end.manifest.map(|path| format!(" of {}", printable_path(path))).unwrap_or_default();
         lines.push(Line::plain(format!(
-            "{name}: {} fail again as they are; change {}{file}, then:",
+            "{name}: {}; change {}{file}, then:",
             if unchanged.len() == 1 {
-                "1 row would".to_owned()
+                "1 row would fail again as it is".to_owned()
             } else {
-                format!("{} rows would", unchanged.len())
+                format!("{} rows would fail again as they are", unchanged.len())
             },
             numbers(&unchanged)
         )));
@@ -374,6 +374,15 @@ fn parked(end: &BatchEnd<'_>, invocation: &Invocation, lines: &mut Vec<Line>) {
                  must stay"
             ));
         }
+        (Some(Parked::Inputs), ..) => {
+            let queued = end.status.in_state(JobState::Queued);
+            wait(format!(
+                "{name}: {} queued and {} rows that are not done; what a job waits for:",
+                jobs(queued as usize),
+                if queued == 1 { "refers to" } else { "refer to" }
+            ));
+            lines.push(Line::Command(invocation.command(&["explain", &format!("{name}/JOB")])));
+        }
         (Some(Parked::Paused), ..) => {
             wait(format!("{name}: paused; to continue:"));
             lines.push(Line::Command(invocation.command(&["resume", name])));
@@ -382,7 +391,10 @@ fn parked(end: &BatchEnd<'_>, invocation: &Invocation, lines: &mut Vec<Line>) {
     }
     let is_waiting = !matches!(end.status.parked_by, None | Some(Parked::NoProcess));
     if is_waiting && invocation.verb == "run" {
-        lines.push(hand_in_again(end, invocation));
+        let again = hand_in_again(end, invocation);
+        if !lines.contains(&again) {
+            lines.push(again);
+        }
     }
 }
 

@@ -3,31 +3,25 @@
 use std::io;
 
 use crate::control::protocol::{
-    BatchOutcome, BatchOutcomes, BatchStatus, BudgetSet, Explanation, FINISHED_SHOWN, GalleryPage,
-    LedgerEntry, Refusal, ResolveRequest, RowVersion, Status, StatusRequest,
+    BatchOutcome, BatchOutcomes, BatchStatus, BudgetSet, FINISHED_SHOWN, GalleryPage, LedgerEntry, Refusal,
+    ResolveRequest, Status, StatusRequest,
 };
-use crate::domain::budget::BudgetShortage;
-use crate::domain::charge_drift;
-use crate::domain::credit_hold::ABOVE_MAX;
 use crate::domain::credits::Credits;
 use crate::domain::exit_code::Exit;
-use crate::domain::idempotency_key::IdempotencyKey;
 use crate::domain::ids::{AttemptNo, BatchName, BatchNo};
-use crate::domain::job::{JobSpec, State};
+use crate::domain::job::State;
 use crate::domain::job_state::JobState;
-use crate::domain::parked_reason::Parked;
-use crate::domain::retry_delay::{self, Prospect};
+use crate::engine::EngineError;
 use crate::engine::engine_client::EngineClient;
 use crate::engine::gallery::Gallery;
 use crate::engine::job_iter::JobIter;
 use crate::engine::scheduler::{BatchOverview, Command, CommandOutcome};
-use crate::engine::{EngineError, blocking};
-use crate::engine::{FindError, NamedJob, Target};
+use crate::engine::{FindError, Target};
 use crate::output::layout::Layout;
 use crate::output::publish::OutputDir;
 use crate::output::results::ResultLine;
 use crate::store::dump::DumpError;
-use crate::store::{BatchRecord, JobRecord, Pause, Store, StoreError};
+use crate::store::{BatchRecord, Store, StoreError};
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
@@ -218,219 +212,6 @@ impl io::Write for SinkWriter<'_> {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
-    }
-}
-
-/// The whole story of a job.
-///
-/// # Errors
-/// [`HandlerError`].
-pub async fn explain(engine: &EngineClient, job: &str) -> Result<Explanation, HandlerError> {
-    match engine.find(job).await? {
-        Target::Batch(batch) => {
-            let text = format!("{} (a batch; callsheet jobs {} lists its jobs)", job, batch.name);
-            Err(FindError::Nothing { text, not_searched: 0 }.into())
-        }
-        Target::Job(named) => {
-            let NamedJob { batch, spec, record, .. } = *named;
-            let key = IdempotencyKey::derive(spec.id, record.job.attempt());
-            let overviews = engine.overview().await?;
-            let overview = overviews.iter().find(|of| of.name == batch.name);
-            let parked = overview.and_then(|of| of.parked);
-            let shortage = overview.and_then(|of| of.shortage.as_ref());
-            let is_queued = matches!(record.job.state(), State::Queued);
-            let parked = match engine.works() {
-                true => parked,
-                // A budget holds back what is queued; the next process continues what was sent.
-                false => parked.filter(|_| is_queued).or(Some(Parked::NoProcess)),
-            };
-            let parked_by = parked.filter(|_| !record.job.is_over());
-            let versions = versions_of(engine, &batch, &spec).await?;
-            let superseded = versions.iter().any(|version| version.job == spec.id && version.superseded);
-            let next = match (superseded, record.job.state().is_final()) {
-                (true, true) => after_edit(&record),
-                _ => next(&batch, &spec, &record, parked_by, shortage),
-            };
-            Ok(Explanation {
-                batch: batch.name,
-                idempotency_key: spec.order.kind.is_keyed().then(|| key.to_string()),
-                drift: charge_drift::of(&spec.order, &record.job),
-                spec,
-                job: record.job,
-                parked_by,
-                superseded,
-                versions,
-                next,
-            })
-        }
-    }
-}
-
-/// The versions of a job's row, where it was edited.
-async fn versions_of(
-    engine: &EngineClient,
-    batch: &BatchRecord,
-    spec: &JobSpec,
-) -> Result<Vec<RowVersion>, HandlerError> {
-    if batch.versions_bytes == 0 {
-        return Ok(Vec::new());
-    }
-    let (store, batch) = (engine.store().clone(), batch.clone());
-    let (label, variation, seq) = (spec.label.clone(), spec.variation, spec.seq);
-    let found = blocking(move || -> Result<_, StoreError> {
-        let wanted = store.row_versions(&batch)?;
-        if !wanted.is_edited(seq) {
-            return Ok(Vec::new());
-        }
-        let versions = store.versions_called(&batch, &label, variation)?;
-        let version = |(index, (_, spec)): (usize, (u64, JobSpec))| RowVersion {
-            name: format!("{label}@{}", index + 1),
-            job: spec.id,
-            superseded: wanted.is_superseded(spec.seq),
-        };
-        Ok(versions.into_iter().enumerate().map(version).collect())
-    });
-    Ok(found.await?)
-}
-
-/// What can be done for a version of a row that has ended, and is not wanted any more.
-fn after_edit(record: &JobRecord) -> String {
-    let again = "to want this version again, submit a manifest with its text";
-    match record.job.state() {
-        state if state.is_replaced() => {
-            format!("nothing: another version of its row was wanted before it was sent; {again}")
-        }
-        State::InDoubt { .. } => {
-            "another version of its row is wanted; check the account and record the charge with \
-                                  callsheet resolve; until then its credits count as spent"
-                .to_owned()
-        }
-        _ => format!("nothing: another version of its row is wanted; {again}"),
-    }
-}
-
-/// What the program does next for a job, and what a person can do.
-fn next(
-    batch: &BatchRecord,
-    spec: &JobSpec,
-    record: &JobRecord,
-    parked: Option<Parked>,
-    shortage: Option<&BudgetShortage>,
-) -> String {
-    if let Some(parked_reason) =
-        parked.and_then(|parked| parked_reason(batch, spec, record.job.state(), parked, shortage))
-    {
-        return parked_reason;
-    }
-    let overdue = if record.job.is_overdue() { " It is overdue, so it is polled less often." } else { "" };
-    match record.job.state() {
-        State::Queued if record.job.may_have_been_sent() || batch.may_have_been_sent(spec.seq) => {
-            let (name, label) = (&batch.name, &spec.label);
-            if spec.order.kind.is_keyed() {
-                format!(
-                    "it may have been sent before the state was rebuilt or imported. After callsheet resume {name} \
-                     it is sent under this key: a key that was used returns its task, a key that was not used buys. \
-                     To end it instead: callsheet resolve {name}/{label} --charged N or --not-charged, as the \
-                     account shows"
-                )
-            } else {
-                format!(
-                    "it may have been sent before the state was rebuilt or imported, and has no key to find its \
-                     task. After callsheet resume {name} it is in doubt. To end it: callsheet resolve {name}/{label} \
-                     --charged N or --not-charged, as the account shows"
-                )
-            }
-        }
-        State::Queued if batch.paused == Some(Pause::Rebuilt) => format!(
-            "its batch is paused because the state was rebuilt or imported; after callsheet resume {} it is sent \
-             under this key: a key that was used returns its task, a key that was not used buys",
-            batch.name
-        ),
-        State::Queued if batch.paused.is_some() => {
-            format!("its batch is paused; to continue: callsheet resume {}", batch.name)
-        }
-        State::Queued => "it will be sent when a slot is free and the budgets allow".to_owned(),
-        State::Submitting { may_have_run: true, .. } => {
-            format!("the same request is sent again under the same key; it cannot be charged twice.{overdue}")
-        }
-        State::Submitting { .. } => "its request is being sent".to_owned(),
-        State::Running { .. } => format!("its task is polled until it ends.{overdue}"),
-        State::Fetching { urls, .. } if urls.is_empty() => "its task is polled for fresh links".to_owned(),
-        State::Fetching { .. } => "its outputs are downloaded".to_owned(),
-        State::Succeeded { .. } => {
-            "nothing; callsheet download fetches its outputs again, free of charge".to_owned()
-        }
-        State::Failed { .. } if !record.job.books().charged.is_zero() => {
-            "it is paid for; callsheet download tries to fetch its outputs again, free of charge".to_owned()
-        }
-        State::Failed { fault, .. } if fault.code == ABOVE_MAX => format!("nothing: {}", fault.message),
-        State::Failed { fault, .. } if retry_delay::prospect(&fault.code) == Prospect::Hopeless => {
-            "nothing: it would be rejected again; change its row and submit the manifest again"
-                .to_owned()
-        }
-        state if state.is_ended_by_record() => {
-            "nothing; callsheet retry makes another attempt, under a new key".to_owned()
-        }
-        State::Failed { .. } | State::Canceled { .. } | State::Expired => {
-            "nothing; callsheet retry queues it again, under the same key".to_owned()
-        }
-        State::InDoubt { .. } => {
-            "nothing: check the account and record the charge with callsheet resolve; until then its credits count \
-             as spent"
-                .to_owned()
-        }
-    }
-}
-
-/// What a job waits for, where that is what its batch is parked by and no pause.
-fn parked_reason(
-    batch: &BatchRecord,
-    spec: &JobSpec,
-    state: &State,
-    parked: Parked,
-    shortage: Option<&BudgetShortage>,
-) -> Option<String> {
-    let why = parked.explain();
-    match (state, parked) {
-        (_, Parked::Paused) => None,
-        (State::Queued, Parked::BatchBudget) => {
-            let (needs, budget) = (spec.order.hold().unwrap_or_default(), batch.budget());
-            let left = budget.saturating_sub(batch.totals.committed());
-            let left_of = format!("{} of {budget} are left", left.0);
-            Some(if needs <= left {
-                format!("it is parked: {why}. This job was planned at {needs} and costs more now; {left_of}")
-            } else {
-                format!("it is parked: {why}. This job needs {needs}; {left_of}")
-            })
-        }
-        (State::Queued, Parked::NoPrice) => {
-            let job = format!("{}/{}", batch.name, spec.label);
-            Some(format!(
-                "it is parked, or waits behind a job that is: {why}. Here: callsheet retry {job} --max-credits N, or \
-                 callsheet cancel {job}"
-            ))
-        }
-        (State::Queued, Parked::Credits | Parked::MinBalance) => {
-            let needs = spec.order.hold().unwrap_or_default();
-            Some(format!("it is parked: {why}. This job needs {needs}"))
-        }
-        (State::Queued, _) => {
-            let shortage = shortage.map(|shortage| format!("; of its batch, {shortage}")).unwrap_or_default();
-            Some(format!("it is parked: {why}{shortage}"))
-        }
-        (State::Submitting { .. }, Parked::Key | Parked::Credits | Parked::NoProcess) => {
-            Some(format!("its request is sent again under the same key when it is no longer parked: {why}"))
-        }
-        (State::Running { .. }, Parked::Key | Parked::NoProcess) => {
-            Some(format!("its task is not polled: {why}"))
-        }
-        (State::Fetching { urls, .. }, Parked::Key | Parked::NoProcess) if urls.is_empty() => {
-            Some(format!("its task is not polled for fresh links: {why}"))
-        }
-        (State::Fetching { .. }, Parked::Disk | Parked::NoProcess) => {
-            Some(format!("its outputs are not downloaded: {why}"))
-        }
-        _ => None,
     }
 }
 

@@ -15,6 +15,7 @@ pub mod client;
 mod connections;
 mod error_body;
 mod event_stream;
+mod explain;
 pub mod handlers;
 pub mod listener;
 mod page_actions;

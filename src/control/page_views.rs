@@ -159,7 +159,8 @@ pub(super) fn job_row(listed: &ListedJob) -> JobRow {
 
 /// The whole story of a job.
 pub(super) fn job_view(explanation: &Explanation) -> JobView {
-    let Explanation { batch, spec, job, idempotency_key, drift, versions, parked_by, next, .. } = explanation;
+    let Explanation { batch, spec, job, idempotency_key, drift, versions, inputs, parked_by, next, .. } =
+        explanation;
     let (order, books) = (&spec.order, job.all_books());
     let credits =
         |amount: Option<Credits>| amount.map_or("not known".to_owned(), |amount| amount.to_string());
@@ -190,6 +191,11 @@ pub(super) fn job_view(explanation: &Explanation) -> JobView {
         let which = if version.superseded { "superseded" } else { "wanted" };
         ("Version", format!("{}: {which}", version.name))
     }));
+    facts.extend(
+        inputs
+            .iter()
+            .map(|input| ("Input", format!("{} is job:{}: {}", input.field, input.reference, input.state))),
+    );
     facts.extend(order.meta.iter().map(|(name, value)| {
         let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         ("Column", format!("meta.{name} = {value}"))

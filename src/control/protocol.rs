@@ -243,8 +243,25 @@ pub struct Explanation {
     /// The versions of its row, in the order in which they were accepted; nothing where the row was not edited.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub versions: Vec<RowVersion>,
+    /// Its inputs that are outputs of other rows, in the order of its references.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub inputs: Vec<InputView>,
     /// What comes next, in plain words.
     pub next: String,
+}
+
+/// An input of a job that is an output of another row.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InputView {
+    /// Where it stands in the request: `image_urls[0]`.
+    pub field: String,
+    /// Which output of which row: `still-07`, `still-07-v2#3`.
+    pub reference: String,
+    /// Whether it is there, or what it waits for and the command that helps.
+    pub state: String,
+    /// The address that the present attempt sends, once it was found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
 }
 
 /// A version of an edited row.

@@ -19,6 +19,7 @@ use tokio::sync::mpsc;
 
 use crate::control::api_error::{ApiError, Query, check_file_name, ingest_error, storage_error};
 use crate::control::app_state::{AppState, FireError, FireRequest, Shared};
+use crate::control::explain;
 use crate::control::handlers::{self, HandlerError};
 use crate::control::page_routes;
 use crate::control::protocol::{
@@ -132,7 +133,7 @@ async fn status(State(app): Shared, Query(query): Query<StatusRequest>) -> Resul
 }
 
 async fn explain(State(app): Shared, Query(query): Query<ExplainRequest>) -> Result<Response, ApiError> {
-    Ok(Json(handlers::explain(&app.engine, &query.job).await?).into_response())
+    Ok(Json(explain::explain(&app.engine, &query.job).await?).into_response())
 }
 
 async fn jobs(State(app): Shared, Query(query): Query<JobsRequest>) -> Result<Response, ApiError> {

@@ -14,6 +14,7 @@ use crate::domain::ids::{AttemptNo, Fingerprint, JobId, Seq, TaskId};
 use crate::domain::job::attempt::is_default;
 pub use crate::domain::job::attempt::{Attempt, Books, DOWNLOAD_FAILED, RESOLVED, State};
 pub use crate::domain::job::record_format::RecordView;
+use crate::domain::job_reference::JobInput;
 use crate::domain::ledger::Movement;
 use crate::domain::manifest::row::Deadline;
 use crate::domain::out_of_credits::AllowanceUse;
@@ -62,6 +63,9 @@ pub struct Order {
     /// Its outputs wait for a person's decision.
     #[serde(default, skip_serializing_if = "is_default")]
     pub review: bool,
+    /// Addresses of the body that are outputs of other rows: the body holds references in their places.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub inputs: Vec<JobInput>,
     /// The pipeline's own columns.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub meta: Map<String, Value>,
@@ -98,6 +102,19 @@ impl Order {
     pub fn allowance(&self) -> Option<AllowanceUse> {
         let of_its_kind = || AllowanceUse { pool: self.kind.name().to_owned(), units: 1 };
         self.allowance.clone().or_else(|| (!self.waivable.is_zero()).then(of_its_kind))
+    }
+
+    /// Its body as it is sent: with the addresses of its inputs, in their order, in place of the references.
+    pub fn body_with(&self, addresses: &[String]) -> Map<String, Value> {
+        let mut body = self.body.clone();
+        for (input, address) in self.inputs.iter().zip(addresses) {
+            let list = body.get_mut(input.field.name()).and_then(Value::as_array_mut);
+            let place = usize::try_from(input.place).unwrap_or(usize::MAX);
+            if let Some(slot) = list.and_then(|list| list.get_mut(place)) {
+                *slot = Value::from(address.as_str());
+            }
+        }
+        body
     }
 
     /// The text that describes it: its prompt, or what is to be said.
@@ -421,6 +438,11 @@ impl Job {
     pub fn awaits_review(&self) -> bool {
         let is_wanted = self.review.as_ref().is_some_and(|review| review.wanted);
         is_wanted && self.has_succeeded() && self.decision().is_none()
+    }
+
+    /// Whether its row asks for a decision about its outputs, which it has.
+    pub fn wants_review(&self) -> bool {
+        self.review.as_ref().is_some_and(|review| review.wanted)
     }
 
     /// Takes up what its row says about a review, where the job has succeeded.

@@ -20,6 +20,7 @@ pub mod idempotency_key;
 pub mod ids;
 pub mod job;
 pub mod job_label;
+pub mod job_reference;
 pub mod job_state;
 pub mod ledger;
 pub mod manifest;

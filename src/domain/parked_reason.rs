@@ -29,6 +29,8 @@ pub enum Parked {
     NoPrice,
     /// The output disk has too little room or takes nothing more, or the state's disk is full.
     Disk,
+    /// What is left needs outputs of rows that have ended without, or that wait for a decision.
+    Inputs,
     /// No process works on the state. Found by a command that reads it, never by an engine.
     NoProcess,
 }
@@ -48,6 +50,7 @@ impl Parked {
             Parked::Paused => "paused",
             Parked::NoPrice => "no_price",
             Parked::Disk => "disk",
+            Parked::Inputs => "inputs",
             Parked::NoProcess => "no_process",
         }
     }
@@ -90,6 +93,10 @@ impl Parked {
             Parked::Disk => {
                 "the output disk is full or has less free space than output.min_free, or the state's disk is full; \
                  free disk space"
+            }
+            Parked::Inputs => {
+                "what is left refers to rows that failed, were canceled or wait for a decision; to see which: \
+                 callsheet explain JOB; then: callsheet retry or callsheet review"
             }
             Parked::NoProcess => {
                 "no process works on this state; to continue: callsheet run MANIFEST, or callsheet daemon"

@@ -62,6 +62,10 @@ impl Grain {
         }
         let mut hash = Fnv::new();
         hash.add(order.kind.name().as_bytes());
+        if !order.inputs.is_empty() {
+            // They wait for other rows, which others of the kind do not.
+            hash.add(b"inputs");
+        }
         if self < Grain::Kind {
             // A job without a price is held to other rules than one that is priced.
             hash.add(&[u8::from(order.price.is_some())]);
@@ -324,6 +328,7 @@ mod tests {
             priority: 0,
             deadline: None,
             review: false,
+            inputs: Vec::new(),
             meta: Map::new(),
         }
     }

@@ -198,6 +198,7 @@ mod tests {
                 priority: 0,
                 deadline: None,
                 review: false,
+                inputs: Vec::new(),
                 meta: serde_json::Map::new(),
             },
         }

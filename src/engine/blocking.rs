@@ -1,11 +1,23 @@
 //! Work that waits for a device, off the runtime's own threads.
 
 use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::task::JoinHandle;
 
-/// Does `work` where it holds up nobody else. A panic in it goes on here.
+/// Does `work` where it holds up nobody else. A panic in it goes on here. Never returns when the runtime is shut down before
+/// `work` began: the caller is dropped as well.
 pub async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
+    result_of(tokio::task::spawn_blocking(work)).await
+}
+
+async fn result_of<T>(task: JoinHandle<T>) -> T {
+    match task.await {
+        Ok(done) => done,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            // Only the end of the runtime cancels a task that nobody aborts.
+            Err(_canceled) => std::future::pending().await,
+        },
+    }
 }
 
 /// Does work that may wait for a device on this very thread, and has another one go on with the runtime's tasks meanwhile.
@@ -23,5 +35,5 @@ pub fn in_place<T>(work: impl FnOnce() -> T) -> T {
 /// # Panics
 /// When it panics.
 pub async fn to_the_end<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> T {
-    tokio::spawn(work).await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
+    result_of(tokio::spawn(work)).await
 }

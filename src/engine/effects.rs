@@ -9,13 +9,13 @@ use crate::api::{DownloadError, ServiceError};
 use crate::clock::{Clock, whole_ms};
 use crate::domain::idempotency_key::IdempotencyKey;
 use crate::domain::ids::{BatchName, BatchNo};
-use crate::domain::job::JobSpec;
+use crate::domain::job::{JobSpec, Order};
 use crate::domain::task::{Fault, PostAnswer};
 use crate::engine::download::Fetcher;
 use crate::engine::publish_queue::PublishQueue;
 use crate::engine::scheduler::{Effect, FetchOrder, Input, Scheduler};
 use crate::engine::suspended_downloads::SuspendedDownloads;
-use crate::engine::{EngineDeps, blocking, edited_rows, row_reader};
+use crate::engine::{EngineDeps, blocking, edited_rows, job_inputs, row_reader};
 use crate::metrics::{Answer, Endpoint};
 use crate::output::layout::Layout;
 use crate::store::{Store, StoreError};
@@ -24,9 +24,13 @@ use crate::store::{Store, StoreError};
 pub(super) fn effect_span(effect: &Effect, scheduler: &Scheduler) -> Span {
     let name = |no: BatchNo| scheduler.batch(no).map_or("", |batch| BatchName::as_str(&batch.name));
     match effect {
-        Effect::Post { key, attempt, spec } => {
+        Effect::Post { key, attempt, spec, .. } => {
             let batch = name(key.batch);
             tracing::info_span!("post", batch, job = spec.label.as_str(), attempt = attempt.0)
+        }
+        Effect::FindInputs { key, attempt, spec, .. } => {
+            let batch = name(key.batch);
+            tracing::info_span!("find_inputs", batch, job = spec.label.as_str(), attempt = attempt.0)
         }
         Effect::Read { key, attempt, task, spec, .. } => {
             let (batch, task) = (name(key.batch), task.0.as_str());
@@ -37,7 +41,9 @@ pub(super) fn effect_span(effect: &Effect, scheduler: &Scheduler) -> Span {
             let task = order.job.state().task().map(|task| task.0.as_str());
             tracing::info_span!("fetch", batch, job, attempt, task)
         }
-        Effect::LoadRows { batch, .. } => tracing::info_span!("load", batch = name(*batch)),
+        Effect::LoadRows { batch, .. } | Effect::LoadEnded { batch } => {
+            tracing::info_span!("load", batch = name(*batch))
+        }
         Effect::GoBack { batch, .. } => tracing::info_span!("go_back", batch = name(*batch)),
         Effect::AskBalance | Effect::RenewCatalog | Effect::KeepSurcharges(_) => Span::none(),
     }
@@ -55,7 +61,7 @@ pub(super) async fn run_effect(
 ) -> Vec<Input> {
     let metrics = &deps.metrics;
     let input = match effect {
-        Effect::Post { key, attempt, spec } => {
+        Effect::Post { key, attempt, spec, inputs } => {
             if let Some(fault) = paid_by_lost_state(deps, store, key.batch, &spec).await {
                 return vec![Input::Posted(key, attempt, PostAnswer::Refused(fault))];
             }
@@ -63,11 +69,24 @@ pub(super) async fn run_effect(
             let idempotency_key = IdempotencyKey::derive(spec.id, attempt);
             let header = spec.order.kind.is_keyed().then_some(&idempotency_key);
             let begun = clock.elapsed();
-            let answer = deps.service.post(&spec.order, header).await;
+            let with_inputs = (!inputs.is_empty())
+                .then(|| Order { body: spec.order.body_with(&inputs), ..spec.order.clone() });
+            let answer = deps.service.post(with_inputs.as_ref().unwrap_or(&spec.order), header).await;
             let (class, took) = (Answer::of_post(&answer), clock.elapsed().saturating_sub(begun));
             metrics.request(Endpoint::Create(spec.order.kind), class, took);
             tracing::debug!(key = %idempotency_key, answer = class.name(), took_ms = whole_ms(took), "posted");
             Input::Posted(key, attempt, answer)
+        }
+        Effect::FindInputs { key, attempt, spec, givers } => {
+            let found = job_inputs::find(deps, store, exchanges, key.batch, &spec, &givers).await;
+            Input::InputsFound(key, attempt, found)
+        }
+        Effect::LoadEnded { batch } => {
+            let store = store.clone();
+            match blocking(move || job_inputs::ended_jobs(&store, batch)).await {
+                Ok(jobs) => Input::Ended { batch, jobs },
+                Err(damage) => Input::Unreadable(damage.to_string()),
+            }
         }
         Effect::Read { key, attempt, task, spec, due } => {
             // Closed only when the program ends.

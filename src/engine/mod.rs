@@ -14,6 +14,7 @@ pub mod engine_client;
 pub mod gallery;
 mod group_history;
 mod handle;
+mod job_inputs;
 pub mod job_iter;
 pub mod job_page;
 mod mode;
@@ -490,7 +491,9 @@ impl Engine {
                 Effect::Post { .. } => failpoint::hit("admitted"),
                 Effect::Read { .. } => failpoint::hit("task-known"),
                 Effect::Fetch(_) => failpoint::hit("fetching"),
+                Effect::FindInputs { .. } => failpoint::hit("finding-inputs"),
                 Effect::LoadRows { .. }
+                | Effect::LoadEnded { .. }
                 | Effect::GoBack { .. }
                 | Effect::AskBalance
                 | Effect::RenewCatalog

@@ -11,10 +11,12 @@ mod context;
 pub mod inbox;
 pub mod ingest;
 pub mod manifest_file;
+mod read_references;
 pub mod receipt;
 mod row_chooser;
 mod row_outcome;
 mod row_pipeline;
+mod row_references;
 mod row_validator;
 pub mod table_files;
 #[cfg(test)]

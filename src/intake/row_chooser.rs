@@ -8,7 +8,7 @@ use crate::domain::ids::Fingerprint;
 use crate::domain::manifest::Manifest;
 use crate::domain::manifest::row::{ReadRow, Row};
 use crate::domain::row_selection::RowSelection;
-use crate::intake::row_validator::{RowRules, RowValidator};
+use crate::intake::row_validator::{IdentifiedRow, RowRules, RowValidator};
 
 /// Says row by row, in the order of the manifest, whether it is in the part.
 #[derive(Debug)]
@@ -95,7 +95,10 @@ pub(super) fn draw<R: Read>(
         if !matches(selection, Some(&row), validator.rules) {
             continue;
         }
-        let Ok((_, Fingerprint(identity))) = validator.identify(&mut row) else { continue };
+        let Ok(IdentifiedRow { fingerprint: Fingerprint(identity), .. }) = validator.identify(&mut row)
+        else {
+            continue;
+        };
         least.push((identity, ordinal));
         if least.len() > most {
             least.pop();

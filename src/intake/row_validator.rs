@@ -5,13 +5,15 @@ use serde_json::Value;
 use crate::domain::diagnostic::{Diagnostic, Position};
 use crate::domain::ids::{BatchName, Fingerprint};
 use crate::domain::job::Order;
+use crate::domain::job_reference::{InputField, JobInput};
 use crate::domain::manifest::row::{BadRow, Policy, ReadRow, Row};
 use crate::domain::out_of_credits::AllowanceUse;
 use crate::domain::queue_class::ClassFinder;
 use crate::domain::quote::{self, AccountPlan, Allowance, Catalog, CatalogPart, Quote};
-use crate::domain::request::Kind;
+use crate::domain::request::{Kind, Request};
 use crate::intake::IngestContext;
 use crate::intake::receipt::{LATER, is_for_now};
+use crate::intake::row_references::RowReferences;
 use crate::store::staging::{AllowanceDraw, RowRequest, StagedOrder, StagedRow};
 
 /// What a row comes to by itself.
@@ -42,6 +44,8 @@ pub(super) struct RowRules<'a> {
 pub(super) struct RowValidator<'a> {
     pub batch: &'a BatchName,
     pub rules: RowRules<'a>,
+    /// Whom its rows mean by their references.
+    pub references: &'a RowReferences,
 }
 
 impl RowValidator<'_> {
@@ -49,10 +53,7 @@ impl RowValidator<'_> {
         let mut notes = Vec::new();
         let (is_row, step) = match read {
             ReadRow::Good(mut row) => {
-                // Before identity is derived: another day is another job.
-                if let Some(occasion) = &self.rules.context.options.occasion {
-                    occasion.fill(&mut row);
-                }
+                self.rules.fill(&mut row);
                 self.set_meta(&mut row);
                 (true, self.typed_row(*row, classes, &mut notes))
             }
@@ -86,14 +87,23 @@ impl RowValidator<'_> {
         classes: &mut ClassFinder,
         notes: &mut Vec<Diagnostic>,
     ) -> ValidateStep {
-        let (kind, fingerprint) = match self.identify(&mut row) {
+        let IdentifiedRow { kind, fingerprint, inputs } = match self.identify(&mut row) {
             Ok(identified) => identified,
-            Err(diagnostic) => {
+            Err(Unidentified::Kind(diagnostic)) => {
                 let unread = row.unread_options().cloned();
                 let problems = std::iter::once(placed(&row, diagnostic)).chain(unread).collect();
                 return ValidateStep::Unread(row.position.line, problems);
             }
+            Err(Unidentified::References(kind, problems)) => {
+                let mut problems: Vec<Diagnostic> =
+                    problems.into_iter().map(|problem| placed(&row, problem)).collect();
+                problems.extend(row.type_problems(kind));
+                let others = self.rules.problems_beside(&row, kind, &problems);
+                problems.extend(others);
+                return ValidateStep::Unread(row.position.line, problems);
+            }
         };
+        self.fill_source_seconds(kind, &inputs, &mut row);
         let row = &row;
         let mut mistyped = row.type_problems(kind);
         if !mistyped.is_empty() {
@@ -113,7 +123,7 @@ impl RowValidator<'_> {
                 }
                 draws =
                     quote.waivable.as_ref().and_then(|allowance| draw(self.rules.context.plan, allowance));
-                self.order(row, quote, draws.as_ref(), classes)
+                self.order(row, inputs, quote, draws.as_ref(), classes)
             }
         };
         let label = row.id.clone();
@@ -122,17 +132,39 @@ impl RowValidator<'_> {
     }
 
     /// What makes a row the same row. Its options are read as its kind takes them.
-    pub(super) fn identify(&self, row: &mut Row) -> Result<(Kind, Fingerprint), Diagnostic> {
-        let kind = self.rules.kind_of(row)?;
+    pub(super) fn identify(&self, row: &mut Row) -> Result<IdentifiedRow, Unidentified> {
+        let kind = self.rules.kind_of(row).map_err(Unidentified::Kind)?;
         row.read_options(kind);
-        let body = quote::canonical_body(kind, &row.request);
+        let inputs = self.references.inputs_of(row);
+        let inputs = inputs.map_err(|problems| Unidentified::References(kind, problems))?;
+        let body = match inputs.is_empty() {
+            true => quote::canonical_body(kind, &row.request),
+            false => quote::canonical_body(kind, &with_identities(&row.request, &inputs)),
+        };
         let (namespace, id) = (self.rules.context.namespace, row.id.as_deref());
-        Ok((kind, Fingerprint::derive(namespace, self.batch, id, kind.endpoint(), &body)))
+        let fingerprint = Fingerprint::derive(namespace, self.batch, id, kind.endpoint(), &body);
+        Ok(IdentifiedRow { kind, fingerprint, inputs })
+    }
+
+    /// The length of a source video that another row makes is known from that row. It is no part of the identity: who
+    /// makes the video is.
+    fn fill_source_seconds(&self, kind: Kind, inputs: &[JobInput], row: &mut Row) {
+        const NAME: &str = "source_video_duration_seconds";
+        if kind != Kind::Video || row.request.options.contains_key(NAME) {
+            return;
+        }
+        if let Some((seconds, from)) = self.references.source_seconds(inputs) {
+            let field = format!("options.{NAME}");
+            let message = format!("is {seconds}, the duration of {from}");
+            row.notes.push(Diagnostic::at(row.place("video_urls"), message).in_field(field));
+            row.request.options.insert(NAME.to_owned(), seconds);
+        }
     }
 
     fn order(
         &self,
         row: &Row,
+        inputs: Vec<JobInput>,
         quote: Quote,
         draws: Option<&AllowanceDraw>,
         classes: &mut ClassFinder,
@@ -157,13 +189,52 @@ impl RowValidator<'_> {
             priority: row.priority.or(policy.priority).unwrap_or_default(),
             deadline: row.deadline.or(policy.deadline),
             review: row.review.or(policy.review).unwrap_or_default(),
+            inputs,
             meta: row.meta.clone(),
         };
         RowRequest::Order(Box::new(StagedOrder::new(&order, classes.classes_of(&order))))
     }
 }
 
+/// Who a row is.
+pub(super) struct IdentifiedRow {
+    pub kind: Kind,
+    pub fingerprint: Fingerprint,
+    /// Its inputs that are outputs of other rows.
+    pub inputs: Vec<JobInput>,
+}
+
+/// Why nobody can say who a row is.
+pub(super) enum Unidentified {
+    /// Its kind cannot be told.
+    Kind(Diagnostic),
+    /// It names rows that cannot be meant.
+    References(Kind, Vec<Diagnostic>),
+}
+
+/// A request with who its inputs are made by in place of its references: another spelling is the same job, another
+/// parent another one.
+fn with_identities(request: &Request, inputs: &[JobInput]) -> Request {
+    let mut request = request.clone();
+    for input in inputs {
+        let list = match input.field {
+            InputField::ImageUrls => &mut request.image_urls,
+            InputField::VideoUrls => &mut request.video_urls,
+        };
+        let place = usize::try_from(input.place).unwrap_or(usize::MAX);
+        list.get_mut(place).into_iter().for_each(|text| *text = input.identity());
+    }
+    request
+}
+
 impl RowRules<'_> {
+    /// Fills the placeholders of a schedule. Before identity is derived: another day is another job.
+    pub(super) fn fill(&self, row: &mut Row) {
+        if let Some(occasion) = &self.context.options.occasion {
+            occasion.fill(row);
+        }
+    }
+
     pub(super) fn kind_of(&self, row: &Row) -> Result<Kind, Diagnostic> {
         let IngestContext { catalog, rules, .. } = *self.context;
         if let Some(kind) = row.kind {

@@ -24,10 +24,12 @@ use crate::domain::row_verdict::RowVerdict as JobVerdict;
 use crate::domain::time::Timestamp;
 use crate::failpoint;
 use crate::intake::manifest_file::Identity;
+use crate::intake::read_references;
 use crate::intake::receipt::Receipt;
 use crate::intake::row_chooser::{self, RowChooser};
 use crate::intake::row_outcome::{Jobs, Outcome, PlannedJob, kept};
 use crate::intake::row_pipeline;
+use crate::intake::row_references::RowReferences;
 use crate::intake::row_validator::{JudgedRow, RowRules, RowValidator, ValidateStep};
 use crate::intake::table_files::{self, Roots};
 use crate::intake::{IngestContext, IngestOptions, IntakeError, manifest_file};
@@ -239,9 +241,21 @@ pub(super) fn validate_opened(
     }
     let expired = expired(&mut standing, present.as_ref(), now);
     let rules = RowRules { policy: &standing.policy, context };
-    let validator = RowValidator { batch: &name, rules };
-    let mut chooser = RowChooser::new(&options.selection, drawn_rows(path, identity, &validator)?);
-    let chosen = manifest.map(|read| if chooser.takes(&read, rules) { Ok(read) } else { Err(read) });
+    let no_references = RowReferences::default();
+    let validator = RowValidator { batch: &name, rules, references: &no_references };
+    let drawn = drawn_rows(path, identity, &validator)?;
+    let references = references(path, identity, &validator, drawn.as_ref())?;
+    let validator = RowValidator { references: &references, ..validator };
+    let mut chooser = RowChooser::new(&options.selection, drawn);
+    let is_needed = |read: &ReadRow| match read {
+        ReadRow::Good(row) => row.id.as_deref().is_some_and(|id| references.needs(id)),
+        ReadRow::Bad(_) | ReadRow::Unreadable(_) => false,
+    };
+    let chosen = manifest.map(|read| {
+        // A row that is in the part for the sake of another is one of it, too.
+        let takes = chooser.takes(&read, rules) || is_needed(&read);
+        if takes { Ok(read) } else { Err(read) }
+    });
     let judge = || {
         let mut classes = ClassFinder::new(context.group_limits.keys());
         move |chosen: Result<ReadRow, ReadRow>| chosen.map(|read| validator.validate_row(read, &mut classes))
@@ -344,6 +358,29 @@ fn drawn_rows(
         .ok()
         .and_then(|rows| row_chooser::draw(rows, selection, validator));
     if opened == identity { Ok(drawn) } else { Err(IntakeError::Changed { path: path.to_owned() }) }
+}
+
+/// Whom the rows of a manifest mean by their references. Most manifests have none, and are not read for them.
+fn references(
+    path: &Path,
+    identity: Identity,
+    validator: &RowValidator<'_>,
+    drawn: Option<&BTreeSet<u64>>,
+) -> Result<RowReferences, IntakeError> {
+    if !read_references::file_may_have(path) {
+        return Ok(RowReferences::default());
+    }
+    let RowValidator { batch, rules, .. } = *validator;
+    let selection = &rules.context.options.selection;
+    let chooser = (!selection.is_whole()).then(|| RowChooser::new(selection, drawn.cloned()));
+    let open = || {
+        let (file, opened) = manifest_file::open(path)?;
+        if opened != identity {
+            return Err(IntakeError::Changed { path: path.to_owned() });
+        }
+        Ok(open_manifest(path, file, rules.context).ok())
+    };
+    read_references::read(open, batch, rules, chooser)
 }
 
 /// Why a manifest does not belong to the batch whose name it would take: the batch came from elsewhere, and they
@@ -504,9 +541,13 @@ fn keeps_name(
     let Ok(manifest) = open_manifest(path, file, context) else { return Ok(false) };
     let policy = Policy::default();
     let rules = RowRules { policy: &policy, context };
-    let validator = RowValidator { batch: formerly, rules };
+    // Rows with references came later than such batches.
+    let references = RowReferences::default();
+    let validator = RowValidator { batch: formerly, rules, references: &references };
     let is_there = |read: ReadRow| match read {
-        ReadRow::Good(mut row) => validator.identify(&mut row).is_ok_and(|(_, row)| rows.contains(&row)),
+        ReadRow::Good(mut row) => {
+            validator.identify(&mut row).is_ok_and(|found| rows.contains(&found.fingerprint))
+        }
         ReadRow::Bad(_) | ReadRow::Unreadable(_) => false,
     };
     let has_one = manifest.into_iter().any(is_there);

@@ -244,6 +244,7 @@ mod tests {
             priority: 0,
             deadline: None,
             review: false,
+            inputs: Vec::new(),
             meta: Map::new(),
         };
         let (id, fingerprint) = (JobId([0xab; 16]), Fingerprint([0; 16]));

@@ -13,6 +13,7 @@ use crate::domain::charge_drift::{self, Drift};
 use crate::domain::credits::Credits;
 use crate::domain::ids::{BatchName, TaskId};
 use crate::domain::job::{Job, JobSpec, OutputFile, State};
+use crate::domain::job_reference::JobInput;
 use crate::domain::task::Fault;
 use crate::domain::time::Timestamp;
 use crate::output::csv_dialect::{CsvDialect, FORMULA_STARTS, draft_path};
@@ -45,6 +46,9 @@ pub struct ResultLine<'a> {
     ended: Option<String>,
     drift: Vec<Drift>,
     prompt: &'a str,
+    /// The outputs of other rows that it takes: `still-07`, `still-07-v2#3`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    inputs: Vec<String>,
     superseded: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     review: Option<ReviewResult>,
@@ -87,6 +91,7 @@ impl<'a> ResultLine<'a> {
             ended: ended.map(|line| show(line.at)),
             drift: charge_drift::of(&spec.order, job),
             prompt: spec.order.text(),
+            inputs: spec.order.inputs.iter().map(JobInput::shown).collect(),
             superseded,
             review: ReviewResult::of(job, superseded),
         }

@@ -64,6 +64,7 @@ fn order(line: u64, priority: i8) -> Box<Order> {
         priority,
         deadline: None,
         review: false,
+        inputs: Vec::new(),
         meta: Map::new(),
     })
 }

@@ -12,6 +12,7 @@ mod log;
 mod matrix;
 mod plan;
 mod reader_suites;
+mod references;
 mod report;
 mod resubmit;
 mod review;

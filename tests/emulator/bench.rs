@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use crate::process::http_client;
 use callsheet_emulator::{DEFAULT_API_KEY, Emulator, FaultPlan, Options, start};
 use reqwest::{Client, Method, Response, StatusCode};
 use serde_json::{Value, json};
@@ -28,8 +29,7 @@ pub(crate) fn faulty(plan: &str) -> Options {
 
 impl Bench {
     pub(crate) async fn new(options: Options) -> Self {
-        let client = Client::builder()
-            .no_proxy()
+        let client = http_client()
             .redirect(reqwest::redirect::Policy::none())
             .retry(reqwest::retry::never())
             .build()

@@ -74,6 +74,26 @@ async fn unknown_paths_are_404_envelopes_and_wrong_methods_405_with_an_empty_bod
 }
 
 #[tokio::test]
+async fn a_result_of_its_own_can_be_an_input_where_it_is_there() {
+    let bench = Bench::new(quick()).await;
+    let (_, body) = json_of(bench.post_with_key("/api/v1/videos", "k-1", &video()).await).await;
+    let clip = bench.finished(&body["data"]["id"]).await["taskUrls"][0].as_str().unwrap().to_owned();
+    let missing = clip.replace("/0.mp4", "/1.mp4");
+    let elsewhere = "https://example.com/clip.mp4".to_owned();
+    for (key, address, status) in
+        [("there", clip, "success"), ("elsewhere", elsewhere, "success"), ("missing", missing, "failed")]
+    {
+        let order = json!({"model": "model-s-2-5", "prompt": "and on", "video_urls": [address],
+            "options": {"duration": 5, "source_video_duration_seconds": 5}});
+        let (_, body) = json_of(bench.post_with_key("/api/v1/videos", key, &order).await).await;
+        let task = bench.finished(&body["data"]["id"]).await;
+        assert_eq!(task["status"], status, "{key}: {task}");
+    }
+    let audit = bench.emulator.audit();
+    assert_eq!(audit["totals"]["refunds"], 1, "what could not be fetched is given back: {}", audit["totals"]);
+}
+
+#[tokio::test]
 async fn repeating_a_key_returns_the_first_task_and_charges_once_whatever_the_body() {
     let bench = Bench::new(quick()).await;
     let (_, first) = json_of(bench.post_with_key("/api/v1/videos", "k", &video()).await).await;

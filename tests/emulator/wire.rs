@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use crate::process::http_client;
 use callsheet_emulator::{DEFAULT_API_KEY, FaultPlan, Options, Plan, start};
 use reqwest::{Client, Method};
 use serde::Deserialize;
@@ -194,7 +195,7 @@ async fn exchange(client: &Client, base: &str, step: Step, captured: &mut Captur
 
 #[tokio::test]
 async fn every_fixture_is_answered_as_the_document_says() {
-    let client = Client::builder().no_proxy().pool_max_idle_per_host(0).build().unwrap();
+    let client = http_client().pool_max_idle_per_host(0).build().unwrap();
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/wire");
     let (mut count, mut wrong) = (0, Vec::new());
     for entry in std::fs::read_dir(folder).unwrap() {

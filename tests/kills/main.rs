@@ -150,9 +150,9 @@ fn every_fail_point_in_the_source_is_in_the_list_that_is_killed_at() {
     let mut found = Vec::new();
     collect(&std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut found);
     let names: BTreeSet<&str> = found.iter().map(String::as_str).collect();
-    // Those of edited rows are killed at by `tests/cli/edited_rows.rs`.
+    // Those of edited rows and of references are killed at by `tests/cli/edited_rows.rs` and `tests/cli/references.rs`.
     let of_some = failpoint::OF_FINISHED.into_iter().chain(failpoint::OF_EDITED_ROWS);
-    let listed = failpoint::NAMES.into_iter().chain(of_some).collect();
+    let listed = failpoint::NAMES.into_iter().chain(of_some).chain(failpoint::OF_REFERENCES).collect();
     assert_eq!(names, listed, "the source, and the list in src/failpoint.rs");
     found.sort();
     assert!(found.windows(2).all(|two| two[0] != two[1]), "two places have one name: {found:?}");

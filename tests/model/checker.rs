@@ -406,7 +406,7 @@ impl Model for Market {
                 for job in 0..self.jobs {
                     // Without a key, a request that was on its way is not sent again (money rule 11).
                     if self.rule != Rule::ForgetsWhatWasOnItsWay {
-                        next.jobs[job] = Life(resumed(world.jobs[job].0.clone()));
+                        next.jobs[job] = Life(resumed(world.jobs[job].0.clone(), false));
                     }
                     if !self.keyed && matches!(world.jobs[job].0.state(), State::Submitting { .. }) {
                         self.silence(&mut next, job, true);

@@ -24,6 +24,24 @@ pub fn of_all_kinds(each: usize) -> (String, Vec<String>) {
     (format!("{COLUMNS}\n{}\n", rows.join("\n")), ids)
 }
 
+/// A manifest of `each` stills, clips from these and longer clips from those, every row before the one that it needs.
+pub fn storyboards(each: usize) -> (String, Vec<String>) {
+    let rows_of = |n: usize| {
+        [
+            format!(
+                r#"{{"id": "long-{n}", "kind": "video", "model": "model-s-2-5", "prompt": "on {n}", "duration": "5s", "video_urls": ["job:clip-{n}"]}}"#
+            ),
+            format!(
+                r#"{{"id": "clip-{n}", "kind": "video", "model": "house-c1", "prompt": "clip {n}", "duration": "2s", "image_urls": ["job:still-{n}"]}}"#
+            ),
+            format!(r#"{{"id": "still-{n}", "kind": "image", "model": "gi-2", "prompt": "still {n}"}}"#),
+        ]
+    };
+    let rows: Vec<String> = (1..=each).flat_map(rows_of).collect();
+    let ids = (1..=each).flat_map(|n| ["long", "clip", "still"].map(|what| format!("{what}-{n}")));
+    (format!("{{\"jobs\": [\n{}\n]}}\n", rows.join(",\n")), ids.collect())
+}
+
 /// A row as short and cheap as its kind allows.
 fn row(kind: &str, id: &str) -> String {
     let (model, prompt, text, voice, duration, seconds) = match kind {

@@ -13,6 +13,7 @@ use crate::domain::budget::BudgetShortage;
 use crate::domain::credits::Credits;
 use crate::domain::diagnostic::Diagnostic;
 use crate::domain::ids::JobId;
+use crate::domain::job_reference::JobInput;
 use crate::domain::row_changes::FieldChange;
 use crate::domain::row_verdict::RowVerdict;
 use crate::store::read_only::Visibility;
@@ -41,6 +42,9 @@ struct JsonRow<'a> {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     counted_earlier: bool,
     formula: Option<&'a str>,
+    /// The outputs of other rows that it takes: `still-07`, `still-07-v2#3`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    inputs: Vec<String>,
     #[serde(skip_serializing_if = "<[FieldChange]>::is_empty")]
     changed: &'a [FieldChange],
     problems: Vec<JsonDiagnostic<'a>>,
@@ -169,6 +173,9 @@ impl<'w, W: Write> JsonWriter<'w, W> {
                 retry_credits: when(&[RowVerdict::Failed]),
                 counted_earlier: row.is_counted,
                 changed: row.changed,
+                inputs: order
+                    .map(|order| order.inputs.iter().map(JobInput::shown).collect())
+                    .unwrap_or_default(),
                 formula: order.map(|order| order.formula.as_str()),
                 problems: row.problems.iter().map(JsonDiagnostic::of).collect(),
             },

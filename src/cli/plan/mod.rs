@@ -4,6 +4,7 @@
 //! plan changes nothing in it, and works beside a running process. A daemon is asked which jobs were sent; beside a
 //! `run` that is not known, and the plan says so.
 
+mod graph;
 mod json;
 mod plan_row;
 mod text;
@@ -57,6 +58,9 @@ pub(in crate::cli) struct PlanCommand {
     /// List every row
     #[arg(long)]
     pub(in crate::cli) rows: bool,
+    /// Print which rows take outputs of which, as a graph in DOT (for Graphviz)
+    #[arg(long, conflicts_with_all = ["rows", "json"])]
+    pub(in crate::cli) graph: bool,
 }
 
 pub(super) async fn run(command: &PlanCommand, global: &Global) -> Result<Exit, Failure> {
@@ -96,7 +100,10 @@ async fn plan(
         for validated in &report.validated {
             summary::problems(&validated.receipt);
         }
-        written(report.write_text(&mut out, command.rows))?;
+        written(match command.graph {
+            true => report.write_graph(&mut out),
+            false => report.write_text(&mut out, command.rows),
+        })?;
     }
     let receipts = || report.validated.iter().map(|validated| &validated.receipt);
     let exit = if receipts().any(|receipt| receipt.unjudged > 0) {
@@ -279,6 +286,12 @@ impl PlanReport {
         let mut writer = json::JsonWriter::begin(out)?;
         let totals = self.for_each_row(|row| writer.add_row(row))?;
         writer.finish(self, &totals)
+    }
+
+    fn write_graph(&self, out: &mut impl Write) -> io::Result<()> {
+        let mut writer = graph::GraphWriter::begin(out)?;
+        self.for_each_row(|row| writer.add_row(row))?;
+        writer.finish()
     }
 
     fn write_text(&self, out: &mut impl Write, all_rows: bool) -> io::Result<()> {

@@ -222,6 +222,10 @@ pub struct Attempt {
     /// What else the record of its task says, once the task has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) record: Option<Box<TaskRecord>>,
+    /// The addresses of its inputs that are outputs of other jobs, in the order of `Order::inputs`: what its POST says,
+    /// however often it is sent. Empty before they were found.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) inputs: Vec<String>,
 }
 
 /// An attempt as it is stored. Its state lies among its other fields, and is put together once all are read: reading it
@@ -244,6 +248,8 @@ struct StoredAttempt {
     ran_options: Option<Map<String, Value>>,
     #[serde(default)]
     record: Option<Box<TaskRecord>>,
+    #[serde(default)]
+    inputs: Vec<String>,
     state: JobState,
     // What belongs to it.
     #[serde(default)]
@@ -292,6 +298,7 @@ impl TryFrom<StoredAttempt> for Attempt {
             ran_model: stored.ran_model,
             ran_options: stored.ran_options,
             record: stored.record,
+            inputs: stored.inputs,
         })
     }
 }
@@ -345,6 +352,7 @@ impl Attempt {
             ran_model: None,
             ran_options: None,
             record: None,
+            inputs: Vec::new(),
         }
     }
 
@@ -377,6 +385,11 @@ impl Attempt {
     /// neither dropped as unsent nor given another key.
     pub fn may_have_been_sent(&self) -> bool {
         self.may_have_been_sent
+    }
+
+    /// The addresses of its inputs that are outputs of other jobs; empty before they were found.
+    pub fn inputs(&self) -> &[String] {
+        &self.inputs
     }
 
     /// Since when its task is, or was, watched beside the job's present attempt; nothing where it never was.

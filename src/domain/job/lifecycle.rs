@@ -118,8 +118,12 @@ pub fn wants_of(job: &Job, no: AttemptNo) -> Want {
     }
 }
 
-/// A job as a new process finds it: a POST that was on its way when the last one ended may have made a task.
-pub fn resumed(mut job: Job) -> Job {
+/// A job as a new process finds it: a POST that was on its way when the last one ended may have made a task. One that
+/// `needs_inputs` and had none was not sent.
+pub fn resumed(mut job: Job, needs_inputs: bool) -> Job {
+    if needs_inputs && job.present().inputs().is_empty() {
+        return job;
+    }
     if let State::Submitting { may_have_run, .. } = &mut job.present_mut().state {
         *may_have_run = true;
     }
@@ -229,6 +233,10 @@ impl Change {
                 change.end(State::Expired, "expired before it was sent");
             }
 
+            (State::Submitting { .. }, Event::InputsFound(inputs)) => change.attempt_mut().inputs = inputs,
+            (State::Submitting { may_have_run: false, .. }, Event::InputsLost(fault)) => {
+                change.not_taken(&fault);
+            }
             (State::Submitting { may_have_run, sends, .. }, Event::Posted(answer)) => {
                 change.posted(answer, may_have_run, sends, rules);
             }
@@ -423,6 +431,8 @@ impl Change {
     /// Back to the queue under the same key: the service surely has nothing of it.
     fn not_taken(&mut self, fault: &Fault) {
         self.release();
+        // By the time of the next POST they may lie elsewhere.
+        self.attempt_mut().inputs.clear();
         self.end(State::Queued, &format!("not accepted: {fault}"));
         // Its deadline counts from the POST that is taken, which may be days from now.
         (self.job.deadline_from, self.job.overdue) = (None, false);

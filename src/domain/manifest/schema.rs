@@ -211,11 +211,16 @@ fn describe(known: &KnownField) -> String {
         "voice_id" => "Voice id; `callsheet voices` lists them.",
         "mode" => "Video mode; default: from the inputs.",
         "scene" => "Image scene; default: from the inputs.",
-        "image_urls" => "Source images: http(s) addresses, as a list or with white space or ; between them.",
-        "video_urls" => "Source video: an http(s) address.",
+        "image_urls" => {
+            "Source images: http(s) addresses, or job:ID for the output of another row, as a list or with white space or ; \
+             between them."
+        }
+        "video_urls" => "Source video: an http(s) address, or job:ID for the output of another row.",
         "duration" => "Seconds of video: 8, or \"8s\".",
         "audio" => "Whether the video has sound.",
-        "source_video_duration_seconds" => "Seconds of the source video.",
+        "source_video_duration_seconds" => {
+            "Seconds of the source video; filled for a job:ID whose duration is known."
+        }
         "size" => "Exact pixels, such as 1024x1536, for models that take them.",
         "duration_seconds" => "Seconds of sound.",
         "instrumental" => "No vocals.",

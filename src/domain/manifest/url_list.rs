@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use crate::domain::diagnostic::Diagnostic;
+use crate::domain::job_reference::is_reference;
 
 use super::cell_value::CellValue;
 use super::messages::{named, quoted};
@@ -51,7 +52,7 @@ fn is_mark(c: char) -> bool {
 fn begins_address(text: &str) -> bool {
     let begins =
         |scheme: &str| text.get(..scheme.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(scheme));
-    begins("http://") || begins("https://")
+    begins("http://") || begins("https://") || is_reference(text)
 }
 
 /// The items of a JSON array, each as it is: nothing in them is a separator.

@@ -57,6 +57,12 @@ pub fn clamped_setting(kind: Kind, name: &str, value: &Value) -> Option<Value> {
     if kind == Kind::Speech { speech::clamped_setting(name, value) } else { None }
 }
 
+/// The seconds that a duration means, as a JSON number: of `8s` 8.
+pub fn seconds_as_number(value: &Value) -> Option<Value> {
+    let number: serde_json::Number = duration::plain(duration::seconds(value)?).parse().ok()?;
+    Some(Value::Number(number))
+}
+
 /// Whether two spellings of an option mean the same to the service.
 pub fn same_option(kind: Kind, name: &str, one: &Value, other: &Value) -> bool {
     let canonical = |value: &Value| canonical::canonical_option(kind, name, value.clone());

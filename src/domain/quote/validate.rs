@@ -6,6 +6,7 @@ use url::{Host, Url};
 use super::model_rules::Rules;
 
 use crate::domain::diagnostic::{Diagnostic, Diagnostics};
+use crate::domain::job_reference::is_reference;
 use crate::domain::url_policy::address_class;
 
 /// The prompt as it is sent: trimmed, and not empty.
@@ -81,6 +82,10 @@ fn out_of_reach(text: &str) -> Option<String> {
 }
 
 fn unfit(text: &str) -> Option<String> {
+    // Whom it names is judged by those who know the other rows.
+    if is_reference(text) {
+        return None;
+    }
     if text.chars().any(|c| c.is_whitespace() || c.is_control()) {
         return Some("holds white space".to_owned());
     }

@@ -49,6 +49,7 @@ impl Scheduler {
             return Ok(None);
         }
         self.batches.for_each(|active| active.park(None));
+        self.park_by_inputs();
         let (board, too_dear) = self.board(now);
         if !too_dear.is_empty() {
             self.refuse(too_dear, now)?;
@@ -107,6 +108,7 @@ impl Scheduler {
             batches: &self.batches,
             jobs: &self.jobs,
             account: &self.account,
+            inputs: &self.inputs,
             prices: &mut self.prices,
             budgets: &mut self.budgets,
             group_limits: &self.settings.group_limits,

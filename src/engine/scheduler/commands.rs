@@ -335,8 +335,9 @@ impl Scheduler {
 
     pub(super) fn open_queued(&mut self, record: JobRecord, spec: Arc<JobSpec>) {
         let key = record.key;
+        self.inputs.goes_on(key.batch, record.id);
         self.jobs.insert(OpenJob::new(record, spec));
-        self.jobs.queue(key);
+        self.queue(key);
         self.pending.job_changed(key);
         self.pending.batch_changed(key.batch);
     }
@@ -450,7 +451,9 @@ impl Scheduler {
             job.decide(Decision { at: now.wall, ..decision });
             active.decided(spec.seq, record.job.awaits_review(), job.awaits_review());
             self.pending.batch_changed(record.key.batch);
-            self.pending.outcome_changed(JobRecord { job, ..record });
+            let record = JobRecord { job, ..record };
+            self.note_ended(&record);
+            self.pending.outcome_changed(record);
             outcome.jobs += 1;
         }
         outcome

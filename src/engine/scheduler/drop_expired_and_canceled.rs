@@ -51,7 +51,9 @@ impl Scheduler {
     }
 
     fn drop_queued(&mut self, no: BatchNo, event: &Event, now: Now) -> Result<(), SchedulerError> {
-        for key in self.jobs.all_candidates(no) {
+        let mut queued = self.jobs.all_candidates(no);
+        queued.extend(self.inputs.waiting_of(no));
+        for key in queued {
             let Some(job) = self.jobs.get(&key).map(|open| open.job()) else { continue };
             // One that waits for another attempt does not expire; its owner may still cancel it.
             let is_due = *event == Event::Cancel || job.first_sent().is_none();

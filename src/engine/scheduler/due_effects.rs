@@ -27,12 +27,22 @@ impl Scheduler {
             let is_keyed = open.spec().order.kind.is_keyed();
             let is_slow = open.is_slow();
             let want = open.wants(attempt);
+            let lacks_inputs =
+                !open.spec().order.inputs.is_empty() && open.job().present().inputs().is_empty();
             drop(open);
             match want {
-                Want::Admission => self.jobs.queue(key),
+                Want::Admission => self.queue(key),
                 Want::Nothing => {}
                 Want::Fetch => self.downloads.add(key, is_slow),
                 Want::Post if self.mode == Mode::Free => {}
+                Want::Post if lacks_inputs => match self.inputs.is_known(key.batch) {
+                    true if self.lacks_input(key) => self.lost_inputs(key, attempt, now)?,
+                    true => self.begin(key, attempt, want, at),
+                    false => {
+                        self.inputs.want(key.batch);
+                        self.postpone(key, attempt, now);
+                    }
+                },
                 Want::Post if !is_keyed => self.mark_outcome_unknown(key, now)?,
                 Want::Post if !self.may_post_again(key, now) => self.postpone(key, attempt, now),
                 Want::Post if !self.was_taken(key) && !self.is_held_at_its_price(key, now) => {

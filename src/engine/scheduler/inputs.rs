@@ -28,6 +28,11 @@ impl Scheduler {
                 self.outage_detector.note_answer(fault, self.settings.backoff.base, now);
                 self.read(key, attempt, answer, now)
             }
+            Input::InputsFound(key, attempt, outcome) => self.inputs_found(key, attempt, outcome, now),
+            Input::Ended { batch, jobs } => {
+                self.ended_jobs(batch, jobs);
+                Ok(())
+            }
             Input::Fetched(key, attempt, outcome) => self.fetched(key, attempt, outcome, now),
             Input::Rows { batch, from, rows } => {
                 self.rows(batch, from, rows);

@@ -9,8 +9,9 @@ use crate::domain::admission::Limits;
 use crate::domain::budget::BudgetShortage;
 use crate::domain::budget_group::GroupLimits;
 use crate::domain::credits::Credits;
-use crate::domain::ids::{AttemptNo, BatchName, BatchNo, JobKey, Seq, TaskId};
+use crate::domain::ids::{AttemptNo, BatchName, BatchNo, JobId, JobKey, Seq, TaskId};
 use crate::domain::job::{Job, JobSpec, OutputFile, State};
+use crate::domain::job_reference::EndedTake;
 use crate::domain::job_state::JobStateCounts;
 use crate::domain::ledger::{OutOfBalance, Totals};
 use crate::domain::parked_reason::Parked;
@@ -64,6 +65,15 @@ pub struct Settings {
 pub enum Input {
     /// A creating POST came to this.
     Posted(JobKey, AttemptNo, PostAnswer),
+    /// Looking for the addresses of a job's inputs came to this.
+    InputsFound(JobKey, AttemptNo, Result<Vec<String>, InputFault>),
+    /// How the jobs of a batch ended was looked up.
+    Ended {
+        /// The batch.
+        batch: BatchNo,
+        /// Each job that has ended.
+        jobs: Vec<(JobId, EndedTake)>,
+    },
     /// Reading a task came to this.
     Read(JobKey, AttemptNo, ReadAnswer),
     /// Downloading a job's outputs came to this.
@@ -91,6 +101,15 @@ pub enum Input {
     DiskIsLow(bool),
     /// Send nothing new from now on.
     Stop,
+}
+
+/// Why the addresses of a job's inputs could not be found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum InputFault {
+    /// It may work later.
+    Passing(Fault),
+    /// It will not work: the service knows the task no more, for one.
+    Lasting(Fault),
 }
 
 /// Why outputs could not be downloaded.
@@ -136,6 +155,24 @@ pub enum Effect {
         attempt: AttemptNo,
         /// What is wanted.
         spec: Arc<JobSpec>,
+        /// The addresses of its inputs that are outputs of other jobs, in the order of the references.
+        inputs: Vec<String>,
+    },
+    /// Find the addresses of a job's inputs.
+    FindInputs {
+        /// Which job.
+        key: JobKey,
+        /// Which attempt.
+        attempt: AttemptNo,
+        /// What is wanted.
+        spec: Arc<JobSpec>,
+        /// The jobs of its batch that give them, one for each.
+        givers: Vec<Seq>,
+    },
+    /// Look up how the jobs of a batch ended.
+    LoadEnded {
+        /// The batch.
+        batch: BatchNo,
     },
     /// Read a task.
     Read {

@@ -27,6 +27,7 @@ mod row_versions;
 #[cfg(test)]
 mod tests;
 mod transitions;
+mod waiting_inputs;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -34,10 +35,11 @@ use std::sync::Arc;
 pub use self::account_overview::AccountOverview;
 pub use self::commands::{CHANGED_MEANWHILE, Command, CommandOutcome, FoundJob};
 pub use self::messages::{
-    AppliedVersions, BatchOverview, Effect, EndedVersion, FetchFault, FetchOrder, Input, LastFailure,
-    RenamedJob, SchedulerError, Settings, SpooledRow, Standstill, Step,
+    AppliedVersions, BatchOverview, Effect, EndedVersion, FetchFault, FetchOrder, Input, InputFault,
+    LastFailure, RenamedJob, SchedulerError, Settings, SpooledRow, Standstill, Step,
 };
 pub use self::parts::outage_detector::Outage;
+pub use self::waiting_inputs::ended_take;
 use crate::domain::adaptive_limit::AdaptiveLimit;
 use crate::domain::budget_group::{GroupLimits, GroupTotals};
 use crate::domain::job::JobSpec;
@@ -55,6 +57,7 @@ use crate::engine::scheduler::parts::budgets::Budgets;
 use crate::engine::scheduler::parts::disk_state::DiskState;
 use crate::engine::scheduler::parts::download_queue::DownloadQueue;
 use crate::engine::scheduler::parts::finished_jobs::FinishedJobs;
+use crate::engine::scheduler::parts::job_inputs::JobInputs;
 use crate::engine::scheduler::parts::open_job::OpenJob;
 use crate::engine::scheduler::parts::open_jobs::OpenJobs;
 use crate::engine::scheduler::parts::outage_detector::OutageDetector;
@@ -95,6 +98,7 @@ pub struct Scheduler {
     mode: Mode,
     prices: Prices,
     finished_jobs: FinishedJobs,
+    inputs: JobInputs,
     pending: PendingStep,
 }
 
@@ -115,6 +119,7 @@ impl Scheduler {
             account: AccountState::new(&settings),
             mode: Mode::Paying,
             finished_jobs: FinishedJobs::default(),
+            inputs: JobInputs::default(),
             pending: PendingStep::default(),
             settings,
         }
@@ -162,6 +167,7 @@ impl Scheduler {
         let pending = &self.pending;
         for record in self.batches.take_finished(|no| pending.has_changed_batch(no)) {
             self.jobs.forget_batch(record.no);
+            self.inputs.forget_batch(record.no);
             self.finished_jobs.add(&record);
         }
     }
@@ -188,7 +194,9 @@ impl Scheduler {
     /// Takes up a job that had begun before: a restart is not a special path.
     pub fn resume_job(&mut self, record: JobRecord, spec: Arc<JobSpec>, now: Now) {
         let key = record.key;
-        let record = JobRecord { job: lifecycle::resumed(record.job), ..record };
+        let needs_inputs = !spec.order.inputs.is_empty();
+        let record = JobRecord { job: lifecycle::resumed(record.job, needs_inputs), ..record };
+        self.inputs.goes_on(key.batch, record.id);
         let mut open = OpenJob::new(record, spec);
         open.set_in_flight(now.tick);
         self.prices.note_release(key, open.job());
@@ -197,7 +205,7 @@ impl Scheduler {
         self.note_movements(key, &[]);
         for (attempt, want) in wants {
             match want {
-                Want::Admission => self.jobs.queue(key),
+                Want::Admission => self.queue(key),
                 // It may have been read just before the restart.
                 Want::Read => {
                     let wait = self.poll_wait(key, attempt, now);
@@ -227,10 +235,12 @@ impl Scheduler {
         self.drop_replaced(now)?;
         self.go_back();
         self.renew_prices_when_due(now);
+        self.open_waiting_rows(now);
         let decision = self.admit(now)?;
         self.account.note_need(decision.as_ref());
         self.ask_balance_when_due(now);
         self.load_rows();
+        self.look_up_ended();
         Ok(self.finish_step(now))
     }
 

@@ -22,6 +22,7 @@ impl Scheduler {
         let counts = self.jobs.counts();
         if counts.busy() > 0
             || self.account.is_asking()
+            || self.inputs.is_looking_up() && self.mode == Mode::Paying
             || self.prices.are_busy() && self.mode != Mode::Stopping
             || self.batches.iter().any(|active| active.is_loading() || active.is_going_back())
         {

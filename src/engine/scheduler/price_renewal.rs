@@ -38,7 +38,7 @@ impl Scheduler {
             return Ok(());
         }
         self.apply(key, attempt, Event::PriceChanged, now)?;
-        self.jobs.queue(key);
+        self.queue(key);
         Ok(())
     }
 

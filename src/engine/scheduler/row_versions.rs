@@ -57,7 +57,8 @@ impl Scheduler {
         let edited: Vec<BatchNo> = edited.map(|active| active.record().no).collect();
         for no in edited {
             self.begin_replaced_rows(no);
-            let queued = self.jobs.all_candidates(no);
+            let mut queued = self.jobs.all_candidates(no);
+            queued.extend(self.inputs.waiting_of(no));
             let queued = queued.into_iter().filter(|key| self.is_superseded(*key)).filter_map(|key| {
                 let job = self.jobs.get(&key)?.job();
                 (!job.may_have_been_sent()).then_some((key, job.attempt()))

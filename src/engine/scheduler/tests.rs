@@ -3,6 +3,7 @@
 mod account;
 mod deadlines;
 mod groups;
+mod job_inputs;
 mod polls;
 mod prices;
 mod queues;
@@ -37,6 +38,7 @@ struct Stage {
     now: Now,
     specs: Vec<Arc<JobSpec>>,
     durable: BTreeMap<JobKey, JobRecord>,
+    outcomes: BTreeMap<JobKey, JobRecord>,
     batch: BatchRecord,
     account: AccountBlock,
     ended: Vec<String>,
@@ -88,6 +90,7 @@ pub(super) fn spec(seq: u32, kind: Kind) -> Arc<JobSpec> {
         priority: 0,
         deadline: None,
         review: false,
+        inputs: Vec::new(),
         meta: Map::new(),
     };
     let id = JobId(u128::from(seq).to_be_bytes());
@@ -136,8 +139,18 @@ impl Stage {
         let mut scheduler = Scheduler::new(settings, Totals::default());
         scheduler.add_batch(batch.clone());
         let now = Now { wall: Timestamp(1_000_000), tick: Tick(0) };
-        let (account, durable) = (AccountBlock::default(), BTreeMap::new());
-        Stage { scheduler, now, specs, durable, batch, account, groups: None, ended: Vec::new(), commits: 0 }
+        Stage {
+            scheduler,
+            now,
+            specs,
+            durable: BTreeMap::new(),
+            outcomes: BTreeMap::new(),
+            batch,
+            account: AccountBlock::default(),
+            groups: None,
+            ended: Vec::new(),
+            commits: 0,
+        }
     }
 
     fn of(rows: u32) -> Stage {
@@ -173,6 +186,15 @@ impl Stage {
                     Effect::AskBalance => said.push("balance?".into()),
                     Effect::RenewCatalog => said.push("catalog?".into()),
                     Effect::KeepSurcharges(_) => said.push("surcharges".into()),
+                    Effect::FindInputs { key, attempt, givers, .. } => {
+                        let givers: Vec<u32> = givers.iter().map(|seq| seq.0).collect();
+                        said.push(format!("inputs {}#{} of {givers:?}", key.seq.0, attempt.0));
+                    }
+                    Effect::LoadEnded { batch } => {
+                        let jobs =
+                            self.outcomes.values().map(|ended| (ended.id, ended_take(ended))).collect();
+                        inputs.push(Input::Ended { batch, jobs });
+                    }
                     Effect::GoBack { from, .. } => said.push(format!("go back {from}")),
                     Effect::LoadRows { batch, from, end, most } => {
                         let rows = self.rows(from, end, most);
@@ -199,7 +221,10 @@ impl Stage {
         for change in changes {
             match change {
                 Change::Open(record) => drop(self.durable.insert(record.key, record.clone())),
-                Change::End(record) => drop(self.durable.remove(&record.key)),
+                Change::End(record) => {
+                    self.durable.remove(&record.key);
+                    self.outcomes.insert(record.key, record.clone());
+                }
                 Change::Batch(batch) => self.batch = (**batch).clone(),
                 Change::Account(block) => self.account = block.clone(),
                 Change::Groups(groups) => self.groups = Some((**groups).clone()),

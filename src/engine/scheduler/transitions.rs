@@ -12,6 +12,7 @@ use crate::domain::lifecycle::{self, AttemptRules, Event, Want};
 use crate::domain::retry_delay;
 use crate::domain::time::{Millis, Now, Tick};
 use crate::engine::scheduler::job_log::{self, LogContext};
+use crate::engine::scheduler::parts::active_batch::ActiveBatch;
 use crate::engine::scheduler::parts::open_job::OpenJob;
 use crate::engine::scheduler::{Effect, FetchOrder, Scheduler, SchedulerError};
 use crate::store::{JobRecord, Pause};
@@ -74,7 +75,7 @@ impl Scheduler {
         let settled = is_settled.then(|| (open.spec().clone(), job.clone()));
         drop(open);
         if !is_queued {
-            self.jobs.unqueue(&key);
+            self.unqueue(key);
         }
         self.note_movements(key, &transition.movements);
         if let Some((spec, job)) = settled
@@ -110,6 +111,7 @@ impl Scheduler {
             self.pending.batch_changed(key.batch);
         }
         let (spec, record) = open.into_parts();
+        self.note_ended(&record);
         self.pending.job_ended(spec, record);
     }
 
@@ -156,7 +158,16 @@ impl Scheduler {
         let Some(state) = open.job().attempt_of(attempt).map(Attempt::state) else { return };
         let effect = match (want, state) {
             (Want::Post, State::Submitting { .. }) => {
-                Effect::Post { key, attempt, spec: open.spec().clone() }
+                let spec = open.spec().clone();
+                let inputs = open.job().attempt_of(attempt).map(Attempt::inputs).unwrap_or_default().to_vec();
+                match self.inputs.givers(key.batch, &spec.order) {
+                    // Found once for all times that it is sent.
+                    _ if inputs.len() == spec.order.inputs.len() => {
+                        Effect::Post { key, attempt, spec, inputs }
+                    }
+                    Ok(givers) => Effect::FindInputs { key, attempt, spec, givers },
+                    Err(_) => return,
+                }
             }
             (Want::Read, State::Running { task } | State::Fetching { task, .. }) => {
                 Effect::Read { key, attempt, task: task.clone(), spec: open.spec().clone(), due }
@@ -217,13 +228,14 @@ impl Scheduler {
         let Some(rows) = active.take_rows_up_to(key.seq) else { return };
         for row in rows {
             let key = JobKey { batch: key.batch, seq: row.spec.seq };
-            let job = match active.record().may_have_been_sent(row.spec.seq) {
+            let record = self.batches.get(&key.batch).map(ActiveBatch::record);
+            let job = match record.is_some_and(|record| record.may_have_been_sent(row.spec.seq)) {
                 true => Job::queued_perhaps_sent(),
                 false => Job::queued(),
             };
             let record = JobRecord { key, id: row.spec.id, row_at: row.at, job };
             self.jobs.insert(OpenJob::new(record, row.spec));
-            self.jobs.queue(key);
+            self.queue(key);
             self.pending.job_changed(key);
         }
         self.pending.batch_changed(key.batch);

@@ -46,6 +46,7 @@ fn spec(id: u8, label: &str) -> JobSpec {
         priority: 0,
         deadline: None,
         review: false,
+        inputs: Vec::new(),
         meta: Map::new(),
     };
     let (id, fingerprint) = (JobId([id; 16]), Fingerprint([id; 16]));

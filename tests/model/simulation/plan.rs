@@ -429,6 +429,7 @@ impl Draw {
             priority: self.sometimes(5, |draw| draw.random.i8(-1..3)).unwrap_or_default(),
             deadline: self.sometimes(4, |draw| draw.deadline(horizon)),
             review: false,
+            inputs: Vec::new(),
             meta: client(hold),
         };
         let id = JobId((u128::from(batch.0) << 32 | u128::from(seq)).to_be_bytes());

@@ -16,7 +16,8 @@ use callsheet::domain::request::Kind;
 use callsheet::domain::task::{Fault, PostAnswer, ReadAnswer, TaskReading, TaskStatus};
 use callsheet::domain::time::{Millis, Now, Tick, Timestamp};
 use callsheet::engine::scheduler::{
-    Command, Effect, EndedVersion, FetchFault, FetchOrder, Input, Scheduler, Settings, Standstill,
+    Command, Effect, EndedVersion, FetchFault, FetchOrder, Input, InputFault, Scheduler, Settings,
+    Standstill, ended_take,
 };
 use callsheet::store::{Change, JobRecord};
 use fastrand::Rng;
@@ -530,7 +531,7 @@ impl World {
         let Some(process) = &self.process else { return Ok(()) };
         let memory = &process.memory;
         match effect {
-            Effect::Post { key, attempt, spec } => {
+            Effect::Post { key, attempt, spec, .. } => {
                 let seen = (&self.disk, &process.scheduler, memory, self.now(), self.t);
                 self.oracle.posts(*key, *attempt, spec, seen, (&self.settings, self.disk_is_low))
             }
@@ -574,7 +575,26 @@ impl World {
             process.pending += 1;
         }
         match effect {
-            Effect::Post { key, attempt, spec } => self.post(key, attempt, spec),
+            Effect::Post { key, attempt, spec, .. } => self.post(key, attempt, spec),
+            Effect::FindInputs { key, attempt, spec, .. } => {
+                let found = if self.fails(self.weather.lost) {
+                    Err(InputFault::Passing(Fault::new("timeout", "no answer in time")))
+                } else {
+                    Ok(spec
+                        .order
+                        .inputs
+                        .iter()
+                        .map(|input| format!("https://r.example/{}", input.row))
+                        .collect())
+                };
+                let (there, back) = self.way();
+                self.at(at + there + back, Event::Hear(number, Input::InputsFound(key, attempt, found)));
+            }
+            Effect::LoadEnded { batch } => {
+                let ended = self.disk.outcomes.values().filter(|record| record.key.batch == batch);
+                let jobs = ended.map(|record| (record.id, ended_take(record))).collect();
+                self.at(at + 1, Event::Hear(number, Input::Ended { batch, jobs }));
+            }
             Effect::Read { key, attempt, task, spec, .. } => {
                 self.log.say(at, named(key, attempt.0), format_args!("reads {task}"));
                 if let Some(process) = &mut self.process {

@@ -27,6 +27,10 @@ pub enum Event {
         /// The day they count for.
         day: UtcDay,
     },
+    /// Its inputs that are outputs of other jobs lie at these addresses now. Nothing is sent before.
+    InputsFound(Vec<String>),
+    /// It was let out, and before anything of it was sent an input of it was decided against.
+    InputsLost(Fault),
     /// Its creating POST was answered, or was not.
     Posted(PostAnswer),
     /// It is to be sent again, no task was made of it so far, and its price is another one now.
@@ -69,6 +73,8 @@ impl Event {
             Event::Refuse(_) => "refuse",
             Event::ReleaseHold => "release hold",
             Event::Admit { .. } => "admit",
+            Event::InputsFound(_) => "inputs found",
+            Event::InputsLost(_) => "inputs lost",
             Event::Posted(_) => "posted",
             Event::PriceChanged => "price changed",
             Event::Read(_) => "read",

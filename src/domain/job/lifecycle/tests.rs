@@ -544,7 +544,7 @@ fn a_retried_job_is_late_for_nothing() {
 fn what_was_on_its_way_when_the_program_ended_keeps_its_hold() {
     let sent = apply(&Job::queued(), AttemptNo(1), admit(10), TERMS, Timestamp(0)).unwrap().job;
     let refused = Event::Posted(PostAnswer::Unauthorised(fault()));
-    let found = apply(&resumed(sent), AttemptNo(1), refused, TERMS, Timestamp(0)).unwrap().job;
+    let found = apply(&resumed(sent, false), AttemptNo(1), refused, TERMS, Timestamp(0)).unwrap().job;
     assert_eq!((found.state().name(), found.books().held), ("submitting", Credits(10)));
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::domain::credits::Credits;
 use crate::domain::ids::Seq;
-use crate::domain::job::{JobSpec, State};
+use crate::domain::job::{JobSpec, Order, State};
 use crate::domain::ledger::{Movement, OutOfBalance};
 use crate::domain::parked_reason::Parked;
 use crate::domain::request::Kind;
@@ -32,6 +32,8 @@ pub struct ActiveBatch {
     versions: RowVersions,
     /// What a manifest went back to is being taken up.
     is_going_back: bool,
+    /// Rows of it that were read name other rows.
+    has_references: bool,
     /// The next rows of each class.
     windows: Vec<RowWindow>,
     kept: Option<Parked>,
@@ -66,6 +68,7 @@ impl ActiveBatch {
             record,
             versions,
             is_going_back: false,
+            has_references: false,
             windows,
             kept: None,
             parked: None,
@@ -359,6 +362,17 @@ impl ActiveBatch {
         self.windows.iter().filter_map(RowWindow::first).any(|row| row.spec.seq == seq)
     }
 
+    /// Whether rows of it that were read name other rows.
+    pub fn has_references(&self) -> bool {
+        self.has_references
+    }
+
+    /// The first row of each window that is to be sent.
+    pub fn fronts(&self) -> impl Iterator<Item = &Arc<JobSpec>> {
+        let fronts = self.windows.iter().filter_map(RowWindow::first).map(|row| &row.spec);
+        fronts.filter(|spec| !self.is_replaced(spec.seq))
+    }
+
     /// Rows that wait in memory.
     pub fn rows(&self) -> impl Iterator<Item = &SpooledRow> {
         self.windows.iter().flat_map(RowWindow::rows)
@@ -366,7 +380,12 @@ impl ActiveBatch {
 
     /// The first `most` rows of each window; of a mixed one all, since any may fit where the first does not. A row that
     /// is passed over costs a record: where the queue `is_crowded` with them, only rows that pass none are given.
-    pub fn front_rows<'a>(&'a self, most: usize, is_crowded: bool) -> Vec<&'a Arc<JobSpec>> {
+    pub fn front_rows<'a>(
+        &'a self,
+        most: usize,
+        is_crowded: bool,
+        is_ready: impl Fn(&Order) -> bool,
+    ) -> Vec<&'a Arc<JobSpec>> {
         let ActiveBatch { record, windows, .. } = self;
         // The order of the manifest is only known once every window shows its first row.
         if windows.iter().any(|window| window.is_empty() && window.unread(&record.segments).is_some()) {
@@ -382,6 +401,7 @@ impl ActiveBatch {
             let rows = window.rows().take_while(goes);
             let rows = rows.filter(|row| !record.skipped.contains(&row.spec.seq));
             let rows = rows.filter(|row| !self.is_replaced(row.spec.seq));
+            let rows = rows.filter(|row| is_ready(&row.spec.order));
             rows.map(|row| &row.spec).take(most).collect::<Vec<_>>()
         };
         windows.iter().flat_map(front).collect()
@@ -460,6 +480,7 @@ impl ActiveBatch {
 
     /// Takes in rows that were read from byte `from` on. Rows of a place that was passed meanwhile belong nowhere.
     pub fn add_rows(&mut self, from: u64, rows: Vec<SpooledRow>) {
+        self.has_references |= rows.iter().any(|row| !row.spec.order.inputs.is_empty());
         let ActiveBatch { record, windows, .. } = self;
         let is_next =
             |window: &&mut RowWindow| window.unread(&record.segments).is_some_and(|(next, _)| next == from);
@@ -508,7 +529,7 @@ mod tests {
     fn rows_leave_in_order_and_those_that_were_skipped_leave_no_job() {
         let mut active = loaded();
         assert!(active.skip(Seq(1)));
-        assert_eq!(seqs(active.front_rows(9, false)), [0, 2, 3]);
+        assert_eq!(seqs(active.front_rows(9, false, |_| true)), [0, 2, 3]);
         let taken = active.take_rows_up_to(Seq(2)).unwrap();
         assert_eq!(seqs(taken.iter().map(|row| &row.spec)), [0, 2]);
         assert!(!active.holds(Seq(2)) && active.holds(Seq(3)) && active.has_rows());
@@ -522,7 +543,7 @@ mod tests {
     fn what_comes_after_a_cancel_is_wanted_and_what_may_have_been_sent_keeps_its_place() {
         let mut active = loaded();
         assert_eq!(active.cancel(0, 0), (4, 0));
-        assert!(active.is_canceled() && active.front_rows(9, false).is_empty());
+        assert!(active.is_canceled() && active.front_rows(9, false, |_| true).is_empty());
         assert_eq!(active.rows_to_drop(true, 3).all, [Seq(0), Seq(1), Seq(2)]);
         let mut active = loaded();
         active.record.rebuilt_rows = 2;

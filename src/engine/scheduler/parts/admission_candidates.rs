@@ -15,6 +15,7 @@ use crate::engine::scheduler::parts::account_state::AccountState;
 use crate::engine::scheduler::parts::active_batch::ActiveBatch;
 use crate::engine::scheduler::parts::active_batches::ActiveBatches;
 use crate::engine::scheduler::parts::budgets::Budgets;
+use crate::engine::scheduler::parts::job_inputs::JobInputs;
 use crate::engine::scheduler::parts::open_job::OpenJob;
 use crate::engine::scheduler::parts::open_jobs::OpenJobs;
 use crate::engine::scheduler::parts::prices::{Prices, above_max};
@@ -33,6 +34,8 @@ pub struct WaitingJobs<'a> {
     pub jobs: &'a OpenJobs,
     /// The account.
     pub account: &'a AccountState,
+    /// What rows wait for that name others.
+    pub inputs: &'a JobInputs,
     /// The prices in force.
     pub prices: &'a mut Prices,
     /// What groups of rows have held and spent.
@@ -77,12 +80,16 @@ impl WaitingJobs<'_> {
         // One that may have been sent is not dropped; it is not bought after its time either.
         let begun = begun.filter(|open| !has_expired || open.job().first_sent().is_some());
         let begun = begun.map(|open| (false, open.spec()));
-        let is_crowded = jobs.counts().queued_of(batch) >= PASSED_OVER_MAX;
-        let rows = if has_expired { Vec::new() } else { active.front_rows(most, is_crowded) };
+        let passed_over = jobs.counts().queued_of(batch).saturating_sub(self.inputs.waiting_count(batch));
+        let is_crowded = passed_over >= PASSED_OVER_MAX;
+        let is_ready = |order: &Order| self.inputs.are_there(batch, order);
+        let rows = if has_expired { Vec::new() } else { active.front_rows(most, is_crowded, is_ready) };
         let rows = rows.into_iter().map(|spec| (true, spec));
         let mut specs: Vec<(bool, &Arc<JobSpec>)> =
             begun.chain(rows).filter(|(_, spec)| has_room(&spec.order)).collect();
-        specs.sort_by_key(|(is_row, spec)| (Reverse(spec.order.priority), *is_row, spec.seq));
+        // What goes on from outputs that are there goes before what begins: finished chains come early.
+        let begins = |is_row: bool, spec: &JobSpec| is_row && spec.order.inputs.is_empty();
+        specs.sort_by_key(|(is_row, spec)| (Reverse(spec.order.priority), begins(*is_row, spec), spec.seq));
         let mut lacks_price = false;
         let mut candidates = Vec::with_capacity(specs.len());
         for (_, spec) in specs {

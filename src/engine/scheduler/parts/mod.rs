@@ -14,6 +14,7 @@ pub mod disk_state;
 pub mod download_queue;
 pub mod finished_jobs;
 pub mod job_counts;
+pub mod job_inputs;
 pub mod open_job;
 pub mod open_jobs;
 pub mod outage_detector;

@@ -95,6 +95,7 @@ mod tests {
             priority: 0,
             deadline: None,
             review: false,
+            inputs: Vec::new(),
             meta: std::iter::once(("client".to_owned(), Value::from(client))).collect(),
         }
     }

@@ -86,7 +86,12 @@ impl Crowd {
                 };
                 Input::Rows { batch, from, rows: (from..end).take(most).map(row).collect() }
             }
-            Effect::AskBalance | Effect::RenewCatalog | Effect::KeepSurcharges(_) | Effect::GoBack { .. } => {
+            Effect::AskBalance
+            | Effect::RenewCatalog
+            | Effect::KeepSurcharges(_)
+            | Effect::GoBack { .. }
+            | Effect::FindInputs { .. }
+            | Effect::LoadEnded { .. } => {
                 return;
             }
         };

@@ -1,0 +1,315 @@
+//! References to outputs of other rows, where the service takes an address: `job:still-07`, `job:still-07-v2#1`.
+//!
+//! A row that has some is a *child* of the rows that it names. It may be sent once the take of each that is wanted is done
+//! and, where a review is asked for, approved. What decides that stands here; whose outcomes are known is the engine's.
+
+use serde::{Deserialize, Serialize};
+
+use crate::domain::ids::{Fingerprint, JobId, Seq};
+use crate::domain::job_state::JobState;
+use crate::domain::review::Verdict;
+
+/// What a reference begins with.
+const SCHEME: &str = "job:";
+/// How a reference is written, for messages.
+pub const FORM: &str = "job:ID, job:ID-v2 for one variation, job:ID#2 for its second output";
+
+/// A reference as it is written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobReference {
+    /// The id of the row, or the label of one of its variations. `%2F`, `%23` and `%25` stand for `/`, `#` and `%`.
+    pub row: String,
+    /// Which output of it, from 1.
+    pub output: u32,
+}
+
+/// Whether a text is meant as a reference.
+pub fn is_reference(text: &str) -> bool {
+    text.starts_with(SCHEME)
+}
+
+impl JobReference {
+    /// Reads a reference; nothing where the text is none.
+    ///
+    /// # Errors
+    /// What is wrong with one, as a sentence without its subject.
+    pub fn parse(text: &str) -> Option<Result<JobReference, String>> {
+        is_reference(text).then(|| JobReference::of(text.get(SCHEME.len()..).unwrap_or_default()))
+    }
+
+    fn of(rest: &str) -> Result<JobReference, String> {
+        let (path, output) = match rest.split_once('#') {
+            None => (rest, 1),
+            Some((path, number)) => match number.parse::<u32>() {
+                Ok(output) if output > 0 => (path, output),
+                _ => {
+                    let message = format!("has \"#{number}\"; the number of an output, from 1, is accepted");
+                    return Err(message);
+                }
+            },
+        };
+        if path.contains('/') {
+            return Err(
+                "names a row of another batch; only rows of its own manifest can be named so far; a \"/\" \
+                        that is part of an id is written %2F"
+                    .to_owned(),
+            );
+        }
+        let row = percent_encoding::percent_decode_str(path).decode_utf8();
+        let row = row.map_err(|_| "is not UTF-8 once its % signs are read".to_owned())?;
+        if row.trim().is_empty() {
+            return Err(format!("names no row; {FORM} is accepted"));
+        }
+        Ok(JobReference { row: row.into_owned(), output })
+    }
+
+    /// A label that ends in the number of a variation (`still-07-v2`), cut in two.
+    pub fn variation_of(label: &str) -> Option<(&str, u32)> {
+        let (row, number) = label.rsplit_once("-v")?;
+        let plain = !row.is_empty() && number.bytes().all(|b| b.is_ascii_digit()) && !number.starts_with('0');
+        Some((row, number.parse().ok()?)).filter(|_| plain)
+    }
+}
+
+/// The field of a request that takes addresses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum InputField {
+    ImageUrls,
+    VideoUrls,
+}
+
+impl InputField {
+    /// The name in bodies and manifests.
+    pub fn name(self) -> &'static str {
+        match self {
+            InputField::ImageUrls => "image_urls",
+            InputField::VideoUrls => "video_urls",
+        }
+    }
+}
+
+/// An input of a job that is an output of another row of its batch.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobInput {
+    /// The field of the body in which it stands.
+    pub field: InputField,
+    /// Its place in that list, from 0.
+    pub place: u32,
+    /// The id of the row that it names.
+    pub row: String,
+    /// Who that row is.
+    pub fingerprint: Fingerprint,
+    /// How many variations that row asks for.
+    pub takes: u32,
+    /// The variation that is named, from 1; without one it is the chosen one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub variation: Option<u32>,
+    /// Which output, from 1.
+    pub output: u32,
+}
+
+impl JobInput {
+    /// The jobs that may be meant, by their identity.
+    pub fn jobs(&self) -> impl Iterator<Item = JobId> + '_ {
+        let (first, last) = match self.variation {
+            Some(variation) => (variation, variation),
+            None => (1, self.takes),
+        };
+        (first..=last).map(|variation| JobId::derive(self.fingerprint, variation))
+    }
+
+    /// What stands in its place when identities are derived: who is meant, however it is written.
+    pub fn identity(&self) -> String {
+        let variation = self.variation.unwrap_or(0);
+        format!("{SCHEME}{}/{variation}#{}", self.fingerprint, self.output)
+    }
+
+    /// How it is shown: `still-07`, `still-07-v2#3`.
+    pub fn shown(&self) -> String {
+        let variation = self.variation.map(|variation| format!("-v{variation}")).unwrap_or_default();
+        let output = if self.output == 1 { String::new() } else { format!("#{}", self.output) };
+        format!("{}{variation}{output}", self.row)
+    }
+}
+
+/// How a job ended, as far as its children have to know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EndedTake {
+    /// Its place in the batch.
+    pub seq: Seq,
+    /// How it ended.
+    pub state: JobState,
+    /// Its row asks for a decision about its outputs.
+    pub wants_review: bool,
+    /// What was decided about them.
+    pub verdict: Option<Verdict>,
+}
+
+impl EndedTake {
+    fn is_rejected(&self) -> bool {
+        matches!(self.verdict, Some(Verdict::Rejected | Verdict::NotPicked))
+    }
+
+    fn is_approved(&self) -> bool {
+        matches!(self.verdict, Some(Verdict::Approved | Verdict::Picked))
+    }
+}
+
+/// Why an input is not there yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MissingInput {
+    /// Its job has not ended.
+    Unfinished,
+    /// Its job has ended so.
+    Ended(JobState),
+    /// Its outputs wait for a decision.
+    AwaitsReview,
+    /// Its outputs were rejected.
+    Rejected,
+    /// Several takes are there, and none is picked.
+    AwaitsPick,
+}
+
+/// The job that gives an input: of a row with one variation that one, of several the one that is picked, or else the only
+/// one that is approved.
+///
+/// # Errors
+/// Why there is none yet.
+pub fn giver(input: &JobInput, takes: &[Option<EndedTake>]) -> Result<Seq, MissingInput> {
+    let ended = || takes.iter().flatten();
+    if let [take] = takes {
+        let take = take.ok_or(MissingInput::Unfinished)?;
+        return match take.state {
+            JobState::Succeeded if take.is_rejected() => Err(MissingInput::Rejected),
+            JobState::Succeeded if take.wants_review && !take.is_approved() => {
+                Err(MissingInput::AwaitsReview)
+            }
+            JobState::Succeeded => Ok(take.seq),
+            other => Err(MissingInput::Ended(other)),
+        };
+    }
+    debug_assert!(input.variation.is_none(), "one variation is one take");
+    let succeeded = || ended().filter(|take| take.state == JobState::Succeeded);
+    let with = |verdict| succeeded().filter(move |take| take.verdict == Some(verdict));
+    if let Some(picked) = with(Verdict::Picked).next() {
+        return Ok(picked.seq);
+    }
+    if takes.iter().any(Option::is_none) {
+        return Err(MissingInput::Unfinished);
+    }
+    let mut approved = with(Verdict::Approved);
+    match (approved.next(), approved.next(), succeeded().next()) {
+        (Some(only), None, _) => Ok(only.seq),
+        (_, _, Some(_)) if succeeded().all(EndedTake::is_rejected) => Err(MissingInput::Rejected),
+        (_, _, Some(_)) => Err(MissingInput::AwaitsPick),
+        (_, _, None) => Err(MissingInput::Ended(ended().next().map_or(JobState::Failed, |take| take.state))),
+    }
+}
+
+impl MissingInput {
+    /// Whether only a person's command brings it.
+    pub fn waits_for_a_person(self) -> bool {
+        self != MissingInput::Unfinished
+    }
+
+    /// What keeps it, as people read it, after the name of the row.
+    pub fn explain(self) -> String {
+        match self {
+            MissingInput::Unfinished => "has not ended".to_owned(),
+            MissingInput::Ended(state) => format!("is {state}"),
+            MissingInput::AwaitsReview => "waits for review".to_owned(),
+            MissingInput::Rejected => "was rejected".to_owned(),
+            MissingInput::AwaitsPick => "has several takes, none of which is picked".to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(text: &str) -> Result<(String, u32), String> {
+        let reference = JobReference::parse(text).expect("it is a reference");
+        reference.map(|JobReference { row, output }| (row, output))
+    }
+
+    #[test]
+    fn references_as_people_write_them() {
+        assert_eq!(parsed("job:still-07"), Ok(("still-07".to_owned(), 1)));
+        assert_eq!(parsed("job:still-07#2"), Ok(("still-07".to_owned(), 2)));
+        assert_eq!(parsed("job:a%2Fb%23c%25"), Ok(("a/b#c%".to_owned(), 1)));
+        assert_eq!(parsed("job:größe"), Ok(("größe".to_owned(), 1)));
+        for bad in ["job:", "job:#1", "job:a#0", "job:a#x", "job:a#", "job:%ff", "job:spring/still-07"] {
+            assert!(parsed(bad).is_err(), "{bad}");
+        }
+        assert!(JobReference::parse("https://example.com/job:a").is_none());
+        assert_eq!(JobReference::variation_of("a-v2"), Some(("a", 2)));
+        assert_eq!(JobReference::variation_of("-v2"), None);
+        assert_eq!(JobReference::variation_of("a-v02"), None);
+        assert_eq!(JobReference::variation_of("a-v"), None);
+    }
+
+    fn input(takes: u32) -> JobInput {
+        JobInput {
+            field: InputField::ImageUrls,
+            place: 0,
+            row: "still-07".to_owned(),
+            fingerprint: Fingerprint([7; 16]),
+            takes,
+            variation: None,
+            output: 1,
+        }
+    }
+
+    fn take(seq: u32, state: JobState, wants_review: bool, verdict: Option<Verdict>) -> Option<EndedTake> {
+        Some(EndedTake { seq: Seq(seq), state, wants_review, verdict })
+    }
+
+    #[test]
+    fn the_only_take_feeds_unless_it_is_to_be_looked_at() {
+        use JobState::{Failed, Succeeded};
+        let check = |given, expected: Result<u32, MissingInput>| {
+            assert_eq!(giver(&input(1), &[given]), expected.map(Seq), "{given:?}");
+        };
+        check(None, Err(MissingInput::Unfinished));
+        check(take(3, Succeeded, false, None), Ok(3));
+        check(take(3, Succeeded, false, Some(Verdict::Rejected)), Err(MissingInput::Rejected));
+        check(take(3, Succeeded, true, None), Err(MissingInput::AwaitsReview));
+        check(take(3, Succeeded, true, Some(Verdict::Withdrawn)), Err(MissingInput::AwaitsReview));
+        check(take(3, Succeeded, true, Some(Verdict::Approved)), Ok(3));
+        check(take(3, Failed, false, None), Err(MissingInput::Ended(Failed)));
+    }
+
+    #[test]
+    fn of_several_takes_the_picked_one_feeds() {
+        use JobState::{Failed, Succeeded};
+        let check = |takes: &[Option<EndedTake>], expected: Result<u32, MissingInput>| {
+            assert_eq!(giver(&input(2), takes), expected.map(Seq), "{takes:?}");
+        };
+        let plain = |seq| take(seq, Succeeded, false, None);
+        check(&[plain(1), plain(2)], Err(MissingInput::AwaitsPick));
+        check(&[plain(1), None], Err(MissingInput::Unfinished));
+        check(&[plain(1), take(2, Succeeded, false, Some(Verdict::Picked))], Ok(2));
+        check(&[None, take(2, Succeeded, false, Some(Verdict::Picked))], Ok(2));
+        check(&[plain(1), take(2, Succeeded, false, Some(Verdict::Approved))], Ok(2));
+        let both = [take(1, Succeeded, false, Some(Verdict::Rejected)), take(2, Failed, false, None)];
+        check(&both, Err(MissingInput::Rejected));
+        check(
+            &[take(1, Failed, false, None), take(2, Failed, false, None)],
+            Err(MissingInput::Ended(Failed)),
+        );
+    }
+
+    /// Never edit the expected value: children are bought under keys that were derived from it.
+    #[test]
+    fn what_a_child_hashes_of_a_reference() {
+        let plain = input(1);
+        assert_eq!(plain.identity(), "job:07070707070707070707070707070707/0#1");
+        let second = JobInput { variation: Some(2), output: 3, ..input(2) };
+        assert_eq!(second.identity(), "job:07070707070707070707070707070707/2#3");
+        assert_eq!(second.shown(), "still-07-v2#3");
+        assert_eq!(second.jobs().count(), 1);
+        assert_eq!(input(2).jobs().count(), 2);
+    }
+}

@@ -1,0 +1,107 @@
+//! Inputs of a job that are outputs of other jobs of its batch: how those ended, and where their outputs lie now.
+//!
+//! The service is given its own result links, as the task's record tells them at that moment: nobody says how long a link
+//! lasts. Each is tried before it is sent, so that nothing is charged for a job whose input is gone.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tokio::sync::Semaphore;
+
+use crate::api::{DownloadError, Version};
+use crate::domain::ids::{BatchNo, JobId, Seq, TaskId};
+use crate::domain::job::JobSpec;
+use crate::domain::job_reference::{EndedTake, JobInput};
+use crate::domain::task::{Fault, ReadAnswer, TaskStatus};
+use crate::engine::scheduler::{InputFault, ended_take};
+use crate::engine::{EngineDeps, blocking};
+use crate::store::{JobRecord, Store, StoreError};
+
+/// Code of a job whose input the service has no more.
+const INPUT_GONE: &str = "input_gone";
+
+/// How the jobs of a batch ended: the last outcome of each.
+pub(super) fn ended_jobs(store: &Store, no: BatchNo) -> Result<Vec<(JobId, EndedTake)>, StoreError> {
+    let Some(batch) = store.batch(no)? else { return Ok(Vec::new()) };
+    let mut ended = BTreeMap::new();
+    let mut outcomes = store.spool(no).outcomes(0, store.outcomes_bytes(&batch)?)?;
+    while let Some((_, record)) = outcomes.next_line::<JobRecord>()? {
+        ended.insert(record.id, ended_take(&record));
+    }
+    Ok(ended.into_iter().collect())
+}
+
+/// Where the inputs of a job lie now, in the order of its references. `givers` are the jobs that give them.
+pub(super) async fn find(
+    deps: &EngineDeps,
+    store: &Arc<Store>,
+    exchanges: &Semaphore,
+    batch: BatchNo,
+    spec: &JobSpec,
+    givers: &[Seq],
+) -> Result<Vec<String>, InputFault> {
+    let mut addresses = Vec::with_capacity(givers.len());
+    let mut known: BTreeMap<Seq, Vec<String>> = BTreeMap::new();
+    for (input, seq) in spec.order.inputs.iter().zip(givers) {
+        if !known.contains_key(seq) {
+            // Closed only when the program ends.
+            let _permit = exchanges.acquire().await;
+            known.insert(*seq, results(deps, store, batch, spec, input, *seq).await?);
+        }
+        let results = known.get(seq).map(Vec::as_slice).unwrap_or_default();
+        let place = usize::try_from(input.output).unwrap_or(usize::MAX).saturating_sub(1);
+        let Some(address) = results.get(place) else {
+            let (wanted, there) = (input.output, results.len());
+            return Err(gone(input, &format!("has {there} outputs, and output {wanted} is wanted")));
+        };
+        answers(deps, input, address).await?;
+        addresses.push(address.clone());
+    }
+    Ok(addresses)
+}
+
+fn gone(input: &JobInput, why: &str) -> InputFault {
+    InputFault::Lasting(Fault::new(INPUT_GONE, format!("the row {} {why}; nothing was charged", input.row)))
+}
+
+/// The result links of a job, as its task's record tells them now.
+async fn results(
+    deps: &EngineDeps,
+    store: &Arc<Store>,
+    batch: BatchNo,
+    spec: &JobSpec,
+    input: &JobInput,
+    seq: Seq,
+) -> Result<Vec<String>, InputFault> {
+    let store = store.clone();
+    let task = blocking(move || -> Result<Option<TaskId>, StoreError> {
+        let Some(batch) = store.batch(batch)? else { return Ok(None) };
+        Ok(store.outcome(&batch, seq)?.and_then(|record| record.job.task().cloned()))
+    });
+    let task = task.await.map_err(|error| InputFault::Passing(Fault::new("state", error.to_string())))?;
+    let Some(task) = task else { return Err(gone(input, "has no task")) };
+    deps.polls.wait().await;
+    match deps.service.read_task(&spec.order, &task).await {
+        ReadAnswer::Task(reading) if reading.status == TaskStatus::Success => Ok(reading.urls),
+        ReadAnswer::Task(reading) => Err(gone(
+            input,
+            &format!("has the task {task}, which is {:?} at the service now", reading.status),
+        )),
+        ReadAnswer::Missing(_) => {
+            Err(gone(input, &format!("has the task {task}, which the service does not know any more")))
+        }
+        ReadAnswer::Unauthorised(fault) | ReadAnswer::Again { fault, .. } => Err(InputFault::Passing(fault)),
+    }
+}
+
+/// Whether a link still leads to something.
+async fn answers(deps: &EngineDeps, input: &JobInput, address: &str) -> Result<(), InputFault> {
+    match deps.downloads.open(address, 0, &Version::default()).await {
+        Ok(_) => Ok(()),
+        Err(error @ DownloadError::Status(status)) if status >= 500 || status == 429 => {
+            Err(InputFault::Passing(error.into()))
+        }
+        Err(error @ DownloadError::Broken(_)) => Err(InputFault::Passing(error.into())),
+        Err(error) => Err(gone(input, &format!("has a result link that cannot be used: {error}"))),
+    }
+}

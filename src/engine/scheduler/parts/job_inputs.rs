@@ -1,0 +1,234 @@
+//! Rows that name outputs of other rows: which of these have ended, and which jobs wait for them.
+//!
+//! How the jobs of a batch ended is looked up once, when the first of its rows comes up that names another, and is kept
+//! up to date from then on: for each job that has ended a line of some 40 bytes. Batches without references have none.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use crate::domain::ids::{BatchNo, JobId, JobKey, Seq};
+use crate::domain::job::Order;
+use crate::domain::job_reference::{EndedTake, MissingInput, giver};
+
+/// What is known of the ended jobs of a batch.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Lookup {
+    /// Nothing, and nobody needs it.
+    #[default]
+    Idle,
+    /// Nothing, and it is to be looked up.
+    Wanted,
+    /// It is being looked up.
+    Asked,
+    /// All of it.
+    Done,
+}
+
+#[derive(Debug, Default)]
+struct BatchInputs {
+    lookup: Lookup,
+    ended: HashMap<JobId, EndedTake>,
+    /// Queued jobs by those whose outputs they need.
+    children: HashMap<JobId, BTreeSet<Seq>>,
+    /// Queued jobs that lack an input.
+    waiting: BTreeSet<Seq>,
+}
+
+/// See the module's documentation.
+#[derive(Debug, Default)]
+pub struct JobInputs {
+    batches: BTreeMap<BatchNo, BatchInputs>,
+}
+
+impl JobInputs {
+    /// The jobs that give the inputs of a job, one for each.
+    ///
+    /// # Errors
+    /// What the first one lacks that is not there.
+    pub fn givers(&self, batch: BatchNo, order: &Order) -> Result<Vec<Seq>, MissingInput> {
+        if order.inputs.is_empty() {
+            return Ok(Vec::new());
+        }
+        let known = self.batches.get(&batch).filter(|known| known.lookup == Lookup::Done);
+        let known = known.ok_or(MissingInput::Unfinished)?;
+        let each = order.inputs.iter().map(|input| {
+            let takes: Vec<Option<EndedTake>> =
+                input.jobs().map(|job| known.ended.get(&job).copied()).collect();
+            giver(input, &takes)
+        });
+        each.collect()
+    }
+
+    /// Whether every input of a job is there.
+    pub fn are_there(&self, batch: BatchNo, order: &Order) -> bool {
+        order.inputs.is_empty() || self.givers(batch, order).is_ok()
+    }
+
+    /// How the jobs of a batch ended has to be known.
+    pub fn want(&mut self, batch: BatchNo) {
+        let known = self.batches.entry(batch).or_default();
+        if known.lookup == Lookup::Idle {
+            known.lookup = Lookup::Wanted;
+        }
+    }
+
+    /// Whether it is known how the jobs of a batch ended.
+    pub fn is_known(&self, batch: BatchNo) -> bool {
+        self.batches.get(&batch).is_some_and(|known| known.lookup == Lookup::Done)
+    }
+
+    /// Batches whose ended jobs are to be looked up. They are being looked up from now on.
+    pub fn begin_lookups(&mut self) -> Vec<BatchNo> {
+        let wanted = self.batches.iter_mut().filter(|(_, known)| known.lookup == Lookup::Wanted);
+        let begin = |(no, known): (&BatchNo, &mut BatchInputs)| {
+            known.lookup = Lookup::Asked;
+            *no
+        };
+        wanted.map(begin).collect()
+    }
+
+    /// Whether ended jobs are being looked up.
+    pub fn is_looking_up(&self) -> bool {
+        self.batches.values().any(|known| known.lookup == Lookup::Asked)
+    }
+
+    /// Takes in how the jobs of a batch ended; what came since is newer. Returns the jobs that wait for some of them.
+    pub fn looked_up(&mut self, batch: BatchNo, ended: Vec<(JobId, EndedTake)>) -> Vec<JobKey> {
+        let Some(known) = self.batches.get_mut(&batch) else { return Vec::new() };
+        known.lookup = Lookup::Done;
+        for (job, take) in ended {
+            known.ended.entry(job).or_insert(take);
+        }
+        known.waiting.iter().map(|seq| JobKey { batch, seq: *seq }).collect()
+    }
+
+    /// A queued job lacks inputs.
+    pub fn wait(&mut self, key: JobKey, order: &Order) {
+        let known = self.batches.entry(key.batch).or_default();
+        known.waiting.insert(key.seq);
+        JobInputs::note_child(known, key.seq, order);
+    }
+
+    /// A queued job lacks no input.
+    pub fn is_ready(&mut self, key: JobKey, order: &Order) {
+        let known = self.batches.entry(key.batch).or_default();
+        known.waiting.remove(&key.seq);
+        // A decision may take it back.
+        JobInputs::note_child(known, key.seq, order);
+    }
+
+    fn note_child(known: &mut BatchInputs, seq: Seq, order: &Order) {
+        for job in order.inputs.iter().flat_map(|input| input.jobs()) {
+            known.children.entry(job).or_default().insert(seq);
+        }
+    }
+
+    /// A job is not queued any more.
+    pub fn has_left_queue(&mut self, key: JobKey, order: &Order) {
+        let Some(known) = self.batches.get_mut(&key.batch) else { return };
+        known.waiting.remove(&key.seq);
+        for job in order.inputs.iter().flat_map(|input| input.jobs()) {
+            if let Some(children) = known.children.get_mut(&job) {
+                children.remove(&key.seq);
+                if children.is_empty() {
+                    known.children.remove(&job);
+                }
+            }
+        }
+    }
+
+    /// A job has ended, or a decision was made about it. Returns the queued jobs that need its outputs.
+    pub fn has_ended(&mut self, batch: BatchNo, job: JobId, take: EndedTake) -> Vec<JobKey> {
+        let Some(known) = self.batches.get_mut(&batch).filter(|known| known.lookup != Lookup::Idle) else {
+            return Vec::new();
+        };
+        known.ended.insert(job, take);
+        let children = known.children.get(&job).into_iter().flatten();
+        children.map(|seq| JobKey { batch, seq: *seq }).collect()
+    }
+
+    /// A job that had ended goes on.
+    pub fn goes_on(&mut self, batch: BatchNo, job: JobId) {
+        if let Some(known) = self.batches.get_mut(&batch) {
+            known.ended.remove(&job);
+        }
+    }
+
+    /// Queued jobs of a batch that lack inputs.
+    pub fn waiting_of(&self, batch: BatchNo) -> impl Iterator<Item = JobKey> {
+        let waiting = self.batches.get(&batch).into_iter().flat_map(|known| &known.waiting);
+        waiting.map(move |seq| JobKey { batch, seq: *seq })
+    }
+
+    /// How many there are.
+    pub fn waiting_count(&self, batch: BatchNo) -> u32 {
+        let waiting = self.batches.get(&batch).map_or(0, |known| known.waiting.len());
+        u32::try_from(waiting).unwrap_or(u32::MAX)
+    }
+
+    /// Keeps nothing of a batch that has left.
+    pub fn forget_batch(&mut self, batch: BatchNo) {
+        self.batches.remove(&batch);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::ids::Fingerprint;
+    use crate::domain::job_reference::{InputField, JobInput};
+    use crate::domain::job_state::JobState;
+    use crate::domain::request::Kind;
+    use crate::engine::scheduler::tests::spec;
+
+    const BATCH: BatchNo = BatchNo(1);
+    const PARENT: Fingerprint = Fingerprint([1; 16]);
+
+    fn child() -> Order {
+        let input = JobInput {
+            field: InputField::ImageUrls,
+            place: 0,
+            row: "still".to_owned(),
+            fingerprint: PARENT,
+            takes: 1,
+            variation: None,
+            output: 1,
+        };
+        Order { inputs: vec![input], ..spec(1, Kind::Video).order.clone() }
+    }
+
+    fn ended(state: JobState) -> EndedTake {
+        EndedTake { seq: Seq(0), state, wants_review: false, verdict: None }
+    }
+
+    #[test]
+    fn a_child_waits_until_its_parent_is_known_to_be_done() {
+        let (mut inputs, order) = (JobInputs::default(), child());
+        let (key, parent) = (JobKey { batch: BATCH, seq: Seq(1) }, JobId::derive(PARENT, 1));
+        assert_eq!(inputs.givers(BATCH, &order), Err(MissingInput::Unfinished));
+        inputs.want(BATCH);
+        inputs.wait(key, &order);
+        assert_eq!(inputs.begin_lookups(), [BATCH]);
+        assert!(inputs.begin_lookups().is_empty() && inputs.is_looking_up());
+        assert_eq!(inputs.has_ended(BATCH, parent, ended(JobState::Succeeded)), [key]);
+        assert!(!inputs.are_there(BATCH, &order), "what else has ended is not known yet");
+        // What is read may be older.
+        assert_eq!(inputs.looked_up(BATCH, vec![(parent, ended(JobState::Failed))]), [key]);
+        assert_eq!(inputs.givers(BATCH, &order), Ok(vec![Seq(0)]));
+        inputs.is_ready(key, &order);
+        assert_eq!(inputs.waiting_count(BATCH), 0);
+        inputs.goes_on(BATCH, parent);
+        assert!(!inputs.are_there(BATCH, &order));
+        assert_eq!(inputs.has_ended(BATCH, parent, ended(JobState::Failed)), [key]);
+        inputs.has_left_queue(key, &order);
+        assert!(inputs.has_ended(BATCH, parent, ended(JobState::Succeeded)).is_empty());
+    }
+
+    #[test]
+    fn of_batches_without_references_nothing_is_kept() {
+        let mut inputs = JobInputs::default();
+        let job = JobId::derive(PARENT, 1);
+        assert!(inputs.has_ended(BATCH, job, ended(JobState::Succeeded)).is_empty());
+        assert!(inputs.are_there(BATCH, &spec(0, Kind::Video).order));
+        assert!(inputs.batches.is_empty());
+    }
+}

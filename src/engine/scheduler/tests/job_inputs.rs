@@ -1,0 +1,196 @@
+//! Rows that need outputs of other rows.
+
+use super::*;
+use crate::domain::job_reference::{InputField, JobInput};
+use crate::domain::review::{Decision, Verdict};
+
+const CHILD_FIELD: InputField = InputField::ImageUrls;
+
+/// Row `seq`, which is variation 1 of its own row, and needs the first output of each row of `parents`.
+fn with_parents(seq: u32, parents: &[u32], review: bool) -> Arc<JobSpec> {
+    let spec = spec(seq, Kind::Video);
+    let fingerprint = |seq: u32| Fingerprint(u128::from(seq).to_be_bytes());
+    let inputs = (0..).zip(parents).map(|(place, parent)| JobInput {
+        field: CHILD_FIELD,
+        place,
+        row: format!("job-{parent}"),
+        fingerprint: fingerprint(*parent),
+        takes: 1,
+        variation: None,
+        output: 1,
+    });
+    let order = Order { inputs: inputs.collect(), review, ..spec.order.clone() };
+    Arc::new(JobSpec { id: JobId::derive(fingerprint(seq), 1), order, ..(*spec).clone() })
+}
+
+/// A batch of these rows: each with its parents.
+fn stage(rows: &[&[u32]]) -> Stage {
+    let mut stage = Stage::of(u32::try_from(rows.len()).unwrap());
+    stage.specs = (0..).zip(rows).map(|(seq, parents)| with_parents(seq, parents, false)).collect();
+    stage
+}
+
+fn found(stage: &mut Stage, seq: u32) -> String {
+    let attempt = stage.attempt(seq);
+    let addresses = stage.specs[seq as usize].order.inputs.iter().map(|_| "https://r/now".to_owned());
+    stage.step(vec![Input::InputsFound(Stage::key(seq), attempt, Ok(addresses.collect()))])
+}
+
+/// A job that was posted runs to its end. Returns what follows from that.
+fn finish(stage: &mut Stage, seq: u32) -> String {
+    stage.posted(seq, task("pending"));
+    stage.pass_until(&format!("read {seq}#1"));
+    assert_eq!(stage.read(seq, ReadAnswer::Task(reading("success"))), format!("fetch {seq}#1"));
+    let attempt = stage.attempt(seq);
+    stage.step(vec![Input::Fetched(Stage::key(seq), attempt, Ok(files()))])
+}
+
+/// An open job, as it is durable.
+fn job(stage: &Stage, seq: u32) -> &crate::domain::job::Job {
+    &stage.durable[&Stage::key(seq)].job
+}
+
+fn refused() -> PostAnswer {
+    PostAnswer::Refused(fault("generic"))
+}
+
+#[test]
+fn a_child_is_sent_when_its_parent_is_done_with_the_addresses_found_then() {
+    let mut stage = stage(&[&[1], &[], &[]]);
+    assert_eq!(
+        stage.step(vec![]),
+        "post 1#1, post 2#1",
+        "what comes first in the file may wait for what follows"
+    );
+    assert_eq!(finish(&mut stage, 1), "inputs 0#1 of [1]");
+    assert_eq!(job(&stage, 0).state().name(), "submitting");
+    assert!(job(&stage, 0).present().inputs().is_empty());
+    assert_eq!(found(&mut stage, 0), "post 0#1");
+    assert_eq!(job(&stage, 0).present().inputs(), ["https://r/now"]);
+    // However often it is sent, it says the same.
+    stage.posted(0, lost());
+    stage.pass_until("post 0#1");
+}
+
+#[test]
+fn chains_go_on_before_new_rows_begin() {
+    let mut stage = stage(&[&[], &[], &[], &[0], &[3]]);
+    stage.scheduler.settings.limits.in_flight = 1;
+    let settings = Box::new(stage.scheduler.settings.clone());
+    stage.scheduler.execute(Command::Reload(settings), stage.now).unwrap();
+    assert_eq!(stage.step(vec![]), "post 0#1");
+    stage.posted(0, task("pending"));
+    stage.pass_until("read 0#1");
+    assert_eq!(stage.read(0, ReadAnswer::Task(reading("success"))), "fetch 0#1, post 1#1");
+    let fetched = Input::Fetched(Stage::key(0), AttemptNo::FIRST, Ok(files()));
+    assert_eq!(stage.step(vec![fetched]), "", "the only slot is taken");
+    stage.posted(1, task("pending"));
+    stage.pass_until("read 1#1");
+    let success = ReadAnswer::Task(reading("success"));
+    assert_eq!(stage.read(1, success), "fetch 1#1, inputs 3#1 of [0]", "row 2 can wait");
+}
+
+#[test]
+fn children_of_a_failed_row_wait_for_its_retry() {
+    let mut stage = stage(&[&[], &[0], &[1]]);
+    stage.step(vec![]);
+    assert_eq!(stage.posted(0, refused()), "");
+    assert_eq!(stage.ended, ["job-0 failed"]);
+    let parked = Standstill::Parked(Parked::Inputs);
+    assert_eq!(stage.scheduler.standstill(), Some(parked));
+    // Nor does a restart send them.
+    stage.restart();
+    assert_eq!(stage.step(vec![]), "");
+    assert_eq!(stage.scheduler.standstill(), Some(parked));
+    let record = stage.outcomes[&Stage::key(0)].clone();
+    let retry = Command::Retry(vec![(stage.specs[0].clone(), record)]);
+    stage.scheduler.execute(retry, stage.now).unwrap();
+    let said = stage.step(vec![]);
+    assert!(said.starts_with("post 0#"), "{said}");
+    assert_eq!(finish(&mut stage, 0), "inputs 1#1 of [0]");
+    found(&mut stage, 1);
+    assert_eq!(finish(&mut stage, 1), "inputs 2#1 of [1]");
+}
+
+#[test]
+fn a_canceled_batch_drops_what_waits_for_others() {
+    let mut stage = stage(&[&[], &[0], &[1]]);
+    stage.step(vec![]);
+    stage.scheduler.execute(Command::Cancel(BatchNo(1)), stage.now).unwrap();
+    stage.step(vec![]);
+    stage.step(vec![]);
+    assert_eq!(stage.ended, ["job-1 canceled", "job-2 canceled"]);
+    assert_eq!(finish(&mut stage, 0), "");
+    assert_eq!(stage.scheduler.standstill(), Some(Standstill::Done));
+}
+
+#[test]
+fn a_row_to_be_reviewed_feeds_nothing_before_it_is_approved() {
+    let mut stage = stage(&[&[], &[0]]);
+    stage.specs[0] = with_parents(0, &[], true);
+    stage.step(vec![]);
+    assert_eq!(finish(&mut stage, 0), "");
+    let decide = |stage: &mut Stage, verdict| {
+        let record = stage.outcomes[&Stage::key(0)].clone();
+        let sha256 = record.job.outputs().iter().map(|file| file.sha256.clone()).collect();
+        let decision = Decision { verdict, by: "ana".to_owned(), at: Timestamp(0), note: None, sha256 };
+        let command = Command::Decide(vec![((stage.specs[0].clone(), record), decision)]);
+        stage.scheduler.execute(command, stage.now).unwrap();
+        stage.step(vec![])
+    };
+    assert_eq!(stage.scheduler.standstill(), Some(Standstill::Parked(Parked::Inputs)));
+    assert_eq!(decide(&mut stage, Verdict::Rejected), "");
+    assert_eq!(decide(&mut stage, Verdict::Approved), "inputs 1#1 of [0]");
+    // It was let out, and nothing of it left: what is decided now still holds it back.
+    decide(&mut stage, Verdict::Rejected);
+    let passing = Err(InputFault::Passing(fault("timeout")));
+    stage.step(vec![Input::InputsFound(Stage::key(1), AttemptNo::FIRST, passing)]);
+    for _ in 0..100 {
+        assert_eq!(stage.pass(Millis(1_000)).step(vec![]), "");
+    }
+    assert_eq!((job(&stage, 1).state().name(), job(&stage, 1).books().held), ("queued", Credits::ZERO));
+    assert_eq!(decide(&mut stage, Verdict::Approved), "inputs 1#1 of [0]");
+}
+
+#[test]
+fn an_input_that_is_gone_costs_nothing() {
+    let mut stage = stage(&[&[], &[0]]);
+    stage.step(vec![]);
+    finish(&mut stage, 0);
+    let gone = Err(InputFault::Lasting(fault("input_gone")));
+    stage.step(vec![Input::InputsFound(Stage::key(1), AttemptNo::FIRST, gone)]);
+    assert_eq!(stage.ended, ["job-0 succeeded", "job-1 failed"]);
+    assert_eq!(stage.outcomes[&Stage::key(1)].job.all_books(), crate::domain::job::Books::default());
+    assert_eq!(stage.batch.totals.held, Credits::ZERO);
+}
+
+#[test]
+fn a_restart_finds_the_inputs_of_what_was_let_out_before_anything_left() {
+    let mut stage = stage(&[&[], &[0]]);
+    stage.step(vec![]);
+    assert_eq!(finish(&mut stage, 0), "inputs 1#1 of [0]");
+    stage.restart();
+    stage.step(vec![]);
+    stage.pass_until("inputs 1#1 of [0]");
+    found(&mut stage, 1);
+    assert_eq!(job(&stage, 1).present().inputs().len(), 1);
+    // Now it may have left: it is sent again as it was.
+    stage.restart();
+    assert_eq!(stage.step(vec![]), "post 1#1");
+}
+
+#[test]
+fn thousands_of_rows_that_wait_leave_room_for_what_they_wait_for() {
+    let parents: Vec<[u32; 1]> = (0..3_000).map(|child| [3_000 + child]).collect();
+    let nothing: [u32; 0] = [];
+    let rows = parents.iter().map(|parents| &parents[..]).chain((0..3_000).map(|_| &nothing[..]));
+    let mut stage = stage(&rows.collect::<Vec<_>>());
+    let mut said = String::new();
+    for _ in 0..200 {
+        said = stage.step(vec![]);
+        if !said.is_empty() {
+            break;
+        }
+    }
+    assert!(said.starts_with("post 3000#1"), "{said}");
+}

@@ -1,0 +1,184 @@
+//! Jobs that need outputs of other rows: they wait for these, and go before what was not begun.
+
+use crate::domain::ids::{AttemptNo, BatchNo, JobId, JobKey};
+use crate::domain::job::JobSpec;
+use crate::domain::job_reference::EndedTake;
+use crate::domain::lifecycle::{Event, Want};
+use crate::domain::parked_reason::Parked;
+use crate::domain::task::{Fault, PostAnswer};
+use crate::domain::time::Now;
+use crate::engine::scheduler::{Effect, InputFault, Scheduler, SchedulerError};
+use crate::store::JobRecord;
+
+/// Rows of a batch that are in memory and wait for others, unless nothing of it moves without more of them.
+const WAITING_MAX: u32 = 1_024;
+/// Rows that a step lets into memory at most, so that its commit stays small.
+const OPENED_MAX: usize = 64;
+
+/// How a job ended, for the jobs that need its outputs.
+pub fn ended_take(record: &JobRecord) -> EndedTake {
+    let job = &record.job;
+    EndedTake {
+        seq: record.key.seq,
+        state: job.state().job_state(),
+        wants_review: job.wants_review(),
+        verdict: job.decision().map(|decision| decision.verdict),
+    }
+}
+
+impl Scheduler {
+    /// An open job waits in the queue: as a candidate for admission, or for its inputs.
+    pub(super) fn queue(&mut self, key: JobKey) {
+        let Some(open) = self.jobs.get(&key) else { return };
+        let order = &open.spec().order;
+        if order.inputs.is_empty() {
+            self.jobs.queue(key);
+            return;
+        }
+        self.inputs.want(key.batch);
+        if self.inputs.are_there(key.batch, order) {
+            self.inputs.is_ready(key, order);
+            self.jobs.queue(key);
+        } else {
+            self.inputs.wait(key, order);
+            self.jobs.unqueue(&key);
+        }
+    }
+
+    /// An open job has left the queue.
+    pub(super) fn unqueue(&mut self, key: JobKey) {
+        self.jobs.unqueue(&key);
+        if let Some(open) = self.jobs.get(&key) {
+            self.inputs.has_left_queue(key, &open.spec().order);
+        }
+    }
+
+    /// A job has ended, or was decided about: the jobs that need its outputs are looked at again.
+    pub(super) fn note_ended(&mut self, record: &JobRecord) {
+        for child in self.inputs.has_ended(record.key.batch, record.id, ended_take(record)) {
+            self.queue(child);
+        }
+    }
+
+    /// How the jobs of a batch ended was looked up. Those that go on have not ended.
+    pub(super) fn ended_jobs(&mut self, batch: BatchNo, mut ended: Vec<(JobId, EndedTake)>) {
+        ended.retain(|(_, take)| !self.jobs.contains_key(&JobKey { batch, seq: take.seq }));
+        for child in self.inputs.looked_up(batch, ended) {
+            self.queue(child);
+        }
+    }
+
+    /// Looks up how the jobs of batches ended whose rows name others.
+    pub(super) fn look_up_ended(&mut self) {
+        for batch in self.inputs.begin_lookups() {
+            self.pending.begin(Effect::LoadEnded { batch });
+        }
+    }
+
+    /// Rows at the front that wait for others make way: as queued jobs that wait for their inputs.
+    pub(super) fn open_waiting_rows(&mut self, now: Now) {
+        let with_references = self.batches.iter().filter(|active| active.has_references());
+        let with_references = with_references.filter(|active| active.record().paused.is_none());
+        let batches: Vec<BatchNo> = with_references.map(|active| active.record().no).collect();
+        let mut opened = 0;
+        for batch in batches {
+            self.inputs.want(batch);
+            if !self.inputs.is_known(batch) {
+                continue;
+            }
+            while let Some(key) = self.next_waiting_row(batch) {
+                if opened >= OPENED_MAX {
+                    self.pending.wake_at(now.tick);
+                    return;
+                }
+                self.open_rows_up_to(key);
+                opened += 1;
+            }
+        }
+    }
+
+    /// A row at the front that waits for others, where there is room for it.
+    fn next_waiting_row(&self, batch: BatchNo) -> Option<JobKey> {
+        let active = self.batches.get(&batch)?;
+        let is_ready = |spec: &JobSpec| self.inputs.are_there(batch, &spec.order);
+        let waiting = self.inputs.waiting_count(batch);
+        let moves = || {
+            self.jobs.counts().open_of(batch) > waiting
+                || active.fronts().any(|spec| is_ready(spec))
+                || active.is_loading()
+        };
+        if waiting >= WAITING_MAX && moves() {
+            return None;
+        }
+        let spec = active.fronts().find(|spec| !is_ready(spec))?;
+        Some(JobKey { batch, seq: spec.seq })
+    }
+
+    /// Batches of which all that is left waits for rows that a person has to see to.
+    pub(super) fn park_by_inputs(&mut self) {
+        let (jobs, inputs) = (&self.jobs, &self.inputs);
+        self.batches.for_each(|active| {
+            let no = active.record().no;
+            let waiting = inputs.waiting_count(no);
+            if waiting > 0
+                && inputs.is_known(no)
+                && !active.has_rows()
+                && jobs.counts().open_of(no) == waiting
+            {
+                active.park(Some(Parked::Inputs));
+                active.log_parked(Parked::Inputs);
+            }
+        });
+    }
+
+    /// Looking for the inputs of a job came to this.
+    pub(super) fn inputs_found(
+        &mut self,
+        key: JobKey,
+        attempt: AttemptNo,
+        outcome: Result<Vec<String>, InputFault>,
+        now: Now,
+    ) -> Result<(), SchedulerError> {
+        let Some(mut open) = self.jobs.get_mut(&key) else { return Ok(()) };
+        let faults = open.effect_ended(attempt);
+        match outcome {
+            Ok(addresses) => {
+                open.reset_faults(attempt);
+                drop(open);
+                self.apply(key, attempt, Event::InputsFound(addresses), now)?;
+                self.begin(key, attempt, Want::Post, now.tick);
+            }
+            Err(InputFault::Passing(fault)) => {
+                open.count_fault(attempt);
+                tracing::info!(job = open.spec().label.as_str(), %fault, "inputs not found yet, looking again");
+                drop(open);
+                let wait = self.wait_times.after_fault(faults, None);
+                self.schedule(key, attempt, now.tick.after(wait));
+            }
+            Err(InputFault::Lasting(fault)) => {
+                drop(open);
+                self.apply(key, attempt, Event::Posted(PostAnswer::Refused(fault)), now)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a job needs an output that is not there.
+    pub(super) fn lacks_input(&self, key: JobKey) -> bool {
+        self.jobs.get(&key).is_some_and(|open| !self.inputs.are_there(key.batch, &open.spec().order))
+    }
+
+    /// What gives the inputs of a job that is about to be sent was decided otherwise: it waits again, and nothing of it
+    /// was sent.
+    pub(super) fn lost_inputs(
+        &mut self,
+        key: JobKey,
+        attempt: AttemptNo,
+        now: Now,
+    ) -> Result<(), SchedulerError> {
+        let fault = Fault::new("inputs", "a row that it refers to is not done any more");
+        self.apply(key, attempt, Event::InputsLost(fault), now)?;
+        self.queue(key);
+        Ok(())
+    }
+}

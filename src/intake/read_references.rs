@@ -1,0 +1,225 @@
+//! Reads a manifest for the rows that other rows name, before it is validated.
+//!
+//! The key of a child hashes who its parents are, which only their own rows tell, and these may stand behind it. So a
+//! manifest with references is read through before: once for the ids that are named, once for the rows of these ids.
+//! No row is kept but those whose own parents come later.
+
+use std::collections::{HashMap, HashSet};
+use std::io::Read;
+use std::path::Path;
+
+use crate::domain::diagnostic::Position;
+use crate::domain::ids::BatchName;
+use crate::domain::job_reference::JobReference;
+use crate::domain::manifest::Manifest;
+use crate::domain::manifest::row::{ReadRow, Row};
+use crate::domain::queue_class::ClassFinder;
+use crate::intake::row_chooser::RowChooser;
+use crate::intake::row_references::{MeantRow, NamedRow, RowReferences, named_by};
+use crate::intake::row_validator::{RowRules, RowValidator, ValidateStep};
+use crate::store::staging::{RowRequest, StagedRow};
+
+/// Whether a manifest may have references. The rows of one with a matrix may take them from tables.
+pub(super) fn may_have(mut file: impl Read) -> std::io::Result<bool> {
+    const MARKS: [&[u8]; 2] = [b"job:", b"\"matrix\""];
+    const KEPT: usize = 16;
+    let (mut buffer, mut filled) = (vec![0; 256 * 1024], 0);
+    loop {
+        let read = file.read(&mut buffer[filled..])?;
+        if read == 0 {
+            return Ok(false);
+        }
+        filled += read;
+        if MARKS.into_iter().any(|mark| memchr::memmem::find(&buffer[..filled], mark).is_some()) {
+            return Ok(true);
+        }
+        // A mark may lie across two pieces.
+        let kept = filled.min(KEPT);
+        buffer.copy_within(filled - kept..filled, 0);
+        filled = kept;
+    }
+}
+
+/// Reads through a manifest for its references. `open` opens it anew; where it cannot be read, the references are nobody's
+/// and the rows are refused where they stand.
+///
+/// # Errors
+/// When it cannot be opened.
+pub(super) fn read<R: Read, E>(
+    mut open: impl FnMut() -> Result<Option<Manifest<R>>, E>,
+    batch: &BatchName,
+    rules: RowRules<'_>,
+    chooser: Option<RowChooser<'_>>,
+) -> Result<RowReferences, E> {
+    let mut references = RowReferences::default();
+    let Some(rows) = open()? else { return Ok(references) };
+    let named = Named::read(rows, rules, chooser);
+    if named.ids.is_empty() {
+        return Ok(references);
+    }
+    let Some(rows) = open()? else { return Ok(references) };
+    let mut pending: HashMap<String, Row> = HashMap::new();
+    let mut lookup = Lookup { batch, rules, classes: ClassFinder::new(rules.context.group_limits.keys()) };
+    for read in rows {
+        let row = match read {
+            ReadRow::Good(mut row) => {
+                rules.fill(&mut row);
+                *row
+            }
+            ReadRow::Bad(bad) => {
+                if let Some(row) = bad.row
+                    && let Some(id) = row.id.clone().filter(|id| named.ids.contains(id))
+                {
+                    references.rows.entry(id).or_insert(refused(row.position.line));
+                }
+                continue;
+            }
+            ReadRow::Unreadable(_) => break,
+        };
+        let Some(id) = row.id.clone().filter(|id| named.ids.contains(id)) else { continue };
+        if references.rows.contains_key(&id) || pending.contains_key(&id) {
+            // The id is refused where it stands for the second time.
+            continue;
+        }
+        let is_known = |name: String| references.find(&name).is_some() || !named.ids.contains(&name);
+        if named_by(&row).all(is_known) {
+            let found = lookup.look_up(row, &references);
+            references.rows.insert(id, found);
+        } else {
+            pending.insert(id, row);
+        }
+    }
+    lookup.resolve(pending, &mut references);
+    references.needed = named.needed();
+    Ok(references)
+}
+
+/// The ids that rows name.
+#[derive(Debug, Default)]
+struct Named {
+    /// All of them, with those whose variations may be meant.
+    ids: HashSet<String>,
+    /// Where a part is handed in: which id names which.
+    by_id: HashMap<String, Vec<String>>,
+    /// Named by rows of the part.
+    by_part: Vec<String>,
+}
+
+impl Named {
+    fn read<R: Read>(rows: Manifest<R>, rules: RowRules<'_>, mut chooser: Option<RowChooser<'_>>) -> Named {
+        let mut named = Named::default();
+        for mut read in rows {
+            if let ReadRow::Good(row) = &mut read {
+                rules.fill(row);
+            }
+            let is_taken = chooser.as_mut().is_some_and(|chooser| chooser.takes(&read, rules));
+            let ReadRow::Good(row) = read else { continue };
+            let names: Vec<String> = named_by(&row).collect();
+            if names.is_empty() {
+                continue;
+            }
+            for name in &names {
+                if let Some((row, _)) = JobReference::variation_of(name) {
+                    named.ids.insert(row.to_owned());
+                }
+                named.ids.insert(name.clone());
+            }
+            if chooser.is_some() {
+                if is_taken {
+                    named.by_part.extend(names.iter().cloned());
+                }
+                named.by_id.extend(row.id.map(|id| (id, names)));
+            }
+        }
+        named
+    }
+
+    /// The ids that rows of the part name, and those that these name.
+    fn needed(mut self) -> HashSet<String> {
+        let mut needed = HashSet::new();
+        while let Some(name) = self.by_part.pop() {
+            let row = JobReference::variation_of(&name).map(|(row, _)| row.to_owned());
+            for id in row.into_iter().chain([name]) {
+                self.by_part.extend(self.by_id.remove(&id).into_iter().flatten());
+                needed.insert(id);
+            }
+        }
+        needed
+    }
+}
+
+fn refused(line: u64) -> NamedRow {
+    NamedRow { line, meant: Err("is refused".to_owned()) }
+}
+
+/// What rows that are named come to.
+struct Lookup<'a> {
+    batch: &'a BatchName,
+    rules: RowRules<'a>,
+    classes: ClassFinder,
+}
+
+impl Lookup<'_> {
+    /// A row whose own references are known.
+    fn look_up(&mut self, row: Row, references: &RowReferences) -> NamedRow {
+        let Position { line, .. } = row.position;
+        let validator = RowValidator { batch: self.batch, rules: self.rules, references };
+        let judged = validator.validate_row(ReadRow::Good(Box::new(row)), &mut self.classes);
+        let ValidateStep::Row(StagedRow { fingerprint, count, wanted: RowRequest::Order(order), .. }) =
+            judged.step
+        else {
+            return refused(line);
+        };
+        let Ok(order) = order.order() else { return refused(line) };
+        let duration = order.body.get("options").and_then(|options| options.get("duration"));
+        let seconds = duration.and_then(crate::domain::quote::seconds_as_number);
+        NamedRow { line, meant: Ok(MeantRow { fingerprint, kind: order.kind, count, seconds }) }
+    }
+
+    /// Rows that name rows behind them: each after those that it names. What is left over goes in a circle.
+    fn resolve(&mut self, mut pending: HashMap<String, Row>, references: &mut RowReferences) {
+        let mut roots: Vec<String> = pending.keys().cloned().collect();
+        roots.sort_unstable();
+        for root in roots {
+            let mut path: Vec<String> = vec![root];
+            while let Some(id) = path.last().cloned() {
+                let Some(row) = pending.get(&id) else {
+                    path.pop();
+                    continue;
+                };
+                let next = named_by(row).find_map(|name| {
+                    let variation = JobReference::variation_of(&name).map(|(row, _)| row.to_owned());
+                    [Some(name), variation].into_iter().flatten().find(|name| pending.contains_key(name))
+                });
+                match next {
+                    Some(next) => match path.iter().position(|on_path| *on_path == next) {
+                        None => path.push(next),
+                        Some(first) => {
+                            let circle = path.split_off(first);
+                            let shown: Vec<&str> = circle.iter().chain([&next]).map(String::as_str).collect();
+                            let why = format!("names itself by way of others: {}", shown.join(" -> "));
+                            for id in &circle {
+                                if let Some(row) = pending.remove(id) {
+                                    let named = NamedRow { line: row.position.line, meant: Err(why.clone()) };
+                                    references.rows.insert(id.clone(), named);
+                                }
+                            }
+                        }
+                    },
+                    None => {
+                        if let Some(row) = pending.remove(&id) {
+                            let found = self.look_up(row, references);
+                            references.rows.insert(id, found);
+                        }
+                        path.pop();
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The manifest at `path` may have references, or could not be read through.
+pub(super) fn file_may_have(path: &Path) -> bool {
+    std::fs::File::open(path).and_then(may_have).unwrap_or(true)
+}

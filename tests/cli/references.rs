@@ -1,0 +1,184 @@
+//! Rows that name other rows of their manifest: in which order they are made, what is bought, and what is waited for.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
+use callsheet::failpoint;
+use serde_json::Value;
+
+use crate::support::collect_outputs::Outputs;
+use crate::support::process::Running;
+use crate::support::{TestEnv, manifests};
+
+/// A still, a clip from it, a longer clip from that one; each before the one that it needs.
+const STORY: &str = r#"{"jobs": [
+  {"id": "long", "kind": "video", "model": "model-s-2-5", "prompt": "and on", "video_urls": ["job:clip"], "duration": "5s"},
+  {"id": "clip", "kind": "video", "model": "house-c1", "prompt": "the fox runs", "image_urls": ["job:still"], "duration": "2s"},
+  {"id": "still", "kind": "image", "model": "gi-2", "prompt": "a fox"}
+]}"#;
+
+fn story(env: &TestEnv, text: &str) {
+    env.write("story.json", text);
+}
+
+/// The verdict of a row of `plan`.
+fn verdicts(env: &TestEnv) -> Vec<String> {
+    let plan = env.run(["plan", "story.json", "--json"]).exited(0).json();
+    let told = |row: &Value| format!("{} {}", row["id"].as_str().unwrap(), row["verdict"].as_str().unwrap());
+    plan["rows"].as_array().unwrap().iter().map(told).collect()
+}
+
+/// The tasks that the service made, by their prompts, in its order.
+fn made(env: &TestEnv) -> Vec<String> {
+    env.audit().tasks.into_iter().map(|task| task.prompt).collect()
+}
+
+/// What `explain` says of a job.
+fn told(env: &TestEnv, job: &str, what: &str) {
+    let outcome = env.run(["explain", job]).exited(0);
+    assert!(outcome.stdout.contains(what), "{what}: {}", outcome.stdout);
+}
+
+fn explained(env: &TestEnv, job: &str) -> Value {
+    env.run(["explain", job, "--json"]).exited(0).json()
+}
+
+#[test]
+fn a_storyboard_is_made_in_its_order_and_bought_once() {
+    let env = TestEnv::new();
+    story(&env, STORY);
+    env.run(["plan", "story.json"]).exited(0).says("is 2, the duration of clip");
+    env.run(["run", "story.json"]).exited(0);
+    assert_eq!(made(&env), ["a fox", "the fox runs", "and on"]);
+    let long = explained(&env, "story/long");
+    let input = &long["inputs"][0];
+    assert_eq!((&input["field"], &input["reference"]), (&"video_urls[0]".into(), &"clip".into()), "{long:#}");
+    assert!(input["address"].as_str().unwrap().ends_with("/0.mp4"), "{input}");
+    told(&env, "story/long", "video_urls[0] is job:clip: is there: clip");
+    env.run(["run", "story.json"]).exited(0).says("0 new (0 credits), 3 already there");
+    env.run(["state", "verify"]).exited(0).says("all fits");
+    env.audit().each_paid_once(3);
+}
+
+#[test]
+fn another_prompt_of_a_parent_makes_its_children_new_and_the_plan_says_so() {
+    let env = TestEnv::new();
+    story(&env, STORY);
+    env.run(["run", "story.json"]).exited(0);
+    assert_eq!(verdicts(&env), ["long done", "clip done", "still done"]);
+    story(&env, &STORY.replace("a fox\"", "a red fox\""));
+    assert_eq!(verdicts(&env), ["long changed", "clip changed", "still changed"]);
+    story(&env, &STORY.replace("the fox runs", "the fox sleeps"));
+    assert_eq!(verdicts(&env), ["long changed", "clip changed", "still done"]);
+    env.run(["run", "story.json"]).exited(0);
+    assert_eq!(made(&env), ["a fox", "the fox runs", "and on", "the fox sleeps", "and on"]);
+    env.audit().each_paid_once(5);
+}
+
+#[test]
+fn children_of_a_row_that_failed_wait_for_its_retry() {
+    let env = TestEnv::with_faults(
+        "[[rules]]\ncontains = 'a fox'\ntimes = 1\neffect = { do = 'task-fails', code = 'busy' }",
+    );
+    story(&env, &STORY.replacen('{', r#"{"policy": {"attempts": 1}, "#, 1));
+    env.run(["run", "story.json"]).exited(7).says("parked: what is left refers to rows that failed");
+    assert_eq!(made(&env), ["a fox"]);
+    told(&env, "story/clip", "the row still is failed: callsheet retry story/still");
+    told(&env, "story/long", "the row clip is queued");
+    // The same command again buys nothing and says the same.
+    env.run(["run", "story.json"]).exited(7);
+    assert_eq!(made(&env), ["a fox"]);
+    env.run(["retry", "story/still"]).exited(0);
+    env.run(["run", "story.json"]).exited(0);
+    assert_eq!(made(&env), ["a fox", "a fox", "the fox runs", "and on"]);
+    assert_eq!(env.audit().totals.refunds, 1);
+    env.run(["state", "verify"]).exited(0).says("all fits");
+}
+
+#[test]
+fn what_waits_for_review_feeds_nothing_before_it_is_approved() {
+    let env = TestEnv::new();
+    let reviewed = STORY.replace(r#""prompt": "a fox""#, r#""prompt": "a fox", "review": true, "count": 2"#);
+    story(&env, &reviewed);
+    env.run(["run", "story.json"]).exited(7).says("waiting for review");
+    assert_eq!(made(&env), ["a fox", "a fox"]);
+    told(&env, "story/clip", "callsheet review pick story/still");
+    env.run(["review", "pick", "story/still-v2"]).exited(0);
+    env.run(["run", "story.json"]).exited(0);
+    assert_eq!(made(&env)[2..], ["the fox runs", "and on"]);
+    let sent = explained(&env, "story/clip")["inputs"][0]["address"].as_str().unwrap().to_owned();
+    let picked = explained(&env, "story/still-v2")["job"]["task"].as_str().unwrap().to_owned();
+    assert!(sent.contains(&picked), "{sent}, and not the result of {picked}");
+    env.audit().each_paid_once(4);
+}
+
+#[test]
+fn a_canceled_batch_ends_what_waits_for_others() {
+    let env = TestEnv::new();
+    story(&env, &STORY.replace(r#""prompt": "a fox""#, r#""prompt": "a fox", "review": true"#));
+    env.run(["run", "story.json"]).exited(7);
+    env.run(["cancel", "story"]).exited(0);
+    let jobs = env.run(["jobs", "story", "--json"]).exited(0).stdout;
+    assert_eq!(jobs.matches(r#""state":"canceled""#).count(), 2, "{jobs}");
+    assert_eq!(made(&env), ["a fox"]);
+}
+
+#[test]
+fn what_cannot_be_meant_is_told_with_its_place_before_anything_is_bought() {
+    let env = TestEnv::new();
+    story(
+        &env,
+        r#"{"jobs": [
+  {"id": "a", "kind": "video", "model": "house-c1", "prompt": "x", "image_urls": ["job:b"], "duration": "2s"},
+  {"id": "b", "kind": "image", "model": "gi-2", "prompt": "x", "image_urls": ["job:c"]},
+  {"id": "c", "kind": "image", "model": "gi-2", "prompt": "x", "image_urls": ["job:b"]},
+  {"id": "d", "kind": "image", "model": "gi-2", "prompt": "x", "image_urls": ["job:nobody"]},
+  {"id": "e", "kind": "image", "model": "gi-2", "prompt": "x", "image_urls": ["job:voice"]},
+  {"id": "voice", "kind": "speech", "voice_id": "aria", "text": "x"},
+  {"id": "f", "kind": "image", "model": "gi-2", "prompt": "x", "image_urls": ["job:good#0"]},
+  {"id": "g", "kind": "image", "model": "gi-2", "prompt": "x", "image_urls": ["job:good-v3"]},
+  {"id": "good", "kind": "image", "model": "gi-2", "prompt": "x", "count": 2}
+]}"#,
+    );
+    let told = env.run(["plan", "story.json"]).exited(2);
+    let told = format!("{}{}", told.stdout, told.stderr);
+    for what in [
+        "story.json:3:",
+        "b -> c -> b",
+        "names no row of this manifest",
+        "a speech; image_urls takes images",
+        "variation 3 of the row",
+    ] {
+        assert!(told.contains(what), "{what}: {told}");
+    }
+    assert!(made(&env).is_empty());
+}
+
+#[test]
+fn a_storyboard_survives_a_kill_at_every_step() {
+    let steps = failpoint::NAMES.into_iter().filter(|name| !failpoint::OF_THE_DAEMON.contains(name));
+    for step in steps.chain(failpoint::OF_REFERENCES) {
+        let nth = if failpoint::OF_REFERENCES.contains(&step) { 2 } else { 1 };
+        let env = TestEnv::new();
+        story(&env, STORY);
+        let mut dying = env.command(["run", "story.json"]);
+        dying.env("CALLSHEET_FAILPOINT", format!("{step}:{nth}"));
+        Running::start(dying).end().was_killed(step);
+        env.run(["run", "story.json"]).exited(0);
+        env.audit().each_paid_once(3);
+        Outputs::of(&env, "story").is_complete(&["long", "clip", "still"].map(str::to_owned));
+        env.run(["state", "verify"]).exited(0).says("all fits");
+    }
+}
+
+#[test]
+fn a_daemon_makes_many_storyboards_under_faults() {
+    let env = TestEnv::with_faults(include_str!("../../emulator/src/faults/flaky-network.toml"));
+    let (text, ids) = manifests::storyboards(12);
+    let draft = env.write("jobs/inbox/.story.json.tmp", text);
+    let daemon = env.daemon("info");
+    std::fs::rename(draft, env.path("jobs/inbox/story.json")).unwrap();
+    crate::support::until("its results", || env.path("output/story/report.json").exists());
+    daemon.signal(rustix::process::Signal::TERM);
+    daemon.end().exited(0);
+    env.audit().each_paid_once(ids.len());
+    Outputs::of(&env, "story").is_complete(&ids);
+}
