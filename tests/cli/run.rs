@@ -269,7 +269,7 @@ fn failed_jobs_are_told_with_their_reasons_and_take_no_other_down() {
     batch.csv: batch batch: 3 new (24 credits)
     elapsed: TIME
     batch/image-2 (line 3): content_rejected: input content was rejected by safety filters (change the content; do not retry it unchanged)
-    batch: 1 row would fail again as they are; change line 3 of batch.csv, then:
+    batch: 1 row would fail again as it is; change line 3 of batch.csv, then:
         callsheet run batch.csv
     all errors are listed in output/batch/results.csv (error_code, error_message) and results.jsonl (error)
     ");
