@@ -60,8 +60,7 @@ impl DaemonConnection {
 
 /// The process that listens on a socket, whatever its state; nothing where none answers.
 pub(super) async fn ask_who_listens(socket: &Path) -> Option<DaemonConnection> {
-    let client = Client::connect(socket).await.ok()?;
-    let health = tokio::time::timeout(HEALTH_TIMEOUT, client.call(&HealthRequest {})).await.ok()?.ok()?;
+    let (client, health) = ask_health(socket).await.ok()?;
     Some(DaemonConnection { client, health, socket: socket.to_owned() })
 }
 
@@ -138,21 +137,36 @@ pub(super) async fn require_daemon(global: &Global, config: &Config) -> Result<D
     Ok(daemon)
 }
 
+/// A client of the process that listens on a socket, and what that process says of itself.
+async fn ask_health(socket: &Path) -> Result<(Client, Health), ClientError> {
+    let ask = async || {
+        let client = Client::connect(socket).await?;
+        let health = client.call(&HealthRequest {}).await?;
+        Ok((client, health))
+    };
+    let answer = async {
+        match ask().await {
+            // A killed process accepts connections until it is gone; then the second one is refused.
+            Err(ClientError::ConnectionLost { .. }) => ask().await,
+            other => other,
+        }
+    };
+    tokio::time::timeout(HEALTH_TIMEOUT, answer).await.unwrap_or_else(|_| {
+        let detail = format!("no response within {} seconds", HEALTH_TIMEOUT.as_secs());
+        Err(ClientError::ConnectionLost { socket: socket.to_owned(), detail })
+    })
+}
+
 async fn probe(
     global: &Global,
     socket: &Path,
     state: &Path,
     is_emulated: bool,
 ) -> Result<Discovered, ClientError> {
-    let client = match Client::connect(socket).await {
+    let (client, health) = match ask_health(socket).await {
         Err(ClientError::NoDaemon { .. }) => return Ok(Discovered::None),
         other => other?,
     };
-    let health = tokio::time::timeout(HEALTH_TIMEOUT, client.call(&HealthRequest {})).await;
-    let health = health.map_err(|_| ClientError::ConnectionLost {
-        socket: socket.to_owned(),
-        detail: format!("no response within {} seconds", HEALTH_TIMEOUT.as_secs()),
-    })??;
     if health.state.as_os_str().is_empty() {
         let detail =
             format!("it runs callsheet {}, which does not report its state; restart it", health.version);

@@ -3,18 +3,19 @@
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::task::JoinHandle;
 
-/// Does `work` where it holds up nobody else. A panic in it goes on here. Never returns when the runtime is shut down before
-/// `work` began: the caller is dropped as well.
+/// Does `work` where it holds up nobody else. A panic in it goes on here. When the runtime is shut down, the
+/// caller is dropped.
 pub async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     result_of(tokio::task::spawn_blocking(work)).await
 }
 
-async fn result_of<T>(task: JoinHandle<T>) -> T {
+/// The result of a task that nobody aborts. A panic in it goes on here; when the runtime is shut down, the caller is dropped.
+pub(super) async fn result_of<T>(task: JoinHandle<T>) -> T {
     match task.await {
         Ok(done) => done,
         Err(error) => match error.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
-            // Only the end of the runtime cancels a task that nobody aborts.
+            // The runtime is shut down.
             Err(_canceled) => std::future::pending().await,
         },
     }

@@ -272,7 +272,7 @@ impl EngineClient {
             let (found, as_of) = chunk;
             outcome.add(self.engine.execute_on_found(command(found), as_of).await?);
         }
-        walking.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))?;
+        super::blocking::result_of(walking).await?;
         Ok(outcome)
     }
 }

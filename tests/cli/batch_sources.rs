@@ -203,7 +203,8 @@ fn a_limit_is_set_without_the_manifest() {
     env.run(["budget", "w", "-5"]).exited(2);
     env.run(["budget", "w", "much"]).exited(2).says("expected a whole number of credits, or none");
     let daemon = env.daemon("info");
-    until("the second", || status(&env, "w")["parked_by"] == "batch_budget");
+    until("the second", || status(&env, "w")["succeeded"] == 2);
+    until("the third to be parked", || status(&env, "w")["parked_by"] == "batch_budget");
     env.audit().each_paid_once(2);
     env.run(["budget", "w", "none"]).exited(0).says("w: budget 17 -> 24 credits (the planned cost)");
     until("the rest", || status(&env, "w")["state"] == "done");
