@@ -19,6 +19,7 @@ use crate::cli::man::ManCommand;
 use crate::cli::models::ModelsCommand;
 use crate::cli::name_arguments::{BatchArgument, JobArgument, NameArgument};
 use crate::cli::open::OpenCommand;
+use crate::cli::pilot::ContinueCommand;
 use crate::cli::plan::PlanCommand;
 use crate::cli::report::ReportCommand;
 use crate::cli::resolve::ResolveCommand;
@@ -93,6 +94,11 @@ pub(super) enum Command {
     Pause(BatchArgument),
     /// Resume a paused batch
     Resume(BatchArgument),
+    /// Submit what waits after the pilot of a batch
+    ///
+    /// `run` and `submit` with --pilot run some rows first. The rest is accepted, and waits until this command is given:
+    /// look at the outputs of the pilot first (`callsheet open BATCH`, `callsheet status BATCH`).
+    Continue(ContinueCommand),
     /// Cancel jobs that are not submitted yet; submitted jobs cannot be canceled
     Cancel(NameArgument),
     /// Retry failed, canceled and expired jobs

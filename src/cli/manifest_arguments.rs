@@ -6,6 +6,7 @@ use clap::builder::BoolishValueParser;
 
 use crate::domain::budget::BudgetSetting;
 use crate::domain::ids::BatchName;
+use crate::domain::pilot::PilotRows;
 use crate::domain::row_selection::FieldFilter;
 use crate::domain::row_selection::RowSelection;
 
@@ -46,6 +47,10 @@ pub(super) struct ManifestArguments {
     /// Only N rows, drawn by their identity: the same rows every time
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) random: Option<u32>,
+    /// Run so many rows first (N, random:N, or entries: one row of each entry of a matrix) with those that they refer to; the
+    /// rest waits for `callsheet continue`
+    #[arg(long, value_name = "ROWS")]
+    pub(super) pilot: Option<PilotRows>,
     /// Only rows with these ids
     #[arg(long, value_name = "ID,...", value_delimiter = ',')]
     pub(super) only: Vec<String>,

@@ -159,6 +159,7 @@ fn submission(file: &str, folder: Option<String>, terms: &ManifestArguments) -> 
         strict: terms.strict,
         allow_unknown_options: terms.allow_unknown_options,
         review: terms.review,
+        pilot: terms.pilot,
         selection: terms.selection(),
     }
 }

@@ -39,6 +39,7 @@ mod next_steps;
 mod open;
 mod outcome_json;
 mod pause;
+mod pilot;
 mod plan;
 mod progress;
 mod progress_lines;
@@ -111,6 +112,7 @@ pub fn main() -> Exit {
             Command::Explain(command) => explain::run(command, &arguments.global).await,
             Command::Pause(command) => pause::pause(command, &arguments.global).await,
             Command::Resume(command) => pause::resume(command, &arguments.global).await,
+            Command::Continue(command) => pilot::run(command, &arguments.global).await,
             Command::Cancel(command) => cancel::run(command, &arguments.global).await,
             Command::Resolve(command) => resolve::run(command, &arguments.global).await,
             Command::Budget(command) => budget::run(command, &arguments.global).await,

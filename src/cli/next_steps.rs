@@ -6,6 +6,7 @@ use anstream::eprintln;
 
 use crate::cli::global_flags::Global;
 use crate::cli::manifest_input::STDIN;
+use crate::cli::pilot;
 use crate::cli::terminal::{self, Tone};
 use crate::cli::{printable, printable_path};
 use crate::control::client::Client;
@@ -382,6 +383,14 @@ fn parked(end: &BatchEnd<'_>, invocation: &Invocation, lines: &mut Vec<Line>) {
                 if queued == 1 { "refers to" } else { "refer to" }
             ));
             lines.push(Line::Command(invocation.command(&["explain", &format!("{name}/JOB")])));
+        }
+        (Some(Parked::Pilot), ..) => {
+            let numbers = end.status.pilot.unwrap_or_default();
+            wait(format!("{name}: {}; to look at it:", pilot::done(end.status, numbers)));
+            lines.push(Line::Command(invocation.command(&["open", name])));
+            let rest = format!("{name}: {} wait until you continue:", pilot::rest(numbers));
+            lines.push(Line::Text(rest, Tone::Waiting));
+            lines.push(Line::Command(invocation.command(&["continue", name])));
         }
         (Some(Parked::Paused), ..) => {
             wait(format!("{name}: paused; to continue:"));

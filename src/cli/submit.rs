@@ -247,7 +247,9 @@ pub(super) fn parked_exit(parked: Parked) -> Exit {
     match parked {
         Parked::Key => Exit::Unauthorised,
         Parked::Disk => Exit::Disk,
-        Parked::Paused | Parked::NoPrice | Parked::Inputs | Parked::NoProcess => Exit::Unfinished,
+        Parked::Paused | Parked::NoPrice | Parked::Inputs | Parked::Pilot | Parked::NoProcess => {
+            Exit::Unfinished
+        }
         Parked::BatchBudget
         | Parked::DayBudget
         | Parked::TotalBudget

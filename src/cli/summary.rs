@@ -5,6 +5,7 @@ use std::path::Path;
 use anstream::println;
 use serde::Serialize;
 
+use crate::cli::pilot;
 use crate::cli::progress_lines::span;
 use crate::cli::table::{self, Cell, Table};
 use crate::cli::terminal::{Tone, say};
@@ -38,6 +39,7 @@ pub(super) fn receipt(receipt: &Receipt) {
             parts.push(format!("{} not valid", receipt.invalid));
         }
         parts.extend(part(receipt));
+        parts.extend(pilot_plan(receipt));
         let refused = match receipt.refused {
             true if !receipt.file_refused => {
                 "; nothing was accepted: the manifest is strict (--strict, policy.strict), so one invalid row \
@@ -57,6 +59,13 @@ pub(super) fn receipt(receipt: &Receipt) {
 pub(super) fn part(receipt: &Receipt) -> Option<String> {
     let rows = if receipt.left_out == 1 { "row" } else { "rows" };
     (receipt.left_out > 0).then(|| format!("a part: {} {rows} left out", receipt.left_out))
+}
+
+/// `pilot: 3 jobs (24 credits), then 97 jobs (776 credits) wait for callsheet continue`.
+pub(super) fn pilot_plan(receipt: &Receipt) -> Option<String> {
+    let numbers = receipt.pilot?;
+    let (first, rest) = (pilot::first(numbers), pilot::rest(numbers));
+    Some(format!("pilot: {first}, then {rest} wait for callsheet continue"))
 }
 
 /// Says of manifests of which a part was handed in what adds the rest.

@@ -8,6 +8,7 @@ use crate::domain::budget::BudgetShortage;
 use crate::domain::ids::BatchName;
 use crate::domain::job_state::JobState;
 use crate::domain::parked_reason::Parked;
+use crate::domain::pilot::Pilot;
 use crate::domain::request::Kind;
 use crate::domain::row_versions::REPLACED;
 use crate::engine::scheduler::{BatchOverview, LastFailure};
@@ -58,6 +59,9 @@ pub struct BatchStatus {
     /// Jobs of each kind, in the order of the kinds' names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kinds: Vec<KindStatus>,
+    /// What of it is done first and what waits until a person continues, while it has a pilot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pilot: Option<Pilot>,
     /// Jobs that failed last since the process that works on them began, the last one first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub last_failures: Vec<LastFailure>,
@@ -115,7 +119,8 @@ impl BatchState {
 impl BatchStatus {
     /// From what the engine shows and the state holds.
     pub fn new(record: &BatchRecord, overview: &BatchOverview) -> BatchStatus {
-        let state = match (record.is_done(), overview.parked) {
+        let parked = overview.parked.or_else(|| waits_after_pilot(record, overview).then_some(Parked::Pilot));
+        let state = match (record.is_done(), parked) {
             (true, _) => BatchState::Done,
             (false, _) if record.waits_for_review() => BatchState::Review,
             (false, _) if record.paused.is_some() => BatchState::Paused,
@@ -125,7 +130,7 @@ impl BatchStatus {
         BatchStatus {
             name: record.name.clone(),
             state,
-            parked_by: overview.parked.filter(|_| !matches!(state, BatchState::Done | BatchState::Review)),
+            parked_by: parked.filter(|_| !matches!(state, BatchState::Done | BatchState::Review)),
             jobs: overview.rows,
             planned_credits: overview.planned.0,
             budget_credits: record.budget().0,
@@ -141,6 +146,7 @@ impl BatchStatus {
             refunded_credits: overview.totals.refunded.0,
             refused_rows: record.refused_rows,
             waiting_for_review: record.unreviewed,
+            pilot: record.pilot.filter(|_| !matches!(state, BatchState::Done | BatchState::Review)),
             kinds: record.kinds.iter().map(|(kind, counts)| KindStatus::new(*kind, counts)).collect(),
             last_failures: overview.last_failures.clone(),
             states: states_of(record, overview),
@@ -175,6 +181,16 @@ impl BatchStatus {
             waiting => format!("{text} ({waiting} waiting for review)"),
         }
     }
+}
+
+/// Whether nothing of a batch is under way and the rest waits for the end of its pilot, as far as a state tells that no engine
+/// works on.
+fn waits_after_pilot(record: &BatchRecord, overview: &BatchOverview) -> bool {
+    let under_way = [JobState::Submitting, JobState::Running, JobState::Fetching];
+    let rest = record.pilot.map_or(0, |pilot| pilot.rest_jobs);
+    record.waits_after_pilot()
+        && under_way.into_iter().all(|state| overview.states[state] == 0)
+        && overview.states[JobState::Queued] <= rest
 }
 
 /// How many jobs are in each state. Those that were never sent, since a newer version of their rows came first, are

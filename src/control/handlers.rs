@@ -220,7 +220,7 @@ impl io::Write for SinkWriter<'_> {
 /// # Errors
 /// [`HandlerError`].
 pub async fn pause(engine: &EngineClient, batch: Option<&BatchName>) -> Result<BatchOutcomes, HandlerError> {
-    let done = |_: &BatchRecord| Some("done, nothing to pause");
+    let done = |record: &BatchRecord| record.is_done().then_some("done, nothing to pause");
     for_each(engine, batch, Command::Pause, done).await
 }
 
@@ -273,22 +273,36 @@ pub async fn gallery(
 /// [`HandlerError`].
 pub async fn resume(engine: &EngineClient, batch: Option<&BatchName>) -> Result<BatchOutcomes, HandlerError> {
     // A pause outlasts the end of its batch, for what a retry or a longer manifest brings.
-    let done = |record: &BatchRecord| record.paused.is_none().then_some("done, nothing to resume");
+    let done = |record: &BatchRecord| {
+        (record.is_done() && record.paused.is_none()).then_some("done, nothing to resume")
+    };
     for_each(engine, batch, Command::Resume, done).await
+}
+
+/// Sends what waits after the pilot of a batch.
+///
+/// # Errors
+/// [`HandlerError`].
+pub async fn continue_batch(engine: &EngineClient, batch: &BatchName) -> Result<BatchOutcomes, HandlerError> {
+    let pointless = |record: &BatchRecord| match record.pilot {
+        Some(_) => None,
+        None if record.is_done() => Some("done, nothing waits for a pilot"),
+        None => Some("it has no pilot that its rows wait for"),
+    };
+    for_each(engine, Some(batch), Command::Continue, pointless).await
 }
 
 async fn for_each(
     engine: &EngineClient,
     batch: Option<&BatchName>,
     command: fn(BatchNo) -> Command,
-    pointless_when_done: fn(&BatchRecord) -> Option<&'static str>,
+    why_pointless: fn(&BatchRecord) -> Option<&'static str>,
 ) -> Result<BatchOutcomes, HandlerError> {
     let mut batches = Vec::new();
     for record in
         engine.batches(batch).await?.into_iter().filter(|record| batch.is_some() || !record.is_done())
     {
-        let pointless = if record.is_done() { pointless_when_done(&record) } else { None };
-        let granted = match pointless {
+        let granted = match why_pointless(&record) {
             Some(why) => CommandOutcome { refused: Some(why.to_owned()), ..CommandOutcome::default() },
             None => engine.execute(command(record.no)).await?,
         };

@@ -27,6 +27,7 @@ use crate::store::StoreError;
 enum Action {
     Pause,
     Resume,
+    Continue,
     Cancel,
     Retry,
     Download,
@@ -39,6 +40,7 @@ impl Action {
         Ok(match text {
             "pause" => Action::Pause,
             "resume" => Action::Resume,
+            "continue" => Action::Continue,
             "cancel" => Action::Cancel,
             "retry" => Action::Retry,
             "download" => Action::Download,
@@ -197,6 +199,16 @@ async fn question_of_batch(
                 Vec::new(),
             )
         }
+        Action::Continue => {
+            let pilot = status.pilot.unwrap_or_default();
+            let text = format!("The {} jobs that wait after its pilot are submitted.", pilot.rest_jobs);
+            let price = format!(
+                "They may cost {}, and no more than the {} that its budget has left.",
+                credits(pilot.rest_credits),
+                credits(left)
+            );
+            view("Continue", "continue", vec![text], Some(price), Vec::new())
+        }
         Action::Cancel => {
             let waiting = status.in_state(crate::domain::job_state::JobState::Queued);
             let text = format!(
@@ -301,7 +313,7 @@ async fn question_of_job(app: &AppState, id: &str, action: Action) -> Result<Con
             ];
             view("Record the charge of", "resolve", text, held, fields)
         }
-        Action::Pause | Action::Resume | Action::Budget => {
+        Action::Pause | Action::Resume | Action::Continue | Action::Budget => {
             return Err(ApiError::usage("that is done to a batch, not to a job"));
         }
     })
@@ -353,6 +365,11 @@ async fn carry_out(
             to_the_end(async move { handlers::resume(&engine, Some(&batch)).await })
                 .await
                 .map(|done| said("Resumed", &done))
+        }
+        (Action::Continue, Object::Batch(batch)) => {
+            to_the_end(async move { handlers::continue_batch(&engine, &batch).await })
+                .await
+                .map(|done| said("Continued", &done))
         }
         (Action::Budget, Object::Batch(batch)) => {
             let budget = form

@@ -22,6 +22,7 @@ use crate::domain::job::{Job, JobSpec, OutputFile, RecordView};
 use crate::domain::ledger::Movement;
 use crate::domain::manifest::row::Policy;
 use crate::domain::parked_reason::Parked;
+use crate::domain::pilot::PilotRows;
 use crate::domain::row_selection::RowSelection;
 use crate::domain::task::Fault;
 use crate::domain::time::Timestamp;
@@ -80,6 +81,7 @@ requests! {
     SchedulesRequest: GET "/v1/schedules" -> Schedules;
     PauseRequest: POST "/v1/pause" -> BatchOutcomes;
     ResumeRequest: POST "/v1/resume" -> BatchOutcomes;
+    ContinueRequest: POST "/v1/continue" -> BatchOutcomes;
     CancelRequest: POST "/v1/cancel" -> BatchOutcomes;
     RetryRequest: POST "/v1/retry" -> BatchOutcomes;
     DownloadRequest: POST "/v1/download" -> BatchOutcomes;
@@ -341,6 +343,14 @@ pub struct ResumeRequest {
     pub batch: Option<BatchName>,
 }
 
+/// Sends what waits after the pilot of a batch.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ContinueRequest {
+    /// The batch.
+    pub batch: BatchName,
+}
+
 /// Drops what is not sent yet of a batch, or one job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -470,6 +480,9 @@ pub struct Submission {
     /// Outputs wait for a decision, unless their row says otherwise.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub review: bool,
+    /// Rows that are done first, while the rest waits for a person to continue: `3`, `random:3`, `entries`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pilot: Option<PilotRows>,
     /// The part of the manifest that is handed in, as JSON: `{"first":3,"only":["poster"],"where":["meta.client=acme"]}`.
     #[serde(default, with = "json_text", skip_serializing_if = "RowSelection::is_whole")]
     pub selection: RowSelection,
@@ -507,6 +520,7 @@ impl From<Submission> for IngestOptions {
             place: submission.folder.map_or(SourcePlace::Socket, SourcePlace::Folder),
             max_credits: submission.max_credits.map(Credits),
             selection: submission.selection,
+            pilot: submission.pilot,
             ..IngestOptions::default()
         }
     }

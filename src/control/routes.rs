@@ -23,10 +23,11 @@ use crate::control::explain;
 use crate::control::handlers::{self, HandlerError};
 use crate::control::page_routes;
 use crate::control::protocol::{
-    BudgetRequest, CancelRequest, DecideRequest, DownloadRequest, ExplainRequest, ExportRequest,
-    GalleryRequest, GroupTotalsRequest, Health, HealthRequest, JobsRequest, LedgerRequest, MANIFESTS_PATH,
-    NDJSON, NOT_LISTED, OpenJobsRequest, PauseRequest, Refusal, Request as _, ResolveRequest, ResumeRequest,
-    RetryRequest, ReviewRequest, RunScheduleRequest, Schedules, SchedulesRequest, StatusRequest, Submission,
+    BudgetRequest, CancelRequest, ContinueRequest, DecideRequest, DownloadRequest, ExplainRequest,
+    ExportRequest, GalleryRequest, GroupTotalsRequest, Health, HealthRequest, JobsRequest, LedgerRequest,
+    MANIFESTS_PATH, NDJSON, NOT_LISTED, OpenJobsRequest, PauseRequest, Refusal, Request as _, ResolveRequest,
+    ResumeRequest, RetryRequest, ReviewRequest, RunScheduleRequest, Schedules, SchedulesRequest,
+    StatusRequest, Submission,
 };
 use crate::control::review_handlers;
 use crate::domain::credits::Credits;
@@ -73,6 +74,7 @@ fn routes() -> Router<Arc<AppState>> {
         .route(ExportRequest::PATH, get(export))
         .route(PauseRequest::PATH, post(pause))
         .route(ResumeRequest::PATH, post(resume))
+        .route(ContinueRequest::PATH, post(continue_batch))
         .route(CancelRequest::PATH, post(cancel))
         .route(RetryRequest::PATH, post(retry))
         .route(DownloadRequest::PATH, post(download))
@@ -231,6 +233,14 @@ async fn pause(State(app): Shared, JsonBody(body): JsonBody<PauseRequest>) -> Re
 
 async fn resume(State(app): Shared, JsonBody(body): JsonBody<ResumeRequest>) -> Result<Response, ApiError> {
     let work = async move { handlers::resume(&app.engine, body.batch.as_ref()).await };
+    Ok(Json(to_the_end(work).await?).into_response())
+}
+
+async fn continue_batch(
+    State(app): Shared,
+    JsonBody(body): JsonBody<ContinueRequest>,
+) -> Result<Response, ApiError> {
+    let work = async move { handlers::continue_batch(&app.engine, &body.batch).await };
     Ok(Json(to_the_end(work).await?).into_response())
 }
 

@@ -26,6 +26,12 @@ impl Credits {
         Credits(self.0.saturating_sub(other.0))
     }
 
+    /// So many times this, never above `u64::MAX`.
+    #[must_use]
+    pub fn times(self, count: u32) -> Credits {
+        Credits(self.0.saturating_mul(u64::from(count)))
+    }
+
     /// `self - other`, or nothing when `other` is larger.
     pub fn checked_sub(self, other: Credits) -> Option<Credits> {
         self.0.checked_sub(other.0).map(Credits)

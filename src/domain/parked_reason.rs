@@ -31,6 +31,8 @@ pub enum Parked {
     Disk,
     /// What is left needs outputs of rows that have ended without, or that wait for a decision.
     Inputs,
+    /// The pilot of the batch is done, and nobody has continued.
+    Pilot,
     /// No process works on the state. Found by a command that reads it, never by an engine.
     NoProcess,
 }
@@ -51,6 +53,7 @@ impl Parked {
             Parked::NoPrice => "no_price",
             Parked::Disk => "disk",
             Parked::Inputs => "inputs",
+            Parked::Pilot => "pilot",
             Parked::NoProcess => "no_process",
         }
     }
@@ -97,6 +100,10 @@ impl Parked {
             Parked::Inputs => {
                 "what is left refers to rows that failed, were canceled or wait for a decision; to see which: \
                  callsheet explain JOB; then: callsheet retry or callsheet review"
+            }
+            Parked::Pilot => {
+                "the pilot is done, the other rows wait; look at its outputs with callsheet open BATCH, then: callsheet \
+                 continue BATCH"
             }
             Parked::NoProcess => {
                 "no process works on this state; to continue: callsheet run MANIFEST, or callsheet daemon"

@@ -8,6 +8,7 @@ use crate::domain::budget_group::GroupLimits;
 use crate::domain::credits::Credits;
 use crate::domain::ids::BatchName;
 use crate::domain::manifest::row::Policy;
+use crate::domain::pilot::PilotRows;
 use crate::domain::quote::{AccountPlan, Catalog, Rules};
 use crate::domain::row_selection::RowSelection;
 use crate::domain::schedule::placeholders::ScheduledRun;
@@ -72,6 +73,8 @@ pub struct IngestOptions {
     pub occasion: Option<ScheduledRun>,
     /// The part of the manifest that is handed in; the rest is not accepted.
     pub selection: RowSelection,
+    /// The rows that are done before a person continues; all where there is none.
+    pub pilot: Option<PilotRows>,
     /// Values of `meta` that every row has, whatever it says itself.
     pub meta: BTreeMap<String, String>,
 }

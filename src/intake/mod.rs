@@ -11,6 +11,7 @@ mod context;
 pub mod inbox;
 pub mod ingest;
 pub mod manifest_file;
+mod pilot;
 mod read_references;
 pub mod receipt;
 mod row_chooser;
@@ -41,7 +42,9 @@ pub use crate::intake::validate::{Batches, Present, Rows, Validated, ValidatedRo
 use crate::store::new_row::NewRow;
 use crate::store::rows_folder::RowsFolder;
 use crate::store::spool::Appender;
-use crate::store::staging::{RowRequest, RowWithVerdict, StagedManifest, Staging, VariationChange, Verdict};
+use crate::store::staging::{
+    RowRequest, RowWithVerdict, StagedManifest, StagedRow, Staging, VariationChange, Verdict,
+};
 use crate::store::{BatchRecord, Segment, Store, StoreError};
 
 /// The manifest could not be taken in; nothing of it was.
@@ -163,7 +166,7 @@ pub fn prepare(
     let is_refused = validated.is_refused();
     let Stored { found, lock, is_new, .. } = batches;
     validated.receipt.refused = is_refused;
-    let Validated { mut receipt, terms, origin, judged, .. } = validated;
+    let Validated { mut receipt, terms, origin, judged, pilot, .. } = validated;
     let Some(mut batch) = found else { return Ok(Prepared::nothing(receipt)) };
     let is_wanted = !is_refused && (receipt.added() > 0 || receipt.have > 0);
     if !is_wanted {
@@ -175,10 +178,13 @@ pub fn prepare(
     batch.origin = batch.origin.or(origin);
     // Its last manifest's, whatever came before.
     batch.refused_rows = u32::try_from(receipt.invalid).unwrap_or(u32::MAX);
+    batch.pilot = pilot.as_ref().map(|plan| plan.pilot).or(batch.pilot);
     let mut new_rows = None;
     if receipt.added() > 0 || judged.goes_back() {
         let (folder, rows) = if is_new { judged.begin_rows()? } else { store.append_rows(&batch)? };
-        batch = spool(store, batch, &judged, now, (&folder, rows))?;
+        let is_first =
+            |row: &StagedRow| pilot.as_ref().is_some_and(|plan| plan.rows.contains(&row.fingerprint));
+        batch = spool(store, batch, &judged, is_first, now, (&folder, rows))?;
         new_rows = is_new.then_some((folder, judged));
     }
     receipt.budget = Some(batch.budget());
@@ -204,6 +210,12 @@ impl<'a> Stored<'a> {
     }
 }
 
+/// A batch as a judge has to know it.
+fn present(batch: &BatchRecord) -> Present {
+    let BatchRecord { origin, created, pilot, .. } = batch;
+    Present { origin: origin.clone(), terms: batch.standing(), created: *created, pilot: *pilot }
+}
+
 impl Batches for Stored<'_> {
     fn take_up(&mut self, name: &BatchName, draft: &mut Staging) -> Result<Option<Present>, IntakeError> {
         self.lock = Some(self.locks.hold(name));
@@ -213,9 +225,9 @@ impl Batches for Stored<'_> {
             return Ok(None);
         };
         self.store.note_jobs_of(&batch, draft)?;
-        let (origin, terms, created) = (batch.origin.clone(), batch.standing(), batch.created);
+        let present = present(&batch);
         self.found = Some(batch);
-        Ok(Some(Present { origin, terms, created }))
+        Ok(Some(present))
     }
 
     fn look_at(
@@ -232,7 +244,7 @@ impl Batches for Stored<'_> {
         };
         let Some(batch) = batch else { return Ok(None) };
         self.store.fingerprints_of(&batch, tell)?;
-        Ok(Some(Present { terms: batch.standing(), origin: batch.origin, created: batch.created }))
+        Ok(Some(present(&batch)))
     }
 }
 
@@ -269,6 +281,7 @@ fn spool(
     store: &Store,
     mut batch: BatchRecord,
     judged: &StagedManifest,
+    is_first: impl Fn(&StagedRow) -> bool,
     now: Timestamp,
     (folder, mut rows_file): (&RowsFolder, Appender),
 ) -> Result<BatchRecord, StoreError> {
@@ -278,11 +291,11 @@ fn spool(
     batch.join_segments();
     let division = judged.census.division();
     // Rows that all need the same lie as they come.
-    let is_one = judged.census.classes(division) <= 1;
+    let is_one = judged.census.classes(division) <= 1 && batch.pilot.is_none();
     let (start, mut seq) = (rows_file.bytes(), batch.rows);
     let mut index = if is_one { folder.begin_index(start)? } else { None };
     let mut parts = judged.parts();
-    let mut found: BTreeMap<(i8, QueueClass), usize> = BTreeMap::new();
+    let mut found: BTreeMap<(bool, i8, QueueClass), usize> = BTreeMap::new();
     let mut changes = Vec::new();
     let mut rows = judged.rows()?;
     while let Some(RowWithVerdict { row, verdict, changes: of_row, .. }) = rows.next_row()? {
@@ -302,7 +315,8 @@ fn spool(
         }));
         let RowRequest::Order(order) = &row.wanted else { continue };
         let next = found.len();
-        let part = *found.entry((order.priority, division.of(&order.classes))).or_insert(next);
+        let class = (is_first(&row), order.priority, division.of(&order.classes));
+        let part = *found.entry(class).or_insert(next);
         for variation in added..first + row.count {
             let (fingerprint, apart) = (row.fingerprint, row.apart);
             let id = JobId::derive(fingerprint, variation);
@@ -323,13 +337,13 @@ fn spool(
     }
     batch.rows = seq;
     let mut found: Vec<_> = found.into_iter().collect();
-    found.sort_by_key(|((priority, _), part)| (Reverse(*priority), *part));
+    found.sort_by_key(|((pilot, priority, _), part)| (Reverse(*pilot), Reverse(*priority), *part));
     let mut cursor = start;
-    for ((priority, class), part) in found {
+    for ((pilot, priority, class), part) in found {
         parts.append_to(part, &mut rows_file)?;
         let end = rows_file.bytes();
         if end > cursor {
-            batch.segments.push(Segment { priority, class, cursor, end });
+            batch.segments.push(Segment { priority, class, cursor, end, pilot });
         }
         cursor = end;
     }

@@ -12,6 +12,7 @@ use crate::domain::credits::Credits;
 use crate::domain::diagnostic::{Diagnostic, Position};
 use crate::domain::ids::BatchName;
 use crate::domain::manifest::row::Policy;
+use crate::domain::pilot::Pilot;
 use crate::domain::row_changes::FieldChange;
 use crate::domain::row_verdict::{JobStanding, RowVerdict};
 use crate::intake::manifest_file::Identity;
@@ -66,6 +67,10 @@ pub struct Receipt {
     /// Rows that are not in the part of the manifest that was handed in (`--first`, `--random`, `--only`, `--where`).
     #[serde(default, skip_serializing_if = "is_zero")]
     pub left_out: u64,
+    /// What of the batch is done first and what waits, where the manifest was handed in with `--pilot` or the batch has
+    /// a pilot already.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pilot: Option<Pilot>,
     /// What the new and the changed jobs may cost.
     pub price: Credits,
     /// What is still to be spent: for new, changed and waiting jobs.
@@ -132,6 +137,7 @@ impl Receipt {
             invalid: 0,
             unjudged: 0,
             left_out: 0,
+            pilot: None,
             price: Credits::ZERO,
             total_credits: Credits::ZERO,
             held_credits: Credits::ZERO,
@@ -171,6 +177,7 @@ impl Receipt {
         (self.price, self.total_credits) = (Credits::ZERO, Credits::ZERO);
         (self.held_credits, self.retry_credits) = (Credits::ZERO, Credits::ZERO);
         self.notes.clear();
+        self.pilot = None;
         (self.absent, self.by_group) = (None, GroupTotals::default());
         self.problems.clear();
         self.problems_total = 0;

@@ -17,6 +17,7 @@ use crate::domain::ids::{BadBatchName, BatchName, Fingerprint};
 use crate::domain::ledger::Totals;
 use crate::domain::manifest::row::{BadRow, Deadline, Header, Policy, ReadRow};
 use crate::domain::manifest::{self, Limits, Manifest, RefusedManifest};
+use crate::domain::pilot::Pilot;
 use crate::domain::queue_class::ClassFinder;
 use crate::domain::request::Request;
 use crate::domain::row_changes;
@@ -24,6 +25,7 @@ use crate::domain::row_verdict::RowVerdict as JobVerdict;
 use crate::domain::time::Timestamp;
 use crate::failpoint;
 use crate::intake::manifest_file::Identity;
+use crate::intake::pilot::{self, PilotPlan, PilotTerms};
 use crate::intake::read_references;
 use crate::intake::receipt::Receipt;
 use crate::intake::row_chooser::{self, RowChooser};
@@ -54,6 +56,8 @@ pub struct Validated {
     /// Why no job of it that is new is taken in.
     expired: Option<Diagnostic>,
     pub(super) judged: StagedManifest,
+    /// What of its batch is done first.
+    pub(super) pilot: Option<PilotPlan>,
 }
 
 /// A batch that is there already, as far as a judge has to know it.
@@ -65,6 +69,8 @@ pub struct Present {
     pub terms: BatchTerms,
     /// When its first manifest was accepted.
     pub created: Timestamp,
+    /// Its pilot, after which a person has not continued.
+    pub pilot: Option<Pilot>,
 }
 
 /// The batches that are there already.
@@ -222,7 +228,15 @@ pub(super) fn validate_opened(
             identity.check(path)?;
             let terms = resolve(options, &Header::default(), None);
             let judged = draft.classify()?;
-            return Ok(Validated { receipt, terms, origin: None, refusal: None, expired: None, judged });
+            return Ok(Validated {
+                receipt,
+                terms,
+                origin: None,
+                refusal: None,
+                expired: None,
+                judged,
+                pilot: None,
+            });
         }
     };
     let header = manifest.header().clone();
@@ -280,13 +294,29 @@ pub(super) fn validate_opened(
     identity.check(path)?;
     failpoint::hit("accepting");
     let origin = Some(origin);
-    let mut judgement =
-        Validated { receipt, terms: standing, origin, refusal: None, expired, judged: draft.classify()? };
+    let mut judgement = Validated {
+        receipt,
+        terms: standing,
+        origin,
+        refusal: None,
+        expired,
+        judged: draft.classify()?,
+        pilot: None,
+    };
     judgement.receipt.by_group = GroupTotals::of_keys(context.group_limits.keys());
     count(&mut judgement)?;
     if options.selection.is_whole() && !judgement.is_refused() {
         let command = |job: &str| format!("callsheet cancel {}", quoted(&format!("{name}/{job}")));
         judgement.receipt.absent = judgement.judged.absent(command)?;
+    }
+    if !judgement.is_refused() && judgement.expired.is_none() {
+        let terms = PilotTerms {
+            asked: options.pilot,
+            standing: present.as_ref().and_then(|present| present.pilot),
+            has_references: !references.rows.is_empty(),
+        };
+        judgement.pilot = pilot::choose(&judgement.judged, terms, &judgement.receipt)?;
+        judgement.receipt.pilot = judgement.pilot.as_ref().map(|plan| plan.pilot);
     }
     if let Some(present) = &present {
         let own = judgement.origin.as_ref().filter(|_| options.batch.is_none());

@@ -12,6 +12,7 @@ use crate::domain::job::State;
 use crate::domain::job_state::{JobState, JobStateCounts};
 use crate::domain::ledger::Totals;
 use crate::domain::manifest::row::Policy;
+use crate::domain::pilot::Pilot;
 use crate::domain::queue_class::QueueClass;
 use crate::domain::request::Kind;
 use crate::domain::time::Timestamp;
@@ -30,12 +31,15 @@ pub struct Segment {
     pub cursor: u64,
     /// Byte after the last row.
     pub end: u64,
+    /// Its rows go before all others while their batch has a pilot.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub pilot: bool,
 }
 
 impl Segment {
     /// Rows from byte `cursor` to byte `end` that need not have anything in common.
     pub fn mixed(priority: i8, cursor: u64, end: u64) -> Segment {
-        Segment { priority, class: QueueClass::MIXED, cursor, end }
+        Segment { priority, class: QueueClass::MIXED, cursor, end, pilot: false }
     }
 
     /// Whether every row of it has begun.
@@ -223,6 +227,9 @@ pub struct BatchRecord {
     /// Why nothing of it is sent, when it is paused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<Pause>,
+    /// Only the rows of its pilot are sent, until a person continues.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pilot: Option<Pilot>,
     /// Prompts that were rejected one after the other.
     #[serde(default, skip_serializing_if = "is_default")]
     pub rejections: u32,
@@ -288,6 +295,7 @@ impl BatchRecord {
             decided: 0,
             review_announced: false,
             paused: None,
+            pilot: None,
             rejections: 0,
             kinds: BTreeMap::new(),
             refused_rows: 0,
@@ -322,6 +330,22 @@ impl BatchRecord {
     /// When what is not sent yet expires.
     pub fn expires(&self) -> Option<Timestamp> {
         Some(self.policy.expires?.instant(self.created))
+    }
+
+    /// Whether the rows of a segment may be sent: all, or those of the pilot.
+    pub fn may_send(&self, segment: &Segment) -> bool {
+        self.pilot.is_none() || segment.pilot
+    }
+
+    /// Whether some rows have not begun that may be sent.
+    pub fn has_rows_to_send(&self) -> bool {
+        self.segments.iter().any(|segment| !segment.is_through() && self.may_send(segment))
+    }
+
+    /// Whether all rows of its pilot have begun, and others wait for a person to continue.
+    pub fn waits_after_pilot(&self) -> bool {
+        let has_rows = || self.segments.iter().any(|segment| !segment.is_through());
+        self.pilot.is_some() && has_rows() && !self.has_rows_to_send()
     }
 
     /// Joins neighbouring segments of which every row has begun, so that their number follows what waits.

@@ -14,6 +14,7 @@ use crate::domain::batch_origin::Origin;
 use crate::domain::credits::Credits;
 use crate::domain::ids::{BatchName, BatchNo};
 use crate::domain::manifest::row::Policy;
+use crate::domain::pilot::Pilot;
 use crate::domain::time::Timestamp;
 use crate::store::folders::batch_dirs;
 use crate::store::snapshot::Snapshot;
@@ -45,6 +46,9 @@ pub(super) struct BatchBackup {
     /// Its owner canceled it, and that was not finished.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) canceled: bool,
+    /// Only the rows of its pilot are sent, until a person continues.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) pilot: Option<Pilot>,
     /// Length of what says which versions of edited rows are wanted, in bytes.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(super) versions_bytes: u64,
@@ -77,6 +81,7 @@ impl BatchBackup {
             said: batch.said.clone(),
             origin: batch.origin.clone(),
             canceled: batch.canceled,
+            pilot: batch.pilot,
             versions_bytes: batch.versions_bytes,
         }
     }
@@ -91,6 +96,7 @@ impl BatchBackup {
             said: self.said.clone(),
             origin: self.origin.clone(),
             canceled: self.canceled,
+            pilot: self.pilot,
             versions_bytes: self.versions_bytes,
             ..BatchRecord::new(self.no, self.name.clone(), self.created)
         }

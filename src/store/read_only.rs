@@ -20,6 +20,7 @@ use crate::domain::batch_origin::Origin;
 use crate::domain::batch_terms::BatchTerms;
 use crate::domain::budget_group::GroupTotals;
 use crate::domain::ids::{BatchName, Fingerprint, JobId};
+use crate::domain::pilot::Pilot;
 use crate::domain::time::Timestamp;
 use crate::store::folders::batch_dirs;
 use crate::store::job_statuses::{JobStatuses, note};
@@ -47,6 +48,8 @@ pub struct ReadOnlyBatch {
     pub terms: BatchTerms,
     /// When its first manifest was accepted.
     pub created: Timestamp,
+    /// Its pilot, after which a person has not continued.
+    pub pilot: Option<Pilot>,
     dir: PathBuf,
 }
 
@@ -189,8 +192,8 @@ impl ReadOnlyState {
         let of = |dir: PathBuf| {
             let backup = batch_backup::read(&dir)?.backup;
             let terms = BatchTerms { policy: backup.policy, said: backup.said };
-            let (origin, created) = (backup.origin, backup.created);
-            (backup.name == *name).then_some(ReadOnlyBatch { origin, terms, created, dir })
+            let (origin, created, pilot) = (backup.origin, backup.created, backup.pilot);
+            (backup.name == *name).then_some(ReadOnlyBatch { origin, terms, created, pilot, dir })
         };
         Ok(self.batch_dirs()?.into_iter().find_map(of))
     }

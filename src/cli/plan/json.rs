@@ -14,6 +14,7 @@ use crate::domain::credits::Credits;
 use crate::domain::diagnostic::Diagnostic;
 use crate::domain::ids::JobId;
 use crate::domain::job_reference::JobInput;
+use crate::domain::pilot::Pilot;
 use crate::domain::row_changes::FieldChange;
 use crate::domain::row_verdict::RowVerdict;
 use crate::store::read_only::Visibility;
@@ -123,6 +124,9 @@ struct JsonFile<'a> {
     refused: bool,
     /// Rows that are not in the part of it that is planned.
     left_out: u64,
+    /// What of its batch is done first and what waits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pilot: Option<Pilot>,
     notes: Vec<JsonDiagnostic<'a>>,
     /// Rows of its batch that it does not have.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -211,6 +215,7 @@ fn totals_object<'a>(report: &'a PlanReport, totals: &'a Totals) -> JsonTotals<'
         batch: validated.receipt.batch.as_ref().map(|batch| batch.as_str()),
         refused: validated.is_refused(),
         left_out: validated.receipt.left_out,
+        pilot: validated.receipt.pilot,
         notes: validated.receipt.notes.iter().map(JsonDiagnostic::of).collect(),
         absent: validated.receipt.absent.as_ref(),
     });

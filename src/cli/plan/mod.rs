@@ -42,6 +42,7 @@ use crate::domain::utc_day::UtcDay;
 use crate::intake::catalog_refresh::Catalogs;
 use crate::intake::receipt::Receipt;
 use crate::intake::{self, Batches, IntakeError, Present, Validated};
+use crate::store::read_only::ReadOnlyBatch;
 use crate::store::read_only::{ReadOnlyState, Visibility};
 use crate::store::staging::Staging;
 use crate::store::{OpenJobStatus, StoreError};
@@ -224,13 +225,16 @@ struct PlannedBatches<'a> {
 impl PlannedBatches<'_> {
     fn batch(&self, name: &BatchName) -> Result<Option<Present>, StoreError> {
         let found = self.state.batch(name)?;
-        let mut present =
-            found.map(|found| Present { origin: found.origin, terms: found.terms, created: found.created });
+        let mut present = found.map(|found| {
+            let ReadOnlyBatch { origin, terms, created, pilot, .. } = found;
+            Present { origin, terms, created, pilot }
+        });
         for earlier in self.validated.iter().filter(|earlier| earlier.would_be_in(name)) {
             let origin = present.as_ref().and_then(|present| present.origin.clone());
             let created = present.map_or(self.now, |present| present.created);
             let origin = origin.or_else(|| earlier.origin.clone());
-            present = Some(Present { origin, terms: earlier.terms.clone(), created });
+            let pilot = earlier.receipt.pilot;
+            present = Some(Present { origin, terms: earlier.terms.clone(), created, pilot });
         }
         Ok(present)
     }

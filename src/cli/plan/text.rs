@@ -148,6 +148,11 @@ pub(super) fn totals(out: &mut impl Write, report: &PlanReport, totals: &Totals)
 
 fn sentences(out: &mut impl Write, report: &PlanReport, totals: &Totals) -> io::Result<()> {
     sums(out, totals)?;
+    for receipt in report.validated.iter().map(|validated| &validated.receipt) {
+        if let (Some(batch), Some(pilot)) = (&receipt.batch, summary::pilot_plan(receipt)) {
+            writeln!(out, "{batch}: {pilot}")?;
+        }
+    }
     if report.seen == Visibility::SentUnknown && totals.counts.waiting > 0 {
         let waiting = jobs(totals.counts.waiting);
         writeln!(

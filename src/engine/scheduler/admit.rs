@@ -26,10 +26,17 @@ impl Scheduler {
             return Ok(None);
         }
         let is_low = self.disk.is_low().then_some(Parked::Disk);
+        let jobs = &self.jobs;
         self.batches.for_each(|active| {
             // What is left of an expired batch may have been sent: it waits for a person.
             let is_kept = active.record().paused.is_some() || active.has_expired(now);
-            active.keep(is_low.or(is_kept.then_some(Parked::Paused)));
+            let waits_after_pilot =
+                active.record().waits_after_pilot() && jobs.counts().open_of(active.record().no) == 0;
+            if waits_after_pilot {
+                active.log_parked(Parked::Pilot);
+            }
+            let kept = is_kept.then_some(Parked::Paused).or(waits_after_pilot.then_some(Parked::Pilot));
+            active.keep(is_low.or(kept));
         });
         // A batch that is kept is said to be, whether or not prices are known: none are asked for on its account.
         if self.disk.is_low() || !self.prices.are_known(now.tick) {

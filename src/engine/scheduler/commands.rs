@@ -34,6 +34,8 @@ pub enum Command {
     Pause(BatchNo),
     /// Lift a pause of any cause.
     Resume(BatchNo),
+    /// Send what waits after the pilot of a batch.
+    Continue(BatchNo),
     /// Another budget for a batch; nothing for what its plans come to.
     SetBudget(BatchNo, Option<Credits>),
     /// Drop what is not sent yet of a batch.
@@ -64,6 +66,7 @@ impl Command {
             Command::AddBatch(batch) | Command::MarkAnnounced(batch) => Some(batch.no),
             Command::Pause(no)
             | Command::Resume(no)
+            | Command::Continue(no)
             | Command::SetBudget(no, _)
             | Command::Cancel(no)
             | Command::MarkReviewAnnounced(no) => Some(*no),
@@ -184,6 +187,10 @@ impl Scheduler {
                 self.account.ask_soon();
                 self.prices.renew();
                 Ok(self.change(no, ActiveBatch::resume))
+            }
+            Command::Continue(no) => {
+                self.prices.renew();
+                Ok(self.change(no, ActiveBatch::end_pilot))
             }
             Command::SetBudget(no, budget) => Ok(self.change(no, |batch| batch.set_budget(budget))),
             Command::MarkAnnounced(told) => {

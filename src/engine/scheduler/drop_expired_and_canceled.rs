@@ -24,6 +24,14 @@ impl Scheduler {
         let dropped: Vec<(BatchNo, Event)> =
             self.batches.iter().filter_map(|active| Some((active.record().no, reason(active)?))).collect();
         for (no, event) in dropped {
+            if event == Event::Expire
+                && let Some(active) = self.batches.get_mut(&no)
+                && active.record().pilot.is_some()
+            {
+                // What waits after its pilot is dropped, too.
+                active.end_pilot();
+                self.pending.batch_changed(no);
+            }
             self.drop_rows(no, &event, now)?;
             if event == Event::Expire || self.batches.get(&no).is_some_and(|active| active.record().canceled)
             {

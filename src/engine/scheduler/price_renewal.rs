@@ -64,7 +64,7 @@ impl Scheduler {
     fn has_waiting(&self) -> bool {
         let waits = |active: &ActiveBatch| {
             active.record().paused.is_none()
-                && (active.has_rows() || self.jobs.counts().has_queued(active.record().no))
+                && (active.record().has_rows_to_send() || self.jobs.counts().has_queued(active.record().no))
         };
         self.batches.iter().any(waits)
     }

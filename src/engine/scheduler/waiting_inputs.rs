@@ -114,7 +114,7 @@ impl Scheduler {
         Some(JobKey { batch, seq: spec.seq })
     }
 
-    /// Batches of which all that is left waits for rows that a person has to see to.
+    /// Batches of which all that may be sent waits for rows that a person has to see to.
     pub(super) fn park_by_inputs(&mut self) {
         let (jobs, inputs) = (&self.jobs, &self.inputs);
         self.batches.for_each(|active| {
@@ -122,7 +122,7 @@ impl Scheduler {
             let waiting = inputs.waiting_count(no);
             if waiting > 0
                 && inputs.is_known(no)
-                && !active.has_rows()
+                && !active.record().has_rows_to_send()
                 && jobs.counts().open_of(no) == waiting
             {
                 active.park(Some(Parked::Inputs));

@@ -62,7 +62,7 @@ fn needs(row: &SpooledRow) -> (Kind, Option<&str>, Option<Credits>) {
 impl ActiveBatch {
     /// A batch none of whose rows were read yet.
     pub fn new(record: BatchRecord) -> ActiveBatch {
-        let windows = windows_of(&record.segments);
+        let windows = windows_of(&record);
         let versions = RowVersions::default();
         ActiveBatch {
             record,
@@ -102,7 +102,7 @@ impl ActiveBatch {
             record.kinds.entry(kind).or_default().ended = before.ended;
         }
         // What came in is sorted in among the rest: the windows are read anew.
-        self.windows = windows_of(&record.segments);
+        self.windows = windows_of(record);
     }
 
     /// Takes up which versions of its edited rows are wanted. Returns which were.
@@ -179,6 +179,13 @@ impl ActiveBatch {
     /// Whether some rows have not begun.
     pub fn has_rows(&self) -> bool {
         self.record.segments.iter().any(|segment| !segment.is_through())
+    }
+
+    /// What waits for the end of its pilot may be sent.
+    pub fn end_pilot(&mut self) {
+        if self.record.pilot.take().is_some() {
+            self.windows = windows_of(&self.record);
+        }
     }
 
     /// Whether rows are being read.
@@ -263,6 +270,8 @@ impl ActiveBatch {
     pub fn note_finished(&mut self, now: Timestamp) {
         let record = &mut self.record;
         record.finished = record.finished.or(Some(now)).filter(|_| record.is_done());
+        // Nothing waits for the end of its pilot.
+        record.pilot = record.pilot.filter(|_| !record.has_ended());
     }
 
     /// Books a movement of one of its jobs.
@@ -277,6 +286,8 @@ impl ActiveBatch {
     /// sent by a state that is gone: with any such, it is paused, since they are not dropped. Returns how many that have
     /// not begun are dropped, and how many jobs in all may have been sent.
     pub fn cancel(&mut self, open: u32, kept: u32) -> (u32, u32) {
+        // What waits after its pilot is dropped, too.
+        self.end_pilot();
         let record = &mut self.record;
         let begun = open.saturating_add(record.ended.all());
         let not_begun = record.rows.saturating_sub(begun);

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 use crate::domain::ids::Seq;
 use crate::domain::queue_class::QueueClass;
 use crate::engine::scheduler::messages::SpooledRow;
-use crate::store::Segment;
+use crate::store::{BatchRecord, Segment};
 
 /// Rows of a window, at most.
 const WINDOW_ROWS_MAX: usize = 64;
@@ -30,11 +30,12 @@ pub struct RowWindow {
     is_loading: bool,
 }
 
-/// Empty windows for all that waits.
-pub fn windows_of(segments: &[Segment]) -> Vec<RowWindow> {
+/// Empty windows for all that waits and may be sent.
+pub fn windows_of(record: &BatchRecord) -> Vec<RowWindow> {
     let mut places: BTreeMap<(Reverse<i8>, QueueClass), usize> = BTreeMap::new();
     let mut windows: Vec<RowWindow> = Vec::new();
-    for (index, segment) in segments.iter().enumerate().filter(|(_, segment)| !segment.is_through()) {
+    let waiting = record.segments.iter().enumerate().filter(|(_, segment)| !segment.is_through());
+    for (index, segment) in waiting.filter(|(_, segment)| record.may_send(segment)) {
         let priority = segment.priority;
         let place = places.get(&(Reverse(priority), segment.class)).copied().unwrap_or_else(|| {
             let class = if windows.len() < WINDOWS_MAX { segment.class } else { QueueClass::MIXED };
@@ -132,8 +133,16 @@ impl RowWindow {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::ids::BatchNo;
+    use crate::domain::pilot::Pilot;
     use crate::domain::request::Kind;
+    use crate::domain::time::Timestamp;
     use crate::engine::scheduler::tests::spec;
+
+    fn of(segments: &[Segment]) -> BatchRecord {
+        let record = BatchRecord::new(BatchNo(1), "b".parse().unwrap(), Timestamp(0));
+        BatchRecord { segments: segments.to_vec(), ..record }
+    }
 
     fn row(at: u64) -> SpooledRow {
         SpooledRow { at, end: at + 1, spec: spec(u32::try_from(at).unwrap(), Kind::Video) }
@@ -142,7 +151,7 @@ mod tests {
     #[test]
     fn a_window_reads_on_where_its_rows_end_and_goes_to_the_next_segment_of_its_class() {
         let mut segments = vec![Segment::mixed(0, 0, 2), Segment::mixed(0, 2, 3)];
-        let mut windows = windows_of(&segments);
+        let mut windows = windows_of(&of(&segments));
         let [window] = &mut windows[..] else { panic!("one class, one window") };
         assert_eq!(window.begin_loading(&segments, 4), Some((0, 2)));
         assert_eq!(window.begin_loading(&segments, 4), None, "it is being read");
@@ -164,7 +173,14 @@ mod tests {
     #[test]
     fn each_priority_has_its_window_and_more_windows_hold_fewer_rows() {
         let segments = [Segment::mixed(0, 0, 2), Segment::mixed(5, 2, 3)];
-        assert_eq!(windows_of(&segments).len(), 2);
+        assert_eq!(windows_of(&of(&segments)).len(), 2);
+        let pilot = Segment { pilot: true, ..Segment::mixed(0, 3, 4) };
+        let mut record = of(&[segments[0], segments[1], pilot]);
+        record.pilot = Some(Pilot::default());
+        let [window] = &windows_of(&record)[..] else { panic!("only the pilot's rows may be sent") };
+        assert_eq!(window.unread(&record.segments), Some((3, 4)));
+        record.pilot = None;
+        assert_eq!(windows_of(&record).len(), 2);
         assert_eq!((window_rows(1), window_rows(8), window_rows(1_000)), (64, 32, 2));
     }
 }

@@ -1,0 +1,69 @@
+//! `callsheet continue`: what waits after the pilot of a batch is submitted.
+
+use clap::Args;
+
+use crate::cli::exit::Exit;
+use crate::cli::failure::Failure;
+use crate::cli::global_flags::Global;
+use crate::cli::terminal::say;
+use crate::cli::{client, outcome_json};
+use crate::control::protocol::{BatchStatus, ContinueRequest, Request, StatusRequest};
+use crate::domain::ids::BatchName;
+use crate::domain::job_state::JobState;
+use crate::domain::pilot::Pilot;
+
+#[derive(Debug, Args)]
+pub(super) struct ContinueCommand {
+    /// The batch
+    batch: BatchName,
+}
+
+pub(super) async fn run(command: &ContinueCommand, global: &Global) -> Result<Exit, Failure> {
+    let request = ContinueRequest { batch: command.batch.clone() };
+    client::with(global, ContinueRequest::METHOD, async |client| {
+        let asked = StatusRequest { batch: Some(command.batch.clone()), all: false };
+        let before = client.call(&asked).await?.batches.into_iter().next();
+        let pilot = before.and_then(|batch| batch.pilot).unwrap_or_default();
+        let outcomes = outcome_json::print(client.call(&request).await?, global)?;
+        for outcome in outcomes {
+            match outcome.granted.refused {
+                Some(refused) => say!("{}: {refused}", outcome.batch),
+                None => {
+                    let next = client.next_step(&outcome.batch).await?;
+                    say!("{}: continued with {}; {next}", outcome.batch, rest(pilot));
+                }
+            }
+        }
+        Ok(Exit::Success)
+    })
+    .await
+}
+
+/// `3 jobs (24 credits)`: a pilot as it is planned.
+pub(super) fn first(pilot: Pilot) -> String {
+    format!("{} ({})", jobs(pilot.jobs), pilot.planned_credits)
+}
+
+/// `97 jobs (776 credits)`: what waits for the end of a pilot.
+pub(super) fn rest(pilot: Pilot) -> String {
+    format!("{} ({})", jobs(pilot.rest_jobs), pilot.rest_credits)
+}
+
+/// `the pilot of 3 jobs is done: 2 succeeded, 1 failed; 16 charged of 24 credits planned`.
+pub(super) fn done(batch: &BatchStatus, pilot: Pilot) -> String {
+    let ended = [JobState::Succeeded, JobState::Failed, JobState::Canceled, JobState::InDoubt];
+    let ended = ended.map(|state| (batch.in_state(state), state.name()));
+    let ended: Vec<String> =
+        ended.iter().filter(|(n, _)| *n > 0).map(|(n, name)| format!("{n} {name}")).collect();
+    format!(
+        "the pilot of {} is done: {}; {} charged of {} planned",
+        jobs(pilot.jobs),
+        ended.join(", "),
+        batch.charged_credits,
+        pilot.planned_credits
+    )
+}
+
+fn jobs(count: u32) -> String {
+    if count == 1 { "1 job".to_owned() } else { format!("{count} jobs") }
+}

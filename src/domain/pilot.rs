@@ -1,0 +1,223 @@
+//! A pilot: some rows of a manifest are done first, and the rest waits until a person continues.
+//!
+//! All rows are accepted under their final keys, so that nothing is bought twice by going on, and nothing at all by not.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap, HashMap, HashSet};
+use std::fmt;
+use std::num::NonZeroU32;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::domain::credits::Credits;
+use crate::domain::ids::Fingerprint;
+
+/// Which of the new rows of a manifest are done first. The rows that these take outputs of are done with them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum PilotRows {
+    /// So many from the top.
+    First(NonZeroU32),
+    /// So many, drawn by their identity: the same ones every time.
+    Random(NonZeroU32),
+    /// The first row of each entry of `jobs`, of which a matrix makes many.
+    Entries,
+}
+
+/// The text names no rows of a pilot.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("found {0:?}, expected a number of rows, random:N, or entries (one row of each entry of a matrix)")]
+pub struct BadPilotRows(String);
+
+impl FromStr for PilotRows {
+    type Err = BadPilotRows;
+    fn from_str(text: &str) -> Result<PilotRows, BadPilotRows> {
+        let number = |digits: &str| digits.parse().map_err(|_| BadPilotRows(text.to_owned()));
+        match text.split_once(':') {
+            None if text == "entries" => Ok(PilotRows::Entries),
+            None => number(text).map(PilotRows::First),
+            Some(("random", digits)) => number(digits).map(PilotRows::Random),
+            Some(_) => Err(BadPilotRows(text.to_owned())),
+        }
+    }
+}
+
+impl TryFrom<String> for PilotRows {
+    type Error = BadPilotRows;
+    fn try_from(text: String) -> Result<PilotRows, BadPilotRows> {
+        text.parse()
+    }
+}
+
+impl From<PilotRows> for String {
+    fn from(rows: PilotRows) -> String {
+        rows.to_string()
+    }
+}
+
+impl fmt::Display for PilotRows {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PilotRows::First(rows) => write!(f, "{rows}"),
+            PilotRows::Random(rows) => write!(f, "random:{rows}"),
+            PilotRows::Entries => f.write_str("entries"),
+        }
+    }
+}
+
+/// A pilot in numbers: what is done first, and what waits until a person continues.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pilot {
+    /// Jobs that are done first.
+    pub jobs: u32,
+    /// What they are planned to cost.
+    pub planned_credits: Credits,
+    /// Jobs that wait.
+    pub rest_jobs: u32,
+    /// What they would cost.
+    pub rest_credits: Credits,
+}
+
+impl Pilot {
+    /// Counts the new jobs of a row.
+    pub fn count(&mut self, is_first: bool, jobs: u32, credits: Credits) {
+        let (all, sum) = match is_first {
+            true => (&mut self.jobs, &mut self.planned_credits),
+            false => (&mut self.rest_jobs, &mut self.rest_credits),
+        };
+        *all = all.saturating_add(jobs);
+        *sum = *sum + credits;
+    }
+
+    /// Jobs that wait are not wanted any more: other versions of their rows took their place.
+    pub fn drop_waiting(&mut self, jobs: u32, credits: Credits) {
+        self.rest_jobs = self.rest_jobs.saturating_sub(jobs);
+        self.rest_credits = self.rest_credits.saturating_sub(credits);
+    }
+}
+
+/// Chooses the rows of a pilot, from all new rows of a manifest in their order.
+///
+/// It keeps no row in memory but 16 bytes of each that is chosen, and of each with references whose outputs it takes.
+#[derive(Debug)]
+pub struct PilotChooser {
+    rows: PilotRows,
+    chosen: HashSet<Fingerprint>,
+    /// The least identities, the greatest of them first.
+    drawn: BinaryHeap<[u8; 16]>,
+    /// Entries of `jobs` that have a row, by their lines.
+    entries: BTreeSet<u64>,
+    /// Whose outputs a row takes.
+    givers: HashMap<Fingerprint, Vec<Fingerprint>>,
+}
+
+impl PilotChooser {
+    /// One that has seen no row.
+    pub fn new(rows: PilotRows) -> PilotChooser {
+        PilotChooser {
+            rows,
+            chosen: HashSet::new(),
+            drawn: BinaryHeap::new(),
+            entries: BTreeSet::new(),
+            givers: HashMap::new(),
+        }
+    }
+
+    /// Looks at the next row that is valid, which stands at `line` of the manifest and takes outputs of `givers`. A row all
+    /// of whose jobs the batch has already is not new, and is not chosen.
+    pub fn look_at(&mut self, row: Fingerprint, line: u64, is_new: bool, givers: Vec<Fingerprint>) {
+        if !givers.is_empty() {
+            self.givers.insert(row, givers);
+        }
+        if !is_new {
+            return;
+        }
+        match self.rows {
+            PilotRows::First(most) => {
+                if self.chosen.len() < most.get() as usize {
+                    self.chosen.insert(row);
+                }
+            }
+            PilotRows::Random(most) => {
+                self.drawn.push(row.0);
+                if self.drawn.len() > most.get() as usize {
+                    self.drawn.pop();
+                }
+            }
+            PilotRows::Entries => {
+                if self.entries.insert(line) {
+                    self.chosen.insert(row);
+                }
+            }
+        }
+    }
+
+    /// The rows that are done first: those that were chosen, and all whose outputs they take.
+    pub fn finish(mut self) -> HashSet<Fingerprint> {
+        let mut next: Vec<Fingerprint> = self.drawn.into_iter().map(Fingerprint).collect();
+        next.extend(self.chosen);
+        next.sort_unstable_by_key(|row| Reverse(row.0));
+        let mut rows = HashSet::new();
+        while let Some(row) = next.pop() {
+            if rows.insert(row) {
+                next.extend(self.givers.remove(&row).into_iter().flatten());
+            }
+        }
+        rows
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(n: u8) -> Fingerprint {
+        Fingerprint([n; 16])
+    }
+
+    fn chosen(rows: &str, seen: &[(u8, u64, bool, &[u8])]) -> Vec<u8> {
+        let mut chooser = PilotChooser::new(rows.parse().unwrap());
+        for (n, line, is_new, givers) in seen {
+            chooser.look_at(row(*n), *line, *is_new, givers.iter().copied().map(row).collect());
+        }
+        let mut found: Vec<u8> = chooser.finish().iter().map(|row| row.0[0]).collect();
+        found.sort_unstable();
+        found
+    }
+
+    #[test]
+    fn the_first_new_rows_are_chosen_and_those_whose_outputs_they_take() {
+        let rows: [(u8, u64, bool, &[u8]); 5] = [
+            (1, 2, false, &[]),
+            (2, 3, true, &[5]),
+            (3, 4, true, &[]),
+            (4, 5, true, &[]),
+            (5, 6, true, &[4]),
+        ];
+        assert_eq!(chosen("1", &rows), [2, 4, 5]);
+        assert_eq!(chosen("2", &rows), [2, 3, 4, 5]);
+        assert_eq!(chosen("9", &rows), [2, 3, 4, 5], "the first is not new");
+    }
+
+    #[test]
+    fn random_rows_are_the_same_ones_in_any_order_and_entries_give_one_each() {
+        let rows: [(u8, u64, bool, &[u8]); 4] =
+            [(9, 4, true, &[]), (1, 4, true, &[]), (7, 5, true, &[]), (3, 5, true, &[])];
+        let turned: Vec<_> = rows.iter().rev().copied().collect();
+        assert_eq!(chosen("random:2", &rows), [1, 3]);
+        assert_eq!(chosen("random:2", &turned), [1, 3]);
+        assert_eq!(chosen("entries", &rows), [7, 9]);
+    }
+
+    #[test]
+    fn a_pilot_is_written_as_it_is_read() {
+        for text in ["3", "random:20", "entries"] {
+            assert_eq!(text.parse::<PilotRows>().unwrap().to_string(), text);
+        }
+        for text in ["", "0", "-1", "random", "random:0", "each:3", "all"] {
+            let error = text.parse::<PilotRows>().unwrap_err().to_string();
+            assert!(error.starts_with(&format!("found {text:?}, expected a number of rows")), "{error}");
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! A pilot: some rows first, and the rest only when a person continues.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::support::collect_outputs::Outputs;
+use crate::support::{TestEnv, manifests, until};
+
+/// A manifest of images, each of 8 credits.
+fn images(rows: std::ops::Range<u32>) -> String {
+    let row = |n: u32| format!("image-{n},image,gi-2,a gull no {n}\n");
+    "id,kind,model,prompt\n".to_owned() + &rows.map(row).collect::<String>()
+}
+
+fn birds(count: u32) -> TestEnv {
+    let env = TestEnv::new();
+    env.write("birds.csv", images(0..count));
+    env
+}
+
+fn status(env: &TestEnv) -> Value {
+    env.run(["status", "birds", "--json"]).exited(0).json()["batches"][0].clone()
+}
+
+#[test]
+fn some_rows_are_made_first_and_the_rest_when_a_person_continues() {
+    let env = birds(10);
+    let plan = env.run(["plan", "birds.csv", "--pilot", "3"]).exited(0).stdout;
+    let told = "birds: pilot: 3 jobs (24 credits), then 7 jobs (56 credits) wait for callsheet continue";
+    assert!(plan.contains(told), "{plan}");
+    let run = env.run(["run", "birds.csv", "--pilot", "3"]).exited(7);
+    run.says("10 new (80 credits), pilot: 3 jobs (24 credits), then 7 jobs (56 credits) wait")
+        .says("birds: the pilot of 3 jobs is done: 3 succeeded; 24 charged of 24 credits planned; to look at it:")
+        .says("    callsheet open birds\n")
+        .says("birds: 7 jobs (56 credits) wait until you continue:\n    callsheet continue birds\n");
+    env.audit().each_paid_once(3);
+    let parked = status(&env);
+    assert_eq!((&parked["state"], &parked["parked_by"]), (&"parked".into(), &"pilot".into()), "{parked:#}");
+    assert_eq!(parked["pilot"]["rest_credits"], 56);
+    // Only a person lifts it, whatever is run again.
+    for again in [vec!["run", "birds.csv"], vec!["run", "birds.csv", "--pilot", "3"]] {
+        env.run(again).exited(7).says("0 new (0 credits), 10 already there").says("callsheet continue birds");
+        env.audit().each_paid_once(3);
+    }
+    env.run(["continue", "birds"]).exited(0).says("birds: continued with 7 jobs (56 credits)");
+    env.run(["continue", "birds"]).exited(0).says("birds: it has no pilot that its rows wait for");
+    env.run(["run", "birds.csv"]).exited(0);
+    env.audit().each_paid_once(10);
+    env.run(["continue", "birds"]).exited(0).says("birds: done, nothing waits for a pilot");
+    env.run(["state", "verify"]).exited(0).says("all fits");
+}
+
+#[test]
+fn rows_that_a_pilot_takes_outputs_of_are_made_with_it() {
+    let env = TestEnv::new();
+    env.write("story.json", manifests::storyboards(4).0);
+    let asked = ["run", "story.json", "--pilot", "random:1", "--json"];
+    let first = env.run(asked).exited(7).json();
+    let pilot = &first["receipts"][0]["pilot"];
+    let jobs = usize::try_from(pilot["jobs"].as_u64().unwrap()).unwrap();
+    let all = env.run(["plan", "story.json", "--json"]).exited(0).json();
+    let all = all["rows"].as_array().unwrap().len();
+    assert!((1..all).contains(&jobs), "{pilot}");
+    env.audit().each_paid_once(jobs);
+    env.run(["continue", "story"]).exited(0);
+    env.run(["run", "story.json"]).exited(0);
+    env.audit().each_paid_once(all);
+}
+
+#[test]
+fn one_row_of_each_entry_of_a_matrix() {
+    let env = TestEnv::new();
+    env.write(
+        "shop.json",
+        r#"{"matrix": {"bird": ["gull", "tern", "crow"]}, "jobs": [
+            {"id": "still-{{ bird }}", "kind": "image", "model": "gi-2", "prompt": "a {{ bird }}"},
+            {"id": "voice-{{ bird }}", "kind": "speech", "voice_id": "aria", "text": "A {{ bird }}."}]}"#,
+    );
+    env.run(["run", "shop.json", "--pilot", "entries"]).exited(7).says("pilot: 2 jobs");
+    let audit = env.audit();
+    audit.each_paid_once(2);
+    let kinds: Vec<&str> = audit.tasks.iter().map(|task| task.kind.as_str()).collect();
+    assert!(kinds.contains(&"image") && kinds.contains(&"speech"), "{kinds:?}");
+}
+
+#[test]
+fn a_pilot_that_is_all_there_is_makes_nobody_wait_and_a_wrong_one_is_told() {
+    let env = birds(2);
+    env.run(["run", "birds.csv", "--pilot", "5"]).exited(0);
+    env.audit().each_paid_once(2);
+    for wrong in ["0", "some", "random:x"] {
+        env.run(["run", "birds.csv", "--pilot", wrong])
+            .exited(2)
+            .says("expected a number of rows, random:N, or entries");
+    }
+}
+
+#[test]
+fn what_was_not_sent_before_waits_for_the_pilot_as_well_and_a_cancel_ends_it() {
+    let env = birds(5);
+    env.run(["run", "birds.csv", "--budget", "8"]).exited(4);
+    env.audit().each_paid_once(1);
+    env.write("birds.csv", images(0..8));
+    let again = env.run(["run", "birds.csv", "--budget", "none", "--pilot", "1"]).exited(7);
+    again.says("pilot: 1 job (8 credits), then 6 jobs (48 credits) wait");
+    env.audit().each_paid_once(2);
+    env.run(["cancel", "birds"]).exited(0).says("6");
+    let canceled = status(&env);
+    assert_eq!((&canceled["state"], &canceled["canceled"]), (&"done".into(), &6.into()), "{canceled:#}");
+    assert!(canceled["pilot"].is_null(), "{canceled:#}");
+    env.audit().each_paid_once(2);
+}
+
+#[test]
+fn a_daemon_keeps_the_rest_over_a_kill_and_a_lost_database() {
+    let env = birds(6);
+    let daemon = env.daemon("info");
+    env.run(["submit", "birds.csv", "--pilot", "2"]).exited(0).says("pilot: 2 jobs (16 credits)");
+    until("the pilot", || status(&env)["parked_by"] == "pilot");
+    env.audit().each_paid_once(2);
+    daemon.signal(Signal::KILL);
+    daemon.end().was_killed("between two looks");
+    std::fs::remove_dir_all(env.path("state/db")).unwrap();
+    env.run(["state", "rebuild"]).exited(0);
+    let daemon = env.daemon("info");
+    env.run(["resume", "birds"]).exited(0);
+    until("it to be parked again", || status(&env)["parked_by"] == "pilot");
+    env.audit().each_paid_once(2);
+    env.run(["continue", "birds"]).exited(0).says("daemon continues it");
+    until("the rest", || status(&env)["state"] == "done");
+    until("its results", || Outputs::of(&env, "birds").sum("charged_credits") == 48);
+    daemon.stop();
+    env.audit().each_paid_once(6);
+}
