@@ -134,7 +134,7 @@ impl Disk {
                 batch.count_accepted(row.order.kind);
                 lines.push(row.clone());
             }
-            batch.segments.push(Segment { priority, class, cursor, end: lines.len() as u64 });
+            batch.segments.push(Segment { priority, class, cursor, end: lines.len() as u64, pilot: false });
         }
         batch.rows += u32::try_from(rows.len()).unwrap();
         batch.spool_bytes = lines.len() as u64;
@@ -241,7 +241,13 @@ impl Disk {
                 let (priority, class) = class_of(spec);
                 match batch.segments.last_mut() {
                     Some(last) if (last.priority, last.class) == (priority, class) => last.end = at + 1,
-                    _ => batch.segments.push(Segment { priority, class, cursor: at, end: at + 1 }),
+                    _ => batch.segments.push(Segment {
+                        priority,
+                        class,
+                        cursor: at,
+                        end: at + 1,
+                        pilot: false,
+                    }),
                 }
                 batch.count_accepted(spec.order.kind);
             }
