@@ -17,7 +17,7 @@ pub enum Exit {
     Unreachable,
     /// The disk is full, something cannot be written, or the state is damaged.
     Disk,
-    /// Not finished: overdue, paused, in doubt or waiting for review.
+    /// Not finished: overdue, paused, in doubt, waiting for review or after a pilot.
     Unfinished,
     /// Interrupted; state is safe, and the same command resumes.
     Interrupted,

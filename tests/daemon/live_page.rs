@@ -238,6 +238,27 @@ fn a_manifest_is_planned_before_it_is_submitted() {
     server.env.audit().each_paid_once(2);
 }
 
+#[test]
+fn a_button_submits_what_waits_after_a_pilot_and_says_its_price_first() {
+    let server = serve(true, "");
+    let cookie = server.login();
+    let cookie = cookie.as_str();
+    server.env.write("batch.csv", manifests::manifest("image", 3));
+    server.env.run(["submit", "batch.csv", "--pilot", "1"]).exited(0);
+    let page = || server.ask("GET /batches/batch", &[cookie], "").body;
+    until("the button", || page().contains("/batches/batch/continue"));
+    let asked = server.ask("GET /batches/batch/continue", &[cookie], "");
+    let told = "The 2 jobs that wait after its pilot are submitted.";
+    assert!(asked.body.contains(told) && asked.body.contains("They may cost 16"), "{}", asked.body);
+    server.env.audit().each_paid_once(1);
+    let form = format!("form_token={}", asked.field("form_token"));
+    let done = server.ask("POST /batches/batch/continue", &[cookie], &form);
+    assert_eq!(done.status, 303, "{}", done.body);
+    server.env.run(["submit", "batch.csv", "--wait"]).exited(0);
+    server.daemon.stop();
+    server.env.audit().each_paid_once(3);
+}
+
 /// Ids of the next events of a stream.
 fn ids(stream: TcpStream, most: usize) -> Vec<u64> {
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
