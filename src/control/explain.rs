@@ -74,6 +74,7 @@ async fn inputs_of(
     let (mut views, mut missing) = (Vec::new(), None);
     for (index, input) in spec.order.inputs.iter().enumerate() {
         let mut takes: Vec<(NamedJob, Option<EndedTake>)> = Vec::new();
+        let batch = input.batch.as_ref().map_or(batch, |other| &other.name);
         for id in input.jobs() {
             match engine.find(&format!("{batch}/{id}")).await {
                 Ok(Target::Job(named)) => {
@@ -117,9 +118,13 @@ fn wait_for(
     why: MissingInput,
 ) -> String {
     let Some((first, _)) = takes.first() else {
-        return format!("the row {} is not in the batch; submit the manifest again", input.row);
+        return format!("the row {} is not in the batch {batch}; submit its manifest again", input.row);
     };
-    let (row, label) = (&input.row, &first.spec.label);
+    let label = &first.spec.label;
+    let row = match &input.batch {
+        Some(other) => &format!("{}/{}", other.name, input.row),
+        None => &input.row,
+    };
     let command = match why {
         MissingInput::Unfinished => {
             return format!("the row {row} is {}", first.record.job.state().name());

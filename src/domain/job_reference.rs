@@ -4,19 +4,24 @@
 //! and, where a review is asked for, approved. What decides that stands here; whose outcomes are known is the engine's.
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
-use crate::domain::ids::{Fingerprint, JobId, Seq};
+use crate::domain::ids::{BatchName, BatchNo, Fingerprint, JobId, JobKey, Seq};
 use crate::domain::job_state::JobState;
+use crate::domain::quote::seconds_as_number;
+use crate::domain::request::Kind;
 use crate::domain::review::Verdict;
 
 /// What a reference begins with.
 const SCHEME: &str = "job:";
 /// How a reference is written, for messages.
-pub const FORM: &str = "job:ID, job:ID-v2 for one variation, job:ID#2 for its second output";
+pub const FORM: &str = "job:ID, job:ID-v2 for one variation, job:ID#2 for its second output, job:BATCH/ID for a row of another batch";
 
 /// A reference as it is written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobReference {
+    /// The batch of the row, where one is named.
+    pub batch: Option<BatchName>,
     /// The id of the row, or the label of one of its variations. `%2F`, `%23` and `%25` stand for `/`, `#` and `%`.
     pub row: String,
     /// Which output of it, from 1.
@@ -48,19 +53,26 @@ impl JobReference {
                 }
             },
         };
+        let decoded = |text: &str| {
+            let text = percent_encoding::percent_decode_str(text).decode_utf8();
+            text.map(std::borrow::Cow::into_owned)
+                .map_err(|_| "is not UTF-8 once its % signs are read".to_owned())
+        };
+        let (batch, path) = match path.split_once('/') {
+            None => (None, path),
+            Some((batch, path)) => {
+                let name = decoded(batch)?.parse::<BatchName>();
+                (Some(name.map_err(|error| format!("names the batch \"{batch}\": {error}"))?), path)
+            }
+        };
         if path.contains('/') {
-            return Err(
-                "names a row of another batch; only rows of its own manifest can be named so far; a \"/\" \
-                        that is part of an id is written %2F"
-                    .to_owned(),
-            );
+            return Err("has two \"/\"; one that is part of an id is written %2F".to_owned());
         }
-        let row = percent_encoding::percent_decode_str(path).decode_utf8();
-        let row = row.map_err(|_| "is not UTF-8 once its % signs are read".to_owned())?;
+        let row = decoded(path)?;
         if row.trim().is_empty() {
             return Err(format!("names no row; {FORM} is accepted"));
         }
-        Ok(JobReference { row: row.into_owned(), output })
+        Ok(JobReference { batch, row, output })
     }
 
     /// A label that ends in the number of a variation (`still-07-v2`), cut in two.
@@ -89,13 +101,46 @@ impl InputField {
     }
 }
 
-/// An input of a job that is an output of another row of its batch.
+/// A row that another one may take outputs of.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ReferredRow {
+    /// Who it is.
+    pub fingerprint: Fingerprint,
+    /// What its outputs are.
+    pub kind: Kind,
+    /// Its variations.
+    pub count: u32,
+    /// How long its outputs are by its options, in the form that a number of the body has.
+    pub seconds: Option<Value>,
+}
+
+impl ReferredRow {
+    /// One that is sent with this body.
+    pub fn new(fingerprint: Fingerprint, kind: Kind, count: u32, body: &Map<String, Value>) -> ReferredRow {
+        let duration = body.get("options").and_then(|options| options.get("duration"));
+        ReferredRow { fingerprint, kind, count, seconds: duration.and_then(seconds_as_number) }
+    }
+}
+
+/// Another batch than the one of the job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InputBatch {
+    /// Its number.
+    pub no: BatchNo,
+    /// Its name.
+    pub name: BatchName,
+}
+
+/// An input of a job that is an output of another row.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobInput {
     /// The field of the body in which it stands.
     pub field: InputField,
     /// Its place in that list, from 0.
     pub place: u32,
+    /// The batch of that row, where it is another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch: Option<InputBatch>,
     /// The id of the row that it names.
     pub row: String,
     /// Who that row is.
@@ -119,17 +164,28 @@ impl JobInput {
         (first..=last).map(|variation| JobId::derive(self.fingerprint, variation))
     }
 
+    /// The batch of the row that it names, for a job of the batch `own`.
+    pub fn batch_of(&self, own: BatchNo) -> BatchNo {
+        self.batch.as_ref().map_or(own, |batch| batch.no)
+    }
+
+    /// The job with this number in that batch.
+    pub fn key_of(&self, own: BatchNo, seq: Seq) -> JobKey {
+        JobKey { batch: self.batch_of(own), seq }
+    }
+
     /// What stands in its place when identities are derived: who is meant, however it is written.
     pub fn identity(&self) -> String {
         let variation = self.variation.unwrap_or(0);
         format!("{SCHEME}{}/{variation}#{}", self.fingerprint, self.output)
     }
 
-    /// How it is shown: `still-07`, `still-07-v2#3`.
+    /// How it is shown: `still-07`, `still-07-v2#3`, `spring/still-07`.
     pub fn shown(&self) -> String {
         let variation = self.variation.map(|variation| format!("-v{variation}")).unwrap_or_default();
         let output = if self.output == 1 { String::new() } else { format!("#{}", self.output) };
-        format!("{}{variation}{output}", self.row)
+        let batch = self.batch.as_ref().map(|batch| format!("{}/", batch.name)).unwrap_or_default();
+        format!("{batch}{}{variation}{output}", self.row)
     }
 }
 
@@ -231,7 +287,10 @@ mod tests {
 
     fn parsed(text: &str) -> Result<(String, u32), String> {
         let reference = JobReference::parse(text).expect("it is a reference");
-        reference.map(|JobReference { row, output }| (row, output))
+        reference.map(|JobReference { batch, row, output }| {
+            let batch = batch.map(|batch| format!("{batch}: ")).unwrap_or_default();
+            (batch + &row, output)
+        })
     }
 
     #[test]
@@ -240,7 +299,18 @@ mod tests {
         assert_eq!(parsed("job:still-07#2"), Ok(("still-07".to_owned(), 2)));
         assert_eq!(parsed("job:a%2Fb%23c%25"), Ok(("a/b#c%".to_owned(), 1)));
         assert_eq!(parsed("job:größe"), Ok(("größe".to_owned(), 1)));
-        for bad in ["job:", "job:#1", "job:a#0", "job:a#x", "job:a#", "job:%ff", "job:spring/still-07"] {
+        assert_eq!(parsed("job:spring/a%2Fb-v2#3"), Ok(("spring: a/b-v2".to_owned(), 3)));
+        for bad in [
+            "job:",
+            "job:#1",
+            "job:a#0",
+            "job:a#x",
+            "job:a#",
+            "job:%ff",
+            "job:spring/",
+            "job:/a",
+            "job:a/b/c",
+        ] {
             assert!(parsed(bad).is_err(), "{bad}");
         }
         assert!(JobReference::parse("https://example.com/job:a").is_none());
@@ -254,6 +324,7 @@ mod tests {
         JobInput {
             field: InputField::ImageUrls,
             place: 0,
+            batch: None,
             row: "still-07".to_owned(),
             fingerprint: Fingerprint([7; 16]),
             takes,
@@ -309,6 +380,11 @@ mod tests {
         let second = JobInput { variation: Some(2), output: 3, ..input(2) };
         assert_eq!(second.identity(), "job:07070707070707070707070707070707/2#3");
         assert_eq!(second.shown(), "still-07-v2#3");
+        let batch = InputBatch { no: BatchNo(4), name: "spring".parse().unwrap() };
+        let foreign = JobInput { batch: Some(batch), ..second.clone() };
+        assert_eq!(foreign.identity(), second.identity(), "who is meant says which batch");
+        assert_eq!(foreign.shown(), "spring/still-07-v2#3");
+        assert_eq!((foreign.batch_of(BatchNo(1)), second.batch_of(BatchNo(1))), (BatchNo(4), BatchNo(1)));
         assert_eq!(second.jobs().count(), 1);
         assert_eq!(input(2).jobs().count(), 2);
     }

@@ -1,4 +1,4 @@
-//! Inputs of a job that are outputs of other jobs of its batch: how those ended, and where their outputs lie now.
+//! Inputs of a job that are outputs of other jobs: how those ended, and where their outputs lie now.
 //!
 //! The service is given its own result links, as the task's record tells them at that moment: nobody says how long a link
 //! lasts. Each is tried before it is sent, so that nothing is charged for a job whose input is gone.
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tokio::sync::Semaphore;
 
 use crate::api::{DownloadError, Version};
-use crate::domain::ids::{BatchNo, JobId, Seq, TaskId};
+use crate::domain::ids::{BatchNo, JobId, JobKey, TaskId};
 use crate::domain::job::JobSpec;
 use crate::domain::job_reference::{EndedTake, JobInput};
 use crate::domain::task::{Fault, ReadAnswer, TaskStatus};
@@ -36,19 +36,18 @@ pub(super) async fn find(
     deps: &EngineDeps,
     store: &Arc<Store>,
     exchanges: &Semaphore,
-    batch: BatchNo,
     spec: &JobSpec,
-    givers: &[Seq],
+    givers: &[JobKey],
 ) -> Result<Vec<String>, InputFault> {
     let mut addresses = Vec::with_capacity(givers.len());
-    let mut known: BTreeMap<Seq, Vec<String>> = BTreeMap::new();
-    for (input, seq) in spec.order.inputs.iter().zip(givers) {
-        if !known.contains_key(seq) {
+    let mut known: BTreeMap<JobKey, Vec<String>> = BTreeMap::new();
+    for (input, giver) in spec.order.inputs.iter().zip(givers) {
+        if !known.contains_key(giver) {
             // Closed only when the program ends.
             let _permit = exchanges.acquire().await;
-            known.insert(*seq, results(deps, store, batch, spec, input, *seq).await?);
+            known.insert(*giver, results(deps, store, spec, input, *giver).await?);
         }
-        let results = known.get(seq).map(Vec::as_slice).unwrap_or_default();
+        let results = known.get(giver).map(Vec::as_slice).unwrap_or_default();
         let place = usize::try_from(input.output).unwrap_or(usize::MAX).saturating_sub(1);
         let Some(address) = results.get(place) else {
             let (wanted, there) = (input.output, results.len());
@@ -61,22 +60,24 @@ pub(super) async fn find(
 }
 
 fn gone(input: &JobInput, why: &str) -> InputFault {
-    InputFault::Lasting(Fault::new(INPUT_GONE, format!("the row {} {why}; nothing was charged", input.row)))
+    InputFault::Lasting(Fault::new(
+        INPUT_GONE,
+        format!("the row {} {why}; nothing was charged", input.shown()),
+    ))
 }
 
 /// The result links of a job, as its task's record tells them now.
 async fn results(
     deps: &EngineDeps,
     store: &Arc<Store>,
-    batch: BatchNo,
     spec: &JobSpec,
     input: &JobInput,
-    seq: Seq,
+    giver: JobKey,
 ) -> Result<Vec<String>, InputFault> {
     let store = store.clone();
     let task = blocking(move || -> Result<Option<TaskId>, StoreError> {
-        let Some(batch) = store.batch(batch)? else { return Ok(None) };
-        Ok(store.outcome(&batch, seq)?.and_then(|record| record.job.task().cloned()))
+        let Some(batch) = store.batch(giver.batch)? else { return Ok(None) };
+        Ok(store.outcome(&batch, giver.seq)?.and_then(|record| record.job.task().cloned()))
     });
     let task = task.await.map_err(|error| InputFault::Passing(Fault::new("state", error.to_string())))?;
     let Some(task) = task else { return Err(gone(input, "has no task")) };

@@ -25,12 +25,13 @@ mod tests;
 mod validate;
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::domain::ids::{BadBatchName, BatchName, Fingerprint, JobId, Seq};
 use crate::domain::job_label::label;
+use crate::domain::job_reference::ReferredRow;
 use crate::domain::queue_class::QueueClass;
 use crate::domain::row_versions::VersionChange;
 use crate::domain::time::Timestamp;
@@ -38,6 +39,7 @@ use crate::intake::batch_locks::{BatchLock, BatchLocks};
 pub use crate::intake::context::{IngestContext, IngestOptions};
 use crate::intake::receipt::Receipt;
 pub use crate::intake::row_outcome::{Jobs, Outcome, PlannedJob, kept};
+pub use crate::intake::row_references::ReferredBatch;
 pub use crate::intake::validate::{Batches, Present, Rows, Validated, ValidatedRow, validate};
 use crate::store::new_row::NewRow;
 use crate::store::rows_folder::RowsFolder;
@@ -210,6 +212,14 @@ impl<'a> Stored<'a> {
     }
 }
 
+/// Another batch than the one that the manifest is for.
+fn batch_named(store: &Store, name: &BatchName) -> Result<Option<BatchRecord>, StoreError> {
+    match store.batch_named(name) {
+        Err(StoreError::BatchMoved { .. }) => Ok(None),
+        found => found,
+    }
+}
+
 /// A batch as a judge has to know it.
 fn present(batch: &BatchRecord) -> Present {
     let BatchRecord { origin, created, pilot, .. } = batch;
@@ -230,6 +240,17 @@ impl Batches for Stored<'_> {
         Ok(Some(present))
     }
 
+    fn rows_by_id(
+        &mut self,
+        name: &BatchName,
+        ids: &HashSet<String>,
+    ) -> Result<Option<ReferredBatch>, IntakeError> {
+        // What is committed stays: nobody has to wait for a manifest that is read for it now.
+        let Some(batch) = batch_named(self.store, name)? else { return Ok(None) };
+        let rows = self.store.rows_by_id(&batch, ids)?;
+        Ok(Some(ReferredBatch { no: batch.no, origin: batch.origin, rows }))
+    }
+
     fn look_at(
         &mut self,
         name: &BatchName,
@@ -237,12 +258,7 @@ impl Batches for Stored<'_> {
     ) -> Result<Option<Present>, IntakeError> {
         // A manifest that is read for it now may be the one that begins it.
         let _held = self.locks.hold(name);
-        let batch = match self.store.batch_named(name) {
-            // Another batch than the one that the manifest is for.
-            Err(StoreError::BatchMoved { .. }) => None,
-            found => found?,
-        };
-        let Some(batch) = batch else { return Ok(None) };
+        let Some(batch) = batch_named(self.store, name)? else { return Ok(None) };
         self.store.fingerprints_of(&batch, tell)?;
         Ok(Some(present(&batch)))
     }
@@ -254,6 +270,24 @@ impl Validated {
         !self.is_refused()
             && self.receipt.added() + self.receipt.have > 0
             && self.receipt.batch.as_ref() == Some(name)
+    }
+
+    /// Its rows that have these ids.
+    ///
+    /// # Errors
+    /// When the rows cannot be read.
+    pub fn rows_by_id(&self, ids: &HashSet<String>) -> Result<Vec<(String, ReferredRow)>, StoreError> {
+        let (mut found, mut rows) = (Vec::new(), self.rows()?);
+        while let Some(row) = rows.next_row()? {
+            if let Outcome::Jobs(jobs) = row.outcome
+                && let Some(id) = jobs.id.clone().filter(|id| ids.contains(id))
+            {
+                let last = jobs.first + jobs.count - 1;
+                let Jobs { order, fingerprint, .. } = &*jobs;
+                found.push((id, ReferredRow::new(*fingerprint, order.kind, last, &order.body)));
+            }
+        }
+        Ok(found)
     }
 
     /// Tells a draft which jobs there would be once this manifest was taken in: for the next manifest

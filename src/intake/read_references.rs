@@ -4,18 +4,18 @@
 //! manifest with references is read through before: once for the ids that are named, once for the rows of these ids.
 //! No row is kept but those whose own parents come later.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::Read;
 use std::path::Path;
 
 use crate::domain::diagnostic::Position;
 use crate::domain::ids::BatchName;
-use crate::domain::job_reference::JobReference;
+use crate::domain::job_reference::{JobReference, ReferredRow};
 use crate::domain::manifest::Manifest;
 use crate::domain::manifest::row::{ReadRow, Row};
 use crate::domain::queue_class::ClassFinder;
 use crate::intake::row_chooser::RowChooser;
-use crate::intake::row_references::{MeantRow, NamedRow, RowReferences, named_by};
+use crate::intake::row_references::{NamedRow, ReferredBatch, RowReferences, all_named_by, named_by};
 use crate::intake::row_validator::{RowRules, RowValidator, ValidateStep};
 use crate::store::staging::{RowRequest, StagedRow};
 
@@ -40,20 +40,25 @@ pub(super) fn may_have(mut file: impl Read) -> std::io::Result<bool> {
     }
 }
 
-/// Reads through a manifest for its references. `open` opens it anew; where it cannot be read, the references are nobody's
+/// Reads through a manifest for its references. `open` opens it anew, `look_up` finds rows of
+/// batches that were accepted before, or tells why they cannot be named; where the manifest cannot be read, the references are nobody's
 /// and the rows are refused where they stand.
 ///
 /// # Errors
 /// When it cannot be opened.
 pub(super) fn read<R: Read, E>(
     mut open: impl FnMut() -> Result<Option<Manifest<R>>, E>,
+    mut look_up: impl FnMut(&BatchName, &HashSet<String>) -> Result<Result<ReferredBatch, String>, E>,
     batch: &BatchName,
     rules: RowRules<'_>,
     chooser: Option<RowChooser<'_>>,
 ) -> Result<RowReferences, E> {
     let mut references = RowReferences::default();
     let Some(rows) = open()? else { return Ok(references) };
-    let named = Named::read(rows, rules, chooser);
+    let named = Named::read(rows, batch, rules, chooser);
+    for (other, ids) in &named.elsewhere {
+        references.batches.insert(other.clone(), look_up(other, ids)?);
+    }
     if named.ids.is_empty() {
         return Ok(references);
     }
@@ -82,7 +87,7 @@ pub(super) fn read<R: Read, E>(
             continue;
         }
         let is_known = |name: String| references.find(&name).is_some() || !named.ids.contains(&name);
-        if named_by(&row).all(is_known) {
+        if named_by(&row, batch).all(is_known) {
             let found = lookup.look_up(row, &references);
             references.rows.insert(id, found);
         } else {
@@ -103,10 +108,17 @@ struct Named {
     by_id: HashMap<String, Vec<String>>,
     /// Named by rows of the part.
     by_part: Vec<String>,
+    /// Ids with the batches that are written before them.
+    elsewhere: BTreeMap<BatchName, HashSet<String>>,
 }
 
 impl Named {
-    fn read<R: Read>(rows: Manifest<R>, rules: RowRules<'_>, mut chooser: Option<RowChooser<'_>>) -> Named {
+    fn read<R: Read>(
+        rows: Manifest<R>,
+        batch: &BatchName,
+        rules: RowRules<'_>,
+        mut chooser: Option<RowChooser<'_>>,
+    ) -> Named {
         let mut named = Named::default();
         for mut read in rows {
             if let ReadRow::Good(row) = &mut read {
@@ -114,15 +126,19 @@ impl Named {
             }
             let is_taken = chooser.as_mut().is_some_and(|chooser| chooser.takes(&read, rules));
             let ReadRow::Good(row) = read else { continue };
-            let names: Vec<String> = named_by(&row).collect();
+            for (other, name) in all_named_by(&row) {
+                let row = JobReference::variation_of(&name).map(|(row, _)| row.to_owned());
+                let names = || row.iter().chain([&name]).cloned();
+                if other.as_ref().is_none_or(|other| other == batch) {
+                    named.ids.extend(names());
+                }
+                if let Some(other) = other {
+                    named.elsewhere.entry(other).or_default().extend(names());
+                }
+            }
+            let names: Vec<String> = named_by(&row, batch).collect();
             if names.is_empty() {
                 continue;
-            }
-            for name in &names {
-                if let Some((row, _)) = JobReference::variation_of(name) {
-                    named.ids.insert(row.to_owned());
-                }
-                named.ids.insert(name.clone());
             }
             if chooser.is_some() {
                 if is_taken {
@@ -171,9 +187,7 @@ impl Lookup<'_> {
             return refused(line);
         };
         let Ok(order) = order.order() else { return refused(line) };
-        let duration = order.body.get("options").and_then(|options| options.get("duration"));
-        let seconds = duration.and_then(crate::domain::quote::seconds_as_number);
-        NamedRow { line, meant: Ok(MeantRow { fingerprint, kind: order.kind, count, seconds }) }
+        NamedRow { line, meant: Ok(ReferredRow::new(fingerprint, order.kind, count, &order.body)) }
     }
 
     /// Rows that name rows behind them: each after those that it names. What is left over goes in a circle.
@@ -187,7 +201,7 @@ impl Lookup<'_> {
                     path.pop();
                     continue;
                 };
-                let next = named_by(row).find_map(|name| {
+                let next = named_by(row, self.batch).find_map(|name| {
                     let variation = JobReference::variation_of(&name).map(|(row, _)| row.to_owned());
                     [Some(name), variation].into_iter().flatten().find(|name| pending.contains_key(name))
                 });

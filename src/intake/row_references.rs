@@ -1,14 +1,17 @@
-//! Rows that name other rows of their manifest (`image_urls = job:still-07`): whom they mean.
+//! Rows that name other rows, of their manifest or of another batch (`image_urls = job:still-07`): whom they mean.
 //!
 //! A line for each row that is named is kept in memory, and no row.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde_json::Value;
 
+use crate::domain::batch_origin::Origin;
 use crate::domain::diagnostic::Diagnostic;
-use crate::domain::ids::Fingerprint;
-use crate::domain::job_reference::{FORM, InputField, JobInput, JobReference, is_reference};
+use crate::domain::ids::{BatchName, BatchNo};
+use crate::domain::job_reference::{
+    FORM, InputBatch, InputField, JobInput, JobReference, ReferredRow, is_reference,
+};
 use crate::domain::manifest::row::Row;
 use crate::domain::request::Kind;
 
@@ -17,23 +20,26 @@ use crate::domain::request::Kind;
 pub(super) struct NamedRow {
     pub(super) line: u64,
     /// Who it is, or why nothing can be made from it.
-    pub(super) meant: Result<MeantRow, String>,
+    pub(super) meant: Result<ReferredRow, String>,
 }
 
-#[derive(Debug)]
-pub(super) struct MeantRow {
-    pub(super) fingerprint: Fingerprint,
-    pub(super) kind: Kind,
-    /// Its variations.
-    pub(super) count: u32,
-    /// How long its outputs are by its options, in the form that a number of the body has.
-    pub(super) seconds: Option<Value>,
+/// Rows of a batch that was accepted before.
+#[derive(Debug, Clone)]
+pub struct ReferredBatch {
+    /// Its number.
+    pub no: BatchNo,
+    /// Where it was begun from, where that is known.
+    pub origin: Option<Origin>,
+    /// Those of its rows that are named, by their ids.
+    pub rows: HashMap<String, ReferredRow>,
 }
 
 /// See the module's documentation.
 #[derive(Debug, Default)]
 pub(super) struct RowReferences {
     pub(super) rows: HashMap<String, NamedRow>,
+    /// Batches that rows name, or why their rows cannot be named.
+    pub(super) batches: BTreeMap<BatchName, Result<ReferredBatch, String>>,
     /// Ids of rows that rows of the part need that is handed in, and that are not in it themselves.
     pub(super) needed: HashSet<String>,
 }
@@ -48,9 +54,26 @@ fn references_of(row: &Row) -> impl Iterator<Item = (InputField, usize, &str)> {
     })
 }
 
-/// The ids that a row names, as they stand.
-pub(super) fn named_by(row: &Row) -> impl Iterator<Item = String> {
-    references_of(row).filter_map(|(_, _, text)| Some(JobReference::parse(text)?.ok()?.row))
+/// What a row names, as it stands: the batch, where one is written, and the id.
+pub(super) fn all_named_by(row: &Row) -> impl Iterator<Item = (Option<BatchName>, String)> {
+    references_of(row).filter_map(|(_, _, text)| {
+        let JobReference { batch, row, .. } = JobReference::parse(text)?.ok()?;
+        Some((batch, row))
+    })
+}
+
+/// The ids of its own batch that a row names.
+pub(super) fn named_by(row: &Row, own: &BatchName) -> impl Iterator<Item = String> {
+    all_named_by(row).filter_map(move |(batch, row)| batch.is_none_or(|batch| batch == *own).then_some(row))
+}
+
+/// The row that is meant by a name: the one of that id, or a variation of another (`still-07-v2`).
+fn find_in<'a, 'b, T>(rows: &'a HashMap<String, T>, name: &'b str) -> Option<(&'b str, &'a T, Option<u32>)> {
+    if let Some(found) = rows.get(name) {
+        return Some((name, found, None));
+    }
+    let (row, variation) = JobReference::variation_of(name)?;
+    Some((row, rows.get(row)?, Some(variation)))
 }
 
 /// What a field takes.
@@ -61,24 +84,29 @@ fn taken_by(field: InputField) -> (Kind, &'static str) {
     }
 }
 
+/// A row that is named.
+struct Found<'a> {
+    id: &'a str,
+    row: &'a ReferredRow,
+    variation: Option<u32>,
+    /// `the row at line 12`.
+    place_text: String,
+}
+
 impl RowReferences {
-    /// The row that is meant by a name: the one of that id, or a variation of another (`still-07-v2`).
+    /// The row of the manifest that is meant by a name.
     pub(super) fn find<'a, 'b>(&'a self, name: &'b str) -> Option<(&'b str, &'a NamedRow, Option<u32>)> {
-        if let Some(found) = self.rows.get(name) {
-            return Some((name, found, None));
-        }
-        let (row, variation) = JobReference::variation_of(name)?;
-        Some((row, self.rows.get(row)?, Some(variation)))
+        find_in(&self.rows, name)
     }
 
     /// The inputs of a row that are outputs of other rows.
     ///
     /// # Errors
     /// Everything that is wrong with its references; they are in their fields, and have no position yet.
-    pub(super) fn inputs_of(&self, row: &Row) -> Result<Vec<JobInput>, Vec<Diagnostic>> {
+    pub(super) fn inputs_of(&self, row: &Row, own: &BatchName) -> Result<Vec<JobInput>, Vec<Diagnostic>> {
         let (mut inputs, mut problems) = (Vec::new(), Vec::new());
         for (field, place, text) in references_of(row) {
-            match self.input(field, place, text) {
+            match self.input(own, field, place, text) {
                 Ok(input) => inputs.push(input),
                 Err(why) => {
                     problems.push(Diagnostic::new(format!("\"{text}\" {why}")).in_field(field.name()));
@@ -88,30 +116,42 @@ impl RowReferences {
         if problems.is_empty() { Ok(inputs) } else { Err(problems) }
     }
 
-    fn input(&self, field: InputField, place: usize, text: &str) -> Result<JobInput, String> {
+    fn input(
+        &self,
+        own: &BatchName,
+        field: InputField,
+        place: usize,
+        text: &str,
+    ) -> Result<JobInput, String> {
         let Some(reference) = JobReference::parse(text) else { return Err(format!("is no {FORM}")) };
-        let JobReference { row: name, output } = reference?;
-        let Some((id, NamedRow { line, meant }, variation)) = self.find(&name) else {
-            return Err(format!("names no row of this manifest; the id of a row is accepted: {FORM}"));
+        let JobReference { batch, row: name, output } = reference?;
+        let (batch, found) = match &batch {
+            None => (None, self.in_manifest(&name)?),
+            Some(other) if other != own => {
+                let (no, found) = self.in_batch(other, &name)?;
+                (Some(InputBatch { no, name: other.clone() }), found)
+            }
+            // What the batch has from an earlier manifest.
+            Some(own) if self.find(&name).is_none() => (None, self.in_batch(own, &name)?.1),
+            Some(_) => (None, self.in_manifest(&name)?),
         };
-        let MeantRow { fingerprint, kind, count, .. } = match meant {
-            Ok(meant) => meant,
-            Err(why) => return Err(format!("names the row at line {line}, which {why}")),
-        };
+        let Found { id, row, variation, place_text } = found;
         let (taken, what) = taken_by(field);
+        let ReferredRow { fingerprint, kind, count, .. } = row;
         if *kind != taken {
-            return Err(format!("names the row at line {line}, a {kind}; {} takes {what}", field.name()));
+            return Err(format!("names {place_text}, a {kind}; {} takes {what}", field.name()));
         }
         if let Some(variation) = variation.filter(|variation| variation > count || *variation == 0) {
             let message = format!(
-                "names variation {variation} of the row at line {line}, which asks for {count}; set its count to \
-                 {variation} or more"
+                "names variation {variation} of {place_text}, which asks for {count}; set its count to {variation} or \
+                 more"
             );
             return Err(message);
         }
         Ok(JobInput {
             field,
             place: u32::try_from(place).unwrap_or(u32::MAX),
+            batch,
             row: id.to_owned(),
             fingerprint: *fingerprint,
             takes: *count,
@@ -120,11 +160,44 @@ impl RowReferences {
         })
     }
 
+    fn in_manifest<'a>(&'a self, name: &'a str) -> Result<Found<'a>, String> {
+        let Some((id, NamedRow { line, meant }, variation)) = self.find(name) else {
+            return Err(format!("names no row of this manifest; the id of a row is accepted: {FORM}"));
+        };
+        match meant {
+            Ok(row) => Ok(Found { id, row, variation, place_text: format!("the row at line {line}") }),
+            Err(why) => Err(format!("names the row at line {line}, which {why}")),
+        }
+    }
+
+    fn in_batch<'a>(&'a self, batch: &BatchName, name: &'a str) -> Result<(BatchNo, Found<'a>), String> {
+        let known = match self.batches.get(batch) {
+            Some(Ok(known)) => known,
+            Some(Err(why)) => return Err(format!("names the batch {batch}, {why}")),
+            None => return Err(format!("names the batch {batch}, which was not looked up")),
+        };
+        let Some((id, row, variation)) = find_in(&known.rows, name) else {
+            return Err(format!(
+                "names no row of the batch {batch}; to list its rows: callsheet jobs {batch}"
+            ));
+        };
+        let place_text = format!("the row {batch}/{id}");
+        Ok((known.no, Found { id, row, variation, place_text }))
+    }
+
     /// How long the source video of a row is, where that is an output of another row and its options tell.
-    pub(super) fn source_seconds(&self, inputs: &[JobInput]) -> Option<(Value, &str)> {
+    pub(super) fn source_seconds(&self, inputs: &[JobInput], own: &BatchName) -> Option<(Value, String)> {
         let source = inputs.iter().find(|input| input.field == InputField::VideoUrls)?;
-        let (id, named) = self.rows.get_key_value(&source.row)?;
-        Some((named.meant.as_ref().ok()?.seconds.clone()?, id.as_str()))
+        let of_manifest = self.rows.get(&source.row).filter(|_| source.batch.is_none());
+        let row = match of_manifest {
+            Some(named) => named.meant.as_ref().ok()?,
+            None => {
+                let batch = source.batch.as_ref().map_or(own, |batch| &batch.name);
+                self.batches.get(batch)?.as_ref().ok()?.rows.get(&source.row)?
+            }
+        };
+        let batch = source.batch.as_ref().map(|batch| format!("{}/", batch.name)).unwrap_or_default();
+        Some((row.seconds.clone()?, batch + &source.row))
     }
 
     /// Whether a row of the part that is handed in needs the row of this id.

@@ -135,7 +135,7 @@ impl RowValidator<'_> {
     pub(super) fn identify(&self, row: &mut Row) -> Result<IdentifiedRow, Unidentified> {
         let kind = self.rules.kind_of(row).map_err(Unidentified::Kind)?;
         row.read_options(kind);
-        let inputs = self.references.inputs_of(row);
+        let inputs = self.references.inputs_of(row, self.batch);
         let inputs = inputs.map_err(|problems| Unidentified::References(kind, problems))?;
         let body = match inputs.is_empty() {
             true => quote::canonical_body(kind, &row.request),
@@ -153,7 +153,7 @@ impl RowValidator<'_> {
         if kind != Kind::Video || row.request.options.contains_key(NAME) {
             return;
         }
-        if let Some((seconds, from)) = self.references.source_seconds(inputs) {
+        if let Some((seconds, from)) = self.references.source_seconds(inputs, self.batch) {
             let field = format!("options.{NAME}");
             let message = format!("is {seconds}, the duration of {from}");
             row.notes.push(Diagnostic::at(row.place("video_urls"), message).in_field(field));

@@ -31,7 +31,7 @@ use crate::intake::receipt::Receipt;
 use crate::intake::row_chooser::{self, RowChooser};
 use crate::intake::row_outcome::{Jobs, Outcome, PlannedJob, kept};
 use crate::intake::row_pipeline;
-use crate::intake::row_references::RowReferences;
+use crate::intake::row_references::{ReferredBatch, RowReferences};
 use crate::intake::row_validator::{JudgedRow, RowRules, RowValidator, ValidateStep};
 use crate::intake::table_files::{self, Roots};
 use crate::intake::{IngestContext, IngestOptions, IntakeError, manifest_file};
@@ -75,6 +75,16 @@ pub struct Present {
 
 /// The batches that are there already.
 pub trait Batches {
+    /// The rows of the batch of that name that have these ids; nothing where there is no such batch.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    fn rows_by_id(
+        &mut self,
+        name: &BatchName,
+        ids: &HashSet<String>,
+    ) -> Result<Option<ReferredBatch>, IntakeError>;
+
     /// The batch of that name, whose jobs the draft is told of; nothing where there is none.
     ///
     /// # Errors
@@ -258,7 +268,7 @@ pub(super) fn validate_opened(
     let no_references = RowReferences::default();
     let validator = RowValidator { batch: &name, rules, references: &no_references };
     let drawn = drawn_rows(path, identity, &validator)?;
-    let references = references(path, identity, &validator, drawn.as_ref())?;
+    let references = references(path, identity, &validator, drawn.as_ref(), batches)?;
     let validator = RowValidator { references: &references, ..validator };
     let mut chooser = RowChooser::new(&options.selection, drawn);
     let is_needed = |read: &ReadRow| match read {
@@ -396,6 +406,7 @@ fn references(
     identity: Identity,
     validator: &RowValidator<'_>,
     drawn: Option<&BTreeSet<u64>>,
+    batches: &mut dyn Batches,
 ) -> Result<RowReferences, IntakeError> {
     if !read_references::file_may_have(path) {
         return Ok(RowReferences::default());
@@ -410,7 +421,21 @@ fn references(
         }
         Ok(open_manifest(path, file, rules.context).ok())
     };
-    read_references::read(open, batch, rules, chooser)
+    let own = &rules.context.options.place;
+    let look_up = |other: &BatchName, ids: &HashSet<String>| {
+        let Some(found) = batches.rows_by_id(other, ids)? else {
+            return Ok(Err("which does not exist; submit its manifest first".to_owned()));
+        };
+        Ok(match &found.origin {
+            Some(origin) if origin.place == *own || other == batch => Ok(found),
+            Some(origin) => Err(format!(
+                "which belongs to {origin}; a manifest can name rows of batches of its own folder or inbox"
+            )),
+            None if other == batch => Ok(found),
+            None => Err("whose folder or inbox is not known".to_owned()),
+        })
+    };
+    read_references::read(open, look_up, batch, rules, chooser)
 }
 
 /// Why a manifest does not belong to the batch whose name it would take: the batch came from elsewhere, and they

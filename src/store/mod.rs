@@ -65,6 +65,7 @@ mod quarantine;
 pub mod read_only;
 mod row_delta;
 mod row_partitions;
+mod rows_by_id;
 pub mod rows_folder;
 pub mod schedule_progress;
 mod sled_files;

@@ -9,7 +9,7 @@
 //! written at this moment, or was left by a process that was killed, and does not count; whole rows
 //! that such a process left unacknowledged do count until the next run takes them up again.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -19,16 +19,18 @@ use serde::Deserialize;
 use crate::domain::batch_origin::Origin;
 use crate::domain::batch_terms::BatchTerms;
 use crate::domain::budget_group::GroupTotals;
-use crate::domain::ids::{BatchName, Fingerprint, JobId};
+use crate::domain::ids::{BatchName, BatchNo, Fingerprint, JobId};
+use crate::domain::job_reference::ReferredRow;
 use crate::domain::pilot::Pilot;
 use crate::domain::time::Timestamp;
+use crate::store::batch_backup::{self, BatchBackup};
 use crate::store::folders::batch_dirs;
 use crate::store::job_statuses::{JobStatuses, note};
 use crate::store::open_check::CheckResult;
 use crate::store::spool::{Lines, Spool};
 use crate::store::staging::Staging;
 use crate::store::{
-    JobRecord, OpenJobStatus, StoreError, batch_backup, open, open_check, process_lock, state_format,
+    JobRecord, OpenJobStatus, StoreError, open, open_check, process_lock, rows_by_id, state_format,
     version_file,
 };
 
@@ -50,6 +52,10 @@ pub struct ReadOnlyBatch {
     pub created: Timestamp,
     /// Its pilot, after which a person has not continued.
     pub pilot: Option<Pilot>,
+    /// Its number.
+    pub no: BatchNo,
+    /// Length of its accepted rows.
+    bytes: u64,
     dir: PathBuf,
 }
 
@@ -192,8 +198,8 @@ impl ReadOnlyState {
         let of = |dir: PathBuf| {
             let backup = batch_backup::read(&dir)?.backup;
             let terms = BatchTerms { policy: backup.policy, said: backup.said };
-            let (origin, created, pilot) = (backup.origin, backup.created, backup.pilot);
-            (backup.name == *name).then_some(ReadOnlyBatch { origin, terms, created, pilot, dir })
+            let BatchBackup { origin, created, pilot, no, spool_bytes: bytes, .. } = backup;
+            (backup.name == *name).then_some(ReadOnlyBatch { origin, terms, created, pilot, no, bytes, dir })
         };
         Ok(self.batch_dirs()?.into_iter().find_map(of))
     }
@@ -208,6 +214,20 @@ impl ReadOnlyState {
         mut tell: impl FnMut(Fingerprint, u32) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         rows_in(batch.dir.clone(), &mut tell)
+    }
+
+    /// The rows of a batch that have these ids.
+    ///
+    /// # Errors
+    /// As [`ReadOnlyState::accepted`].
+    pub fn rows_by_id(
+        &self,
+        batch: &ReadOnlyBatch,
+        ids: &HashSet<String>,
+    ) -> Result<HashMap<String, ReferredRow>, StoreError> {
+        let spool = Spool::new(batch.dir.clone());
+        let (versions, _) = version_file::read_whole_lines(&spool)?;
+        rows_by_id::find((&spool.rows_path(), batch.bytes), &versions, ids)
     }
 
     /// The folders of all batches, done or not.

@@ -152,6 +152,90 @@ fn what_cannot_be_meant_is_told_with_its_place_before_anything_is_bought() {
     assert!(made(&env).is_empty());
 }
 
+/// A clip from a still of the batch `stills`, and a longer one from that.
+const CLIPS: &str = r#"{"jobs": [
+  {"id": "clip", "kind": "video", "model": "house-c1", "prompt": "the fox runs", "image_urls": ["job:stills/fox"], "duration": "2s"},
+  {"id": "long", "kind": "video", "model": "model-s-2-5", "prompt": "and on", "video_urls": ["job:clips/clip"], "duration": "5s"}
+]}"#;
+
+const STILLS: &str = r#"{"jobs": [{"id": "fox", "kind": "image", "model": "gi-2", "prompt": "a fox"}]}"#;
+
+#[test]
+fn rows_take_outputs_of_another_batch_of_the_same_folder() {
+    let env = TestEnv::new();
+    env.write("clips.json", CLIPS);
+    let unknown = env.run(["plan", "clips.json"]).exited(2);
+    unknown.says("names the batch stills, which does not exist; submit its manifest first");
+    env.write("stills.json", STILLS);
+    env.run(["plan", "stills.json", "clips.json"]).exited(0).says("is 2, the duration of clip");
+    env.run(["run", "stills.json", "clips.json"]).exited(0);
+    assert_eq!(made(&env), ["a fox", "the fox runs", "and on"]);
+    let clip = explained(&env, "clips/clip");
+    assert_eq!(clip["inputs"][0]["reference"], "stills/fox", "{clip:#}");
+    // A batch takes outputs of one that is done long since, and of what it has itself from an earlier manifest.
+    env.write(
+        "clips.json",
+        r#"{"jobs": [
+        {"id": "other", "kind": "video", "model": "house-c1", "prompt": "the fox sits", "image_urls": ["job:stills/fox"], "duration": "2s"},
+        {"id": "on", "kind": "video", "model": "model-s-2-5", "prompt": "further", "video_urls": ["job:clips/clip"], "duration": "5s"}]}"#,
+    );
+    env.run(["run", "clips.json"]).exited(0);
+    assert_eq!(env.audit().tasks.len(), 5);
+    env.audit().each_paid_once(5);
+    env.run(["state", "verify"]).exited(0).says("all fits");
+    // Another folder's rows are nobody else's.
+    env.write("elsewhere/clips-2.json", CLIPS.replace("clips/clip", "clip"));
+    let foreign = env.run(["run", "elsewhere/clips-2.json"]).exited(2);
+    foreign.says("names the batch stills, which belongs to").says("batches of its own folder or inbox");
+    env.audit().each_paid_once(5);
+}
+
+#[test]
+fn a_child_waits_for_a_row_of_another_batch_that_failed_and_goes_on_after_its_retry() {
+    let env = TestEnv::with_faults(
+        "[[rules]]\ncontains = 'a fox'\ntimes = 1\neffect = { do = 'task-fails', code = 'busy' }",
+    );
+    env.write("stills.json", STILLS.replacen('{', r#"{"policy": {"attempts": 1}, "#, 1));
+    env.write("clips.json", CLIPS);
+    env.run(["run", "stills.json"]).exited(1);
+    env.run(["run", "clips.json"]).exited(7).says("parked: what is left refers to rows that failed");
+    told(&env, "clips/clip", "the row stills/fox is failed: callsheet retry stills/fox");
+    env.run(["retry", "stills/fox"]).exited(0);
+    env.run(["run", "stills.json", "clips.json"]).exited(0);
+    assert_eq!(made(&env), ["a fox", "a fox", "the fox runs", "and on"]);
+    assert_eq!(env.audit().totals.refunds, 1);
+}
+
+#[test]
+fn a_daemon_sends_rows_of_one_batch_when_those_of_another_are_done() {
+    let env = TestEnv::new();
+    let draft = env.write("jobs/inbox/.stills.tmp", STILLS);
+    let daemon = env.daemon("info");
+    std::fs::rename(draft, env.path("jobs/inbox/stills.json")).unwrap();
+    crate::support::until("the still to be accepted", || env.path("jobs/accepted/stills.json").exists());
+    let draft = env.write("jobs/inbox/.clips.tmp", CLIPS);
+    std::fs::rename(draft, env.path("jobs/inbox/clips.json")).unwrap();
+    crate::support::until("its results", || env.path("output/clips/report.json").exists());
+    daemon.stop();
+    assert_eq!(made(&env), ["a fox", "the fox runs", "and on"]);
+    env.audit().each_paid_once(3);
+}
+
+#[test]
+fn two_batches_survive_a_kill_at_every_step_between_them() {
+    for (step, nth) in [("finding-inputs", 1), ("finding-inputs", 2), ("accepting", 2)] {
+        let env = TestEnv::new();
+        env.write("stills.json", STILLS);
+        env.write("clips.json", CLIPS);
+        let mut dying = env.command(["run", "stills.json", "clips.json"]);
+        dying.env("CALLSHEET_FAILPOINT", format!("{step}:{nth}"));
+        Running::start(dying).end().was_killed(step);
+        env.run(["run", "stills.json", "clips.json"]).exited(0);
+        env.audit().each_paid_once(3);
+        env.run(["state", "verify"]).exited(0).says("all fits");
+    }
+}
+
 #[test]
 fn a_storyboard_survives_a_kill_at_every_step() {
     let steps = failpoint::NAMES.into_iter().filter(|name| !failpoint::OF_THE_DAEMON.contains(name));

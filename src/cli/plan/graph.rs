@@ -36,6 +36,8 @@ impl<'w, W: Write> GraphWriter<'w, W> {
             // Of several takes the chosen one is taken: each of them may be it.
             let (first, last) = input.variation.map_or((1, input.takes), |variation| (variation, variation));
             let (output, is_open) = (input.output, last > first);
+            let other = input.batch.as_ref().map(|batch| format!("{}/", batch.name));
+            let of = other.as_deref().unwrap_or(&batch);
             for variation in first..=last {
                 let from = label(Some(&input.row), variation, "", job);
                 let number = (output > 1).then(|| format!("label={}", quoted(&format!("output {output}"))));
@@ -43,7 +45,7 @@ impl<'w, W: Write> GraphWriter<'w, W> {
                 let attributes = number.into_iter().chain(style).collect::<Vec<_>>().join(", ");
                 let attributes =
                     if attributes.is_empty() { String::new() } else { format!(" [{attributes}]") };
-                writeln!(self.out, "  {} -> {}{attributes};", node(&from), node(id))?;
+                writeln!(self.out, "  {} -> {}{attributes};", quoted(&format!("{of}{from}")), node(id))?;
             }
         }
         Ok(())

@@ -10,6 +10,7 @@ mod plan_row;
 mod text;
 mod totals;
 
+use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
 use std::path::Path;
 use std::path::PathBuf;
@@ -35,13 +36,13 @@ use crate::control::protocol::{GroupTotalsRequest, OpenJobsRequest};
 use crate::domain::budget::BudgetShortage;
 use crate::domain::budget_group::{GroupLimits, GroupTotals};
 use crate::domain::credits::Credits;
-use crate::domain::ids::{BatchName, Fingerprint};
+use crate::domain::ids::{BatchName, BatchNo, Fingerprint};
 use crate::domain::quote::{AccountPlan, Catalog};
 use crate::domain::time::Timestamp;
 use crate::domain::utc_day::UtcDay;
 use crate::intake::catalog_refresh::Catalogs;
 use crate::intake::receipt::Receipt;
-use crate::intake::{self, Batches, IntakeError, Present, Validated};
+use crate::intake::{self, Batches, IntakeError, Present, ReferredBatch, Validated};
 use crate::store::read_only::ReadOnlyBatch;
 use crate::store::read_only::{ReadOnlyState, Visibility};
 use crate::store::staging::Staging;
@@ -245,6 +246,31 @@ impl Batches for PlannedBatches<'_> {
         self.seen = self.state.note_jobs_of(name, self.open, draft)?;
         self.validated.iter().try_for_each(|earlier| earlier.note_in(draft))?;
         Ok(self.batch(name)?)
+    }
+
+    fn rows_by_id(
+        &mut self,
+        name: &BatchName,
+        ids: &HashSet<String>,
+    ) -> Result<Option<ReferredBatch>, IntakeError> {
+        let found = self.state.batch(name)?;
+        let mut batch = match found {
+            Some(found) => {
+                let rows = self.state.rows_by_id(&found, ids)?;
+                Some(ReferredBatch { no: found.no, origin: found.origin, rows })
+            }
+            None => None,
+        };
+        for earlier in self.validated.iter().filter(|earlier| earlier.would_be_in(name)) {
+            // It gets its number when it is accepted.
+            let batch = batch.get_or_insert_with(|| ReferredBatch {
+                no: BatchNo(0),
+                origin: earlier.origin.clone(),
+                rows: HashMap::new(),
+            });
+            batch.rows.extend(earlier.rows_by_id(ids)?);
+        }
+        Ok(batch)
     }
 
     fn look_at(

@@ -35,11 +35,11 @@ impl Scheduler {
                 Want::Nothing => {}
                 Want::Fetch => self.downloads.add(key, is_slow),
                 Want::Post if self.mode == Mode::Free => {}
-                Want::Post if lacks_inputs => match self.inputs.is_known(key.batch) {
+                Want::Post if lacks_inputs => match self.knows_inputs(key) {
                     true if self.lacks_input(key) => self.lost_inputs(key, attempt, now)?,
                     true => self.begin(key, attempt, want, at),
                     false => {
-                        self.inputs.want(key.batch);
+                        self.want_inputs(key);
                         self.postpone(key, attempt, now);
                     }
                 },

@@ -344,6 +344,7 @@ impl Scheduler {
     /// Rows were read.
     pub(super) fn rows(&mut self, batch: BatchNo, from: u64, rows: Vec<SpooledRow>) {
         if let Some(active) = self.batches.get_mut(&batch) {
+            rows.iter().for_each(|row| self.inputs.want_for(batch, &row.spec.order));
             active.add_rows(from, rows);
         }
     }

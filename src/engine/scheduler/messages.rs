@@ -166,8 +166,8 @@ pub enum Effect {
         attempt: AttemptNo,
         /// What is wanted.
         spec: Arc<JobSpec>,
-        /// The jobs of its batch that give them, one for each.
-        givers: Vec<Seq>,
+        /// The jobs that give them, one for each.
+        givers: Vec<JobKey>,
     },
     /// Look up how the jobs of a batch ended.
     LoadEnded {

@@ -187,7 +187,7 @@ impl Stage {
                     Effect::RenewCatalog => said.push("catalog?".into()),
                     Effect::KeepSurcharges(_) => said.push("surcharges".into()),
                     Effect::FindInputs { key, attempt, givers, .. } => {
-                        let givers: Vec<u32> = givers.iter().map(|seq| seq.0).collect();
+                        let givers: Vec<u32> = givers.iter().map(|key| key.seq.0).collect();
                         said.push(format!("inputs {}#{} of {givers:?}", key.seq.0, attempt.0));
                     }
                     Effect::LoadEnded { batch } => {

@@ -7,6 +7,7 @@ use crate::domain::lifecycle::{Event, Want};
 use crate::domain::parked_reason::Parked;
 use crate::domain::task::{Fault, PostAnswer};
 use crate::domain::time::Now;
+use crate::engine::scheduler::parts::active_batch::ActiveBatch;
 use crate::engine::scheduler::{Effect, InputFault, Scheduler, SchedulerError};
 use crate::store::JobRecord;
 
@@ -35,7 +36,7 @@ impl Scheduler {
             self.jobs.queue(key);
             return;
         }
-        self.inputs.want(key.batch);
+        self.inputs.want_for(key.batch, order);
         if self.inputs.are_there(key.batch, order) {
             self.inputs.is_ready(key, order);
             self.jobs.queue(key);
@@ -82,8 +83,10 @@ impl Scheduler {
         let batches: Vec<BatchNo> = with_references.map(|active| active.record().no).collect();
         let mut opened = 0;
         for batch in batches {
-            self.inputs.want(batch);
-            if !self.inputs.is_known(batch) {
+            let fronts: Vec<_> =
+                self.batches.get(&batch).into_iter().flat_map(ActiveBatch::fronts).cloned().collect();
+            fronts.iter().for_each(|spec| self.inputs.want_for(batch, &spec.order));
+            if !fronts.iter().all(|spec| self.inputs.are_known_for(batch, &spec.order)) {
                 continue;
             }
             while let Some(key) = self.next_waiting_row(batch) {
@@ -121,9 +124,9 @@ impl Scheduler {
             let no = active.record().no;
             let waiting = inputs.waiting_count(no);
             if waiting > 0
-                && inputs.is_known(no)
                 && !active.record().has_rows_to_send()
                 && jobs.counts().open_of(no) == waiting
+                && inputs.are_known(no)
             {
                 active.park(Some(Parked::Inputs));
                 active.log_parked(Parked::Inputs);
@@ -161,6 +164,18 @@ impl Scheduler {
             }
         }
         Ok(())
+    }
+
+    /// Whether it is known how the jobs ended that give the inputs of a job.
+    pub(super) fn knows_inputs(&self, key: JobKey) -> bool {
+        self.jobs.get(&key).is_none_or(|open| self.inputs.are_known_for(key.batch, &open.spec().order))
+    }
+
+    /// That has to be known.
+    pub(super) fn want_inputs(&mut self, key: JobKey) {
+        if let Some(open) = self.jobs.get(&key) {
+            self.inputs.want_for(key.batch, &open.spec().order);
+        }
     }
 
     /// Whether a job needs an output that is not there.

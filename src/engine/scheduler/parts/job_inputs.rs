@@ -1,7 +1,7 @@
 //! Rows that name outputs of other rows: which of these have ended, and which jobs wait for them.
 //!
 //! How the jobs of a batch ended is looked up once, when the first of its rows comes up that names another, and is kept
-//! up to date from then on: for each job that has ended a line of some 40 bytes. Batches without references have none.
+//! up to date from then on: for each job that has ended a line of some 40 bytes. Batches that no row refers to have none.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -27,10 +27,12 @@ enum Lookup {
 struct BatchInputs {
     lookup: Lookup,
     ended: HashMap<JobId, EndedTake>,
-    /// Queued jobs by those whose outputs they need.
-    children: HashMap<JobId, BTreeSet<Seq>>,
+    /// Queued jobs, of this batch and of others, by those whose outputs they need.
+    children: HashMap<JobId, BTreeSet<JobKey>>,
     /// Queued jobs that lack an input.
     waiting: BTreeSet<Seq>,
+    /// Nothing of it goes on; it is kept for the children that other batches have of it.
+    is_finished: bool,
 }
 
 /// See the module's documentation.
@@ -44,16 +46,13 @@ impl JobInputs {
     ///
     /// # Errors
     /// What the first one lacks that is not there.
-    pub fn givers(&self, batch: BatchNo, order: &Order) -> Result<Vec<Seq>, MissingInput> {
-        if order.inputs.is_empty() {
-            return Ok(Vec::new());
-        }
-        let known = self.batches.get(&batch).filter(|known| known.lookup == Lookup::Done);
-        let known = known.ok_or(MissingInput::Unfinished)?;
+    pub fn givers(&self, batch: BatchNo, order: &Order) -> Result<Vec<JobKey>, MissingInput> {
         let each = order.inputs.iter().map(|input| {
+            let known = self.batches.get(&input.batch_of(batch)).filter(|known| known.lookup == Lookup::Done);
+            let known = known.ok_or(MissingInput::Unfinished)?;
             let takes: Vec<Option<EndedTake>> =
                 input.jobs().map(|job| known.ended.get(&job).copied()).collect();
-            giver(input, &takes)
+            giver(input, &takes).map(|seq| input.key_of(batch, seq))
         });
         each.collect()
     }
@@ -71,9 +70,19 @@ impl JobInputs {
         }
     }
 
+    /// How the jobs of the batches ended has to be known whose outputs a job needs.
+    pub fn want_for(&mut self, batch: BatchNo, order: &Order) {
+        order.inputs.iter().for_each(|input| self.want(input.batch_of(batch)));
+    }
+
     /// Whether it is known how the jobs of a batch ended.
     pub fn is_known(&self, batch: BatchNo) -> bool {
         self.batches.get(&batch).is_some_and(|known| known.lookup == Lookup::Done)
+    }
+
+    /// Whether that is known of the batches whose outputs a job needs.
+    pub fn are_known_for(&self, batch: BatchNo, order: &Order) -> bool {
+        order.inputs.iter().all(|input| self.is_known(input.batch_of(batch)))
     }
 
     /// Batches whose ended jobs are to be looked up. They are being looked up from now on.
@@ -98,40 +107,51 @@ impl JobInputs {
         for (job, take) in ended {
             known.ended.entry(job).or_insert(take);
         }
-        known.waiting.iter().map(|seq| JobKey { batch, seq: *seq }).collect()
+        let own = known.waiting.iter().map(|seq| JobKey { batch, seq: *seq });
+        let children: BTreeSet<JobKey> = own.chain(known.children.values().flatten().copied()).collect();
+        children.into_iter().collect()
     }
 
     /// A queued job lacks inputs.
     pub fn wait(&mut self, key: JobKey, order: &Order) {
-        let known = self.batches.entry(key.batch).or_default();
-        known.waiting.insert(key.seq);
-        JobInputs::note_child(known, key.seq, order);
+        self.batches.entry(key.batch).or_default().waiting.insert(key.seq);
+        self.note_child(key, order);
     }
 
     /// A queued job lacks no input.
     pub fn is_ready(&mut self, key: JobKey, order: &Order) {
-        let known = self.batches.entry(key.batch).or_default();
-        known.waiting.remove(&key.seq);
+        self.batches.entry(key.batch).or_default().waiting.remove(&key.seq);
         // A decision may take it back.
-        JobInputs::note_child(known, key.seq, order);
+        self.note_child(key, order);
     }
 
-    fn note_child(known: &mut BatchInputs, seq: Seq, order: &Order) {
-        for job in order.inputs.iter().flat_map(|input| input.jobs()) {
-            known.children.entry(job).or_default().insert(seq);
+    fn note_child(&mut self, key: JobKey, order: &Order) {
+        for input in &order.inputs {
+            let known = self.batches.entry(input.batch_of(key.batch)).or_default();
+            for job in input.jobs() {
+                known.children.entry(job).or_default().insert(key);
+            }
         }
     }
 
     /// A job is not queued any more.
     pub fn has_left_queue(&mut self, key: JobKey, order: &Order) {
-        let Some(known) = self.batches.get_mut(&key.batch) else { return };
-        known.waiting.remove(&key.seq);
-        for job in order.inputs.iter().flat_map(|input| input.jobs()) {
-            if let Some(children) = known.children.get_mut(&job) {
-                children.remove(&key.seq);
-                if children.is_empty() {
-                    known.children.remove(&job);
+        if let Some(known) = self.batches.get_mut(&key.batch) {
+            known.waiting.remove(&key.seq);
+        }
+        for input in &order.inputs {
+            let no = input.batch_of(key.batch);
+            let Some(known) = self.batches.get_mut(&no) else { continue };
+            for job in input.jobs() {
+                if let Some(children) = known.children.get_mut(&job) {
+                    children.remove(&key);
+                    if children.is_empty() {
+                        known.children.remove(&job);
+                    }
                 }
+            }
+            if known.is_finished && known.children.is_empty() {
+                self.batches.remove(&no);
             }
         }
     }
@@ -142,8 +162,7 @@ impl JobInputs {
             return Vec::new();
         };
         known.ended.insert(job, take);
-        let children = known.children.get(&job).into_iter().flatten();
-        children.map(|seq| JobKey { batch, seq: *seq }).collect()
+        known.children.get(&job).into_iter().flatten().copied().collect()
     }
 
     /// A job that had ended goes on.
@@ -159,15 +178,26 @@ impl JobInputs {
         waiting.map(move |seq| JobKey { batch, seq: *seq })
     }
 
+    /// Whether it is known of every batch how its jobs ended whose outputs queued jobs of this one lack.
+    pub fn are_known(&self, batch: BatchNo) -> bool {
+        let waits = |known: &&BatchInputs| known.children.values().flatten().any(|key| key.batch == batch);
+        self.batches.values().filter(waits).all(|known| known.lookup == Lookup::Done)
+    }
+
     /// How many there are.
     pub fn waiting_count(&self, batch: BatchNo) -> u32 {
         let waiting = self.batches.get(&batch).map_or(0, |known| known.waiting.len());
         u32::try_from(waiting).unwrap_or(u32::MAX)
     }
 
-    /// Keeps nothing of a batch that has left.
+    /// Keeps nothing of a batch that has left, unless other batches wait for it.
     pub fn forget_batch(&mut self, batch: BatchNo) {
-        self.batches.remove(&batch);
+        if let Some(known) = self.batches.get_mut(&batch) {
+            known.is_finished = true;
+            if known.children.is_empty() {
+                self.batches.remove(&batch);
+            }
+        }
     }
 }
 
@@ -175,7 +205,7 @@ impl JobInputs {
 mod tests {
     use super::*;
     use crate::domain::ids::Fingerprint;
-    use crate::domain::job_reference::{InputField, JobInput};
+    use crate::domain::job_reference::{InputBatch, InputField, JobInput};
     use crate::domain::job_state::JobState;
     use crate::domain::request::Kind;
     use crate::engine::scheduler::tests::spec;
@@ -187,6 +217,7 @@ mod tests {
         let input = JobInput {
             field: InputField::ImageUrls,
             place: 0,
+            batch: None,
             row: "still".to_owned(),
             fingerprint: PARENT,
             takes: 1,
@@ -213,7 +244,7 @@ mod tests {
         assert!(!inputs.are_there(BATCH, &order), "what else has ended is not known yet");
         // What is read may be older.
         assert_eq!(inputs.looked_up(BATCH, vec![(parent, ended(JobState::Failed))]), [key]);
-        assert_eq!(inputs.givers(BATCH, &order), Ok(vec![Seq(0)]));
+        assert_eq!(inputs.givers(BATCH, &order), Ok(vec![JobKey { batch: BATCH, seq: Seq(0) }]));
         inputs.is_ready(key, &order);
         assert_eq!(inputs.waiting_count(BATCH), 0);
         inputs.goes_on(BATCH, parent);
@@ -221,6 +252,26 @@ mod tests {
         assert_eq!(inputs.has_ended(BATCH, parent, ended(JobState::Failed)), [key]);
         inputs.has_left_queue(key, &order);
         assert!(inputs.has_ended(BATCH, parent, ended(JobState::Succeeded)).is_empty());
+    }
+
+    #[test]
+    fn a_child_of_another_batch_waits_for_it_and_keeps_what_is_known_of_it() {
+        let (mut inputs, mut order) = (JobInputs::default(), child());
+        let own = BatchNo(2);
+        order.inputs[0].batch = Some(InputBatch { no: BATCH, name: "spring".parse().unwrap() });
+        let (key, parent) = (JobKey { batch: own, seq: Seq(1) }, JobId::derive(PARENT, 1));
+        inputs.want_for(own, &order);
+        inputs.wait(key, &order);
+        assert_eq!(inputs.begin_lookups(), [BATCH], "the batch of the child is nobody's");
+        assert!(!inputs.are_known_for(own, &order));
+        assert_eq!(inputs.looked_up(BATCH, Vec::new()), [key]);
+        assert!(inputs.are_known_for(own, &order) && !inputs.are_there(own, &order));
+        assert_eq!(inputs.has_ended(BATCH, parent, ended(JobState::Succeeded)), [key]);
+        inputs.is_ready(key, &order);
+        inputs.forget_batch(BATCH);
+        assert_eq!(inputs.givers(own, &order), Ok(vec![JobKey { batch: BATCH, seq: Seq(0) }]));
+        inputs.has_left_queue(key, &order);
+        assert!(!inputs.is_known(BATCH), "nobody waits for it any more");
     }
 
     #[test]

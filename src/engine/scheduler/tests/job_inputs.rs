@@ -13,6 +13,7 @@ fn with_parents(seq: u32, parents: &[u32], review: bool) -> Arc<JobSpec> {
     let inputs = (0..).zip(parents).map(|(place, parent)| JobInput {
         field: CHILD_FIELD,
         place,
+        batch: None,
         row: format!("job-{parent}"),
         fingerprint: fingerprint(*parent),
         takes: 1,

@@ -1,0 +1,68 @@
+//! Rows of an accepted batch by their ids: for manifests that refer to them.
+
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::domain::ids::{Fingerprint, JobId, Seq};
+use crate::domain::job_label::row_id;
+use crate::domain::job_reference::ReferredRow;
+use crate::domain::request::Kind;
+use crate::domain::row_versions::RowVersions;
+use crate::store::spool::Lines;
+use crate::store::{BatchRecord, Store, StoreError};
+
+/// What is looked at of an accepted row.
+#[derive(Deserialize)]
+struct Row {
+    seq: Seq,
+    id: JobId,
+    fingerprint: Fingerprint,
+    variation: u32,
+    label: String,
+    order: RowOrder,
+}
+
+#[derive(Deserialize)]
+struct RowOrder {
+    kind: Kind,
+    body: Map<String, Value>,
+}
+
+/// The rows with these ids in a file of rows, up to so many bytes: of each the version that is wanted.
+pub(super) fn find(
+    (path, bytes): (&Path, u64),
+    versions: &RowVersions,
+    ids: &HashSet<String>,
+) -> Result<HashMap<String, ReferredRow>, StoreError> {
+    let mut found: HashMap<String, ReferredRow> = HashMap::new();
+    let mut lines = Lines::open(path, 0, bytes)?;
+    while let Some((_, row)) = lines.next_line::<Row>()? {
+        let Row { seq, id, fingerprint, variation, label, order } = row;
+        // Labels of rows without an `id` end so.
+        let has_id = !label.ends_with(&format!("-{}", id.short()));
+        let wanted = row_id(&label, variation).filter(|name| has_id && ids.contains(*name));
+        let Some(name) = wanted.filter(|_| !versions.is_superseded(seq)) else { continue };
+        let row = || ReferredRow::new(fingerprint, order.kind, variation, &order.body);
+        let known = found.entry(name.to_owned()).or_insert_with(row);
+        known.count = known.count.max(variation);
+    }
+    Ok(found)
+}
+
+impl Store {
+    /// The rows of a batch that have these ids.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the rows cannot be read.
+    pub fn rows_by_id(
+        &self,
+        batch: &BatchRecord,
+        ids: &HashSet<String>,
+    ) -> Result<HashMap<String, ReferredRow>, StoreError> {
+        let rows = self.spool(batch.no).rows_path();
+        find((&rows, batch.spool_bytes), &self.row_versions(batch)?, ids)
+    }
+}
