@@ -194,6 +194,7 @@ fn next(
     missing: Option<String>,
 ) -> String {
     if batch.paused.is_none()
+        && parked != Some(Parked::Pilot)
         && let Some(missing) = missing
     {
         return missing;

@@ -1,4 +1,4 @@
-//! Batches that are done: their results are written and the hooks are called, at least once,
+//! Batches that are done, or wait for a person: their results are written and the hooks are called, at least once,
 //! across restarts.
 
 use std::collections::BTreeSet;
@@ -52,13 +52,14 @@ impl CompletionNotifier {
         seen.dedup();
         for no in seen {
             // With one that was announced before, a decision has changed: its results are written anew.
-            if view.scheduler.batch(no).is_some_and(BatchRecord::has_ended) {
+            let has_ended = view.scheduler.batch(no).is_some_and(BatchRecord::has_ended);
+            if has_ended || view.scheduler.waits_after_pilot(no) {
                 self.announce(no);
             }
         }
     }
 
-    /// A batch is done.
+    /// A batch is done, or waits for a person.
     pub(super) fn announce(&self, no: BatchNo) {
         // The task lives as long as the process.
         let _ = self.done.send(no);
@@ -117,6 +118,14 @@ impl CompletionWorker {
         ControlFlow::Continue(())
     }
 
+    fn waits_after_pilot(&self, batch: &BatchRecord) -> Result<bool, EngineError> {
+        if !batch.waits_after_pilot() {
+            return Ok(false);
+        }
+        let open = self.store.open_jobs()?;
+        Ok(open.iter().all(|record| record.key.batch != batch.no))
+    }
+
     async fn announce(&self, no: BatchNo) -> Result<(), NotifyError> {
         let batch = match self.store.batch(no) {
             Ok(Some(batch)) => batch,
@@ -128,10 +137,12 @@ impl CompletionWorker {
             Err(error) => return Err(EngineError::from(error).into()),
         };
         // It may have been taken up again.
-        if !batch.has_ended() {
-            return Ok(());
-        }
-        let is_told = if batch.is_done() { batch.announced } else { batch.review_announced };
+        let is_told = match () {
+            () if batch.is_done() => batch.announced,
+            () if batch.waits_for_review() => batch.review_announced,
+            () if self.waits_after_pilot(&batch)? => batch.pilot_announced,
+            () => return Ok(()),
+        };
         let (store, output_dir, hooks) = (self.store.clone(), self.output_dir.clone(), self.hooks.clone());
         let (record, now) = (batch.clone(), self.clock.now().wall);
         let tell = move || {
@@ -147,7 +158,7 @@ impl CompletionWorker {
         let told = match (is_told, batch.is_done()) {
             (true, _) => return Ok(()),
             (false, true) => Command::MarkAnnounced(Box::new(batch)),
-            (false, false) => Command::MarkReviewAnnounced(no),
+            (false, false) => Command::MarkWaitAnnounced(no),
         };
         self.handle.execute(told).await.map_err(EngineError::from)?;
         Ok(())

@@ -34,7 +34,7 @@ use crate::domain::time::Millis;
 use crate::engine::{EngineDeps, EngineError, Mode, Scope, Stop};
 use crate::hooks::{HookTimeouts, Hooks, HooksError};
 use crate::intake::ingest;
-use crate::store::{Store, StoreError};
+use crate::store::{BatchRecord, Store, StoreError};
 
 /// Everything that the configuration decides.
 #[derive(Debug)]
@@ -119,8 +119,11 @@ pub async fn run(store: Arc<Store>, parts: Parts, clock: Clock, reload: Reload) 
     let completion_notifier =
         CompletionNotifier::begin(store.clone(), handle.clone(), output_dir, hooks.clone(), clock);
     store.unannounced()?.into_iter().for_each(|batch| completion_notifier.announce(batch));
-    let waiting =
-        store.batches()?.into_iter().filter(|batch| batch.waits_for_review() && !batch.review_announced);
+    let waits = |batch: &BatchRecord| {
+        batch.waits_for_review() && !batch.review_announced
+            || batch.waits_after_pilot() && !batch.pilot_announced
+    };
+    let waiting = store.batches()?.into_iter().filter(waits);
     waiting.for_each(|batch| completion_notifier.announce(batch.no));
     let (break_sender, mut broken) = mpsc::channel(1);
     for terms in inboxes {

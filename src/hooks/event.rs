@@ -7,10 +7,11 @@ use sha2::{Digest, Sha256};
 
 use crate::domain::credits::Credits;
 use crate::domain::ids::BatchName;
+use crate::domain::pilot::Pilot;
 use crate::domain::time::Timestamp;
 use crate::store::{BatchRecord, Ended};
 
-/// All jobs of a batch have ended: it is done, or outputs of it wait for a person's decision.
+/// A batch is done, its pilot is, or all of its jobs have ended and outputs of it wait for a person's decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BatchDone {
     pub batch: BatchName,
@@ -39,6 +40,9 @@ struct Data<'a> {
     verdicts: Verdicts,
     /// Jobs whose outputs wait for a person's decision.
     waiting_for_review: u32,
+    /// What waits for a person to continue, and what was done before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pilot: Option<Pilot>,
     /// Rows of the last manifest that were refused.
     refused_rows: u32,
     planned_credits: Credits,
@@ -70,7 +74,11 @@ impl BatchDone {
         let id = id(batch);
         let output = &std::path::absolute(output).unwrap_or_else(|_| output.to_owned());
         let message = Message {
-            kind: if batch.waits_for_review() { "batch.review" } else { "batch.done" },
+            kind: match () {
+                () if batch.waits_for_review() => "batch.review",
+                () if batch.waits_after_pilot() => "batch.pilot",
+                () => "batch.done",
+            },
             timestamp: now.to_string(),
             id: &id,
             data: Data {
@@ -79,6 +87,7 @@ impl BatchDone {
                 states: batch.ended,
                 verdicts: Verdicts::of(batch.ended),
                 waiting_for_review: batch.unreviewed,
+                pilot: batch.pilot,
                 refused_rows: batch.refused_rows,
                 planned_credits: batch.planned,
                 charged_credits: batch.totals.spent,
@@ -112,8 +121,9 @@ fn id(batch: &BatchRecord) -> String {
         (0, 0) => String::new(),
         (unreviewed, decided) => format!(" review {unreviewed} {decided}"),
     };
+    let pilot = batch.pilot.map(|pilot| format!(" pilot {}", pilot.jobs)).unwrap_or_default();
     let text = format!(
-        "{} {name} {} {rows} {succeeded} {failed} {canceled} {expired} {in_doubt} {} {} {}{review}",
+        "{} {name} {} {rows} {succeeded} {failed} {canceled} {expired} {in_doubt} {} {} {}{review}{pilot}",
         no.0, created.0, totals.spent.0, totals.waived.0, totals.refunded.0
     );
     format!("msg_{}", short_hash(&text))

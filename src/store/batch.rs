@@ -230,6 +230,9 @@ pub struct BatchRecord {
     /// Only the rows of its pilot are sent, until a person continues.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pilot: Option<Pilot>,
+    /// Its hooks were told that its pilot is done.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub pilot_announced: bool,
     /// Prompts that were rejected one after the other.
     #[serde(default, skip_serializing_if = "is_default")]
     pub rejections: u32,
@@ -296,6 +299,7 @@ impl BatchRecord {
             review_announced: false,
             paused: None,
             pilot: None,
+            pilot_announced: false,
             rejections: 0,
             kinds: BTreeMap::new(),
             refused_rows: 0,

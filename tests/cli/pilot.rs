@@ -113,6 +113,33 @@ fn what_was_not_sent_before_waits_for_the_pilot_as_well_and_a_cancel_ends_it() {
 }
 
 #[test]
+fn hooks_are_told_once_that_the_pilot_is_done_and_once_that_all_is() {
+    let env = birds(4);
+    env.configure("[hooks]\nbatch_done = [\"sh\", \"-c\", \"cat >> told.jsonl; echo >> told.jsonl\"]\n");
+    let told = || -> Vec<(String, Value)> {
+        let text = std::fs::read_to_string(env.path("told.jsonl")).unwrap_or_default();
+        let events = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        events
+            .map(|event| (event["type"].as_str().unwrap().to_owned(), event["data"]["pilot"].clone()))
+            .collect()
+    };
+    let daemon = env.daemon("info");
+    env.run(["submit", "birds.csv", "--pilot", "1"]).exited(0);
+    until("the first event", || told().len() == 1);
+    assert!(env.path("output/birds/results.csv").exists());
+    // A restart tells nobody again.
+    daemon.stop();
+    let daemon = env.daemon("info");
+    env.run(["explain", "birds/image-3"]).exited(0);
+    env.run(["continue", "birds"]).exited(0);
+    until("the second event", || told().len() >= 2);
+    daemon.stop();
+    let [(first, pilot), (second, no_pilot)] = &told()[..] else { panic!("{:?}", told()) };
+    assert_eq!((first.as_str(), second.as_str()), ("batch.pilot", "batch.done"));
+    assert!(pilot["rest_credits"] == 24 && no_pilot.is_null(), "{pilot}");
+}
+
+#[test]
 fn a_daemon_keeps_the_rest_over_a_kill_and_a_lost_database() {
     let env = birds(6);
     let daemon = env.daemon("info");

@@ -50,8 +50,8 @@ pub enum Command {
     Resolve(Box<FoundJob>, Option<AttemptNo>, Credits),
     /// A person decided about outputs of one batch: each job with what is decided.
     Decide(Vec<(FoundJob, Decision)>),
-    /// The owner was told that nothing of a batch is left but decisions.
-    MarkReviewAnnounced(BatchNo),
+    /// The owner was told that a batch waits: for decisions, or after its pilot.
+    MarkWaitAnnounced(BatchNo),
     /// The owner was told that a batch is done, as it stood then.
     MarkAnnounced(Box<BatchRecord>),
     /// Other limits, budgets, waits and deadlines.
@@ -69,7 +69,7 @@ impl Command {
             | Command::Continue(no)
             | Command::SetBudget(no, _)
             | Command::Cancel(no)
-            | Command::MarkReviewAnnounced(no) => Some(*no),
+            | Command::MarkWaitAnnounced(no) => Some(*no),
             Command::Decide(decided) => decided.first().map(|((_, record), _)| record.key.batch),
             Command::CancelJob(found) | Command::Resolve(found, ..) => Some(found.1.key.batch),
             Command::Retry(found) | Command::FetchAgain(found) => {
@@ -196,7 +196,7 @@ impl Scheduler {
             Command::MarkAnnounced(told) => {
                 Ok(self.change(told.no, |batch| batch.mark_announced(&told, now)))
             }
-            Command::MarkReviewAnnounced(no) => Ok(self.change(no, ActiveBatch::mark_review_announced)),
+            Command::MarkWaitAnnounced(no) => Ok(self.change(no, ActiveBatch::mark_wait_announced)),
             Command::Decide(decided) => Ok(self.decide(decided, now)),
             Command::Cancel(no) => self.cancel(no, now),
             Command::CancelJob(found) => self.cancel_job(*found, now),

@@ -177,6 +177,12 @@ impl Scheduler {
         self.batches.get(&no).map(ActiveBatch::record)
     }
 
+    /// Whether the pilot of a batch is done, and the rest waits for a person to continue.
+    pub fn waits_after_pilot(&self, no: BatchNo) -> bool {
+        let record = self.batch(no);
+        record.is_some_and(BatchRecord::waits_after_pilot) && self.jobs.counts().open_of(no) == 0
+    }
+
     /// Every batch's record as it stands.
     pub fn batches(&self) -> impl Iterator<Item = &BatchRecord> {
         self.batches.iter().map(ActiveBatch::record)

@@ -87,6 +87,7 @@ impl ActiveBatch {
         record.unreviewed = present.unreviewed;
         record.decided = present.decided;
         record.review_announced = present.review_announced && !has_more;
+        record.pilot_announced = present.pilot_announced && !has_more;
         record.paused = present.paused;
         record.rejections = present.rejections;
         record.skipped = present.skipped.clone();
@@ -183,6 +184,7 @@ impl ActiveBatch {
 
     /// What waits for the end of its pilot may be sent.
     pub fn end_pilot(&mut self) {
+        self.record.pilot_announced = false;
         if self.record.pilot.take().is_some() {
             self.windows = windows_of(&self.record);
         }
@@ -248,9 +250,10 @@ impl ActiveBatch {
         }
     }
 
-    /// Its owner was told that nothing of it is left but decisions.
-    pub fn mark_review_announced(&mut self) {
+    /// Its owner was told that it waits: for decisions, or after its pilot.
+    pub fn mark_wait_announced(&mut self) {
         self.record.review_announced = self.record.waits_for_review();
+        self.record.pilot_announced = self.record.waits_after_pilot();
     }
 
     /// A person decided about outputs of a job, which awaits a decision now, or does not any more.
