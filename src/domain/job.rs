@@ -18,7 +18,7 @@ use crate::domain::job_reference::JobInput;
 use crate::domain::ledger::Movement;
 use crate::domain::manifest::row::Deadline;
 use crate::domain::out_of_credits::AllowanceUse;
-use crate::domain::request::Kind;
+use crate::domain::request::{Kind, Request};
 use crate::domain::review::{Decision, Review};
 use crate::domain::task::TaskRecord;
 use crate::domain::time::Timestamp;
@@ -66,6 +66,9 @@ pub struct Order {
     /// Addresses of the body that are outputs of other rows: the body holds references in their places.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub inputs: Vec<JobInput>,
+    /// What its row asks for as it is written, where the body does not tell: a value was read otherwise, or is not sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub written: Option<Box<Request>>,
     /// The pipeline's own columns.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub meta: Map<String, Value>,

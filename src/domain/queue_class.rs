@@ -329,6 +329,7 @@ mod tests {
             deadline: None,
             review: false,
             inputs: Vec::new(),
+            written: None,
             meta: Map::new(),
         }
     }

@@ -199,6 +199,7 @@ mod tests {
                 deadline: None,
                 review: false,
                 inputs: Vec::new(),
+                written: None,
                 meta: serde_json::Map::new(),
             },
         }

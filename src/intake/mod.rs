@@ -5,6 +5,7 @@
 //! committed, and a crash before that leaves nothing but a file that the next accept cuts off.
 //! Accepting the same manifest again finds every job there and adds nothing.
 
+pub mod accepted_row;
 pub mod batch_locks;
 pub mod catalog_refresh;
 mod context;

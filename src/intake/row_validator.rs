@@ -1,6 +1,6 @@
 //! One row of a manifest: its identity, and everything that is wrong with it.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::domain::diagnostic::{Diagnostic, Position};
 use crate::domain::ids::{BatchName, Fingerprint};
@@ -11,9 +11,9 @@ use crate::domain::out_of_credits::AllowanceUse;
 use crate::domain::queue_class::ClassFinder;
 use crate::domain::quote::{self, AccountPlan, Allowance, Catalog, CatalogPart, Quote};
 use crate::domain::request::{Kind, Request};
-use crate::intake::IngestContext;
 use crate::intake::receipt::{LATER, is_for_now};
 use crate::intake::row_references::RowReferences;
+use crate::intake::{IngestContext, accepted_row};
 use crate::store::staging::{AllowanceDraw, RowRequest, StagedOrder, StagedRow};
 
 /// What a row comes to by itself.
@@ -87,7 +87,7 @@ impl RowValidator<'_> {
         classes: &mut ClassFinder,
         notes: &mut Vec<Diagnostic>,
     ) -> ValidateStep {
-        let IdentifiedRow { kind, fingerprint, inputs } = match self.identify(&mut row) {
+        let IdentifiedRow { kind, fingerprint, inputs, body } = match self.identify(&mut row) {
             Ok(identified) => identified,
             Err(Unidentified::Kind(diagnostic)) => {
                 let unread = row.unread_options().cloned();
@@ -123,7 +123,7 @@ impl RowValidator<'_> {
                 }
                 draws =
                     quote.waivable.as_ref().and_then(|allowance| draw(self.rules.context.plan, allowance));
-                self.order(row, inputs, quote, draws.as_ref(), classes)
+                self.order(row, (inputs, &body), quote, draws.as_ref(), classes)
             }
         };
         let label = row.id.clone();
@@ -143,7 +143,7 @@ impl RowValidator<'_> {
         };
         let (namespace, id) = (self.rules.context.namespace, row.id.as_deref());
         let fingerprint = Fingerprint::derive(namespace, self.batch, id, kind.endpoint(), &body);
-        Ok(IdentifiedRow { kind, fingerprint, inputs })
+        Ok(IdentifiedRow { kind, fingerprint, inputs, body })
     }
 
     /// The length of a source video that another row makes is known from that row. It is no part of the identity: who
@@ -164,7 +164,7 @@ impl RowValidator<'_> {
     fn order(
         &self,
         row: &Row,
-        inputs: Vec<JobInput>,
+        (inputs, identity): (Vec<JobInput>, &Map<String, Value>),
         quote: Quote,
         draws: Option<&AllowanceDraw>,
         classes: &mut ClassFinder,
@@ -174,6 +174,7 @@ impl RowValidator<'_> {
             return RowRequest::Invalid(vec![problem]);
         }
         let price = quote.price;
+        let written = accepted_row::written(&row.request, quote.kind, identity, &quote.body);
         let order = Order {
             line: row.position.line,
             kind: quote.kind,
@@ -190,6 +191,7 @@ impl RowValidator<'_> {
             deadline: row.deadline.or(policy.deadline),
             review: row.review.or(policy.review).unwrap_or_default(),
             inputs,
+            written,
             meta: row.meta.clone(),
         };
         RowRequest::Order(Box::new(StagedOrder::new(&order, classes.classes_of(&order))))
@@ -202,6 +204,8 @@ pub(super) struct IdentifiedRow {
     pub fingerprint: Fingerprint,
     /// Its inputs that are outputs of other rows.
     pub inputs: Vec<JobInput>,
+    /// The canonical body from which that follows.
+    pub body: Map<String, Value>,
 }
 
 /// Why nobody can say who a row is.
@@ -214,7 +218,7 @@ pub(super) enum Unidentified {
 
 /// A request with who its inputs are made by in place of its references: another spelling is the same job, another
 /// parent another one.
-fn with_identities(request: &Request, inputs: &[JobInput]) -> Request {
+pub(super) fn with_identities(request: &Request, inputs: &[JobInput]) -> Request {
     let mut request = request.clone();
     for input in inputs {
         let list = match input.field {

@@ -245,6 +245,7 @@ mod tests {
             deadline: None,
             review: false,
             inputs: Vec::new(),
+            written: None,
             meta: Map::new(),
         };
         let (id, fingerprint) = (JobId([0xab; 16]), Fingerprint([0; 16]));

@@ -1,5 +1,6 @@
 //! Prices, budgets, idempotency keys, and the accounts on both sides.
 
+mod accepted_rows;
 mod account;
 mod accounting;
 mod charge_drift;

@@ -190,7 +190,7 @@ fn not_a_column(name: &str, index: usize, at: Position, none_known: bool) -> Dia
     if none_known { problem.hint("the first line names the columns") } else { problem }
 }
 
-fn unknown_column(name: &str, at: Position) -> Diagnostic {
+pub(super) fn unknown_column(name: &str, at: Position) -> Diagnostic {
     let message = match suggestion(name, &[]) {
         Some(near) => format!("unknown column; did you mean \"{near}\"?"),
         None => "unknown column".to_owned(),

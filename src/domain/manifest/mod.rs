@@ -32,6 +32,7 @@ mod matrix;
 mod matrix_rows;
 mod matrix_table;
 mod messages;
+mod row_edits;
 mod row_template;
 mod source;
 mod spanned;
@@ -45,6 +46,7 @@ use format::Format;
 pub use header::read_policy;
 pub use matrix_table::{ReadTable, with_tables};
 use row::{Header, ReadRow};
+pub use row_edits::{BadFieldEdit, FieldEdit, RowEdits};
 use source::Source;
 
 /// Bounds on what a manifest may ask of memory, and of the purse by a slip of the finger.
@@ -74,6 +76,8 @@ pub struct Manifest<R> {
     format: Format,
     rows: Rows<R>,
     state: State,
+    /// What is set in some of the rows as they are read.
+    edits: Option<(RowEdits, Limits)>,
 }
 
 #[derive(Debug)]
@@ -149,7 +153,7 @@ fn read_header<R: Read>(
             (header, Rows::Json(jobs), problems)
         }
     };
-    Ok((Manifest { header, format, rows, state: State::NoRowYet }, problems))
+    Ok((Manifest { header, format, rows, state: State::NoRowYet, edits: None }, problems))
 }
 
 /// The one name of a field that a heading may name, however it is spelled (`meta.client`, `options.duration`).
@@ -161,6 +165,12 @@ impl<R> Manifest<R> {
     /// What the manifest says about all its rows.
     pub fn header(&self) -> &Header {
         &self.header
+    }
+
+    /// The same manifest, in some of whose rows fields are set.
+    #[must_use]
+    pub fn with_edits(self, edits: RowEdits) -> Manifest<R> {
+        Manifest { edits: Some((edits, Limits::default())), ..self }
     }
 
     /// The format it is read in.
@@ -186,7 +196,10 @@ impl<R: Read> Iterator for Manifest<R> {
             Some(ReadRow::Good(_) | ReadRow::Bad(_)) => State::InRows,
             Some(ReadRow::Unreadable(_)) | None => State::Ended,
         };
-        row
+        match &self.edits {
+            Some((edits, limits)) => row.map(|row| edits.apply(row, limits)),
+            None => row,
+        }
     }
 }
 

@@ -69,6 +69,11 @@ pub fn same_option(kind: Kind, name: &str, one: &Value, other: &Value) -> bool {
     canonical(one) == canonical(other)
 }
 
+/// Whether an option that is sent tells how it is written in the canonical body.
+pub fn tells_option(kind: Kind, name: &str, sent: &Value, written: &Value) -> bool {
+    sent == written || canonical::canonical_option(kind, name, sent.clone()) == *written
+}
+
 /// Whether an option of a body says nothing, because another one in it overrides it.
 pub fn is_overridden(kind: Kind, name: &str, options: &Map<String, Value>) -> bool {
     kind == Kind::Image && options.contains_key("size") && pixels::OVERRIDDEN.contains(&name)

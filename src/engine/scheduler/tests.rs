@@ -91,6 +91,7 @@ pub(super) fn spec(seq: u32, kind: Kind) -> Arc<JobSpec> {
         deadline: None,
         review: false,
         inputs: Vec::new(),
+        written: None,
         meta: Map::new(),
     };
     let id = JobId(u128::from(seq).to_be_bytes());

@@ -47,6 +47,7 @@ fn spec(id: u8, label: &str) -> JobSpec {
         deadline: None,
         review: false,
         inputs: Vec::new(),
+        written: None,
         meta: Map::new(),
     };
     let (id, fingerprint) = (JobId([id; 16]), Fingerprint([id; 16]));

@@ -430,6 +430,7 @@ impl Draw {
             deadline: self.sometimes(4, |draw| draw.deadline(horizon)),
             review: false,
             inputs: Vec::new(),
+            written: None,
             meta: client(hold),
         };
         let id = JobId((u128::from(batch.0) << 32 | u128::from(seq)).to_be_bytes());
