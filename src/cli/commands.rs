@@ -102,6 +102,10 @@ pub(super) enum Command {
     /// Cancel jobs that are not submitted yet; submitted jobs cannot be canceled
     Cancel(NameArgument),
     /// Retry failed, canceled and expired jobs
+    ///
+    /// With --set the jobs are not sent again as they are: their rows are taken anew with the given fields, as if they had
+    /// been edited in the manifest and submitted again. All variations of a row are edited with it, and rows that take its
+    /// outputs become new jobs, too. The plan is shown first; if a row is not valid, nothing is accepted.
     Retry(RetryCommand),
     /// Record the actual charge of a job in doubt
     ///

@@ -70,6 +70,18 @@ Examples:
   callsheet review spring --export decisions.csv
   callsheet review spring --import decisions.csv";
 
+pub(super) const RETRY: &str = "\
+Examples:
+  # Queue what failed, was canceled or expired again.
+  callsheet retry spring
+
+  # Another model and length for what failed: show the cost first, then make new jobs.
+  callsheet retry spring --failed --set model=house-c1 --set options.duration=5s --dry-run
+  callsheet retry spring --failed --set model=house-c1 --set options.duration=5s
+
+  # Without a field that the model does not take.
+  callsheet retry spring/opening --set options.seed=";
+
 pub(super) const TASKS: &str = "\
 Examples:
   # Show the cost, times and credit record of a job's task.

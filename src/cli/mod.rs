@@ -46,6 +46,7 @@ mod progress_lines;
 mod report;
 mod resolve;
 mod retry;
+mod retry_edited;
 mod review;
 mod review_decisions;
 mod review_import;
@@ -117,6 +118,9 @@ pub fn main() -> Exit {
             Command::Resolve(command) => resolve::run(command, &arguments.global).await,
             Command::Budget(command) => budget::run(command, &arguments.global).await,
             Command::Review(command) => review::run(command, &arguments.global).await,
+            Command::Retry(command) if !command.set.is_empty() => {
+                retry_edited::run(command, &arguments.global).await
+            }
             Command::Retry(command) => retry::run(command, &arguments.global).await,
             Command::Download(command) => download::run(command, &arguments.global).await,
             Command::Ledger(command) => ledger::run(command, &arguments.global).await,

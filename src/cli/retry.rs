@@ -7,24 +7,37 @@ use crate::cli::failure::Failure;
 use crate::cli::global_flags::Global;
 use crate::cli::name_arguments::NameArgument;
 use crate::cli::terminal::say;
-use crate::cli::{client, outcome_json, printable};
+use crate::cli::{client, examples, outcome_json, printable};
 use crate::control::protocol::{Request, RetryRequest};
+use crate::domain::manifest::FieldEdit;
 
 /// What `retry` takes.
 #[derive(Debug, Args)]
+#[command(after_help = examples::and_exit_codes(examples::RETRY))]
 pub(super) struct RetryCommand {
     #[command(flatten)]
     pub(super) named: NameArgument,
     /// New price limit of each job, in place of its row's
     #[arg(long, value_name = "CREDITS")]
     pub(super) max_credits: Option<u64>,
+    /// Only jobs that failed, and not those that were canceled or expired
+    #[arg(long)]
+    pub(super) failed: bool,
+    /// Set a field of the rows, as model=house-c1 or options.duration=5s, and make new jobs of them; repeat it for several
+    /// fields, and leave the value empty to remove a field
+    #[arg(long, value_name = "FIELD=VALUE")]
+    pub(super) set: Vec<FieldEdit>,
+    /// With --set: show what would be accepted and what it would cost, and accept nothing
+    #[arg(long, requires = "set")]
+    pub(super) dry_run: bool,
 }
 
 /// Jobs named one by one.
 const SHOWN_MAX: usize = 20;
 
 pub(super) async fn run(command: &RetryCommand, global: &Global) -> Result<Exit, Failure> {
-    let request = RetryRequest { name: command.named.name.clone(), max_credits: command.max_credits };
+    let RetryCommand { named, max_credits, failed, .. } = command;
+    let request = RetryRequest { name: named.name.clone(), max_credits: *max_credits, failed: *failed };
     client::with(global, RetryRequest::METHOD, async |client| {
         for outcome in outcome_json::print(client.call(&request).await?, global)? {
             let granted = outcome.granted;
@@ -64,7 +77,7 @@ pub(super) async fn run(command: &RetryCommand, global: &Global) -> Result<Exit,
     .await
 }
 
-fn list(labels: &[String], why: &str) {
+pub(super) fn list(labels: &[String], why: &str) {
     if labels.is_empty() {
         return;
     }

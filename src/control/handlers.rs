@@ -4,7 +4,7 @@ use std::io;
 
 use crate::control::protocol::{
     BatchOutcome, BatchOutcomes, BatchStatus, BudgetSet, FINISHED_SHOWN, GalleryPage, LedgerEntry, Refusal,
-    ResolveRequest, Status, StatusRequest,
+    ResolveRequest, RetryRequest, Status, StatusRequest,
 };
 use crate::domain::credits::Credits;
 use crate::domain::exit_code::Exit;
@@ -365,13 +365,9 @@ fn exceeds_hold(named: &Target, request: &ResolveRequest) -> Option<String> {
 ///
 /// # Errors
 /// [`HandlerError`].
-pub async fn retry(
-    engine: &EngineClient,
-    name: &str,
-    max_credits: Option<Credits>,
-) -> Result<BatchOutcomes, HandlerError> {
-    let named = engine.find(name).await?;
-    let granted = engine.retry(&named, max_credits).await?;
+pub async fn retry(engine: &EngineClient, request: &RetryRequest) -> Result<BatchOutcomes, HandlerError> {
+    let named = engine.find(&request.name).await?;
+    let granted = engine.retry(&named, request.max_credits.map(Credits), request.failed).await?;
     Ok(BatchOutcomes { batches: vec![BatchOutcome { batch: named.batch().name.clone(), granted }] })
 }
 

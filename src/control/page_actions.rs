@@ -10,7 +10,7 @@ use crate::control::explain;
 use crate::control::handlers::{self, HandlerError};
 use crate::control::page_forms::{Form, lead_to, operator, reading_only};
 use crate::control::page_forms::{Who, batch_name, refused, status_of, viewer};
-use crate::control::protocol::{BatchOutcomes, ResolveRequest};
+use crate::control::protocol::{BatchOutcomes, ResolveRequest, RetryRequest};
 use crate::domain::budget::BudgetSetting;
 use crate::domain::credits::Credits;
 use crate::domain::ids::BatchName;
@@ -384,9 +384,13 @@ async fn carry_out(
         (Action::Cancel, _) => to_the_end(async move { handlers::cancel(&engine, &name).await })
             .await
             .map(|done| said("Canceled", &done)),
-        (Action::Retry, _) => to_the_end(async move { handlers::retry(&engine, &name, max_credits).await })
-            .await
-            .map(|done| said("Queued again", &done)),
+        (Action::Retry, _) => {
+            let max_credits = max_credits.map(|most| most.0);
+            let request = RetryRequest { name, max_credits, failed: false };
+            to_the_end(async move { handlers::retry(&engine, &request).await })
+                .await
+                .map(|done| said("Queued again", &done))
+        }
         (Action::Download, _) => {
             let (output_dir, layout) = (app.output_dir.clone(), app.layout.clone());
             to_the_end(async move { handlers::download(&engine, &name, output_dir, layout).await })

@@ -1,5 +1,6 @@
 //! The requests of the control API and their responses. Fields may be added, not renamed.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use axum::http::Method;
@@ -20,6 +21,7 @@ use crate::domain::exit_code::Exit;
 use crate::domain::ids::{BatchName, JobId};
 use crate::domain::job::{Job, JobSpec, OutputFile, RecordView};
 use crate::domain::ledger::Movement;
+use crate::domain::manifest::FieldEdit;
 use crate::domain::manifest::row::Policy;
 use crate::domain::parked_reason::Parked;
 use crate::domain::pilot::PilotRows;
@@ -29,6 +31,7 @@ use crate::domain::time::Timestamp;
 use crate::engine::scheduler::CommandOutcome;
 use crate::intake::IngestOptions;
 use crate::intake::receipt::Receipt;
+use crate::intake::retry_edited::EditedRetry;
 
 /// Media type of answers that are one object a line.
 pub const NDJSON: &str = "application/x-ndjson";
@@ -84,6 +87,7 @@ requests! {
     ContinueRequest: POST "/v1/continue" -> BatchOutcomes;
     CancelRequest: POST "/v1/cancel" -> BatchOutcomes;
     RetryRequest: POST "/v1/retry" -> BatchOutcomes;
+    RetryEditedRequest: POST "/v1/retry/edited" -> EditedRetry;
     DownloadRequest: POST "/v1/download" -> BatchOutcomes;
     ResolveRequest: POST "/v1/resolve" -> BatchOutcomes;
     BudgetRequest: POST "/v1/budget" -> BudgetSet;
@@ -376,6 +380,50 @@ pub struct RetryRequest {
     /// What each of its jobs may cost, whatever its row says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_credits: Option<u64>,
+    /// Only failed ones.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub failed: bool,
+}
+
+/// Takes the rows of failed, canceled and expired jobs anew with other fields, as if they had been edited in their
+/// manifest.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RetryEditedRequest {
+    /// A batch's name, a job's label, `BATCH/LABEL`, or the beginning of a job's identity.
+    pub name: String,
+    /// What is set in the rows: `["model=house-c1", "options.duration=5s"]`. An empty value removes a field.
+    pub set: Vec<FieldEdit>,
+    /// What each of the jobs may cost, whatever its row says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_credits: Option<u64>,
+    /// Only rows of failed ones.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub failed: bool,
+    /// Nothing is accepted: the response says what would be, and what it would cost.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub plan: bool,
+}
+
+impl RetryEditedRequest {
+    /// Everything that is set.
+    ///
+    /// # Errors
+    /// Why that is nothing, or not one value for each field.
+    pub fn edits(&self) -> Result<Vec<FieldEdit>, String> {
+        let mut edits = self.set.clone();
+        if edits.is_empty() {
+            return Err("set: found nothing, expected fields to set, such as \"model=house-c1\"".to_owned());
+        }
+        if let Some(most) = self.max_credits {
+            edits.extend(format!("max_credits={most}").parse::<FieldEdit>());
+        }
+        let mut seen = BTreeSet::new();
+        match edits.iter().map(FieldEdit::field).find(|field| !seen.insert(field.clone())) {
+            Some(field) => Err(format!("{field} is set twice; keep one")),
+            None => Ok(edits),
+        }
+    }
 }
 
 /// Records what a job in doubt was charged, as the account shows.

@@ -62,6 +62,9 @@ impl From<&IntakeError> for Refusal {
             IntakeError::Store(error) => error.into(),
             IntakeError::Changed { .. } => Refusal::new(Exit::Usage, error.to_string())
                 .hint("repeat the command when the file is complete"),
+            IntakeError::BatchChanged { .. } => {
+                Refusal::new(Exit::Usage, error.to_string()).hint("repeat the command")
+            }
             IntakeError::BatchName(_) => {
                 Refusal::new(Exit::Usage, error.to_string()).hint("name the batch with --batch")
             }
@@ -103,6 +106,8 @@ impl From<&IngestError> for Refusal {
             IngestError::Intake(error) => error.into(),
             IngestError::Catalog(error) => error.into(),
             IngestError::Unjudged(_) => Refusal::new(Exit::Unreachable, error.to_string()),
+            IngestError::UnknownRows(_) => Refusal::new(Exit::Usage, error.to_string())
+                .hint("edit these rows in their manifest and submit it again, or name other jobs"),
             IngestError::Gone(_) => Refusal::new(Exit::Unfinished, error.to_string()),
         }
     }

@@ -26,16 +26,17 @@ use crate::control::protocol::{
     BudgetRequest, CancelRequest, ContinueRequest, DecideRequest, DownloadRequest, ExplainRequest,
     ExportRequest, GalleryRequest, GroupTotalsRequest, Health, HealthRequest, JobsRequest, LedgerRequest,
     MANIFESTS_PATH, NDJSON, NOT_LISTED, OpenJobsRequest, PauseRequest, Refusal, Request as _, ResolveRequest,
-    ResumeRequest, RetryRequest, ReviewRequest, RunScheduleRequest, Schedules, SchedulesRequest,
-    StatusRequest, Submission,
+    ResumeRequest, RetryEditedRequest, RetryRequest, ReviewRequest, RunScheduleRequest, Schedules,
+    SchedulesRequest, StatusRequest, Submission,
 };
 use crate::control::review_handlers;
-use crate::domain::credits::Credits;
 use crate::domain::exit_code::Exit;
 use crate::domain::job_state::JobState;
 use crate::engine::{EngineError, blocking, to_the_end};
 use crate::intake::IngestOptions;
 use crate::intake::ingest::IncomingDir;
+use crate::intake::retry_edited::{self, EditedRetryOptions};
+use crate::intake::retry_manifest::JobChoice;
 use crate::metrics::CONTENT_TYPE;
 
 /// Largest body of a command, in bytes.
@@ -49,12 +50,14 @@ const CHUNK_BYTES: usize = 32 * 1024;
 
 /// Every route.
 pub fn router(app: AppState) -> Router {
-    routes().route(MANIFESTS_PATH, post(submit)).with_state(Arc::new(app))
+    let taking = routes().route(MANIFESTS_PATH, post(submit));
+    taking.route(RetryEditedRequest::PATH, post(retry_edited)).with_state(Arc::new(app))
 }
 
 /// Every route of a process that takes no more manifests than it was given.
 pub fn router_without_manifests(app: AppState) -> Router {
-    routes().route(MANIFESTS_PATH, post(refuse_manifest)).with_state(Arc::new(app))
+    let refusing = routes().route(MANIFESTS_PATH, post(refuse_manifest));
+    refusing.route(RetryEditedRequest::PATH, post(refuse_manifest)).with_state(Arc::new(app))
 }
 
 async fn refuse_manifest(State(app): Shared) -> ApiError {
@@ -250,8 +253,24 @@ async fn cancel(State(app): Shared, JsonBody(body): JsonBody<CancelRequest>) -> 
 }
 
 async fn retry(State(app): Shared, JsonBody(body): JsonBody<RetryRequest>) -> Result<Response, ApiError> {
-    let max_credits = body.max_credits.map(Credits);
-    let work = async move { handlers::retry(&app.engine, &body.name, max_credits).await };
+    let work = async move { handlers::retry(&app.engine, &body).await };
+    Ok(Json(to_the_end(work).await?).into_response())
+}
+
+async fn retry_edited(
+    State(app): Shared,
+    JsonBody(body): JsonBody<RetryEditedRequest>,
+) -> Result<Response, ApiError> {
+    let fields = body.edits().map_err(ApiError::usage)?;
+    let work = async move {
+        let named = app.engine.find(&body.name).await.map_err(HandlerError::from)?;
+        let choice = JobChoice { job: named.job(), only_failed: body.failed };
+        let options = EditedRetryOptions { choice, fields, is_plan: body.plan };
+        // What is taken anew must not be queued again meanwhile.
+        let _alone = app.engine.reopening().lock().await;
+        let retried = retry_edited::retry_edited(&app.ingest, named.batch().clone(), options).await;
+        retried.map_err(|error| ingest_error(&error))
+    };
     Ok(Json(to_the_end(work).await?).into_response())
 }
 

@@ -72,7 +72,7 @@ impl EngineClient {
     }
 
     /// Held by who changes jobs that have ended.
-    pub(super) fn reopening(&self) -> &tokio::sync::Mutex<()> {
+    pub fn reopening(&self) -> &tokio::sync::Mutex<()> {
         &self.reopening
     }
 
@@ -199,8 +199,8 @@ impl EngineClient {
         }
     }
 
-    /// Queues the failed, canceled and expired jobs of what is named again. With `max_credits` each may cost that much,
-    /// whatever its row says, and so may those that wait.
+    /// Queues the failed, canceled and expired jobs of what is named again, or only the failed ones. With `max_credits`
+    /// each may cost that much, whatever its row says, and so may those that wait.
     ///
     /// # Errors
     /// [`EngineError`] when the state refuses.
@@ -208,11 +208,13 @@ impl EngineClient {
         &self,
         target: &Target,
         max_credits: Option<Credits>,
+        only_failed: bool,
     ) -> Result<CommandOutcome, EngineError> {
         let wanted = move |_: &BatchRecord, _: &JobSpec, record: &JobRecord| match record.job.state() {
-            State::Failed { .. } | State::Canceled { .. } | State::Expired => true,
+            State::Failed { .. } => true,
+            State::Canceled { .. } | State::Expired => !only_failed,
             // One that waits for a price may be allowed to cost what it might.
-            State::Queued => max_credits.is_some(),
+            State::Queued => max_credits.is_some() && !only_failed,
             _ => false,
         };
         let allowed = move |found: Vec<FoundJob>| {

@@ -47,7 +47,8 @@ impl Target {
         }
     }
 
-    pub(super) fn job(&self) -> Option<JobId> {
+    /// The job, where one is named.
+    pub fn job(&self) -> Option<JobId> {
         match self {
             Target::Batch(_) => None,
             Target::Job(named) => Some(named.spec.id),

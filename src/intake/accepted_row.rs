@@ -13,7 +13,7 @@ use crate::domain::manifest::row::Deadline;
 use crate::domain::quote::kind_fields::documented_options;
 use crate::domain::quote::{self, canonical_body};
 use crate::domain::request::{Kind, Request};
-use crate::intake::row_validator::with_identities;
+use crate::intake::row_references::with_identities;
 
 /// Options of a row that are tried as defaults that it did not give.
 const DEFAULTS_MAX: usize = 12;
@@ -66,7 +66,7 @@ impl AcceptedRow {
     }
 
     /// The row as a line of a JSON Lines manifest, asking for `count` variations. What is no part of its identity is as
-    /// in `order`.
+    /// in `order`, spelled out: the terms of the batch may have changed since.
     pub fn line(&self, order: &Order, count: u32) -> Value {
         let mut line = match serde_json::to_value(&self.request) {
             Ok(Value::Object(fields)) => fields,
@@ -79,9 +79,7 @@ impl AcceptedRow {
         if count != 1 {
             line.insert("count".to_owned(), json!(count));
         }
-        if order.priority != 0 {
-            line.insert("priority".to_owned(), json!(order.priority));
-        }
+        line.insert("priority".to_owned(), json!(order.priority));
         if let Some(deadline) = order.deadline {
             let text = match deadline {
                 Deadline::After(span) => format!("{}ms", span.0),
@@ -92,9 +90,7 @@ impl AcceptedRow {
         if let Some(most) = order.max_credits {
             line.insert("max_credits".to_owned(), json!(most.0));
         }
-        if order.review {
-            line.insert("review".to_owned(), json!(true));
-        }
+        line.insert("review".to_owned(), json!(order.review));
         if !order.meta.is_empty() {
             line.insert("meta".to_owned(), Value::Object(order.meta.clone()));
         }

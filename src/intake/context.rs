@@ -7,12 +7,14 @@ use crate::domain::batch_origin::SourcePlace;
 use crate::domain::budget_group::GroupLimits;
 use crate::domain::credits::Credits;
 use crate::domain::ids::BatchName;
+use crate::domain::manifest::RowEdits;
 use crate::domain::manifest::row::Policy;
 use crate::domain::pilot::PilotRows;
 use crate::domain::quote::{AccountPlan, Catalog, Rules};
 use crate::domain::row_selection::RowSelection;
 use crate::domain::schedule::placeholders::ScheduledRun;
 use crate::intake::manifest_file::Identity;
+use crate::store::BatchRecord;
 
 static NO_GROUPS: GroupLimits = BTreeMap::new();
 
@@ -77,4 +79,23 @@ pub struct IngestOptions {
     pub pilot: Option<PilotRows>,
     /// Values of `meta` that every row has, whatever it says itself.
     pub meta: BTreeMap<String, String>,
+    /// What is set in some of its rows.
+    pub edits: Option<RowEdits>,
+    /// Its rows are rows of its batch, which was so when they were taken from it: what it has beside them is not absent, and
+    /// its terms stay.
+    pub amends: Option<BatchVersion>,
+}
+
+/// Which rows a batch has, and which versions of them are wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BatchVersion {
+    rows: u32,
+    versions_bytes: u64,
+}
+
+impl BatchVersion {
+    /// Of a batch as it is now.
+    pub fn of(batch: &BatchRecord) -> BatchVersion {
+        BatchVersion { rows: batch.rows, versions_bytes: batch.versions_bytes }
+    }
 }

@@ -14,7 +14,7 @@ use crate::domain::ids::BatchNo;
 use crate::domain::ledger::Totals;
 use crate::domain::manifest::row::Policy;
 use crate::domain::quote::{AccountPlan, Catalog, Rules};
-use crate::domain::time::{Millis, Timestamp};
+use crate::domain::time::{Millis, Now, Timestamp};
 use crate::engine::scheduler::{Command, CommandOutcome};
 use crate::engine::{EngineGone, Handle, blocking, to_the_end};
 use crate::failpoint;
@@ -84,9 +84,25 @@ pub enum IngestError {
     /// has to come in again.
     #[error("{0}")]
     Unjudged(String),
+    /// What the state keeps of rows does not tell how they are written.
+    #[error("{}", unknown_rows(.0))]
+    UnknownRows(Vec<String>),
     /// The engine has ended.
     #[error(transparent)]
     Gone(#[from] EngineGone),
+}
+
+/// Labels of rows that a message names.
+const NAMED_MAX: usize = 10;
+
+fn unknown_rows(labels: &[String]) -> String {
+    let shown = labels.iter().take(NAMED_MAX).map(String::as_str).collect::<Vec<_>>().join(", ");
+    let more = labels.len().saturating_sub(NAMED_MAX);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!(
+        "how these rows are written is not known, since an earlier version stored them: {shown}{more}; nothing was \
+         accepted"
+    )
 }
 
 #[derive(Debug)]
@@ -130,6 +146,21 @@ impl Ingest {
         let inside = Arc::new(Mutex::new(Inside { defaults, catalog: None }));
         let (locks, large, publishing) = (BatchLocks::default(), Arc::default(), Arc::default());
         Ingest { store, engine, clock, inside, locks, large, publishing }
+    }
+
+    /// The state.
+    pub(super) fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+
+    /// What time it is.
+    pub(super) fn now(&self) -> Now {
+        self.clock.now()
+    }
+
+    /// `service.key_namespace`.
+    pub(super) async fn namespace(&self) -> String {
+        self.inside.lock().await.defaults.namespace.clone()
     }
 
     /// Uses these catalogs, which were loaded just now, even where some are missing.

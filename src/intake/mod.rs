@@ -15,6 +15,8 @@ pub mod manifest_file;
 mod pilot;
 mod read_references;
 pub mod receipt;
+pub mod retry_edited;
+pub mod retry_manifest;
 mod row_chooser;
 mod row_outcome;
 mod row_pipeline;
@@ -37,6 +39,7 @@ use crate::domain::queue_class::QueueClass;
 use crate::domain::row_versions::VersionChange;
 use crate::domain::time::Timestamp;
 use crate::intake::batch_locks::{BatchLock, BatchLocks};
+use crate::intake::context::BatchVersion;
 pub use crate::intake::context::{IngestContext, IngestOptions};
 use crate::intake::receipt::Receipt;
 pub use crate::intake::row_outcome::{Jobs, Outcome, PlannedJob, kept};
@@ -72,6 +75,12 @@ pub enum IntakeError {
     Changed {
         /// The file.
         path: PathBuf,
+    },
+    /// Another manifest was taken in for the batch meanwhile.
+    #[error("the batch {batch} changed meanwhile; nothing was accepted")]
+    BatchChanged {
+        /// The batch.
+        batch: BatchName,
     },
     /// The batch cannot be called that.
     #[error(transparent)]
@@ -147,7 +156,7 @@ pub fn plan(
     now: Timestamp,
     locks: &BatchLocks,
 ) -> Result<Receipt, IntakeError> {
-    let mut batches = Stored::new(store, now, locks);
+    let mut batches = Stored::new(store, now, locks, context.options.amends);
     let mut validated = validate(store.begin_staging()?, path, context, now, &mut batches)?;
     validated.receipt.refused = validated.is_refused();
     Ok(validated.receipt)
@@ -164,7 +173,7 @@ pub fn prepare(
     now: Timestamp,
     locks: &BatchLocks,
 ) -> Result<Prepared, IntakeError> {
-    let mut batches = Stored::new(store, now, locks);
+    let mut batches = Stored::new(store, now, locks, context.options.amends);
     let mut validated = validate(store.begin_staging()?, path, context, now, &mut batches)?;
     let is_refused = validated.is_refused();
     let Stored { found, lock, is_new, .. } = batches;
@@ -178,9 +187,13 @@ pub fn prepare(
     let before = batch.clone();
     batch.policy = terms.policy;
     batch.said = terms.said;
-    batch.origin = batch.origin.or(origin);
-    // Its last manifest's, whatever came before.
-    batch.refused_rows = u32::try_from(receipt.invalid).unwrap_or(u32::MAX);
+    if context.options.amends.is_some() {
+        batch.policy.strict = before.policy.strict;
+    } else {
+        batch.origin = batch.origin.or(origin);
+        // Its last manifest's, whatever came before.
+        batch.refused_rows = u32::try_from(receipt.invalid).unwrap_or(u32::MAX);
+    }
     batch.pilot = pilot.as_ref().map(|plan| plan.pilot).or(batch.pilot);
     let mut new_rows = None;
     if receipt.added() > 0 || judged.goes_back() {
@@ -205,11 +218,18 @@ struct Stored<'a> {
     found: Option<BatchRecord>,
     lock: Option<BatchLock>,
     is_new: bool,
+    /// How the batch must be.
+    expected: Option<BatchVersion>,
 }
 
 impl<'a> Stored<'a> {
-    fn new(store: &'a Store, now: Timestamp, locks: &'a BatchLocks) -> Stored<'a> {
-        Stored { store, now, locks, found: None, lock: None, is_new: false }
+    fn new(
+        store: &'a Store,
+        now: Timestamp,
+        locks: &'a BatchLocks,
+        expected: Option<BatchVersion>,
+    ) -> Stored<'a> {
+        Stored { store, now, locks, found: None, lock: None, is_new: false, expected }
     }
 }
 
@@ -230,7 +250,11 @@ fn present(batch: &BatchRecord) -> Present {
 impl Batches for Stored<'_> {
     fn take_up(&mut self, name: &BatchName, draft: &mut Staging) -> Result<Option<Present>, IntakeError> {
         self.lock = Some(self.locks.hold(name));
-        let Some(batch) = self.store.batch_named(name)? else {
+        let found = self.store.batch_named(name)?;
+        if self.expected.is_some_and(|expected| found.as_ref().map(BatchVersion::of) != Some(expected)) {
+            return Err(IntakeError::BatchChanged { batch: name.clone() });
+        }
+        let Some(batch) = found else {
             self.is_new = true;
             self.found = Some(BatchRecord::new(self.store.next_batch_no(), name.clone(), self.now));
             return Ok(None);

@@ -13,7 +13,7 @@ use crate::domain::job_reference::{
     FORM, InputBatch, InputField, JobInput, JobReference, ReferredRow, is_reference,
 };
 use crate::domain::manifest::row::Row;
-use crate::domain::request::Kind;
+use crate::domain::request::{Kind, Request};
 
 /// A row that is named by another.
 #[derive(Debug)]
@@ -74,6 +74,21 @@ fn find_in<'a, 'b, T>(rows: &'a HashMap<String, T>, name: &'b str) -> Option<(&'
     }
     let (row, variation) = JobReference::variation_of(name)?;
     Some((row, rows.get(row)?, Some(variation)))
+}
+
+/// A request with who its inputs are made by in place of its references: another spelling is the same job, another
+/// parent another one.
+pub(super) fn with_identities(request: &Request, inputs: &[JobInput]) -> Request {
+    let mut request = request.clone();
+    for input in inputs {
+        let list = match input.field {
+            InputField::ImageUrls => &mut request.image_urls,
+            InputField::VideoUrls => &mut request.video_urls,
+        };
+        let place = usize::try_from(input.place).unwrap_or(usize::MAX);
+        list.get_mut(place).into_iter().for_each(|text| *text = input.identity());
+    }
+    request
 }
 
 /// What a field takes.

@@ -5,14 +5,14 @@ use serde_json::{Map, Value};
 use crate::domain::diagnostic::{Diagnostic, Position};
 use crate::domain::ids::{BatchName, Fingerprint};
 use crate::domain::job::Order;
-use crate::domain::job_reference::{InputField, JobInput};
+use crate::domain::job_reference::JobInput;
 use crate::domain::manifest::row::{BadRow, Policy, ReadRow, Row};
 use crate::domain::out_of_credits::AllowanceUse;
 use crate::domain::queue_class::ClassFinder;
 use crate::domain::quote::{self, AccountPlan, Allowance, Catalog, CatalogPart, Quote};
-use crate::domain::request::{Kind, Request};
+use crate::domain::request::Kind;
 use crate::intake::receipt::{LATER, is_for_now};
-use crate::intake::row_references::RowReferences;
+use crate::intake::row_references::{RowReferences, with_identities};
 use crate::intake::{IngestContext, accepted_row};
 use crate::store::staging::{AllowanceDraw, RowRequest, StagedOrder, StagedRow};
 
@@ -214,21 +214,6 @@ pub(super) enum Unidentified {
     Kind(Diagnostic),
     /// It names rows that cannot be meant.
     References(Kind, Vec<Diagnostic>),
-}
-
-/// A request with who its inputs are made by in place of its references: another spelling is the same job, another
-/// parent another one.
-pub(super) fn with_identities(request: &Request, inputs: &[JobInput]) -> Request {
-    let mut request = request.clone();
-    for input in inputs {
-        let list = match input.field {
-            InputField::ImageUrls => &mut request.image_urls,
-            InputField::VideoUrls => &mut request.video_urls,
-        };
-        let place = usize::try_from(input.place).unwrap_or(usize::MAX);
-        list.get_mut(place).into_iter().for_each(|text| *text = input.identity());
-    }
-    request
 }
 
 impl RowRules<'_> {

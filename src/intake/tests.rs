@@ -262,7 +262,7 @@ fn the_most_that_a_command_allows_a_row_is_kept_with_its_jobs() {
     fs::write(&path, format!("{HEADER}a,image,flat,fox,,\n")).unwrap();
     let context = door.context(IngestOptions { max_credits: Some(Credits(5)), ..door.options() });
     let locks = BatchLocks::default();
-    let mut batches = Stored::new(&door.store, Timestamp(0), &locks);
+    let mut batches = Stored::new(&door.store, Timestamp(0), &locks, None);
     let draft = door.store.begin_staging().unwrap();
     let judged = validate(draft, &path, &context, Timestamp(0), &mut batches).unwrap();
     let row = judged.rows().unwrap().next_row().unwrap().unwrap();
@@ -302,7 +302,7 @@ fn written_to_meanwhile(text: &str, more: &str) -> Result<Validated, IntakeError
         std::io::Write::write_all(&mut writer, more.as_bytes()).unwrap();
     }
     let locks = BatchLocks::default();
-    let mut batches = Stored::new(&door.store, Timestamp(0), &locks);
+    let mut batches = Stored::new(&door.store, Timestamp(0), &locks, None);
     let draft = door.store.begin_staging().unwrap();
     validate::validate_opened(draft, &path, opened, &door.context(door.options()), Timestamp(0), &mut batches)
 }

@@ -315,7 +315,7 @@ pub(super) fn validate_opened(
     };
     judgement.receipt.by_group = GroupTotals::of_keys(context.group_limits.keys());
     count(&mut judgement)?;
-    if options.selection.is_whole() && !judgement.is_refused() {
+    if options.selection.is_whole() && options.amends.is_none() && !judgement.is_refused() {
         let command = |job: &str| format!("callsheet cancel {}", quoted(&format!("{name}/{job}")));
         judgement.receipt.absent = judgement.judged.absent(command)?;
     }
@@ -380,7 +380,11 @@ fn open_manifest(
     let mut read_table = |name: &str| table_files::read(folder, Roots::Below(context.input_roots), name);
     let file_name = path.file_name().unwrap_or_default().to_string_lossy();
     let file = BufReader::with_capacity(64 * 1024, file);
-    manifest::open(&file_name, file, &Limits::default(), &mut read_table)
+    let manifest = manifest::open(&file_name, file, &Limits::default(), &mut read_table)?;
+    Ok(match &context.options.edits {
+        Some(edits) => manifest.with_edits(edits.clone()),
+        None => manifest,
+    })
 }
 
 /// The rows of a random part; nothing where no part is drawn.

@@ -16,6 +16,7 @@ mod reader_suites;
 mod references;
 mod report;
 mod resubmit;
+mod retry_edited;
 mod review;
 mod run;
 mod sampling;

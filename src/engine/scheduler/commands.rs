@@ -494,6 +494,11 @@ pub(super) enum QueuedAgain {
     Yes { same_key: bool },
 }
 
+/// Whether a job that failed is paid for and only was not downloaded.
+pub fn is_paid_for(spec: &JobSpec, record: &JobRecord, now: Now) -> bool {
+    matches!(retried(spec, record, now), RetryVerdict::Paid)
+}
+
 enum RetryVerdict {
     No,
     Hopeless,

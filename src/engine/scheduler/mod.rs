@@ -33,7 +33,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub use self::account_overview::AccountOverview;
-pub use self::commands::{CHANGED_MEANWHILE, Command, CommandOutcome, FoundJob};
+pub use self::commands::{CHANGED_MEANWHILE, Command, CommandOutcome, FoundJob, is_paid_for};
 pub use self::messages::{
     AppliedVersions, BatchOverview, Effect, EndedVersion, FetchFault, FetchOrder, Input, InputFault,
     LastFailure, RenamedJob, SchedulerError, Settings, SpooledRow, Standstill, Step,

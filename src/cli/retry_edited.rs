@@ -1,0 +1,91 @@
+//! `callsheet retry --set`: the rows of jobs that failed, taken anew with other fields.
+
+use std::io::Write;
+
+use axum::http::Method;
+use serde_json::json;
+
+use crate::cli::client;
+use crate::cli::exit::Exit;
+use crate::cli::failure::Failure;
+use crate::cli::global_flags::Global;
+use crate::cli::retry::{RetryCommand, list};
+use crate::cli::terminal::say;
+use crate::cli::{submit, summary, written};
+use crate::control::protocol::RetryEditedRequest;
+use crate::intake::receipt::Receipt;
+use crate::intake::retry_edited::EditedRetry;
+
+pub(super) async fn run(command: &RetryCommand, global: &Global) -> Result<Exit, Failure> {
+    let plan = RetryEditedRequest {
+        name: command.named.name.clone(),
+        set: command.set.clone(),
+        max_credits: command.max_credits,
+        failed: command.failed,
+        plan: true,
+    };
+    plan.edits().map_err(|problem| Failure::new(Exit::Usage, format!("--set: {problem}")))?;
+    client::with(global, Method::POST, async |client| {
+        let planned = client.call(&plan).await?;
+        let is_valid = planned.receipt.as_ref().is_some_and(|receipt| !receipt.has_problems());
+        if !global.json {
+            say_plan(&plan.name, &planned);
+        }
+        if command.dry_run || !is_valid {
+            return end(&planned, global);
+        }
+        let request = RetryEditedRequest { plan: false, ..plan.clone() };
+        let taken = client.call(&request).await?;
+        if !global.json && taken.receipt.as_ref().is_some_and(Receipt::is_taken_in) {
+            let next = client.next_step(&taken.batch).await?;
+            let batch = &taken.batch;
+            say!("{batch}: {}; {next}", accepted(&taken));
+            say!(
+                "the manifest of {batch} still has the old rows: change them in the same way, which costs nothing more; \
+                 submitted unchanged, it goes back to them"
+            );
+        }
+        end(&taken, global)
+    })
+    .await
+}
+
+/// `2 rows accepted with the new fields`.
+fn accepted(taken: &EditedRetry) -> String {
+    match taken.receipt.as_ref().map(Receipt::added) {
+        None | Some(0) => "the batch has all these jobs already, nothing is bought again".to_owned(),
+        Some(1) => "1 new job accepted".to_owned(),
+        Some(jobs) => format!("{jobs} new jobs accepted"),
+    }
+}
+
+/// Says what would be accepted and what it would cost.
+fn say_plan(name: &str, planned: &EditedRetry) {
+    let EditedRetry { receipt, without_id, paid, superseded, .. } = planned;
+    match receipt {
+        Some(receipt) => summary::receipt(receipt),
+        None => say!("{name}: nothing to retry: no job failed, expired or was canceled"),
+    }
+    if *without_id > 0 {
+        say!(
+            "{without_id} of these jobs have rows without an id: the new ones do not take their places, but stand beside \
+             them"
+        );
+    }
+    list(superseded, "are older versions of edited rows: to want one again, submit a manifest with its text");
+    list(paid, "are paid for but not downloaded: use callsheet download");
+}
+
+fn end(retried: &EditedRetry, global: &Global) -> Result<Exit, Failure> {
+    let receipt = retried.receipt.as_ref();
+    let exit = match receipt {
+        Some(receipt) if receipt.unjudged > 0 => Exit::Unreachable,
+        Some(receipt) if receipt.has_problems() => Exit::Usage,
+        _ => Exit::Success,
+    };
+    if global.json {
+        written(writeln!(anstream::stdout(), "{:#}", json!(retried)))?;
+        submit::report_problems(receipt, exit);
+    }
+    Ok(exit)
+}

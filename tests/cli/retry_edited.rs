@@ -1,0 +1,199 @@
+//! `retry --set`: rows of jobs that failed, taken anew as if they had been edited in their manifest.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on should stop")]
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::support::TestEnv;
+use crate::support::process::{Outcome, Running};
+
+/// What the service refuses once, free of charge.
+const ONE_STORM: &str = "[[rules]]\ncontains = 'storm'\ntimes = 1\neffect = { do = 'content-rejected' }";
+
+const BIRDS: &str = "id,kind,model,prompt,duration,options.seed,meta.client\n\
+                     crow,image,gi-2,a crow,,,acme\n\
+                     gull,video,model-s-2-5,a gull in a storm,8s,7,acme\n\
+                     owl,image,gi-2,an owl,,,blue\n";
+const GULL: &str = "gull,video,model-s-2-5,a gull in a storm,8s,7,acme";
+const EDITED_GULL: &str = "gull,video,house-c1,a gull in a storm,5s,,acme";
+const EDITS: [&str; 6] =
+    ["--set", "model=house-c1", "--set", "options.duration=5s", "--set", "options.seed="];
+
+/// A batch of which a row failed.
+fn failed() -> TestEnv {
+    let env = TestEnv::with_faults(ONE_STORM);
+    env.write("birds.csv", BIRDS);
+    env.run(["run", "birds.csv"]).exited(1);
+    env.audit().each_paid_once(2);
+    env
+}
+
+fn retry(env: &TestEnv, more: &[&'static str]) -> Outcome {
+    env.run(["retry", "birds", "--failed"].into_iter().chain(EDITS).chain(more.iter().copied()))
+}
+
+/// The results as `id: model state`, superseded ones in brackets.
+fn results(env: &TestEnv, batch: &str) -> Vec<String> {
+    let text = fs::read_to_string(env.path(&format!("output/{batch}/results.jsonl"))).unwrap();
+    let line = |line: &str| {
+        let line: Value = serde_json::from_str(line).unwrap();
+        let text = |name: &str| line[name].as_str().unwrap_or_default().to_owned();
+        let told = format!("{}: {} {}", text("id"), text("model"), text("state"));
+        if line["superseded"] == true { format!("({told})") } else { told }
+    };
+    text.lines().map(line).collect()
+}
+
+#[test]
+fn rows_that_failed_are_taken_anew_and_the_edited_manifest_costs_nothing_more() {
+    let env = failed();
+    let plan = retry(&env, &["--dry-run"]).exited(0);
+    let plan = plan.says("birds: batch birds: 1 new (");
+    plan.says("gull is in the batch with another request, which failed; this one takes its place: was \"model-s-2-5\"");
+    let verdict_of_gull = |plan: &Value| {
+        plan["rows"].as_array().unwrap().iter().find(|row| row["id"] == "gull").unwrap()["verdict"].clone()
+    };
+    let before = env.run(["plan", "birds.csv", "--json"]).exited(0).json();
+    assert_eq!(verdict_of_gull(&before), "failed", "nothing was accepted");
+    // Another plan of the same: an editor's.
+    env.write("edited/birds.csv", BIRDS.replace(GULL, EDITED_GULL));
+    let by_hand = env.run(["plan", "edited/birds.csv", "--batch", "birds", "--json"]).exited(0).json();
+    let of_gull =
+        |plan: &Value| plan["rows"].as_array().unwrap().iter().find(|row| row["id"] == "gull").cloned();
+    assert_eq!(of_gull(&by_hand).unwrap()["verdict"], "changed", "{by_hand:#}");
+    let done = retry(&env, &[]).exited(0).says("1 new job accepted");
+    done.says("the manifest of birds still has the old rows");
+    let explained = env.run(["explain", "gull", "--json"]).exited(0).json();
+    assert_eq!(explained["spec"]["id"], of_gull(&by_hand).unwrap()["job_id"]);
+    assert_eq!(explained["spec"]["order"]["line"], 3);
+    assert_eq!(explained["spec"]["order"]["meta"]["client"], "acme");
+    assert_eq!(explained["versions"][0]["superseded"], true, "{explained:#}");
+    // Again: nothing failed any more.
+    retry(&env, &[]).exited(0).says("nothing to retry");
+    env.write("birds.csv", BIRDS.replace(GULL, EDITED_GULL));
+    env.run(["run", "birds.csv"])
+        .exited(0)
+        .says("birds.csv: batch birds: 0 new (0 credits), 3 already there");
+    env.audit().each_paid_once(3);
+    assert_eq!(
+        results(&env, "birds"),
+        [
+            "crow: gi-2 succeeded",
+            "(gull: model-s-2-5 failed)",
+            "owl: gi-2 succeeded",
+            "gull: house-c1/text-to-video succeeded"
+        ]
+    );
+    env.run(["state", "verify"]).exited(0);
+    // The old manifest goes back to the version that failed, and buys nothing.
+    env.write("birds.csv", BIRDS);
+    env.run(["run", "birds.csv"]).exited(1);
+    env.audit().each_paid_once(3);
+}
+
+#[test]
+fn what_is_wrong_is_told_of_each_row_and_nothing_is_accepted() {
+    let env = failed();
+    env.run(["retry", "birds", "--set", "durration=5s"])
+        .exited(2)
+        .says("durration: unknown column; did you mean \"duration\"?");
+    env.run(["retry", "birds", "--set", "duration"]).exited(2).says("expected FIELD=VALUE");
+    env.run(["retry", "birds", "--set", "duration=5s", "--set", "options.duration=8s"])
+        .exited(2)
+        .says("options.duration is set twice");
+    env.run(["retry", "birds", "--dry-run"]).exited(2);
+    let wrong = env.run(["retry", "birds", "--set", "duration=77s"]).exited(2);
+    wrong.says("(row gull)").says("nothing was accepted");
+    let json = env.run(["retry", "birds", "--set", "count=0", "--json"]).exited(2).json();
+    let problem = &json["receipt"]["problems"][0];
+    assert_eq!((&problem["field"], &problem["line"]), (&"count".into(), &3.into()), "{json:#}");
+    assert_eq!(json["receipt"]["refused"], true);
+    env.run(["run", "birds.csv"]).exited(1).says("0 new (0 credits)");
+    env.audit().each_paid_once(2);
+}
+
+#[test]
+fn a_daemon_takes_them_and_goes_on() {
+    let env = TestEnv::with_faults(ONE_STORM);
+    env.write("birds.csv", BIRDS);
+    let daemon = env.daemon("info");
+    env.run(["submit", "birds.csv", "--wait"]).exited(1);
+    let plan = retry(&env, &["--dry-run", "--json"]).exited(0).json();
+    assert_eq!((&plan["jobs"], &plan["receipt"]["changed"]), (&1.into(), &1.into()), "{plan:#}");
+    let done = retry(&env, &["--json"]).exited(0).json();
+    assert_eq!(done["receipt"]["price"], plan["receipt"]["price"]);
+    env.write("birds.csv", BIRDS.replace(GULL, EDITED_GULL));
+    env.run(["submit", "birds.csv", "--wait"]).exited(0).says("0 new (0 credits), 3 already there");
+    env.audit().each_paid_once(3);
+    daemon.signal(rustix::process::Signal::TERM);
+    daemon.end().exited(0);
+}
+
+#[test]
+fn a_process_that_is_killed_after_accepting_has_accepted() {
+    let env = failed();
+    let words = ["retry", "birds"].into_iter().chain(EDITS);
+    let mut command = env.command(words);
+    command.env("CALLSHEET_FAILPOINT", "accepted");
+    Running::start(command).end().was_killed("accepted");
+    env.run(["retry", "birds", "--set", "model=house-c1"]).exited(0).says("nothing to retry");
+    env.write("birds.csv", BIRDS.replace(GULL, EDITED_GULL));
+    env.run(["run", "birds.csv"]).exited(0).says("0 new (0 credits), 3 already there");
+    env.audit().each_paid_once(3);
+    env.run(["state", "verify"]).exited(0);
+}
+
+const STORY: &str = r#"{"batch": "story", "policy": {"budget": 300, "priority": 3}, "jobs": [
+  {"id": "long", "kind": "video", "model": "model-s-2-5", "prompt": "and on", "video_urls": ["job:clip"], "duration": "5s"},
+  {"id": "clip", "kind": "video", "model": "house-c1", "prompt": "the fox runs", "image_urls": ["job:still"], "duration": "2s"},
+  {"id": "still", "kind": "image", "model": "gi-2", "prompt": "a fox in a storm"},
+  {"id": "other", "kind": "image", "model": "gi-2", "prompt": "a wolf"}
+]}"#;
+
+#[test]
+fn rows_that_take_outputs_of_an_edited_row_follow_it_and_the_terms_stay() {
+    let env = TestEnv::with_faults(ONE_STORM);
+    env.configure("[budget]\nper_batch = 1000");
+    env.write("story.json", STORY);
+    env.run(["run", "story.json"]);
+    env.audit().each_paid_once(1);
+    let edited = STORY.replace("a fox in a storm", "a red fox");
+    let done = env.run(["retry", "story/still", "--set", "prompt=a red fox", "--json"]).exited(0).json();
+    assert_eq!((&done["jobs"], &done["receipt"]["changed"]), (&1.into(), &3.into()), "{done:#}");
+    let status = env.run(["status", "story", "--json"]).exited(0).json();
+    assert_eq!(status["batches"][0]["budget_credits"], 300, "{status:#}");
+    env.write("story.json", edited);
+    env.run(["run", "story.json"]).exited(0).says("0 new (0 credits), 4 already there");
+    env.audit().each_paid_once(4);
+}
+
+#[test]
+fn a_child_that_failed_keeps_its_reference_to_the_wanted_version_of_its_parent() {
+    let env =
+        TestEnv::with_faults("[[rules]]\ncontains = 'runs'\ntimes = 1\neffect = { do = 'content-rejected' }");
+    let story = STORY.replace(" in a storm", "");
+    env.write("story.json", &story);
+    env.run(["run", "story.json"]);
+    env.audit().each_paid_once(2);
+    env.run(["retry", "story/clip", "--set", "duration=4s"]).exited(0).says("2 new job");
+    let edited = story.replace("\"2s\"", "\"4s\"");
+    env.write("story.json", edited);
+    env.run(["run", "story.json"]).exited(0).says("0 new (0 credits), 4 already there");
+    env.audit().each_paid_once(4);
+    env.run(["state", "verify"]).exited(0);
+}
+
+#[test]
+fn rows_without_an_id_stand_beside_those_that_failed() {
+    let env = TestEnv::with_faults(ONE_STORM);
+    let rows = "kind,model,prompt\nimage,gi-2,a storm\nimage,gi-2,a storm\n";
+    env.write("birds.csv", rows);
+    env.run(["run", "birds.csv"]).exited(1);
+    let done = env.run(["retry", "birds", "--set", "model=gi-2-5"]).exited(0);
+    done.says("1 of these jobs have rows without an id").says("1 new job accepted");
+    // One row of the two is edited.
+    env.write("birds.csv", "kind,model,prompt\nimage,gi-2,a storm\nimage,gi-2-5,a storm\n");
+    env.run(["run", "birds.csv"]).says("0 new (0 credits), 2 already there");
+    env.audit().each_paid_once(2);
+}
