@@ -305,6 +305,7 @@ fn row(at: u64) -> SpooledRow {
         deadline: None,
         review: false,
         inputs: Vec::new(),
+        written: None,
         meta: Map::new(),
     };
     let id = JobId(u128::from(seq).to_be_bytes());

@@ -136,7 +136,8 @@ fn choose(
             *most = spec.variation.max(*most);
         }
         if !spec.order.inputs.is_empty() && !names.contains_key(&fingerprint) {
-            let named: Vec<String> = spec.order.inputs.iter().map(|input| input.row.clone()).collect();
+            let own = spec.order.inputs.iter().filter(|input| input.batch.is_none());
+            let named: Vec<String> = own.map(|input| input.row.clone()).collect();
             for name in &named {
                 children.entry(name.clone()).or_default().push(fingerprint);
             }

@@ -197,3 +197,45 @@ fn rows_without_an_id_stand_beside_those_that_failed() {
     env.run(["run", "birds.csv"]).says("0 new (0 credits), 2 already there");
     env.audit().each_paid_once(2);
 }
+
+#[test]
+fn a_row_that_takes_an_output_of_another_batch_keeps_its_reference() {
+    let env = TestEnv::with_faults(ONE_STORM);
+    env.write("stills.csv", "id,kind,model,prompt\nfox,image,gi-2,a fox\n");
+    env.run(["run", "stills.csv"]).exited(0);
+    let row = |duration: &str| {
+        format!(
+            "id,kind,model,prompt,image_urls,duration\nrun,video,house-c1,a storm,job:stills/fox,{duration}\n"
+        )
+    };
+    env.write("clips.csv", row("2s"));
+    env.run(["run", "clips.csv"]).exited(1);
+    env.run(["retry", "clips", "--set", "duration=4s"]).exited(0).says("1 new job accepted");
+    env.write("clips.csv", row("4s"));
+    env.run(["run", "clips.csv"]).exited(0).says("0 new (0 credits), 1 already there");
+    env.audit().each_paid_once(2);
+}
+
+#[test]
+fn all_variations_of_a_row_are_edited_with_it_and_rows_that_were_refused_stay_told() {
+    let env = TestEnv::with_faults(ONE_STORM);
+    let rows = |prompt: &str| {
+        format!("id,kind,model,prompt,count\ngull,image,gi-2,{prompt},3\nowl,image,gi-9,an owl,1\n")
+    };
+    env.write("birds.csv", rows("a storm"));
+    env.run(["run", "birds.csv"]).exited(2);
+    env.audit().each_paid_once(2);
+    let refused = |env: &TestEnv| {
+        env.run(["status", "birds", "--json"]).exited(0).json()["batches"][0]["refused_rows"].clone()
+    };
+    assert_eq!(refused(&env), 1);
+    // The variation that was canceled or failed takes its row along.
+    let plan =
+        env.run(["retry", "birds", "--set", "prompt=a calm sea", "--dry-run", "--json"]).exited(0).json();
+    assert_eq!((&plan["jobs"], &plan["receipt"]["changed"]), (&1.into(), &3.into()), "{plan:#}");
+    env.run(["retry", "birds", "--set", "prompt=a calm sea"]).exited(0).says("3 new jobs accepted");
+    assert_eq!(refused(&env), 1);
+    env.write("birds.csv", rows("a calm sea"));
+    env.run(["run", "birds.csv"]).exited(2).says("0 new (0 credits), 3 already there");
+    env.audit().each_paid_once(5);
+}
