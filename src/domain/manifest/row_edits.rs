@@ -141,10 +141,7 @@ mod tests {
     #[test]
     fn an_edit_is_written_as_it_is_read() {
         let edit: FieldEdit = " Duration = 5s ".parse().unwrap();
-        assert_eq!(
-            (edit.field().as_str(), String::from(edit.clone()).as_str()),
-            ("options.duration", "Duration=5s")
-        );
+        assert_eq!((edit.field().as_str(), String::from(edit).as_str()), ("options.duration", "Duration=5s"));
         assert_eq!(serde_json::from_value::<FieldEdit>(json!("prompt=a=b")).unwrap().value, "a=b");
         let said = |text: &str| text.parse::<FieldEdit>().unwrap_err().to_string();
         assert_eq!(said("durration=5s"), "durration: unknown column; did you mean \"duration\"?");
