@@ -5,8 +5,8 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::support::TestEnv;
 use crate::support::process::{Outcome, Running};
+use crate::support::{TestEnv, until};
 
 /// What the service refuses once, free of charge.
 const ONE_STORM: &str = "[[rules]]\ncontains = 'storm'\ntimes = 1\neffect = { do = 'content-rejected' }";
@@ -238,4 +238,15 @@ fn all_variations_of_a_row_are_edited_with_it_and_rows_that_were_refused_stay_to
     env.write("birds.csv", rows("a calm sea"));
     env.run(["run", "birds.csv"]).exited(2).says("0 new (0 credits), 3 already there");
     env.audit().each_paid_once(5);
+}
+
+#[test]
+fn a_run_that_works_on_the_state_takes_none() {
+    let env = TestEnv::with_faults("[[rules]]\neffect = { do = 'task-never' }");
+    env.write("birds.csv", BIRDS);
+    let running = env.start(["run", "birds.csv"]);
+    until("the run listens", || env.path("state/callsheet.sock").exists());
+    env.run(["retry", "birds", "--set", "model=gi-2-5"]).exited(2).says("takes no more manifests");
+    running.signal(rustix::process::Signal::TERM);
+    running.end().exited(130);
 }
