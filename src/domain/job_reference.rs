@@ -174,6 +174,17 @@ impl JobInput {
         JobKey { batch: self.batch_of(own), seq }
     }
 
+    /// Whether it is the chosen one of several takes.
+    pub fn is_choice(&self) -> bool {
+        self.variation.is_none() && self.takes > 1
+    }
+
+    /// Which variation a job is that is chosen among several.
+    pub fn choice(&self, job: JobId) -> Option<u32> {
+        let place = self.jobs().position(|meant| meant == job).filter(|_| self.is_choice())?;
+        u32::try_from(place).ok()?.checked_add(1)
+    }
+
     /// What stands in its place when identities are derived: who is meant, however it is written.
     pub fn identity(&self) -> String {
         let variation = self.variation.unwrap_or(0);
@@ -187,6 +198,52 @@ impl JobInput {
         let batch = self.batch.as_ref().map(|batch| format!("{}/", batch.name)).unwrap_or_default();
         format!("{batch}{}{variation}{output}", self.row)
     }
+}
+
+/// Where an input lies, and which take of its row it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FoundInput {
+    /// The service's result link.
+    pub address: String,
+    /// The variation of the row that gives it, where it was chosen among several.
+    pub take: Option<u32>,
+}
+
+/// A take of a row as the choice among several has to know it, or a child with the takes that it was made of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DecidedTake {
+    /// What was decided about its outputs.
+    pub verdict: Option<Verdict>,
+    /// The takes that its inputs were, in their order, 0 where there was no choice; empty unless it succeeded and some were
+    /// chosen among several.
+    pub made_of: Vec<u32>,
+}
+
+/// The chosen one of several takes of a row: the picked one, or the only one that is approved.
+pub fn chosen(input: &JobInput, verdict_of: impl Fn(JobId) -> Option<Verdict>) -> Option<u32> {
+    let verdicts = (1..=input.takes).map(|take| (take, verdict_of(JobId::derive(input.fingerprint, take))));
+    let with = |verdict: Verdict| verdicts.clone().filter(move |(_, found)| *found == Some(verdict));
+    let approved = with(Verdict::Approved);
+    let only = approved.clone().next().filter(|_| approved.count() == 1);
+    with(Verdict::Picked).next().or(only).map(|(take, _)| take)
+}
+
+/// The inputs of a row that was made of other takes than those that are chosen now: these named one by one, which makes it
+/// another job. Nothing where it was made of the chosen ones, or was not made.
+pub fn chosen_otherwise(
+    inputs: &[JobInput],
+    made_of: &[u32],
+    verdict_of: impl Fn(JobId) -> Option<Verdict>,
+) -> Option<Vec<JobInput>> {
+    if made_of.len() != inputs.len() {
+        return None;
+    }
+    let other = |(input, used): (&JobInput, &u32)| {
+        let take = chosen(input, &verdict_of).filter(|take| input.is_choice() && take != used);
+        take.map_or_else(|| input.clone(), |take| JobInput { variation: Some(take), ..input.clone() })
+    };
+    let others: Vec<JobInput> = inputs.iter().zip(made_of).map(other).collect();
+    (others != inputs).then_some(others)
 }
 
 /// How a job ended, as far as its children have to know.
@@ -369,6 +426,28 @@ mod tests {
         check(
             &[take(1, Failed, false, None), take(2, Failed, false, None)],
             Err(MissingInput::Ended(Failed)),
+        );
+    }
+
+    #[test]
+    fn another_choice_names_the_take_and_the_same_choice_changes_nothing() {
+        let (still, single) = (input(2), input(1));
+        let job = |take| JobId::derive(still.fingerprint, take);
+        let picked = |take: u32| move |found: JobId| (found == job(take)).then_some(Verdict::Picked);
+        assert_eq!(chosen(&still, picked(2)), Some(2));
+        assert_eq!(chosen(&still, |_| Some(Verdict::Approved)), None, "two are no choice");
+        let inputs = [still.clone(), single];
+        assert_eq!((still.choice(job(2)), inputs[1].choice(job(1))), (Some(2), None));
+        assert_eq!(chosen_otherwise(&inputs, &[2, 0], picked(2)), None);
+        assert_eq!(chosen_otherwise(&inputs, &[1, 0], |_| None), None, "nothing is chosen");
+        assert_eq!(chosen_otherwise(&inputs, &[], picked(2)), None, "it was not made");
+        let other = chosen_otherwise(&inputs, &[1, 0], picked(2)).unwrap();
+        assert_eq!((other[0].variation, other[1].variation), (Some(2), None));
+        let named = [JobInput { variation: Some(1), ..still.clone() }];
+        assert_eq!(
+            chosen_otherwise(&named, &[1], picked(2)),
+            None,
+            "that take is wanted, whatever is picked"
         );
     }
 

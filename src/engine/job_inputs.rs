@@ -11,7 +11,7 @@ use tokio::sync::Semaphore;
 use crate::api::{DownloadError, Version};
 use crate::domain::ids::{BatchNo, JobId, JobKey, TaskId};
 use crate::domain::job::JobSpec;
-use crate::domain::job_reference::{EndedTake, JobInput};
+use crate::domain::job_reference::{EndedTake, FoundInput, JobInput};
 use crate::domain::task::{Fault, ReadAnswer, TaskStatus};
 use crate::engine::scheduler::{InputFault, ended_take};
 use crate::engine::{EngineDeps, blocking};
@@ -38,25 +38,25 @@ pub(super) async fn find(
     exchanges: &Semaphore,
     spec: &JobSpec,
     givers: &[JobKey],
-) -> Result<Vec<String>, InputFault> {
-    let mut addresses = Vec::with_capacity(givers.len());
-    let mut known: BTreeMap<JobKey, Vec<String>> = BTreeMap::new();
+) -> Result<Vec<FoundInput>, InputFault> {
+    let mut inputs = Vec::with_capacity(givers.len());
+    let mut known: BTreeMap<JobKey, (JobId, Vec<String>)> = BTreeMap::new();
     for (input, giver) in spec.order.inputs.iter().zip(givers) {
         if !known.contains_key(giver) {
             // Closed only when the program ends.
             let _permit = exchanges.acquire().await;
             known.insert(*giver, results(deps, store, spec, input, *giver).await?);
         }
-        let results = known.get(giver).map(Vec::as_slice).unwrap_or_default();
+        let Some((job, results)) = known.get(giver) else { continue };
         let place = usize::try_from(input.output).unwrap_or(usize::MAX).saturating_sub(1);
         let Some(address) = results.get(place) else {
             let (wanted, there) = (input.output, results.len());
             return Err(gone(input, &format!("has {there} outputs, and output {wanted} is wanted")));
         };
         answers(deps, input, address).await?;
-        addresses.push(address.clone());
+        inputs.push(FoundInput { address: address.clone(), take: input.choice(*job) });
     }
-    Ok(addresses)
+    Ok(inputs)
 }
 
 fn gone(input: &JobInput, why: &str) -> InputFault {
@@ -66,24 +66,24 @@ fn gone(input: &JobInput, why: &str) -> InputFault {
     ))
 }
 
-/// The result links of a job, as its task's record tells them now.
+/// A job and its result links, as its task's record tells them now.
 async fn results(
     deps: &EngineDeps,
     store: &Arc<Store>,
     spec: &JobSpec,
     input: &JobInput,
     giver: JobKey,
-) -> Result<Vec<String>, InputFault> {
+) -> Result<(JobId, Vec<String>), InputFault> {
     let store = store.clone();
-    let task = blocking(move || -> Result<Option<TaskId>, StoreError> {
+    let task = blocking(move || -> Result<Option<(JobId, TaskId)>, StoreError> {
         let Some(batch) = store.batch(giver.batch)? else { return Ok(None) };
-        Ok(store.outcome(&batch, giver.seq)?.and_then(|record| record.job.task().cloned()))
+        Ok(store.outcome(&batch, giver.seq)?.and_then(|record| Some((record.id, record.job.task()?.clone()))))
     });
     let task = task.await.map_err(|error| InputFault::Passing(Fault::new("state", error.to_string())))?;
-    let Some(task) = task else { return Err(gone(input, "has no task")) };
+    let Some((job, task)) = task else { return Err(gone(input, "has no task")) };
     deps.polls.wait().await;
     match deps.service.read_task(&spec.order, &task).await {
-        ReadAnswer::Task(reading) if reading.status == TaskStatus::Success => Ok(reading.urls),
+        ReadAnswer::Task(reading) if reading.status == TaskStatus::Success => Ok((job, reading.urls)),
         ReadAnswer::Task(reading) => Err(gone(
             input,
             &format!("has the task {task}, which is {:?} at the service now", reading.status),

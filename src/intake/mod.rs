@@ -28,13 +28,13 @@ mod tests;
 mod validate;
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::domain::ids::{BadBatchName, BatchName, Fingerprint, JobId, Seq};
 use crate::domain::job_label::label;
-use crate::domain::job_reference::ReferredRow;
+use crate::domain::job_reference::{DecidedTake, ReferredRow};
 use crate::domain::queue_class::QueueClass;
 use crate::domain::row_versions::VersionChange;
 use crate::domain::time::Timestamp;
@@ -273,7 +273,13 @@ impl Batches for Stored<'_> {
         // What is committed stays: nobody has to wait for a manifest that is read for it now.
         let Some(batch) = batch_named(self.store, name)? else { return Ok(None) };
         let rows = self.store.rows_by_id(&batch, ids)?;
-        Ok(Some(ReferredBatch { no: batch.no, origin: batch.origin, rows }))
+        let takes = self.store.decided_takes(&batch)?;
+        Ok(Some(ReferredBatch { no: batch.no, origin: batch.origin, rows, takes }))
+    }
+
+    fn decided_takes(&mut self, name: &BatchName) -> Result<HashMap<JobId, DecidedTake>, IntakeError> {
+        let Some(batch) = batch_named(self.store, name)? else { return Ok(HashMap::new()) };
+        Ok(self.store.decided_takes(&batch)?)
     }
 
     fn look_at(

@@ -9,8 +9,8 @@ use std::io::Read;
 use std::path::Path;
 
 use crate::domain::diagnostic::Position;
-use crate::domain::ids::BatchName;
-use crate::domain::job_reference::{JobReference, ReferredRow};
+use crate::domain::ids::{BatchName, JobId};
+use crate::domain::job_reference::{DecidedTake, JobReference, ReferredRow};
 use crate::domain::manifest::Manifest;
 use crate::domain::manifest::row::{ReadRow, Row};
 use crate::domain::queue_class::ClassFinder;
@@ -41,7 +41,8 @@ pub(super) fn may_have(mut file: impl Read) -> std::io::Result<bool> {
 }
 
 /// Reads through a manifest for its references. `open` opens it anew, `look_up` finds rows of
-/// batches that were accepted before, or tells why they cannot be named; where the manifest cannot be read, the references are nobody's
+/// batches that were accepted before, or tells why they cannot be named, `takes` tells what was decided about those of
+/// its own batch; where the manifest cannot be read, the references are nobody's
 /// and the rows are refused where they stand.
 ///
 /// # Errors
@@ -49,6 +50,7 @@ pub(super) fn may_have(mut file: impl Read) -> std::io::Result<bool> {
 pub(super) fn read<R: Read, E>(
     mut open: impl FnMut() -> Result<Option<Manifest<R>>, E>,
     mut look_up: impl FnMut(&BatchName, &HashSet<String>) -> Result<Result<ReferredBatch, String>, E>,
+    takes: impl FnOnce() -> Result<HashMap<JobId, DecidedTake>, E>,
     batch: &BatchName,
     rules: RowRules<'_>,
     chooser: Option<RowChooser<'_>>,
@@ -58,6 +60,9 @@ pub(super) fn read<R: Read, E>(
     let named = Named::read(rows, batch, rules, chooser);
     for (other, ids) in &named.elsewhere {
         references.batches.insert(other.clone(), look_up(other, ids)?);
+    }
+    if !named.ids.is_empty() || !named.elsewhere.is_empty() {
+        references.takes = takes()?;
     }
     if named.ids.is_empty() {
         return Ok(references);

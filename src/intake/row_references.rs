@@ -8,9 +8,10 @@ use serde_json::Value;
 
 use crate::domain::batch_origin::Origin;
 use crate::domain::diagnostic::Diagnostic;
-use crate::domain::ids::{BatchName, BatchNo};
+use crate::domain::ids::{BatchName, BatchNo, Fingerprint, JobId};
 use crate::domain::job_reference::{
-    FORM, InputBatch, InputField, JobInput, JobReference, ReferredRow, is_reference,
+    DecidedTake, FORM, InputBatch, InputField, JobInput, JobReference, ReferredRow, chosen_otherwise,
+    is_reference,
 };
 use crate::domain::manifest::row::Row;
 use crate::domain::request::{Kind, Request};
@@ -32,12 +33,16 @@ pub struct ReferredBatch {
     pub origin: Option<Origin>,
     /// Those of its rows that are named, by their ids.
     pub rows: HashMap<String, ReferredRow>,
+    /// What was decided about its takes.
+    pub takes: HashMap<JobId, DecidedTake>,
 }
 
 /// See the module's documentation.
 #[derive(Debug, Default)]
 pub(super) struct RowReferences {
     pub(super) rows: HashMap<String, NamedRow>,
+    /// What was decided about the takes of the own batch, and of which takes its children were made.
+    pub(super) takes: HashMap<JobId, DecidedTake>,
     /// Batches that rows name, or why their rows cannot be named.
     pub(super) batches: BTreeMap<BatchName, Result<ReferredBatch, String>>,
     /// Ids of rows that rows of the part need that is handed in, and that are not in it themselves.
@@ -198,6 +203,16 @@ impl RowReferences {
         };
         let place_text = format!("the row {batch}/{id}");
         Ok((known.no, Found { id, row, variation, place_text }))
+    }
+
+    /// The inputs of a row, where it was made of other takes than those that are chosen now: another job is wanted in its
+    /// place. Nothing where it is wanted as it is. `row` is who it is by the references as they are written.
+    pub(super) fn chosen_otherwise(&self, row: Fingerprint, inputs: &[JobInput]) -> Option<Vec<JobInput>> {
+        let made = self.takes.get(&JobId::derive(row, 1))?;
+        let other = self.batches.values().flatten().map(|batch| &batch.takes);
+        let all: Vec<_> = [&self.takes].into_iter().chain(other).collect();
+        let verdict_of = |job: JobId| all.iter().find_map(|takes| takes.get(&job)?.verdict);
+        chosen_otherwise(inputs, &made.made_of, verdict_of)
     }
 
     /// How long the source video of a row is, where that is an output of another row and its options tell.

@@ -137,13 +137,22 @@ impl RowValidator<'_> {
         row.read_options(kind);
         let inputs = self.references.inputs_of(row, self.batch);
         let inputs = inputs.map_err(|problems| Unidentified::References(kind, problems))?;
+        let (fingerprint, body) = self.identity(kind, row, &inputs);
+        let Some(inputs) = self.references.chosen_otherwise(fingerprint, &inputs) else {
+            return Ok(IdentifiedRow { kind, fingerprint, inputs, body });
+        };
+        let (fingerprint, body) = self.identity(kind, row, &inputs);
+        Ok(IdentifiedRow { kind, fingerprint, inputs, body })
+    }
+
+    /// Who a row with these inputs is, and the body that says so.
+    fn identity(&self, kind: Kind, row: &Row, inputs: &[JobInput]) -> (Fingerprint, Map<String, Value>) {
         let body = match inputs.is_empty() {
             true => quote::canonical_body(kind, &row.request),
-            false => quote::canonical_body(kind, &with_identities(&row.request, &inputs)),
+            false => quote::canonical_body(kind, &with_identities(&row.request, inputs)),
         };
         let (namespace, id) = (self.rules.context.namespace, row.id.as_deref());
-        let fingerprint = Fingerprint::derive(namespace, self.batch, id, kind.endpoint(), &body);
-        Ok(IdentifiedRow { kind, fingerprint, inputs, body })
+        (Fingerprint::derive(namespace, self.batch, id, kind.endpoint(), &body), body)
     }
 
     /// The length of a source video that another row makes is known from that row. It is no part of the identity: who

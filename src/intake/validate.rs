@@ -1,7 +1,7 @@
 //! What a manifest comes to, row by row, before any of it counts: the one path that planning and
 //! accepting share, so that a plan can never differ from what a run does.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
@@ -13,7 +13,8 @@ use crate::domain::batch_terms::{self, BatchTerms, TermSources};
 use crate::domain::budget_group::GroupTotals;
 use crate::domain::credits::Credits;
 use crate::domain::diagnostic::{Diagnostic, Position};
-use crate::domain::ids::{BadBatchName, BatchName, Fingerprint};
+use crate::domain::ids::{BadBatchName, BatchName, Fingerprint, JobId};
+use crate::domain::job_reference::DecidedTake;
 use crate::domain::ledger::Totals;
 use crate::domain::manifest::row::{BadRow, Deadline, Header, Policy, ReadRow};
 use crate::domain::manifest::{self, Limits, Manifest, RefusedManifest};
@@ -84,6 +85,12 @@ pub trait Batches {
         name: &BatchName,
         ids: &HashSet<String>,
     ) -> Result<Option<ReferredBatch>, IntakeError>;
+
+    /// What was decided about the takes of the batch of that name, and of which takes its children were made.
+    ///
+    /// # Errors
+    /// When that cannot be read.
+    fn decided_takes(&mut self, name: &BatchName) -> Result<HashMap<JobId, DecidedTake>, IntakeError>;
 
     /// The batch of that name, whose jobs the draft is told of; nothing where there is none.
     ///
@@ -426,8 +433,10 @@ fn references(
         Ok(open_manifest(path, file, rules.context).ok())
     };
     let own = &rules.context.options.place;
+    let batches = std::cell::RefCell::new(batches);
+    let takes = || batches.borrow_mut().decided_takes(batch);
     let look_up = |other: &BatchName, ids: &HashSet<String>| {
-        let Some(found) = batches.rows_by_id(other, ids)? else {
+        let Some(found) = batches.borrow_mut().rows_by_id(other, ids)? else {
             return Ok(Err("which does not exist; submit its manifest first".to_owned()));
         };
         Ok(match &found.origin {
@@ -439,7 +448,7 @@ fn references(
             None => Err("whose folder or inbox is not known".to_owned()),
         })
     };
-    read_references::read(open, look_up, batch, rules, chooser)
+    read_references::read(open, look_up, takes, batch, rules, chooser)
 }
 
 /// Why a manifest does not belong to the batch whose name it would take: the batch came from elsewhere, and they

@@ -46,6 +46,7 @@ mod commit;
 mod commit_count;
 mod counters;
 mod db_keys;
+mod decided_takes;
 mod disk_reserve;
 pub mod dump;
 mod error;

@@ -20,7 +20,7 @@ use crate::domain::batch_origin::Origin;
 use crate::domain::batch_terms::BatchTerms;
 use crate::domain::budget_group::GroupTotals;
 use crate::domain::ids::{BatchName, BatchNo, Fingerprint, JobId};
-use crate::domain::job_reference::ReferredRow;
+use crate::domain::job_reference::{DecidedTake, ReferredRow};
 use crate::domain::pilot::Pilot;
 use crate::domain::time::Timestamp;
 use crate::store::batch_backup::{self, BatchBackup};
@@ -30,8 +30,8 @@ use crate::store::open_check::CheckResult;
 use crate::store::spool::{Lines, Spool};
 use crate::store::staging::Staging;
 use crate::store::{
-    JobRecord, OpenJobStatus, StoreError, open, open_check, process_lock, rows_by_id, state_format,
-    version_file,
+    JobRecord, OpenJobStatus, StoreError, decided_takes, open, open_check, process_lock, rows_by_id,
+    state_format, version_file,
 };
 
 /// A state that is looked at and not opened.
@@ -228,6 +228,15 @@ impl ReadOnlyState {
         let spool = Spool::new(batch.dir.clone());
         let (versions, _) = version_file::read_whole_lines(&spool)?;
         rows_by_id::find((&spool.rows_path(), batch.bytes), &versions, ids)
+    }
+
+    /// What was decided about the takes of a batch, and of which takes its children were made.
+    ///
+    /// # Errors
+    /// As [`ReadOnlyState::accepted`].
+    pub fn decided_takes(&self, batch: &ReadOnlyBatch) -> Result<HashMap<JobId, DecidedTake>, StoreError> {
+        let outcomes = Spool::new(batch.dir.clone()).outcomes_on_disk()?;
+        outcomes.map_or_else(|| Ok(HashMap::new()), |outcomes| decided_takes::read(outcomes, true))
     }
 
     /// The folders of all batches, done or not.

@@ -111,6 +111,34 @@ fn what_waits_for_review_feeds_nothing_before_it_is_approved() {
 }
 
 #[test]
+fn another_pick_makes_the_children_new_priced_first_and_the_former_one_costs_nothing() {
+    let env = TestEnv::new();
+    let reviewed = STORY.replace(r#""prompt": "a fox""#, r#""prompt": "a fox", "review": true, "count": 2"#);
+    story(&env, &reviewed);
+    env.run(["run", "story.json"]).exited(7);
+    env.run(["review", "pick", "story/still-v2"]).exited(0);
+    env.run(["run", "story.json"]).exited(0);
+    env.audit().each_paid_once(4);
+    env.run(["run", "story.json"]).exited(0).says("0 new");
+    env.run(["review", "pick", "story/still"]).exited(0);
+    assert_eq!(verdicts(&env), ["long changed", "clip changed", "still done", "still-v2 done"]);
+    env.run(["run", "story.json"]).exited(0).says("2 new").says("2 of them changed");
+    env.audit().each_paid_once(6);
+    let task = |job: &str| explained(&env, job)["job"]["task"].as_str().unwrap().to_owned();
+    let sent = explained(&env, "story/clip")["inputs"][0]["address"].as_str().unwrap().to_owned();
+    assert!(sent.contains(&task("story/still")), "{sent}");
+    env.run(["run", "story.json"]).exited(0).says("0 new");
+    // The former pick again: what was made of it is there.
+    env.run(["review", "pick", "story/still-v2"]).exited(0);
+    assert_eq!(verdicts(&env), ["long done", "clip done", "still done", "still-v2 done"]);
+    env.run(["run", "story.json"]).exited(0);
+    env.audit().each_paid_once(6);
+    let sent = explained(&env, "story/clip")["inputs"][0]["address"].as_str().unwrap().to_owned();
+    assert!(sent.contains(&task("story/still-v2")), "{sent}");
+    env.run(["state", "verify"]).exited(0).says("all fits");
+}
+
+#[test]
 fn a_canceled_batch_ends_what_waits_for_others() {
     let env = TestEnv::new();
     story(&env, &STORY.replace(r#""prompt": "a fox""#, r#""prompt": "a fox", "review": true"#));

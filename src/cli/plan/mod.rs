@@ -36,7 +36,8 @@ use crate::control::protocol::{GroupTotalsRequest, OpenJobsRequest};
 use crate::domain::budget::BudgetShortage;
 use crate::domain::budget_group::{GroupLimits, GroupTotals};
 use crate::domain::credits::Credits;
-use crate::domain::ids::{BatchName, BatchNo, Fingerprint};
+use crate::domain::ids::{BatchName, BatchNo, Fingerprint, JobId};
+use crate::domain::job_reference::DecidedTake;
 use crate::domain::quote::{AccountPlan, Catalog};
 use crate::domain::time::Timestamp;
 use crate::domain::utc_day::UtcDay;
@@ -257,7 +258,8 @@ impl Batches for PlannedBatches<'_> {
         let mut batch = match found {
             Some(found) => {
                 let rows = self.state.rows_by_id(&found, ids)?;
-                Some(ReferredBatch { no: found.no, origin: found.origin, rows })
+                let takes = self.state.decided_takes(&found)?;
+                Some(ReferredBatch { no: found.no, origin: found.origin, rows, takes })
             }
             None => None,
         };
@@ -267,10 +269,16 @@ impl Batches for PlannedBatches<'_> {
                 no: BatchNo(0),
                 origin: earlier.origin.clone(),
                 rows: HashMap::new(),
+                takes: HashMap::new(),
             });
             batch.rows.extend(earlier.rows_by_id(ids)?);
         }
         Ok(batch)
+    }
+
+    fn decided_takes(&mut self, name: &BatchName) -> Result<HashMap<JobId, DecidedTake>, IntakeError> {
+        let Some(batch) = self.state.batch(name)? else { return Ok(HashMap::new()) };
+        Ok(self.state.decided_takes(&batch)?)
     }
 
     fn look_at(

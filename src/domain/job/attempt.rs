@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 use crate::domain::credits::Credits;
 use crate::domain::ids::{AttemptNo, TaskId};
 use crate::domain::job::OutputFile;
+use crate::domain::job_reference::FoundInput;
 use crate::domain::job_state::JobState;
 use crate::domain::row_versions::REPLACED;
 use crate::domain::task::{Fault, TaskRecord};
@@ -226,6 +227,9 @@ pub struct Attempt {
     /// however often it is sent. Empty before they were found.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) inputs: Vec<String>,
+    /// Which takes of their rows these are, 0 where there was no choice; empty where there was none at all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) input_takes: Vec<u32>,
 }
 
 /// An attempt as it is stored. Its state lies among its other fields, and is put together once all are read: reading it
@@ -250,6 +254,8 @@ struct StoredAttempt {
     record: Option<Box<TaskRecord>>,
     #[serde(default)]
     inputs: Vec<String>,
+    #[serde(default)]
+    input_takes: Vec<u32>,
     state: JobState,
     // What belongs to it.
     #[serde(default)]
@@ -299,6 +305,7 @@ impl TryFrom<StoredAttempt> for Attempt {
             ran_options: stored.ran_options,
             record: stored.record,
             inputs: stored.inputs,
+            input_takes: stored.input_takes,
         })
     }
 }
@@ -353,7 +360,15 @@ impl Attempt {
             ran_options: None,
             record: None,
             inputs: Vec::new(),
+            input_takes: Vec::new(),
         }
+    }
+
+    pub(super) fn set_inputs(&mut self, found: Vec<FoundInput>) {
+        let has_choices = found.iter().any(|input| input.take.is_some());
+        let takes = found.iter().map(|input| input.take.unwrap_or(0)).filter(|_| has_choices);
+        self.input_takes = takes.collect();
+        self.inputs = found.into_iter().map(|input| input.address).collect();
     }
 
     /// Its number, from 1. Numbers of attempts that were never sent are used again.
@@ -385,6 +400,12 @@ impl Attempt {
     /// neither dropped as unsent nor given another key.
     pub fn may_have_been_sent(&self) -> bool {
         self.may_have_been_sent
+    }
+
+    /// Which takes of their rows its inputs are, in their order, 0 where only one could be meant; empty where none was chosen
+    /// among several.
+    pub fn input_takes(&self) -> &[u32] {
+        &self.input_takes
     }
 
     /// The addresses of its inputs that are outputs of other jobs; empty before they were found.

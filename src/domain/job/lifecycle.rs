@@ -233,7 +233,7 @@ impl Change {
                 change.end(State::Expired, "expired before it was sent");
             }
 
-            (State::Submitting { .. }, Event::InputsFound(inputs)) => change.attempt_mut().inputs = inputs,
+            (State::Submitting { .. }, Event::InputsFound(found)) => change.attempt_mut().set_inputs(found),
             (State::Submitting { may_have_run: false, .. }, Event::InputsLost(fault)) => {
                 change.not_taken(&fault);
             }
@@ -432,7 +432,7 @@ impl Change {
     fn not_taken(&mut self, fault: &Fault) {
         self.release();
         // By the time of the next POST they may lie elsewhere.
-        self.attempt_mut().inputs.clear();
+        self.attempt_mut().set_inputs(Vec::new());
         self.end(State::Queued, &format!("not accepted: {fault}"));
         // Its deadline counts from the POST that is taken, which may be days from now.
         (self.job.deadline_from, self.job.overdue) = (None, false);

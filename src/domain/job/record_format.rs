@@ -152,6 +152,7 @@ fn carried_over(stored: &StoredJob) -> Result<(Vec<Attempt>, Option<AttemptNo>),
         ran_options: stored.ran_options.clone(),
         record: stored.record.clone(),
         inputs: Vec::new(),
+        input_takes: Vec::new(),
     };
     let no = present.no;
     let mut attempts: Vec<Attempt> = stored.superseded.iter().map(SupersededTask::attempt).collect();

@@ -11,7 +11,7 @@ use crate::domain::budget_group::GroupLimits;
 use crate::domain::credits::Credits;
 use crate::domain::ids::{AttemptNo, BatchName, BatchNo, JobId, JobKey, Seq, TaskId};
 use crate::domain::job::{Job, JobSpec, OutputFile, State};
-use crate::domain::job_reference::EndedTake;
+use crate::domain::job_reference::{EndedTake, FoundInput};
 use crate::domain::job_state::JobStateCounts;
 use crate::domain::ledger::{OutOfBalance, Totals};
 use crate::domain::parked_reason::Parked;
@@ -66,7 +66,7 @@ pub enum Input {
     /// A creating POST came to this.
     Posted(JobKey, AttemptNo, PostAnswer),
     /// Looking for the addresses of a job's inputs came to this.
-    InputsFound(JobKey, AttemptNo, Result<Vec<String>, InputFault>),
+    InputsFound(JobKey, AttemptNo, Result<Vec<FoundInput>, InputFault>),
     /// How the jobs of a batch ended was looked up.
     Ended {
         /// The batch.

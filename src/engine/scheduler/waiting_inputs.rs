@@ -2,7 +2,7 @@
 
 use crate::domain::ids::{AttemptNo, BatchNo, JobId, JobKey};
 use crate::domain::job::JobSpec;
-use crate::domain::job_reference::EndedTake;
+use crate::domain::job_reference::{EndedTake, FoundInput};
 use crate::domain::lifecycle::{Event, Want};
 use crate::domain::parked_reason::Parked;
 use crate::domain::task::{Fault, PostAnswer};
@@ -139,16 +139,16 @@ impl Scheduler {
         &mut self,
         key: JobKey,
         attempt: AttemptNo,
-        outcome: Result<Vec<String>, InputFault>,
+        outcome: Result<Vec<FoundInput>, InputFault>,
         now: Now,
     ) -> Result<(), SchedulerError> {
         let Some(mut open) = self.jobs.get_mut(&key) else { return Ok(()) };
         let faults = open.effect_ended(attempt);
         match outcome {
-            Ok(addresses) => {
+            Ok(found) => {
                 open.reset_faults(attempt);
                 drop(open);
-                self.apply(key, attempt, Event::InputsFound(addresses), now)?;
+                self.apply(key, attempt, Event::InputsFound(found), now)?;
                 self.begin(key, attempt, Want::Post, now.tick);
             }
             Err(InputFault::Passing(fault)) => {

@@ -11,6 +11,7 @@ use callsheet::domain::credits::Credits;
 use callsheet::domain::idempotency_key::IdempotencyKey;
 use callsheet::domain::ids::{AttemptNo, JobId, JobKey, TaskId};
 use callsheet::domain::job::{JobSpec, OutputFile, PublishedOutputs, State};
+use callsheet::domain::job_reference::FoundInput;
 use callsheet::domain::quote::Catalog;
 use callsheet::domain::request::Kind;
 use callsheet::domain::task::{Fault, PostAnswer, ReadAnswer, TaskReading, TaskStatus};
@@ -584,7 +585,10 @@ impl World {
                         .order
                         .inputs
                         .iter()
-                        .map(|input| format!("https://r.example/{}", input.row))
+                        .map(|input| FoundInput {
+                            address: format!("https://r.example/{}", input.row),
+                            take: None,
+                        })
                         .collect())
                 };
                 let (there, back) = self.way();

@@ -3,6 +3,7 @@
 use crate::domain::credit_hold::Hold;
 use crate::domain::credits::Credits;
 use crate::domain::job::OutputFile;
+use crate::domain::job_reference::FoundInput;
 use crate::domain::task::{Fault, PostAnswer, TaskReading};
 use crate::domain::utc_day::UtcDay;
 
@@ -28,7 +29,7 @@ pub enum Event {
         day: UtcDay,
     },
     /// Its inputs that are outputs of other jobs lie at these addresses now. Nothing is sent before.
-    InputsFound(Vec<String>),
+    InputsFound(Vec<FoundInput>),
     /// It was let out, and before anything of it was sent an input of it was decided against.
     InputsLost(Fault),
     /// Its creating POST was answered, or was not.

@@ -1,7 +1,7 @@
 //! Rows that need outputs of other rows.
 
 use super::*;
-use crate::domain::job_reference::{InputField, JobInput};
+use crate::domain::job_reference::{FoundInput, InputField, JobInput};
 use crate::domain::review::{Decision, Verdict};
 
 const CHILD_FIELD: InputField = InputField::ImageUrls;
@@ -33,7 +33,11 @@ fn stage(rows: &[&[u32]]) -> Stage {
 
 fn found(stage: &mut Stage, seq: u32) -> String {
     let attempt = stage.attempt(seq);
-    let addresses = stage.specs[seq as usize].order.inputs.iter().map(|_| "https://r/now".to_owned());
+    let addresses = stage.specs[seq as usize]
+        .order
+        .inputs
+        .iter()
+        .map(|_| FoundInput { address: "https://r/now".to_owned(), take: None });
     stage.step(vec![Input::InputsFound(Stage::key(seq), attempt, Ok(addresses.collect()))])
 }
 
