@@ -78,7 +78,11 @@ fn add_row(line: &[u8], rows: &mut RowPrinter, out: &mut impl Write) -> io::Resu
     // The name of an edited row means the version that is wanted; of another one its identity does.
     let identity = job.job.get(..IDENTITY_SHOWN).filter(|_| job.superseded);
     let identity = identity.map(|identity| format!(" (superseded, {identity})")).unwrap_or_default();
-    let text = job.error.map_or(job.prompt, |fault| fault.to_string());
+    let text = match job.error {
+        Some(fault) => fault.to_string(),
+        None if job.inputs.is_empty() => job.prompt,
+        None => format!("{} (takes {})", job.prompt, job.inputs.join(", ")),
+    };
     rows.add_row(
         out,
         [

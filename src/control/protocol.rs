@@ -206,6 +206,9 @@ pub struct JobSummary {
     pub kind: String,
     /// What it has cost.
     pub charged_credits: Credits,
+    /// The rows whose outputs it takes.
+    #[serde(default)]
+    pub inputs: Vec<String>,
     /// What went wrong.
     pub error: Option<Fault>,
     /// Its outputs.

@@ -99,7 +99,12 @@ impl RowValidator<'_> {
                     problems.into_iter().map(|problem| placed(&row, problem)).collect();
                 problems.extend(row.type_problems(kind));
                 let others = self.rules.problems_beside(&row, kind, &problems);
-                problems.extend(others);
+                // What the row that is meant would have told.
+                let no_source = problems.iter().any(|problem| problem.field.as_deref() == Some("video_urls"));
+                let follows = |other: &Diagnostic| {
+                    no_source && other.field.as_ref().is_some_and(|field| field.ends_with(SOURCE_SECONDS))
+                };
+                problems.extend(others.into_iter().filter(|other| !follows(other)));
                 return ValidateStep::Unread(row.position.line, problems);
             }
         };
@@ -158,15 +163,14 @@ impl RowValidator<'_> {
     /// The length of a source video that another row makes is known from that row. It is no part of the identity: who
     /// makes the video is.
     fn fill_source_seconds(&self, kind: Kind, inputs: &[JobInput], row: &mut Row) {
-        const NAME: &str = "source_video_duration_seconds";
-        if kind != Kind::Video || row.request.options.contains_key(NAME) {
+        if kind != Kind::Video || row.request.options.contains_key(SOURCE_SECONDS) {
             return;
         }
         if let Some((seconds, from)) = self.references.source_seconds(inputs, self.batch) {
-            let field = format!("options.{NAME}");
+            let field = format!("options.{SOURCE_SECONDS}");
             let message = format!("is {seconds}, the duration of {from}");
             row.notes.push(Diagnostic::at(row.place("video_urls"), message).in_field(field));
-            row.request.options.insert(NAME.to_owned(), seconds);
+            row.request.options.insert(SOURCE_SECONDS.to_owned(), seconds);
         }
     }
 
@@ -216,6 +220,9 @@ pub(super) struct IdentifiedRow {
     /// The canonical body from which that follows.
     pub body: Map<String, Value>,
 }
+
+/// The option that says how long a source video is.
+const SOURCE_SECONDS: &str = "source_video_duration_seconds";
 
 /// Why nobody can say who a row is.
 pub(super) enum Unidentified {

@@ -45,8 +45,11 @@ fn explained(env: &TestEnv, job: &str) -> Value {
 fn a_storyboard_is_made_in_its_order_and_bought_once() {
     let env = TestEnv::new();
     story(&env, STORY);
-    env.run(["plan", "story.json"]).exited(0).says("is 2, the duration of clip");
+    let plan = env.run(["plan", "story.json"]).exited(0).says("is 2, the duration of clip").stdout;
+    assert!(plan.contains("; takes clip"), "{plan}");
     env.run(["run", "story.json"]).exited(0);
+    let jobs = env.run(["jobs", "story"]).exited(0).stdout;
+    assert!(jobs.contains("(takes still)"), "{jobs}");
     assert_eq!(made(&env), ["a fox", "the fox runs", "and on"]);
     let long = explained(&env, "story/long");
     let input = &long["inputs"][0];
@@ -163,11 +166,13 @@ fn what_cannot_be_meant_is_told_with_its_place_before_anything_is_bought() {
   {"id": "voice", "kind": "speech", "voice_id": "aria", "text": "x"},
   {"id": "f", "kind": "image", "model": "gi-2", "prompt": "x", "image_urls": ["job:good#0"]},
   {"id": "g", "kind": "image", "model": "gi-2", "prompt": "x", "image_urls": ["job:good-v3"]},
+  {"id": "h", "kind": "video", "model": "model-s-2-5", "prompt": "x", "video_urls": ["job:nobody"], "duration": "5s"},
   {"id": "good", "kind": "image", "model": "gi-2", "prompt": "x", "count": 2}
 ]}"#,
     );
     let told = env.run(["plan", "story.json"]).exited(2);
     let told = format!("{}{}", told.stdout, told.stderr);
+    assert!(!told.contains("source_video_duration_seconds"), "{told}");
     for what in [
         "story.json:3:",
         "b -> c -> b",

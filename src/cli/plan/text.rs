@@ -9,6 +9,8 @@ use crate::cli::plan::{PlanReport, shown};
 use crate::cli::table::{self, Table};
 use crate::cli::{group_budgets, printable, summary, terminal};
 use crate::domain::credits::Credits;
+use crate::domain::job::Order;
+use crate::domain::job_reference::JobInput;
 use crate::domain::quote::AccountPlan;
 use crate::domain::row_verdict::RowVerdict;
 use crate::intake::receipt::Receipt;
@@ -28,7 +30,7 @@ struct ListedRow {
 impl ListedRow {
     fn of(row: &PlanRow<'_>) -> ListedRow {
         let why = match (row.order, row.problems) {
-            (Some(order), _) => format!("{}{}", order.formula, remark(row)),
+            (Some(order), _) => format!("{}{}{}", order.formula, taken(order), remark(row)),
             (None, []) => format!("accepted earlier{}", remark(row)),
             (None, [first, rest @ ..]) => {
                 let more =
@@ -53,6 +55,12 @@ fn price(row: &PlanRow<'_>) -> String {
         (RowVerdict::Running | RowVerdict::InDoubt, _) | (_, None) => row.credits.0.to_string(),
         (_, Some(_)) => format!("up to {}", row.credits.0),
     }
+}
+
+/// `; takes clip-boat`: the rows whose outputs a row takes.
+fn taken(order: &Order) -> String {
+    let inputs: Vec<String> = order.inputs.iter().map(JobInput::shown).collect();
+    if inputs.is_empty() { String::new() } else { format!("; takes {}", inputs.join(", ")) }
 }
 
 /// What is worth saying of a job beside its verdict and its price.
