@@ -342,7 +342,7 @@ impl Scheduler {
 
     pub(super) fn open_queued(&mut self, record: JobRecord, spec: Arc<JobSpec>) {
         let key = record.key;
-        self.inputs.goes_on(key.batch, record.id);
+        self.note_goes_on(key.batch, record.id);
         self.jobs.insert(OpenJob::new(record, spec));
         self.queue(key);
         self.pending.job_changed(key);

@@ -72,7 +72,7 @@ impl Scheduler {
     }
 
     /// Whether a job's POST may be sent again.
-    fn may_post_again(&mut self, key: JobKey, now: Now) -> bool {
+    pub(super) fn may_post_again(&mut self, key: JobKey, now: Now) -> bool {
         let Some(open) = self.jobs.get(&key) else { return true };
         let post = (key, &open.spec().order, open.job().books().held);
         let is_busy = |other: &JobKey| self.jobs.get(other).is_some_and(OpenJob::is_busy);

@@ -196,7 +196,7 @@ impl Scheduler {
         let key = record.key;
         let needs_inputs = !spec.order.inputs.is_empty();
         let record = JobRecord { job: lifecycle::resumed(record.job, needs_inputs), ..record };
-        self.inputs.goes_on(key.batch, record.id);
+        self.note_goes_on(key.batch, record.id);
         let mut open = OpenJob::new(record, spec);
         open.set_in_flight(now.tick);
         self.prices.note_release(key, open.job());

@@ -166,7 +166,12 @@ impl Scheduler {
                         Effect::Post { key, attempt, spec, inputs }
                     }
                     Ok(givers) => Effect::FindInputs { key, attempt, spec, givers },
-                    Err(_) => return,
+                    // It waits again: `start_due_effects` takes it back.
+                    Err(_) => {
+                        drop(open);
+                        self.schedule(key, attempt, due);
+                        return;
+                    }
                 }
             }
             (Want::Read, State::Running { task } | State::Fetching { task, .. }) => {

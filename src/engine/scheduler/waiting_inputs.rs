@@ -8,7 +8,7 @@ use crate::domain::parked_reason::Parked;
 use crate::domain::task::{Fault, PostAnswer};
 use crate::domain::time::Now;
 use crate::engine::scheduler::parts::active_batch::ActiveBatch;
-use crate::engine::scheduler::{Effect, InputFault, Scheduler, SchedulerError};
+use crate::engine::scheduler::{Effect, InputFault, Mode, Scheduler, SchedulerError};
 use crate::store::JobRecord;
 
 /// Rows of a batch that are in memory and wait for others, unless nothing of it moves without more of them.
@@ -57,6 +57,13 @@ impl Scheduler {
     /// A job has ended, or was decided about: the jobs that need its outputs are looked at again.
     pub(super) fn note_ended(&mut self, record: &JobRecord) {
         for child in self.inputs.has_ended(record.key.batch, record.id, ended_take(record)) {
+            self.queue(child);
+        }
+    }
+
+    /// A job that had ended goes on: queued jobs that need its outputs wait for it again.
+    pub(super) fn note_goes_on(&mut self, batch: BatchNo, job: JobId) {
+        for child in self.inputs.goes_on(batch, job) {
             self.queue(child);
         }
     }
@@ -148,6 +155,10 @@ impl Scheduler {
             Ok(found) => {
                 open.reset_faults(attempt);
                 drop(open);
+                if !self.was_taken(key) && self.is_held_back(key, now) {
+                    let fault = Fault::new("held_back", "it may not be sent any more, or not at that price");
+                    return self.take_back(key, attempt, fault, now);
+                }
                 self.apply(key, attempt, Event::InputsFound(found), now)?;
                 self.begin(key, attempt, Want::Post, now.tick);
             }
@@ -192,6 +203,35 @@ impl Scheduler {
         now: Now,
     ) -> Result<(), SchedulerError> {
         let fault = Fault::new("inputs", "a row that it refers to is not done any more");
+        self.take_back(key, attempt, fault, now)
+    }
+
+    /// Whether a job of which nothing was sent is not to be sent by now: it was let out, and meanwhile its inputs were
+    /// looked for.
+    fn is_held_back(&mut self, key: JobKey, now: Now) -> bool {
+        let is_of_batch = |active: &ActiveBatch| {
+            active.record().paused.is_some() || active.record().canceled || active.has_expired(now)
+        };
+        self.mode != Mode::Paying
+            || self.disk.is_low()
+            || self.is_superseded(key)
+            || self.batches.get(&key.batch).is_some_and(is_of_batch)
+            || !self.may_post_again(key, now)
+            || !self.is_held_at_its_price(key, now)
+    }
+
+    fn take_back(
+        &mut self,
+        key: JobKey,
+        attempt: AttemptNo,
+        fault: Fault,
+        now: Now,
+    ) -> Result<(), SchedulerError> {
+        // What a lost state may have sent stays let out.
+        if self.was_taken(key) {
+            self.postpone(key, attempt, now);
+            return Ok(());
+        }
         self.apply(key, attempt, Event::InputsLost(fault), now)?;
         self.queue(key);
         Ok(())

@@ -165,10 +165,12 @@ impl JobInputs {
         known.children.get(&job).into_iter().flatten().copied().collect()
     }
 
-    /// A job that had ended goes on.
-    pub fn goes_on(&mut self, batch: BatchNo, job: JobId) {
-        if let Some(known) = self.batches.get_mut(&batch) {
-            known.ended.remove(&job);
+    /// A job that had ended goes on. Returns the queued jobs that need its outputs.
+    pub fn goes_on(&mut self, batch: BatchNo, job: JobId) -> Vec<JobKey> {
+        let Some(known) = self.batches.get_mut(&batch) else { return Vec::new() };
+        match known.ended.remove(&job) {
+            Some(_) => known.children.get(&job).into_iter().flatten().copied().collect(),
+            None => Vec::new(),
         }
     }
 
@@ -247,7 +249,7 @@ mod tests {
         assert_eq!(inputs.givers(BATCH, &order), Ok(vec![JobKey { batch: BATCH, seq: Seq(0) }]));
         inputs.is_ready(key, &order);
         assert_eq!(inputs.waiting_count(BATCH), 0);
-        inputs.goes_on(BATCH, parent);
+        assert_eq!(inputs.goes_on(BATCH, parent), [key]);
         assert!(!inputs.are_there(BATCH, &order));
         assert_eq!(inputs.has_ended(BATCH, parent, ended(JobState::Failed)), [key]);
         inputs.has_left_queue(key, &order);

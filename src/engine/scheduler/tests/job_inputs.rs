@@ -158,6 +158,32 @@ fn a_row_to_be_reviewed_feeds_nothing_before_it_is_approved() {
 }
 
 #[test]
+fn a_child_that_was_ready_waits_while_its_parent_is_downloaded_again() {
+    let mut stage = stage(&[&[], &[], &[0]]);
+    stage.scheduler.settings.limits.in_flight = 1;
+    let settings = Box::new(stage.scheduler.settings.clone());
+    stage.scheduler.execute(Command::Reload(settings), stage.now).unwrap();
+    stage.step(vec![]);
+    stage.posted(0, task("pending"));
+    stage.pass_until("read 0#1");
+    stage.read(0, ReadAnswer::Task(reading("success")));
+    let fetched = |stage: &mut Stage| {
+        let fetched = Input::Fetched(Stage::key(0), AttemptNo::FIRST, Ok(files()));
+        stage.step(vec![fetched])
+    };
+    assert_eq!(fetched(&mut stage), "", "row 1 has the only slot");
+    let record = stage.outcomes[&Stage::key(0)].clone();
+    let again = Command::FetchAgain(vec![(stage.specs[0].clone(), record)]);
+    stage.scheduler.execute(again, stage.now).unwrap();
+    stage.step(vec![]);
+    assert_eq!(stage.posted(1, refused()), "", "the slot is free, and the parent is not there");
+    assert_eq!(job(&stage, 2).state().name(), "queued");
+    stage.pass_until("read 0#1");
+    stage.read(0, ReadAnswer::Task(reading("success")));
+    assert_eq!(fetched(&mut stage), "inputs 2#1 of [0]");
+}
+
+#[test]
 fn an_input_that_is_gone_costs_nothing() {
     let mut stage = stage(&[&[], &[0]]);
     stage.step(vec![]);
