@@ -1,6 +1,6 @@
 //! The operator: manifests, and commands at any moment.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use callsheet::domain::admission::Limits;
@@ -13,7 +13,7 @@ use callsheet::engine::scheduler::{Command, FoundJob, Settings};
 use callsheet::store::BatchRecord;
 use fastrand::Rng;
 
-use super::oracle::Verdict;
+use super::oracle::{self, Verdict};
 use super::plan::{Errand, Happening, Manifest};
 use super::service::Task;
 use super::world::{Event, World};
@@ -71,7 +71,11 @@ impl World {
         let no = numbers[random.usize(0..numbers.len())];
         let before = self.disk.batches[&no].clone();
         let mut versions: BTreeMap<String, Vec<FoundJob>> = BTreeMap::new();
-        for found in self.disk.jobs(no) {
+        let jobs = self.disk.jobs(no);
+        // A row that others take outputs of is edited with these, which come in as other rows.
+        let parents: BTreeSet<JobKey> =
+            jobs.iter().flat_map(|found| oracle::parents(&found.0, no, &self.disk)).collect();
+        for found in jobs.into_iter().filter(|found| !parents.contains(&found.1.key)) {
             versions.entry(found.0.label.clone()).or_default().push(found);
         }
         if versions.is_empty() {
@@ -264,10 +268,14 @@ impl World {
         findings
     }
 
-    /// What may have been sent of a batch that has expired is neither dropped nor sent: a person looks it up.
+    /// What may have been sent of a batch that has expired, or that was given up since its jobs wait for others in vain,
+    /// is neither dropped nor sent: a person looks it up.
     fn resolve_what_has_expired(&mut self) -> Verdict {
         let now = self.wall();
-        let has_expired = |batch: &&BatchRecord| batch.expires().is_some_and(|at| at <= now);
+        let is_given_up =
+            |batch: &BatchRecord| self.input_visits.get(&batch.no).is_some_and(|visits| *visits > 3);
+        let has_expired =
+            |batch: &&BatchRecord| is_given_up(batch) || batch.expires().is_some_and(|at| at <= now);
         let expired: Vec<BatchRecord> = self.disk.batches.values().filter(has_expired).cloned().collect();
         for batch in expired {
             for found in self.disk.jobs(batch.no) {
@@ -289,6 +297,42 @@ impl World {
         Ok(())
     }
 
+    /// Jobs wait for others that were not done: these are retried, and what the service refused of them is put right.
+    /// What waits even then is canceled.
+    fn see_to_inputs(&mut self) -> Verdict {
+        let batches: Vec<BatchNo> = self.disk.batches.keys().copied().collect();
+        for no in batches {
+            let jobs = self.disk.jobs(no);
+            let waiting = jobs.iter().filter(|found| *found.1.job.state() == State::Queued);
+            let needed: BTreeSet<JobKey> =
+                waiting.flat_map(|found| oracle::parents(&found.0, no, &self.disk)).collect();
+            let is_undone = |found: &FoundJob| {
+                let (key, job) = (found.1.key, &found.1.job);
+                needed.contains(&key)
+                    && !self.disk.open.contains_key(&key)
+                    && job.is_over()
+                    && !matches!(job.state(), State::Succeeded { .. })
+            };
+            let undone: Vec<FoundJob> = jobs.iter().filter(|found| is_undone(found)).cloned().collect();
+            if undone.is_empty() {
+                continue;
+            }
+            let visits = self.input_visits.entry(no).or_default();
+            *visits += 1;
+            if *visits > 3 {
+                self.log.say(self.t, "operator", format_args!("gives batch {} up", no.0));
+                self.cancel(no, &jobs)?;
+                continue;
+            }
+            for (spec, _) in &undone {
+                self.truths.get_mut(&spec.id).unwrap().1 = false;
+            }
+            self.log.say(self.t, "operator", format_args!("retries what others wait for in batch {}", no.0));
+            self.retry(undone)?;
+        }
+        Ok(())
+    }
+
     /// Lifts whatever an operator can lift.
     pub(super) fn look_after(&mut self) -> Verdict {
         let Some(process) = &self.process else { return Ok(()) };
@@ -306,6 +350,7 @@ impl World {
             all.into_iter().try_for_each(|no| self.raise_budget(no, Some(PLENTY)))?;
         }
         paused.into_iter().try_for_each(|no| self.execute(Command::Resume(no)))?;
+        self.see_to_inputs()?;
         self.resolve_what_has_expired()?;
         self.resolve_what_is_known()
     }

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use callsheet::domain::credits::Credits;
-use callsheet::domain::ids::{AttemptNo, BatchNo, JobKey};
+use callsheet::domain::ids::{AttemptNo, BatchNo, JobId, JobKey};
 use callsheet::domain::job::{Books, JobSpec, State};
+use callsheet::domain::job_reference::JobInput;
 use callsheet::domain::manifest::row::{Deadline, OnDeadline};
 use callsheet::domain::time::Now;
 use callsheet::engine::scheduler::{Scheduler, Settings};
@@ -36,6 +37,8 @@ pub struct Oracle {
     pub lost: BTreeSet<BatchNo>,
     /// What was set aside for each attempt, and when.
     pub set_aside: BTreeMap<(JobKey, u32), (u64, u64)>,
+    /// The addresses that each attempt of a job was sent with that takes outputs of others.
+    pub addresses: BTreeMap<(JobKey, u32), Vec<String>>,
 }
 
 /// What one process was told, and what it did.
@@ -251,6 +254,33 @@ impl Oracle {
         })
     }
 
+    /// A creating POST of a job that takes outputs of others is about to leave: these are done, durably, and an attempt
+    /// that is sent again is the same request.
+    pub fn takes(
+        &mut self,
+        key: JobKey,
+        attempt: AttemptNo,
+        spec: &JobSpec,
+        addresses: &[String],
+        disk: &Disk,
+    ) -> Verdict {
+        let who = named(key, attempt.0);
+        check(addresses.len() == spec.order.inputs.len(), || {
+            format!("{who} is sent with {addresses:?} for {} inputs", spec.order.inputs.len())
+        })?;
+        for parent in parents(spec, key.batch, disk) {
+            let state = disk.outcomes.get(&parent).map(|record| record.job.state());
+            check(matches!(state, Some(State::Succeeded { .. })), || {
+                format!("{who} is sent, and what is durable of job {} is {state:?}", parent.seq.0)
+            })?;
+        }
+        let before = self.addresses.entry((key, attempt.0)).or_insert_with(|| addresses.to_vec());
+        // A lost database knew of addresses that nothing else tells of.
+        check(before == addresses || self.lost.contains(&key.batch), || {
+            format!("{who} was sent with {before:?}, and is sent with {addresses:?}")
+        })
+    }
+
     /// A task is about to be read.
     pub fn reads(
         &self,
@@ -282,7 +312,17 @@ impl Oracle {
     pub fn at_rest(&self, disk: &Disk, service: &Service) -> Verdict {
         for batch in disk.batches.values() {
             let mut ended = Ended::default();
-            for (_, record) in disk.jobs(batch.no) {
+            for (spec, record) in disk.jobs(batch.no) {
+                for parent in parents(&spec, batch.no, disk) {
+                    // What was downloaded again later may have failed.
+                    let is_done = service.tasks_of(parent).any(super::service::Task::has_succeeded);
+                    check(is_done || service.tasks_of(record.key).next().is_none(), || {
+                        let (who, parent) = (named(record.key, 1), parent.seq.0);
+                        format!(
+                            "{who} was bought, and job {parent} that it takes an output of never succeeded"
+                        )
+                    })?;
+                }
                 ended.count(record.job.state(), disk.is_superseded(record.key));
                 self.agrees(&record, disk, service)?;
                 let is_replaced = record.job.state().is_replaced();
@@ -356,6 +396,16 @@ fn has_expired(batch: &BatchRecord, now: Now) -> bool {
         Deadline::At(at) => at <= now.wall,
         Deadline::After(span) => batch.created.after(span) <= now.wall,
     })
+}
+
+/// The jobs that a job takes outputs of.
+pub fn parents(spec: &JobSpec, batch: BatchNo, disk: &Disk) -> Vec<JobKey> {
+    let ids: BTreeSet<JobId> = spec.order.inputs.iter().flat_map(JobInput::jobs).collect();
+    if ids.is_empty() {
+        return Vec::new();
+    }
+    let jobs = disk.jobs(batch).into_iter();
+    jobs.filter(|(spec, _)| ids.contains(&spec.id)).map(|(_, record)| record.key).collect()
 }
 
 /// The open jobs of a batch in one line, for a history that does not come to rest.

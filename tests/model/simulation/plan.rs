@@ -9,6 +9,7 @@ use callsheet::domain::budget_group::{GroupKey, GroupLimits, KeyLimits, ValueLim
 use callsheet::domain::credits::Credits;
 use callsheet::domain::ids::{BatchNo, Fingerprint, JobId, Seq};
 use callsheet::domain::job::{JobSpec, Order};
+use callsheet::domain::job_reference::{InputField, JobInput};
 use callsheet::domain::manifest::row::{Deadline, OnDeadline, OnDrift, Policy};
 use callsheet::domain::quote::{Catalog, Rules};
 use callsheet::domain::request::Kind;
@@ -157,6 +158,7 @@ pub fn of(seed: u64) -> Plan {
     let horizon = draw.random.u64(10 * MINUTE..4 * HOUR);
     let settings = draw.settings(seed);
     let mut happenings = draw.manifests(horizon);
+    take_outputs(seed, &mut happenings, &mut draw.truths);
     happenings.extend(draw.disturbances(horizon));
     happenings.extend(others.happenings(horizon, draw.is_listed));
     happenings.extend(losses.happenings(horizon));
@@ -252,6 +254,45 @@ fn edits(seed: u64, horizon: u64) -> Vec<(u64, Happening)> {
         (random.u64(0..span), Happening::Edit(random.u64(..)))
     };
     (0..count).map(|_| one()).collect()
+}
+
+/// References between the rows of a manifest, drawn apart: most histories have none. A row may stand before the rows
+/// whose outputs it takes.
+fn take_outputs(seed: u64, happenings: &mut [(u64, Happening)], truths: &mut BTreeMap<JobId, (u64, bool)>) {
+    let mut random = Rng::with_seed(seed ^ 0x9A4E_27C4);
+    if random.u32(0..3) > 0 {
+        return;
+    }
+    for (_, what) in happenings {
+        let Happening::Manifest(manifest) = what else { continue };
+        let mut order: Vec<usize> = (0..manifest.rows.len()).collect();
+        random.shuffle(&mut order);
+        order.retain(|at| manifest.rows[*at].order.kind.is_keyed());
+        for row in &mut manifest.rows {
+            let row = Arc::make_mut(row);
+            let truth = truths.remove(&row.id);
+            row.id = JobId::derive(row.fingerprint, row.variation);
+            truths.extend(truth.map(|truth| (row.id, truth)));
+        }
+        for place in 1..order.len() {
+            let parents: Vec<JobInput> = (0..[0, 1, 1, 2][random.usize(0..4)])
+                .map(|at| {
+                    let parent = &manifest.rows[order[random.usize(0..place)]];
+                    JobInput {
+                        field: InputField::ImageUrls,
+                        place: at,
+                        batch: None,
+                        row: parent.label.clone(),
+                        fingerprint: parent.fingerprint,
+                        takes: 1,
+                        variation: None,
+                        output: 1,
+                    }
+                })
+                .collect();
+            Arc::make_mut(&mut manifest.rows[order[place]]).order.inputs = parents;
+        }
+    }
 }
 
 struct Draw {

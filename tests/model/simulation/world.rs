@@ -9,7 +9,7 @@ use callsheet::api::shorts_studio;
 use callsheet::api::{RawResponse, response};
 use callsheet::domain::credits::Credits;
 use callsheet::domain::idempotency_key::IdempotencyKey;
-use callsheet::domain::ids::{AttemptNo, JobId, JobKey, TaskId};
+use callsheet::domain::ids::{AttemptNo, BatchNo, JobId, JobKey, TaskId};
 use callsheet::domain::job::{JobSpec, OutputFile, PublishedOutputs, State};
 use callsheet::domain::job_reference::FoundInput;
 use callsheet::domain::quote::Catalog;
@@ -104,6 +104,8 @@ pub struct World {
     pub(super) number: u32,
     /// The process that was told of no limits any more.
     pub(super) lifted: Option<u32>,
+    /// How often the operator saw to jobs of a batch that wait for others.
+    pub(super) input_visits: BTreeMap<BatchNo, u32>,
     armed: Option<(Death, u64)>,
     disk_is_low: bool,
     pub(super) oracle: Oracle,
@@ -153,6 +155,7 @@ impl World {
             process: None,
             number: 0,
             lifted: None,
+            input_visits: BTreeMap::new(),
             armed: None,
             disk_is_low: false,
             oracle: Oracle { attempts, ..Oracle::default() },
@@ -493,6 +496,10 @@ impl World {
         self.disk.commit(changes);
         for change in changes {
             if let Change::Open(record) | Change::End(record) = change {
+                if matches!(record.job.state(), State::Queued) {
+                    // What surely made no task may find its inputs elsewhere.
+                    self.oracle.addresses.remove(&(record.key, record.job.attempt().0));
+                }
                 self.log.say(
                     self.t,
                     named(record.key, record.job.attempt().0),
@@ -528,11 +535,12 @@ impl World {
         self.oracle.committed(&self.disk, &self.service, &self.settings)
     }
 
-    fn judge(&self, effect: &Effect) -> Verdict {
+    fn judge(&mut self, effect: &Effect) -> Verdict {
         let Some(process) = &self.process else { return Ok(()) };
         let memory = &process.memory;
         match effect {
-            Effect::Post { key, attempt, spec, .. } => {
+            Effect::Post { key, attempt, spec, inputs } => {
+                self.oracle.takes(*key, *attempt, spec, inputs, &self.disk)?;
                 let seen = (&self.disk, &process.scheduler, memory, self.now(), self.t);
                 self.oracle.posts(*key, *attempt, spec, seen, (&self.settings, self.disk_is_low))
             }
@@ -586,7 +594,7 @@ impl World {
                         .inputs
                         .iter()
                         .map(|input| FoundInput {
-                            address: format!("https://r.example/{}", input.row),
+                            address: format!("https://r.example/{}?at={at}", input.row),
                             take: None,
                         })
                         .collect())
