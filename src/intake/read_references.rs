@@ -2,7 +2,7 @@
 //!
 //! The key of a child hashes who its parents are, which only their own rows tell, and these may stand behind it. So a
 //! manifest with references is read through before: once for the ids that are named, once for the rows of these ids.
-//! No row is kept but those whose own parents come later.
+//! No row is kept but those whose own parents come later, and those only until these have come.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::Read;
@@ -68,7 +68,7 @@ pub(super) fn read<R: Read, E>(
         return Ok(references);
     }
     let Some(rows) = open()? else { return Ok(references) };
-    let mut pending: HashMap<String, Row> = HashMap::new();
+    let mut pending = Pending::default();
     let mut lookup = Lookup { batch, rules, classes: ClassFinder::new(rules.context.group_limits.keys()) };
     for read in rows {
         let row = match read {
@@ -80,28 +80,67 @@ pub(super) fn read<R: Read, E>(
                 if let Some(row) = bad.row
                     && let Some(id) = row.id.clone().filter(|id| named.ids.contains(id))
                 {
-                    references.rows.entry(id).or_insert(refused(row.position.line));
+                    references.rows.entry(id.clone()).or_insert(refused(row.position.line));
+                    pending.settle(id, &named, &mut lookup, &mut references);
                 }
                 continue;
             }
             ReadRow::Unreadable(_) => break,
         };
         let Some(id) = row.id.clone().filter(|id| named.ids.contains(id)) else { continue };
-        if references.rows.contains_key(&id) || pending.contains_key(&id) {
+        if references.rows.contains_key(&id) || pending.rows.contains_key(&id) {
             // The id is refused where it stands for the second time.
             continue;
         }
-        let is_known = |name: String| references.find(&name).is_some() || !named.ids.contains(&name);
-        if named_by(&row, batch).all(is_known) {
-            let found = lookup.look_up(row, &references);
-            references.rows.insert(id, found);
-        } else {
-            pending.insert(id, row);
+        match named.first_unknown(&row, batch, &references) {
+            None => {
+                let found = lookup.look_up(row, &references);
+                references.rows.insert(id.clone(), found);
+                pending.settle(id, &named, &mut lookup, &mut references);
+            }
+            Some(parent) => pending.wait(id, row, parent),
         }
     }
-    lookup.resolve(pending, &mut references);
+    lookup.resolve(pending.rows, &mut references);
     references.needed = named.needed();
     Ok(references)
+}
+
+/// Rows that are named and name rows behind them: each is kept until the last of those has come.
+#[derive(Debug, Default)]
+struct Pending {
+    rows: HashMap<String, Row>,
+    /// Ids of these rows, by the name that each waits for.
+    waiting: HashMap<String, Vec<String>>,
+}
+
+impl Pending {
+    fn wait(&mut self, id: String, row: Row, parent: String) {
+        // A variation is known with its row.
+        if let Some((row, _)) = JobReference::variation_of(&parent) {
+            self.waiting.entry(row.to_owned()).or_default().push(id.clone());
+        }
+        self.waiting.entry(parent).or_default().push(id.clone());
+        self.rows.insert(id, row);
+    }
+
+    /// A row is known from now on: the rows that waited for no other one are looked up.
+    fn settle(&mut self, id: String, named: &Named, lookup: &mut Lookup<'_>, references: &mut RowReferences) {
+        let mut known = vec![id];
+        while let Some(id) = known.pop() {
+            for child in self.waiting.remove(&id).into_iter().flatten() {
+                let Some(row) = self.rows.remove(&child) else { continue };
+                match named.first_unknown(&row, lookup.batch, references) {
+                    Some(parent) => self.wait(child, row, parent),
+                    None => {
+                        let found = lookup.look_up(row, references);
+                        references.rows.insert(child.clone(), found);
+                        known.push(child);
+                    }
+                }
+            }
+        }
+    }
 }
 
 /// The ids that rows name.
@@ -109,6 +148,8 @@ pub(super) fn read<R: Read, E>(
 struct Named {
     /// All of them, with those whose variations may be meant.
     ids: HashSet<String>,
+    /// Those of them that are ids of rows and look like variations of others: `still-v2` beside `still`.
+    like_variations: HashSet<String>,
     /// Where a part is handed in: which id names which.
     by_id: HashMap<String, Vec<String>>,
     /// Named by rows of the part.
@@ -131,6 +172,9 @@ impl Named {
             }
             let is_taken = chooser.as_mut().is_some_and(|chooser| chooser.takes(&read, rules));
             let ReadRow::Good(row) = read else { continue };
+            named
+                .like_variations
+                .extend(row.id.clone().filter(|id| JobReference::variation_of(id).is_some()));
             for (other, name) in all_named_by(&row) {
                 let row = JobReference::variation_of(&name).map(|(row, _)| row.to_owned());
                 let names = || row.iter().chain([&name]).cloned();
@@ -152,7 +196,18 @@ impl Named {
                 named.by_id.extend(row.id.map(|id| (id, names)));
             }
         }
+        let Named { ids, like_variations, .. } = &mut named;
+        like_variations.retain(|id| ids.contains(id));
         named
+    }
+
+    /// The first name in a row that is to be looked up, and was not yet.
+    fn first_unknown(&self, row: &Row, batch: &BatchName, references: &RowReferences) -> Option<String> {
+        named_by(row, batch).find(|name| {
+            let is_known = references.rows.contains_key(name)
+                || !self.like_variations.contains(name) && references.find(name).is_some();
+            !is_known && self.ids.contains(name)
+        })
     }
 
     /// The ids that rows of the part name, and those that these name.

@@ -62,6 +62,25 @@ fn a_storyboard_is_made_in_its_order_and_bought_once() {
 }
 
 #[test]
+fn a_row_whose_id_looks_like_a_variation_is_meant_wherever_it_stands() {
+    let env = TestEnv::new();
+    // `on` is looked up when `clip` is, and that when the row `still-v2` has come, not when `still` has.
+    story(
+        &env,
+        r#"{"jobs": [
+  {"id": "on", "kind": "video", "model": "model-s-2-5", "prompt": "on", "video_urls": ["job:clip"], "duration": "5s"},
+  {"id": "still", "kind": "image", "model": "gi-2", "prompt": "a fox", "count": 2},
+  {"id": "clip", "kind": "video", "model": "house-c1", "prompt": "clip", "image_urls": ["job:still-v2"], "duration": "2s"},
+  {"id": "still-v2", "kind": "image", "model": "gi-2", "prompt": "a crow"}
+]}"#,
+    );
+    let told = env.run(["plan", "story.json", "--json"]).stdout;
+    env.run(["run", "story.json"]);
+    let made = made(&env);
+    assert!(made.contains(&"on".to_owned()), "{made:?} {told}");
+}
+
+#[test]
 fn another_prompt_of_a_parent_makes_its_children_new_and_the_plan_says_so() {
     let env = TestEnv::new();
     story(&env, STORY);
