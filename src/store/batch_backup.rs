@@ -4,11 +4,12 @@
 //! that it belongs to. So what was acknowledged is always on the backup; what is on the backup beyond that
 //! was about to be.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use crate::domain::batch_origin::Origin;
 use crate::domain::credits::Credits;
@@ -107,15 +108,33 @@ fn path(dir: &Path) -> PathBuf {
     dir.join("batch.json")
 }
 
-/// The backup in a batch's folder; nothing when there is none, or none that can be read.
+/// The field with the checksum of the others. Backups of earlier versions have none.
+const CHECKSUM: &str = "checksum";
+
+/// The checksum of all fields, in the order of their names whatever their order in the file.
+fn checksum(fields: &Map<String, Value>) -> Value {
+    let sorted: BTreeMap<&String, &Value> = fields.iter().collect();
+    // Names and values of JSON always print.
+    Value::from(crc32fast::hash(&serde_json::to_vec(&sorted).unwrap_or_default()))
+}
+
+/// The backup in a batch's folder; nothing when there is none, or none that can be read as it was written: a flipped bit
+/// could be another budget, or another length of its rows.
 pub(super) fn read(dir: &Path) -> Option<StoredBackup> {
-    serde_json::from_slice(&fs::read(path(dir)).ok()?).ok()
+    let mut fields: Map<String, Value> = serde_json::from_slice(&fs::read(path(dir)).ok()?).ok()?;
+    let stored = fields.remove(CHECKSUM);
+    let is_as_written = stored.is_none_or(|stored| stored == checksum(&fields));
+    serde_json::from_value(Value::Object(fields)).ok().filter(|_| is_as_written)
 }
 
 /// Writes a backup; it is on the device on return.
 pub(super) fn write(dir: &Path, backup: &BatchBackup, commit: u64) -> Result<(), StoreError> {
     fs::create_dir_all(dir).map_err(StoreError::io(dir))?;
-    write_atomic::put(&path(dir), write_atomic::CARD, &StoredBackup { commit, backup: backup.clone() })?;
+    let stored = serde_json::to_value(StoredBackup { commit, backup: backup.clone() });
+    let fields = stored.and_then(serde_json::from_value::<Map<String, Value>>);
+    let mut fields = fields.map_err(|error| StoreError::io(dir)(error.into()))?;
+    fields.insert(CHECKSUM.to_owned(), checksum(&fields));
+    write_atomic::put(&path(dir), write_atomic::CARD, &fields)?;
     let Some(parent) = dir.parent() else { return Ok(()) };
     File::open(parent).and_then(|parent| parent.sync_all()).map_err(StoreError::io(parent))
 }
