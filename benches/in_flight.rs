@@ -297,6 +297,7 @@ fn row(at: u64) -> SpooledRow {
         body: body.as_object().cloned().unwrap(),
         price: Some(Credits(10)),
         bound: None,
+        cheapest: None,
         formula: "2 a second x 5 s".to_owned(),
         waivable: Credits::ZERO,
         allowance: None,

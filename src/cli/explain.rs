@@ -1,6 +1,7 @@
 //! `callsheet explain`: the whole story of a job, and what comes next.
 
 use std::io::Write;
+use std::time::Duration;
 
 use serde_json::json;
 
@@ -49,7 +50,11 @@ fn story(explanation: &Explanation) -> String {
     }
     lines.extend(explanation.inputs.iter().flat_map(|input| {
         let what = format!("  input     {} is job:{}: {}", input.field, input.reference, input.state);
-        let sent = input.address.as_deref().map(|address| format!("  sent      {address}"));
+        let measured = input
+            .measured_ms
+            .map(|ms| format!(", since that is {} s long", Duration::from_millis(ms.0).as_secs_f64()));
+        let measured = measured.unwrap_or_default();
+        let sent = input.address.as_deref().map(|address| format!("  sent      {address}{measured}"));
         [Some(what), sent].into_iter().flatten()
     }));
     if job.first_sent().is_some() {
@@ -114,6 +119,10 @@ fn price(spec: &JobSpec, job: &Job) -> String {
             format!("{now} when it was sent, {} when it was accepted ({})", planned.0, order.formula)
         }
         (Some(now), _) => format!("{now} ({})", order.formula),
+        (None, _) if order.cheapest.is_some() => {
+            let (least, most) = (order.cheapest.unwrap_or_default(), job.hold(order).unwrap_or_default());
+            format!("{} to {most} ({})", least.0, order.formula)
+        }
         (None, _) => {
             let most = job.hold(order).map(|most| format!(", {most} at most")).unwrap_or_default();
             format!("not known{most} ({})", order.formula)

@@ -81,7 +81,10 @@ fn add_row(line: &[u8], rows: &mut RowPrinter, out: &mut impl Write) -> io::Resu
     let text = match job.error {
         Some(fault) => fault.to_string(),
         None if job.inputs.is_empty() => job.prompt,
-        None => format!("{} (takes {})", job.prompt, job.inputs.join(", ")),
+        None => {
+            let length = job.sent_length.map(|length| format!("; {length}")).unwrap_or_default();
+            format!("{} (takes {}{length})", job.prompt, job.inputs.join(", "))
+        }
     };
     rows.add_row(
         out,

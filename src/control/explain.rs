@@ -8,7 +8,7 @@ use crate::domain::credit_hold::ABOVE_MAX;
 use crate::domain::idempotency_key::IdempotencyKey;
 use crate::domain::ids::BatchName;
 use crate::domain::job::{Job, JobSpec, State};
-use crate::domain::job_reference::{EndedTake, JobInput, MissingInput, giver};
+use crate::domain::job_reference::{EndedTake, INPUT_LENGTH, INPUT_TOO_LONG, JobInput, MissingInput, giver};
 use crate::domain::job_state::JobState;
 use crate::domain::parked_reason::Parked;
 use crate::domain::retry_delay::{self, Prospect};
@@ -99,12 +99,13 @@ async fn inputs_of(
                 wait
             }
         };
-        let place = usize::try_from(input.place).unwrap_or(usize::MAX);
+        let measured = job.present().input_lengths().get(index);
         views.push(InputView {
-            field: format!("{}[{place}]", input.field.name()),
+            field: input.shown_field(),
             reference: input.shown(),
             state,
             address: job.present().inputs().get(index).cloned(),
+            measured_ms: measured.filter(|length| length.0 > 0).copied(),
         });
     }
     Ok((views, missing))
@@ -245,7 +246,11 @@ fn next(
         State::Failed { .. } if !record.job.books().charged.is_zero() => {
             "it is paid for; callsheet download tries to fetch its outputs again, free of charge".to_owned()
         }
-        State::Failed { fault, .. } if fault.code == ABOVE_MAX => format!("nothing: {}", fault.message),
+        State::Failed { fault, .. }
+            if [ABOVE_MAX, INPUT_TOO_LONG, INPUT_LENGTH].contains(&fault.code.as_str()) =>
+        {
+            format!("nothing: {}", fault.message)
+        }
         State::Failed { fault, .. } if retry_delay::prospect(&fault.code) == Prospect::Hopeless => {
             "nothing: it would be rejected again; change its row and submit the manifest again"
                 .to_owned()

@@ -27,7 +27,7 @@ use crate::domain::parked_reason::Parked;
 use crate::domain::pilot::PilotRows;
 use crate::domain::row_selection::RowSelection;
 use crate::domain::task::Fault;
-use crate::domain::time::Timestamp;
+use crate::domain::time::{Millis, Timestamp};
 use crate::engine::scheduler::CommandOutcome;
 use crate::intake::IngestOptions;
 use crate::intake::receipt::Receipt;
@@ -209,6 +209,9 @@ pub struct JobSummary {
     /// The rows whose outputs it takes.
     #[serde(default)]
     pub inputs: Vec<String>,
+    /// The length that was sent, where it is that of one of them.
+    #[serde(default)]
+    pub sent_length: Option<String>,
     /// What went wrong.
     pub error: Option<Fault>,
     /// Its outputs.
@@ -262,15 +265,18 @@ pub struct Explanation {
 /// An input of a job that is an output of another row.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InputView {
-    /// Where it stands in the request: `image_urls[0]`.
+    /// Where it stands in the request: `image_urls[0]`, `duration`.
     pub field: String,
     /// Which output of which row: `still-07`, `still-07-v2#3`.
     pub reference: String,
     /// Whether it is there, or what it waits for and the command that helps.
     pub state: String,
-    /// The address that the present attempt sends, once it was found.
+    /// The address, or the length, that the present attempt sends, once it was found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
+    /// How long the output is, in milliseconds, where it was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measured_ms: Option<Millis>,
 }
 
 /// A version of an edited row.

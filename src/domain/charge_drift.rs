@@ -3,6 +3,7 @@
 //! Judged from the task's record alone, and only where it says something: what it leaves out is no
 //! difference. What to do about it is `policy.on_drift`'s.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -45,7 +46,7 @@ pub fn of(order: &Order, job: &Job) -> Vec<Drift> {
     let mut found = Vec::new();
     found.extend(price(order, job));
     found.extend(model(order, job.ran_model()));
-    found.extend(job.ran_options().into_iter().flat_map(|ran| options(order, ran)));
+    found.extend(job.ran_options().into_iter().flat_map(|ran| options(order, job, ran)));
     found
 }
 
@@ -93,11 +94,15 @@ fn mode_is_planned(order: &Order, rest: Option<&str>) -> bool {
 }
 
 /// The options that both sides name, and the mode, which the record keeps among them.
-fn options(order: &Order, ran: &Map<String, Value>) -> Vec<Drift> {
+fn options(order: &Order, job: &Job, ran: &Map<String, Value>) -> Vec<Drift> {
     if order.kind == Kind::ShortsStudio {
         return Vec::new();
     }
-    let given = order.body.get("options").and_then(Value::as_object);
+    let body = match order.length_reference() {
+        Some(_) => Cow::Owned(order.body_with_length(job.present().inputs())),
+        None => Cow::Borrowed(&order.body),
+    };
+    let given = body.get("options").and_then(Value::as_object);
     let planned = given.into_iter().flatten();
     let planned =
         planned.filter(|(name, _)| !given.is_some_and(|given| is_overridden(order.kind, name, given)));

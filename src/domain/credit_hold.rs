@@ -81,6 +81,10 @@ pub fn hold_for(cost: &Result<Cost, Diagnostic>, max: Option<Credits>) -> Result
     match (cost.price, max) {
         (Some(price), Some(max)) if price > max => Err(HoldRefusal::AboveMax { price, max }),
         (Some(price), _) => Ok(Hold::priced(price)),
+        // What only its length leaves open is known at both ends.
+        (None, None) if cost.cheapest.is_some() && bound.is_firm => {
+            Ok(Hold { hold: bound.dearest, basis: Basis::Bound })
+        }
         (None, Some(max)) if max >= bound.dearest && bound.is_firm => {
             Ok(Hold { hold: bound.dearest, basis: Basis::Bound })
         }
@@ -115,7 +119,8 @@ mod tests {
     fn cost(price: Option<u64>, dearest: u64, is_firm: bool) -> Result<Cost, Diagnostic> {
         let bound = Bound { dearest: Credits(dearest), is_firm };
         let price = price.map(Credits);
-        Ok(Cost { price, bound, formula: "why".to_owned(), listed: price, cell: String::new() })
+        let formula = "why".to_owned();
+        Ok(Cost { price, bound, cheapest: None, formula, listed: price, cell: String::new() })
     }
 
     /// `10 price`, or the reason.

@@ -6,7 +6,7 @@ pub mod lifecycle;
 mod record_format;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Number, Value};
 
 use crate::domain::credit_hold::Hold;
 use crate::domain::credits::Credits;
@@ -14,7 +14,7 @@ use crate::domain::ids::{AttemptNo, Fingerprint, JobId, Seq, TaskId};
 use crate::domain::job::attempt::is_default;
 pub use crate::domain::job::attempt::{Attempt, Books, DOWNLOAD_FAILED, RESOLVED, State};
 pub use crate::domain::job::record_format::RecordView;
-use crate::domain::job_reference::JobInput;
+use crate::domain::job_reference::{InputField, JobInput, length_reference};
 use crate::domain::ledger::Movement;
 use crate::domain::manifest::row::Deadline;
 use crate::domain::out_of_credits::AllowanceUse;
@@ -42,6 +42,10 @@ pub struct Order {
     /// Without a price: the dearest that the catalog can reach; absent where nothing bounds it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bound: Option<Credits>,
+    /// The least that it may cost, where its price hangs on a length that is measured before it is sent; `bound` is the
+    /// most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cheapest: Option<Credits>,
     /// How the price was computed.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub formula: String,
@@ -107,17 +111,43 @@ impl Order {
         self.allowance.clone().or_else(|| (!self.waivable.is_zero()).then(of_its_kind))
     }
 
-    /// Its body as it is sent: with the addresses of its inputs, in their order, in place of the references.
-    pub fn body_with(&self, addresses: &[String]) -> Map<String, Value> {
+    /// Its body as it is sent: with what was found for its inputs, in their order, in place of the references.
+    pub fn body_with(&self, found: &[String]) -> Map<String, Value> {
+        self.filled(found, |_| true)
+    }
+
+    /// Its body with the length that was sent in place of the reference. Addresses are left out: they are keys to files
+    /// that do not last.
+    pub fn body_with_length(&self, found: &[String]) -> Map<String, Value> {
+        self.filled(found, InputField::is_length)
+    }
+
+    fn filled(&self, found: &[String], is_wanted: impl Fn(InputField) -> bool) -> Map<String, Value> {
         let mut body = self.body.clone();
-        for (input, address) in self.inputs.iter().zip(addresses) {
-            let list = body.get_mut(input.field.name()).and_then(Value::as_array_mut);
-            let place = usize::try_from(input.place).unwrap_or(usize::MAX);
-            if let Some(slot) = list.and_then(|list| list.get_mut(place)) {
-                *slot = Value::from(address.as_str());
-            }
+        for (input, found) in self.inputs.iter().zip(found).filter(|(input, _)| is_wanted(input.field)) {
+            let name = input.field.name();
+            let slot = if input.field.is_length() {
+                body.get_mut("options").and_then(|options| options.get_mut(name))
+            } else {
+                let place = usize::try_from(input.place).unwrap_or(usize::MAX);
+                body.get_mut(name).and_then(|list| list.get_mut(place))
+            };
+            let number = found.parse::<Number>().ok().filter(|_| input.field == InputField::DurationSeconds);
+            let value = number.map_or_else(|| Value::from(found.as_str()), Value::Number);
+            slot.into_iter().for_each(|slot| *slot = value.clone());
         }
         body
+    }
+
+    /// The length that is sent, of what was found for its inputs, where it is that of one of them.
+    pub fn sent_length<'a>(&self, found: &'a [String]) -> Option<&'a str> {
+        let mut found = self.inputs.iter().zip(found);
+        found.find(|(input, _)| input.field.is_length()).map(|(_, found)| found.as_str())
+    }
+
+    /// The reference in the place of its length, which is measured before it is sent.
+    pub fn length_reference(&self) -> Option<&str> {
+        length_reference(self.kind, &self.body)
     }
 
     /// The text that describes it: its prompt, or what is to be said.

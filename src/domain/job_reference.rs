@@ -1,4 +1,5 @@
-//! References to outputs of other rows, where the service takes an address: `job:still-07`, `job:still-07-v2#1`.
+//! References to outputs of other rows, where the service takes an address or a length: `job:still-07`,
+//! `job:still-07-v2#1`.
 //!
 //! A row that has some is a *child* of the rows that it names. It may be sent once the take of each that is wanted is done
 //! and, where a review is asked for, approved. What decides that stands here; whose outcomes are known is the engine's.
@@ -8,9 +9,11 @@ use serde_json::{Map, Value};
 
 use crate::domain::ids::{BatchName, BatchNo, Fingerprint, JobId, JobKey, Seq};
 use crate::domain::job_state::JobState;
-use crate::domain::quote::seconds_as_number;
+use crate::domain::quote::{LengthError, seconds_as_number};
 use crate::domain::request::Kind;
 use crate::domain::review::Verdict;
+use crate::domain::task::Fault;
+use crate::domain::time::Millis;
 
 /// What a reference begins with.
 const SCHEME: &str = "job:";
@@ -83,12 +86,16 @@ impl JobReference {
     }
 }
 
-/// The field of a request that takes addresses.
+/// The field of a request that takes addresses, or the option that takes a length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum InputField {
     ImageUrls,
     VideoUrls,
+    /// How long a video is to be: as long as the output at least.
+    Duration,
+    /// The same of music and sound effects.
+    DurationSeconds,
 }
 
 impl InputField {
@@ -97,8 +104,46 @@ impl InputField {
         match self {
             InputField::ImageUrls => "image_urls",
             InputField::VideoUrls => "video_urls",
+            InputField::Duration => "duration",
+            InputField::DurationSeconds => "duration_seconds",
         }
     }
+
+    /// The option of a kind that may be the length of another row's output.
+    pub fn length_of(kind: Kind) -> Option<InputField> {
+        match kind {
+            Kind::Video => Some(InputField::Duration),
+            Kind::Music | Kind::SoundEffect => Some(InputField::DurationSeconds),
+            Kind::Image | Kind::Speech | Kind::ShortsStudio => None,
+        }
+    }
+
+    /// Whether it takes the address of a source video.
+    pub fn is_source_video(self) -> bool {
+        self == InputField::VideoUrls
+    }
+
+    /// Whether it takes the length of an output, and not its address.
+    pub fn is_length(self) -> bool {
+        matches!(self, InputField::Duration | InputField::DurationSeconds)
+    }
+
+    /// What it takes of outputs of rows of a kind.
+    pub fn takes(self, kind: Kind) -> bool {
+        match self {
+            InputField::ImageUrls => kind == Kind::Image,
+            InputField::VideoUrls => kind == Kind::Video,
+            InputField::Duration | InputField::DurationSeconds => {
+                matches!(kind, Kind::Video | Kind::Music | Kind::Speech | Kind::SoundEffect)
+            }
+        }
+    }
+}
+
+/// The reference that a body has in the place of its length.
+pub fn length_reference(kind: Kind, body: &Map<String, Value>) -> Option<&str> {
+    let field = InputField::length_of(kind)?;
+    body.get("options")?.get(field.name())?.as_str().filter(|text| is_reference(text))
 }
 
 /// A row that another one may take outputs of.
@@ -117,9 +162,14 @@ pub struct ReferredRow {
 impl ReferredRow {
     /// One that is sent with this body.
     pub fn new(fingerprint: Fingerprint, kind: Kind, count: u32, body: &Map<String, Value>) -> ReferredRow {
-        let duration = body.get("options").and_then(|options| options.get("duration"));
-        ReferredRow { fingerprint, kind, count, seconds: duration.and_then(seconds_as_number) }
+        ReferredRow { fingerprint, kind, count, seconds: seconds_of(kind, body) }
     }
+}
+
+/// How long an output is by the options of its body, where these say it, as a JSON number of seconds.
+pub fn seconds_of(kind: Kind, body: &Map<String, Value>) -> Option<Value> {
+    let option = InputField::length_of(kind)?.name();
+    seconds_as_number(body.get("options")?.get(option)?)
 }
 
 /// Another batch than the one of the job.
@@ -136,7 +186,7 @@ pub struct InputBatch {
 pub struct JobInput {
     /// The field of the body in which it stands.
     pub field: InputField,
-    /// Its place in that list, from 0.
+    /// Its place in that list, from 0; 0 for an option.
     pub place: u32,
     /// The batch of that row, where it is another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -191,6 +241,12 @@ impl JobInput {
         format!("{SCHEME}{}/{variation}#{}", self.fingerprint, self.output)
     }
 
+    /// Where it stands, as it is shown: `image_urls[0]`, `duration`.
+    pub fn shown_field(&self) -> String {
+        let name = self.field.name();
+        if self.field.is_length() { name.to_owned() } else { format!("{name}[{}]", self.place) }
+    }
+
     /// How it is shown: `still-07`, `still-07-v2#3`, `spring/still-07`.
     pub fn shown(&self) -> String {
         let variation = self.variation.map(|variation| format!("-v{variation}")).unwrap_or_default();
@@ -203,10 +259,33 @@ impl JobInput {
 /// Where an input lies, and which take of its row it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundInput {
-    /// The service's result link.
+    /// The service's result link; of a length, what is sent for it.
     pub address: String,
     /// The variation of the row that gives it, where it was chosen among several.
     pub take: Option<u32>,
+    /// How long the output is, where the reference takes its length and the order does not tell.
+    pub length: Option<Millis>,
+}
+
+/// Code of a job that would be as long as an output that is longer than the service takes.
+pub const INPUT_TOO_LONG: &str = "input_too_long";
+/// Code of a job that would be as long as an output whose length cannot be told, or that takes no length any more.
+pub const INPUT_LENGTH: &str = "input_length";
+
+/// Why a job is not sent that would be as long as an output: nothing was charged, and a length of its own helps.
+pub fn unfit_length(why: &LengthError, input: &JobInput, batch: &BatchName, label: &str) -> Fault {
+    let (code, length) = match why {
+        LengthError::TooLong { most, .. } => (INPUT_TOO_LONG, most.as_str()),
+        LengthError::NotTaken(_) => (INPUT_LENGTH, "SECONDS"),
+    };
+    let (row, option) = (input.shown(), input.field.name());
+    Fault::new(
+        code,
+        format!(
+            "{row} {why}; nothing was charged. To send it with a length of its own: callsheet retry {batch}/{label} \
+             --set {option}={length}"
+        ),
+    )
 }
 
 /// A take of a row as the choice among several has to know it, or a child with the takes that it was made of.

@@ -321,6 +321,7 @@ mod tests {
             body: Map::new(),
             price: Some(Credits(price)),
             bound: None,
+            cheapest: None,
             allowance: None,
             formula: format!("{price}"),
             waivable: Credits::ZERO,

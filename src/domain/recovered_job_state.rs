@@ -191,6 +191,7 @@ mod tests {
                 body: serde_json::Map::new(),
                 price: Some(Credits(8)),
                 bound: None,
+                cheapest: None,
                 formula: String::new(),
                 waivable: Credits::ZERO,
                 allowance: None,

@@ -78,7 +78,7 @@ pub(super) async fn run_effect(
             Input::Posted(key, attempt, answer)
         }
         Effect::FindInputs { key, attempt, spec, givers } => {
-            let found = job_inputs::find(deps, store, exchanges, &spec, &givers).await;
+            let found = job_inputs::find(deps, store, exchanges, (key.batch, &spec), &givers).await;
             Input::InputsFound(key, attempt, found)
         }
         Effect::LoadEnded { batch } => {

@@ -1,4 +1,5 @@
-//! Inputs of a job that are outputs of other jobs: how those ended, and where their outputs lie now.
+//! Inputs of a job that are outputs of other jobs: how those ended, where their outputs lie now, and how long they are
+//! where that is what is taken.
 //!
 //! The service is given its own result links, as the task's record tells them at that moment: nobody says how long a link
 //! lasts. Each is tried before it is sent, so that nothing is charged for a job whose input is gone.
@@ -14,7 +15,7 @@ use crate::domain::job::JobSpec;
 use crate::domain::job_reference::{EndedTake, FoundInput, JobInput};
 use crate::domain::task::{Fault, ReadAnswer, TaskStatus};
 use crate::engine::scheduler::{InputFault, ended_take};
-use crate::engine::{EngineDeps, blocking};
+use crate::engine::{EngineDeps, blocking, input_length};
 use crate::store::{JobRecord, Store, StoreError};
 
 /// Code of a job whose input the service has no more.
@@ -36,12 +37,16 @@ pub(super) async fn find(
     deps: &EngineDeps,
     store: &Arc<Store>,
     exchanges: &Semaphore,
-    spec: &JobSpec,
+    (own, spec): (BatchNo, &JobSpec),
     givers: &[JobKey],
 ) -> Result<Vec<FoundInput>, InputFault> {
     let mut inputs = Vec::with_capacity(givers.len());
     let mut known: BTreeMap<JobKey, (JobId, Vec<String>)> = BTreeMap::new();
     for (input, giver) in spec.order.inputs.iter().zip(givers) {
+        if input.field.is_length() {
+            inputs.push(input_length::find(deps, store, exchanges, (own, spec), input, *giver).await?);
+            continue;
+        }
         if !known.contains_key(giver) {
             // Closed only when the program ends.
             let _permit = exchanges.acquire().await;
@@ -54,12 +59,12 @@ pub(super) async fn find(
             return Err(gone(input, &format!("has {there} outputs, and output {wanted} is wanted")));
         };
         answers(deps, input, address).await?;
-        inputs.push(FoundInput { address: address.clone(), take: input.choice(*job) });
+        inputs.push(FoundInput { address: address.clone(), take: input.choice(*job), length: None });
     }
     Ok(inputs)
 }
 
-fn gone(input: &JobInput, why: &str) -> InputFault {
+pub(super) fn gone(input: &JobInput, why: &str) -> InputFault {
     InputFault::Lasting(Fault::new(
         INPUT_GONE,
         format!("the row {} {why}; nothing was charged", input.shown()),
@@ -67,7 +72,7 @@ fn gone(input: &JobInput, why: &str) -> InputFault {
 }
 
 /// A job and its result links, as its task's record tells them now.
-async fn results(
+pub(super) async fn results(
     deps: &EngineDeps,
     store: &Arc<Store>,
     spec: &JobSpec,
@@ -97,12 +102,17 @@ async fn results(
 
 /// Whether a link still leads to something.
 async fn answers(deps: &EngineDeps, input: &JobInput, address: &str) -> Result<(), InputFault> {
-    match deps.downloads.open(address, 0, &Version::default()).await {
-        Ok(_) => Ok(()),
-        Err(error @ DownloadError::Status(status)) if status >= 500 || status == 429 => {
-            Err(InputFault::Passing(error.into()))
+    let opened = deps.downloads.open(address, 0, &Version::default()).await;
+    opened.map(drop).map_err(|error| link_fault(input, error))
+}
+
+/// What a link means that cannot be fetched.
+pub(super) fn link_fault(input: &JobInput, error: DownloadError) -> InputFault {
+    match error {
+        error @ DownloadError::Status(status) if status >= 500 || status == 429 => {
+            InputFault::Passing(error.into())
         }
-        Err(error @ DownloadError::Broken(_)) => Err(InputFault::Passing(error.into())),
-        Err(error) => Err(gone(input, &format!("has a result link that cannot be used: {error}"))),
+        error @ DownloadError::Broken(_) => InputFault::Passing(error.into()),
+        error => gone(input, &format!("has a result link that cannot be used: {error}")),
     }
 }

@@ -53,10 +53,16 @@ pub(super) struct RowReferences {
 fn references_of(row: &Row) -> impl Iterator<Item = (InputField, usize, &str)> {
     let lists =
         [(InputField::ImageUrls, &row.request.image_urls), (InputField::VideoUrls, &row.request.video_urls)];
-    lists.into_iter().flat_map(|(field, list)| {
+    let addresses = lists.into_iter().flat_map(|(field, list)| {
         let given = list.iter().enumerate().filter(|(_, text)| is_reference(text));
         given.map(move |(place, text)| (field, place, text.as_str()))
-    })
+    });
+    // Another kind has no such option, which is said elsewhere.
+    let lengths = [InputField::Duration, InputField::DurationSeconds].into_iter().filter_map(|field| {
+        let text = row.request.options.get(field.name())?.as_str().filter(|text| is_reference(text))?;
+        Some((field, 0, text))
+    });
+    addresses.chain(lengths)
 }
 
 /// What a row names, as it stands: the batch, where one is written, and the id.
@@ -89,6 +95,11 @@ pub(super) fn with_identities(request: &Request, inputs: &[JobInput]) -> Request
         let list = match input.field {
             InputField::ImageUrls => &mut request.image_urls,
             InputField::VideoUrls => &mut request.video_urls,
+            InputField::Duration | InputField::DurationSeconds => {
+                let option = request.options.get_mut(input.field.name());
+                option.into_iter().for_each(|value| *value = Value::from(input.identity()));
+                continue;
+            }
         };
         let place = usize::try_from(input.place).unwrap_or(usize::MAX);
         list.get_mut(place).into_iter().for_each(|text| *text = input.identity());
@@ -97,10 +108,11 @@ pub(super) fn with_identities(request: &Request, inputs: &[JobInput]) -> Request
 }
 
 /// What a field takes.
-fn taken_by(field: InputField) -> (Kind, &'static str) {
+fn taken_by(field: InputField) -> &'static str {
     match field {
-        InputField::ImageUrls => (Kind::Image, "images"),
-        InputField::VideoUrls => (Kind::Video, "videos"),
+        InputField::ImageUrls => "images",
+        InputField::VideoUrls => "videos",
+        InputField::Duration | InputField::DurationSeconds => "the length of a video or of a sound",
     }
 }
 
@@ -123,13 +135,21 @@ impl RowReferences {
     ///
     /// # Errors
     /// Everything that is wrong with its references; they are in their fields, and have no position yet.
-    pub(super) fn inputs_of(&self, row: &Row, own: &BatchName) -> Result<Vec<JobInput>, Vec<Diagnostic>> {
+    pub(super) fn inputs_of(
+        &self,
+        kind: Kind,
+        row: &Row,
+        own: &BatchName,
+    ) -> Result<Vec<JobInput>, Vec<Diagnostic>> {
         let (mut inputs, mut problems) = (Vec::new(), Vec::new());
-        for (field, place, text) in references_of(row) {
+        let is_of_kind = |field: InputField| !field.is_length() || InputField::length_of(kind) == Some(field);
+        for (field, place, text) in references_of(row).filter(|(field, ..)| is_of_kind(*field)) {
             match self.input(own, field, place, text) {
                 Ok(input) => inputs.push(input),
                 Err(why) => {
-                    problems.push(Diagnostic::new(format!("\"{text}\" {why}")).in_field(field.name()));
+                    let options = if field.is_length() { "options." } else { "" };
+                    let name = format!("{options}{}", field.name());
+                    problems.push(Diagnostic::new(format!("\"{text}\" {why}")).in_field(name));
                 }
             }
         }
@@ -156,9 +176,9 @@ impl RowReferences {
             Some(_) => (None, self.in_manifest(&name)?),
         };
         let Found { id, row, variation, place_text } = found;
-        let (taken, what) = taken_by(field);
         let ReferredRow { fingerprint, kind, count, .. } = row;
-        if *kind != taken {
+        if !field.takes(*kind) {
+            let what = taken_by(field);
             return Err(format!("names {place_text}, a {kind}; {} takes {what}", field.name()));
         }
         if let Some(variation) = variation.filter(|variation| variation > count || *variation == 0) {
@@ -215,9 +235,14 @@ impl RowReferences {
         chosen_otherwise(inputs, &made.made_of, verdict_of)
     }
 
-    /// How long the source video of a row is, where that is an output of another row and its options tell.
-    pub(super) fn source_seconds(&self, inputs: &[JobInput], own: &BatchName) -> Option<(Value, String)> {
-        let source = inputs.iter().find(|input| input.field == InputField::VideoUrls)?;
+    /// How long the output is that one of a row's inputs names, where the options of that row tell, and which row it is.
+    pub(super) fn seconds_of(
+        &self,
+        inputs: &[JobInput],
+        own: &BatchName,
+        is_wanted: impl Fn(InputField) -> bool,
+    ) -> Option<(Value, String)> {
+        let source = inputs.iter().find(|input| is_wanted(input.field))?;
         let of_manifest = self.rows.get(&source.row).filter(|_| source.batch.is_none());
         let row = match of_manifest {
             Some(named) => named.meant.as_ref().ok()?,

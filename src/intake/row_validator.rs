@@ -5,12 +5,12 @@ use serde_json::{Map, Value};
 use crate::domain::diagnostic::{Diagnostic, Position};
 use crate::domain::ids::{BatchName, Fingerprint};
 use crate::domain::job::Order;
-use crate::domain::job_reference::JobInput;
+use crate::domain::job_reference::{InputField, JobInput};
 use crate::domain::manifest::row::{BadRow, Policy, ReadRow, Row};
 use crate::domain::out_of_credits::AllowanceUse;
 use crate::domain::queue_class::ClassFinder;
-use crate::domain::quote::{self, AccountPlan, Allowance, Catalog, CatalogPart, Quote};
-use crate::domain::request::Kind;
+use crate::domain::quote::{self, AccountPlan, Allowance, Catalog, CatalogPart, LengthError, Quote};
+use crate::domain::request::{Kind, Request};
 use crate::intake::receipt::{LATER, is_for_now};
 use crate::intake::row_references::{RowReferences, with_identities};
 use crate::intake::{IngestContext, accepted_row};
@@ -109,6 +109,8 @@ impl RowValidator<'_> {
             }
         };
         self.fill_source_seconds(kind, &inputs, &mut row);
+        let asked = row.request.clone();
+        let too_long = self.fill_length(kind, &inputs, &mut row).err();
         let row = &row;
         let mut mistyped = row.type_problems(kind);
         if !mistyped.is_empty() {
@@ -117,18 +119,19 @@ impl RowValidator<'_> {
             return ValidateStep::Unread(row.position.line, mistyped);
         }
         let mut draws = None;
-        let wanted = match self.rules.quoted(row, kind) {
-            Err(errors) => {
-                RowRequest::Invalid(errors.into_iter().map(|diagnostic| placed(row, diagnostic)).collect())
+        let wanted = match (self.rules.quoted(row, kind), too_long) {
+            (quoted @ Err(_), too_long) | (quoted, too_long @ Some(_)) => {
+                let errors = too_long.into_iter().chain(quoted.err().into_iter().flatten());
+                RowRequest::Invalid(errors.map(|diagnostic| placed(row, diagnostic)).collect())
             }
-            Ok(quote) => {
+            (Ok(quote), None) => {
                 for note in row.notes.iter().chain(&quote.notes) {
                     let position = note.position.unwrap_or_else(|| position_in(row, note));
                     notes.push(note.clone().positioned(position));
                 }
                 draws =
                     quote.waivable.as_ref().and_then(|allowance| draw(self.rules.context.plan, allowance));
-                self.order(row, (inputs, &body), quote, draws.as_ref(), classes)
+                self.order((row, &asked), (inputs, &body), quote, draws.as_ref(), classes)
             }
         };
         let label = row.id.clone();
@@ -140,7 +143,7 @@ impl RowValidator<'_> {
     pub(super) fn identify(&self, row: &mut Row) -> Result<IdentifiedRow, Unidentified> {
         let kind = self.rules.kind_of(row).map_err(Unidentified::Kind)?;
         row.read_options(kind);
-        let inputs = self.references.inputs_of(row, self.batch);
+        let inputs = self.references.inputs_of(kind, row, self.batch);
         let inputs = inputs.map_err(|problems| Unidentified::References(kind, problems))?;
         let (fingerprint, body) = self.identity(kind, row, &inputs);
         let Some(inputs) = self.references.chosen_otherwise(fingerprint, &inputs) else {
@@ -166,7 +169,9 @@ impl RowValidator<'_> {
         if kind != Kind::Video || row.request.options.contains_key(SOURCE_SECONDS) {
             return;
         }
-        if let Some((seconds, from)) = self.references.source_seconds(inputs, self.batch) {
+        if let Some((seconds, from)) =
+            self.references.seconds_of(inputs, self.batch, InputField::is_source_video)
+        {
             let field = format!("options.{SOURCE_SECONDS}");
             let message = format!("is {seconds}, the duration of {from}");
             row.notes.push(Diagnostic::at(row.place("video_urls"), message).in_field(field));
@@ -174,9 +179,37 @@ impl RowValidator<'_> {
         }
     }
 
+    /// A length that is taken from another row is known here where the options of that row tell it. It is no part of the
+    /// identity either.
+    ///
+    /// # Errors
+    /// It is longer than the service takes.
+    fn fill_length(&self, kind: Kind, inputs: &[JobInput], row: &mut Row) -> Result<(), Diagnostic> {
+        let length = self.references.seconds_of(inputs, self.batch, InputField::is_length);
+        let (Some((seconds, from)), Some(option)) = (length, InputField::length_of(kind)) else {
+            return Ok(());
+        };
+        let IngestContext { catalog, rules, .. } = *self.rules.context;
+        let field = format!("options.{}", option.name());
+        match quote::fitting_length(kind, &row.request, &seconds, catalog, rules) {
+            Ok(length) => {
+                let shown = length.as_str().map_or_else(|| length.to_string(), str::to_owned);
+                let message = format!("is {shown}: {from} is {seconds} s long");
+                row.notes.push(Diagnostic::at(row.place(&field), message).in_field(field));
+                row.request.options.insert(option.name().to_owned(), length);
+                Ok(())
+            }
+            Err(why @ LengthError::TooLong { .. }) => {
+                Err(Diagnostic::new(format!("{from} {why}")).in_field(field))
+            }
+            // The quote says what is wrong.
+            Err(LengthError::NotTaken(_)) => Ok(()),
+        }
+    }
+
     fn order(
         &self,
-        row: &Row,
+        (row, asked): (&Row, &Request),
         (inputs, identity): (Vec<JobInput>, &Map<String, Value>),
         quote: Quote,
         draws: Option<&AllowanceDraw>,
@@ -187,7 +220,7 @@ impl RowValidator<'_> {
             return RowRequest::Invalid(vec![problem]);
         }
         let price = quote.price;
-        let written = accepted_row::written(&row.request, quote.kind, identity, &quote.body);
+        let written = accepted_row::written(asked, quote.kind, identity, &quote.body);
         let order = Order {
             line: row.position.line,
             kind: quote.kind,
@@ -195,6 +228,7 @@ impl RowValidator<'_> {
             body: quote.body,
             price,
             bound: Some(quote.bound.dearest).filter(|_| price.is_none() && quote.bound.is_firm),
+            cheapest: quote.cheapest,
             formula: quote.formula,
             waivable: price.filter(|_| draws.is_some()).unwrap_or_default(),
             allowance: draws.map(|draw| AllowanceUse { pool: draw.pool.clone(), units: draw.units }),
@@ -338,6 +372,8 @@ impl RowRules<'_> {
                 );
                 refuse(message, "omit --max-credits, or remove the row")
             }
+            // What only its length leaves open is known at both ends.
+            (None, None, None) if quote.cheapest.is_some() => None,
             (None, None, None) => {
                 let message = format!("missing, and the price is not known: {formula}{may_cost}");
                 let hint = if dearest.is_zero() {

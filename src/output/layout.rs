@@ -237,6 +237,7 @@ mod tests {
             body: Map::new(),
             price: None,
             bound: None,
+            cheapest: None,
             formula: String::new(),
             waivable: Default::default(),
             allowance: None,

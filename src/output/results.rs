@@ -49,6 +49,9 @@ pub struct ResultLine<'a> {
     /// The outputs of other rows that it takes: `still-07`, `still-07-v2#3`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     inputs: Vec<String>,
+    /// The length that was sent, where it is that of one of them: `5s`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sent_length: Option<&'a str>,
     superseded: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     review: Option<ReviewResult>,
@@ -92,6 +95,7 @@ impl<'a> ResultLine<'a> {
             drift: charge_drift::of(&spec.order, job),
             prompt: spec.order.text(),
             inputs: spec.order.inputs.iter().map(JobInput::shown).collect(),
+            sent_length: spec.order.sent_length(job.present().inputs()),
             superseded,
             review: ReviewResult::of(job, superseded),
         }

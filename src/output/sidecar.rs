@@ -55,7 +55,7 @@ impl Sidecar {
             batch: batch.clone(),
             kind: spec.order.kind.name().to_owned(),
             model: job.ran_model().map(str::to_owned).or_else(|| spec.order.model.clone()),
-            request: spec.order.body.clone(),
+            request: spec.order.body_with_length(job.present().inputs()),
             task_id: job.state().task().cloned(),
             idempotency_key: IdempotencyKey::derive(spec.id, job.attempt()).to_string(),
             attempt: job.attempt().0,

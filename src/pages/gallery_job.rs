@@ -7,6 +7,7 @@ use crate::domain::charge_drift;
 use crate::domain::credit_hold::ABOVE_MAX;
 use crate::domain::ids::BatchName;
 use crate::domain::job::{Job, JobSpec, OutputFile, State};
+use crate::domain::job_reference::{INPUT_LENGTH, INPUT_TOO_LONG};
 use crate::domain::retry_delay::{self, Prospect};
 
 /// Digits of an output's SHA-256 that its thumbnail is called by.
@@ -187,7 +188,7 @@ fn options(spec: &JobSpec, job: &Job) -> Map<String, Value> {
     if let Some(ran) = job.ran_options() {
         return ran.clone();
     }
-    let body = &spec.order.body;
+    let body = &spec.order.body_with_length(job.present().inputs());
     let nested = body.get("options").and_then(Value::as_object).into_iter().flatten();
     let own = body.iter().filter(|(name, _)| !APART.contains(&name.as_str()));
     own.chain(nested).map(|(name, value)| (name.clone(), value.clone())).collect()
@@ -212,6 +213,10 @@ fn next_step(name: &str, job: &Job) -> Option<NextStep> {
         State::Failed { fault, .. } if fault.code == ABOVE_MAX => step(
             "It costs more than its limit. A higher one queues it again.",
             "callsheet retry JOB --max-credits N",
+        ),
+        State::Failed { fault, .. } if [INPUT_TOO_LONG, INPUT_LENGTH].contains(&fault.code.as_str()) => step(
+            "Nothing was charged. A length of its own lets it be sent.",
+            "callsheet retry JOB --set FIELD=SECONDS",
         ),
         State::Failed { fault, .. } if retry_delay::prospect(&fault.code) == Prospect::Hopeless => {
             step("It would be rejected again. Change its row and submit the manifest again.", "")

@@ -12,6 +12,8 @@ use zune_jpeg::JpegDecoder;
 use zune_jpeg::zune_core::colorspace::ColorSpace;
 use zune_jpeg::zune_core::options::DecoderOptions;
 
+use crate::pages::media_length;
+
 /// Longest edge of a thumbnail, in pixels.
 const THUMBNAIL_EDGE: u32 = 480;
 /// Quality of a thumbnail, of 100.
@@ -37,6 +39,9 @@ pub struct MediaQuestion {
     pub bytes: u64,
     pub content_type: String,
     pub thumbnail: PathBuf,
+    /// Nothing but its length is asked for.
+    #[serde(default)]
+    pub length_only: bool,
 }
 
 /// What was found out; nothing of what cannot be told. The names are those that `gallery_media.js` reads.
@@ -79,6 +84,10 @@ pub fn find_out(question: &MediaQuestion) -> Result<MediaFacts, MediaError> {
     let found = file.metadata()?;
     if !found.is_file() || found.len() != question.bytes {
         return Err(MediaError::Undecodable("it was changed".to_owned()));
+    }
+    if question.length_only {
+        let seconds = media_length::length(file, &question.content_type)?.as_secs_f64();
+        return Ok(MediaFacts { seconds: Some(seconds), ..MediaFacts::default() });
     }
     let mut reader = BufReader::with_capacity(64 * 1024, file);
     let picture = match question.content_type.as_str() {
@@ -357,6 +366,7 @@ mod tests {
             bytes: bytes.len() as u64,
             content_type: content_type.to_owned(),
             thumbnail: thumbnail.clone(),
+            length_only: false,
         };
         (find_out(&question), std::fs::read(thumbnail).ok())
     }

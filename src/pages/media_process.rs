@@ -1,4 +1,4 @@
-//! The process that opens outputs for their thumbnails: the program itself with [`ARGUMENT`], one question a line, one
+//! The process that opens outputs for their thumbnails and their lengths: the program itself with [`ARGUMENT`], one question a line, one
 //! answer a line. A file that it dies of, or that takes too long, costs nobody else anything: this program ends at a panic, and
 //! must not end at one of a decoder's.
 

@@ -57,6 +57,7 @@ fn order(line: u64, priority: i8) -> Box<Order> {
         body: Map::from_iter([("prompt".to_owned(), json!("a gull"))]),
         price: Some(Credits(5)),
         bound: None,
+        cheapest: None,
         formula: String::new(),
         waivable: Credits::ZERO,
         allowance: None,

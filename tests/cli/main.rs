@@ -10,6 +10,7 @@ mod hostile_names;
 mod init;
 mod log;
 mod matrix;
+mod measured_length;
 mod pilot;
 mod plan;
 mod reader_suites;

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use crate::cli::plan::plan_row::PlanRow;
-use crate::cli::plan::totals::{Counts, Totals};
+use crate::cli::plan::totals::{ByLength, Counts, Totals};
 use crate::cli::plan::{PlanReport, shown};
 use crate::domain::absent_rows::AbsentRows;
 use crate::domain::budget::BudgetShortage;
@@ -31,6 +31,11 @@ struct JsonRow<'a> {
     kind: Option<&'static str>,
     model: Option<&'a str>,
     price_credits: Option<Credits>,
+    /// Of a row whose price hangs on a length that is measured before it is sent: the least and the most.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    price_from_credits: Option<Credits>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    price_to_credits: Option<Credits>,
     max_credits: Option<Credits>,
     waivable_credits: Credits,
     /// Of a row that is running or in doubt.
@@ -83,6 +88,9 @@ struct JsonTotals<'a> {
     /// Whether it is known which of the waiting jobs were sent: beside a `run` it is not.
     sent_is_known: bool,
     unpriced: JsonUnpriced,
+    /// Rows whose price hangs on a length that is not known yet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    by_length: Option<JsonByLength>,
     batches: Vec<JsonBatch<'a>>,
     groups: Vec<JsonGroup<'a>>,
     /// Groups of rows whose limit what is planned would pass.
@@ -96,6 +104,13 @@ struct JsonTotals<'a> {
 struct JsonUnpriced {
     jobs: u64,
     max_credits: Credits,
+}
+
+#[derive(Debug, Serialize)]
+struct JsonByLength {
+    jobs: u64,
+    from_credits: Credits,
+    to_credits: Credits,
 }
 
 #[derive(Debug, Serialize)]
@@ -171,6 +186,10 @@ impl<'w, W: Write> JsonWriter<'w, W> {
                 kind: order.map(|order| order.kind.name()),
                 model: order.and_then(|order| order.model.as_deref()),
                 price_credits: order.map_or(accepted_at, |order| order.price),
+                price_from_credits: order.and_then(|order| order.cheapest),
+                price_to_credits: order
+                    .filter(|order| order.cheapest.is_some())
+                    .and_then(|order| order.bound),
                 max_credits: order.and_then(|order| order.max_credits),
                 waivable_credits: waivable.unwrap_or_default(),
                 held_credits: when(&[RowVerdict::Running, RowVerdict::InDoubt]),
@@ -227,6 +246,10 @@ fn totals_object<'a>(report: &'a PlanReport, totals: &'a Totals) -> JsonTotals<'
         retry_credits: totals.retry,
         jobs: totals.counts,
         sent_is_known: report.seen == Visibility::All,
+        by_length: Some(totals.by_length).filter(|by_length| by_length.jobs > 0).map(|by_length| {
+            let ByLength { jobs, least, most } = by_length;
+            JsonByLength { jobs, from_credits: least, to_credits: most }
+        }),
         unpriced: JsonUnpriced { jobs: totals.unpriced.0, max_credits: totals.unpriced.1 },
         batches: batches.collect(),
         groups: groups.collect(),

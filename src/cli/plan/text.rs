@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use crate::cli::absent_rows::{self, AbsentLine};
 use crate::cli::plan::plan_row::PlanRow;
-use crate::cli::plan::totals::Totals;
+use crate::cli::plan::totals::{ByLength, Totals};
 use crate::cli::plan::{PlanReport, shown};
 use crate::cli::table::{self, Table};
 use crate::cli::{group_budgets, printable, summary, terminal};
@@ -53,6 +53,7 @@ fn price(row: &PlanRow<'_>) -> String {
         (RowVerdict::Invalid, _) => "-".to_owned(),
         (RowVerdict::Done | RowVerdict::Failed, _) => "0".to_owned(),
         (RowVerdict::Running | RowVerdict::InDoubt, _) | (_, None) => row.credits.0.to_string(),
+        (_, Some(Order { cheapest: Some(least), .. })) => format!("{} to {}", least.0, row.credits.0),
         (_, Some(_)) => format!("up to {}", row.credits.0),
     }
 }
@@ -172,6 +173,17 @@ fn sentences(out: &mut impl Write, report: &PlanReport, totals: &Totals) -> io::
     if totals.unpriced.0 > 0 {
         let (jobs, most) = totals.unpriced;
         writeln!(out, "unpriced: {jobs} of them have no price; their rows allow up to {most}")?;
+    }
+    if totals.by_length.jobs > 0 {
+        let ByLength { jobs, least, most } = totals.by_length;
+        let them = if jobs == 1 { "one of them costs" } else { "of them cost" };
+        let count = if jobs == 1 { String::new() } else { format!("{jobs} ") };
+        writeln!(
+            out,
+            "by length: {count}{them} {} to {most}, which is known once what they are to be as long as is there; the \
+             most is counted",
+            least.0
+        )?;
     }
     for validated in report.validated.iter().filter(|validated| validated.is_refused()) {
         let file = printable(&shown(&validated.receipt.file));

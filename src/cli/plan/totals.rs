@@ -9,6 +9,7 @@ use crate::domain::batch_origin::Origin;
 use crate::domain::budget_group;
 use crate::domain::credits::Credits;
 use crate::domain::ids::BatchName;
+use crate::domain::job::Order;
 use crate::domain::ledger;
 use crate::domain::request::Kind;
 use crate::domain::row_verdict::RowVerdict;
@@ -64,6 +65,8 @@ pub(super) struct Totals {
     pub(super) retry: Credits,
     /// Jobs without a price that are still to be paid, and the most they may cost.
     pub(super) unpriced: (u64, Credits),
+    /// Jobs that are still to be paid, whose price hangs on a length that is measured before they are sent.
+    pub(super) by_length: ByLength,
     /// By batch, kind and model.
     pub(super) groups: BTreeMap<GroupKey, GroupTotals>,
     pub(super) batches: BTreeMap<BatchName, BatchTotals>,
@@ -71,6 +74,16 @@ pub(super) struct Totals {
     pub(super) by_group: budget_group::GroupTotals,
     /// How much of each allowance is used up.
     drawn: BTreeMap<String, u64>,
+}
+
+/// Jobs whose price hangs on a length that is not known yet.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct ByLength {
+    pub(super) jobs: u64,
+    /// What they cost at least.
+    pub(super) least: Credits,
+    /// What they cost at most, which the sums count.
+    pub(super) most: Credits,
 }
 
 /// Whose sum it is. Jobs that the batch has and that could not be sent today have no kind.
@@ -130,8 +143,13 @@ impl Totals {
             *sum = *sum + row.credits;
         }
         let is_to_be_paid = row.verdict.is_to_be_spent() && row.is_counted_here();
-        if is_to_be_paid && row.order.is_some_and(|order| order.price.is_none()) {
-            self.unpriced = (self.unpriced.0 + 1, self.unpriced.1 + credits);
+        match row.order.filter(|order| is_to_be_paid && order.price.is_none()) {
+            Some(Order { cheapest: Some(least), .. }) => {
+                let ByLength { jobs, least: sum, most } = self.by_length;
+                self.by_length = ByLength { jobs: jobs + 1, least: sum + *least, most: most + credits };
+            }
+            Some(_) => self.unpriced = (self.unpriced.0 + 1, self.unpriced.1 + credits),
+            None => {}
         }
         let what = row.order.map(|order| (order.kind, order.model.clone()));
         let group = self.groups.entry((row.batch.cloned(), what)).or_default();

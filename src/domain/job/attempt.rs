@@ -10,7 +10,7 @@ use crate::domain::job_reference::FoundInput;
 use crate::domain::job_state::JobState;
 use crate::domain::row_versions::REPLACED;
 use crate::domain::task::{Fault, TaskRecord};
-use crate::domain::time::Timestamp;
+use crate::domain::time::{Millis, Timestamp};
 use crate::domain::utc_day::UtcDay;
 
 /// The code of a job that is paid for, and whose outputs could not be downloaded.
@@ -230,6 +230,10 @@ pub struct Attempt {
     /// Which takes of their rows these are, 0 where there was no choice; empty where there was none at all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) input_takes: Vec<u32>,
+    /// How long those outputs are of which the length is taken, in milliseconds, 0 for the others; empty where none was
+    /// measured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) input_lengths: Vec<Millis>,
 }
 
 /// An attempt as it is stored. Its state lies among its other fields, and is put together once all are read: reading it
@@ -256,6 +260,8 @@ struct StoredAttempt {
     inputs: Vec<String>,
     #[serde(default)]
     input_takes: Vec<u32>,
+    #[serde(default)]
+    input_lengths: Vec<Millis>,
     state: JobState,
     // What belongs to it.
     #[serde(default)]
@@ -306,6 +312,7 @@ impl TryFrom<StoredAttempt> for Attempt {
             record: stored.record,
             inputs: stored.inputs,
             input_takes: stored.input_takes,
+            input_lengths: stored.input_lengths,
         })
     }
 }
@@ -361,6 +368,7 @@ impl Attempt {
             record: None,
             inputs: Vec::new(),
             input_takes: Vec::new(),
+            input_lengths: Vec::new(),
         }
     }
 
@@ -368,6 +376,9 @@ impl Attempt {
         let has_choices = found.iter().any(|input| input.take.is_some());
         let takes = found.iter().map(|input| input.take.unwrap_or(0)).filter(|_| has_choices);
         self.input_takes = takes.collect();
+        let has_lengths = found.iter().any(|input| input.length.is_some());
+        let lengths = found.iter().map(|input| input.length.unwrap_or_default()).filter(|_| has_lengths);
+        self.input_lengths = lengths.collect();
         self.inputs = found.into_iter().map(|input| input.address).collect();
     }
 
@@ -408,7 +419,12 @@ impl Attempt {
         &self.input_takes
     }
 
-    /// The addresses of its inputs that are outputs of other jobs; empty before they were found.
+    /// How long those of its inputs are of which the length is taken, 0 for the others; empty where none was measured.
+    pub fn input_lengths(&self) -> &[Millis] {
+        &self.input_lengths
+    }
+
+    /// What was found for its inputs that are outputs of other jobs, addresses and lengths; empty before that.
     pub fn inputs(&self) -> &[String] {
         &self.inputs
     }

@@ -153,6 +153,7 @@ fn carried_over(stored: &StoredJob) -> Result<(Vec<Attempt>, Option<AttemptNo>),
         record: stored.record.clone(),
         inputs: Vec::new(),
         input_takes: Vec::new(),
+        input_lengths: Vec::new(),
     };
     let no = present.no;
     let mut attempts: Vec<Attempt> = stored.superseded.iter().map(SupersededTask::attempt).collect();

@@ -8,6 +8,7 @@ use serde_json::{Map, Number, Value};
 
 use crate::domain::credits::Credits;
 use crate::domain::diagnostic::{Diagnostic, Diagnostics, Position};
+use crate::domain::job_reference::is_reference;
 use crate::domain::number_text::whole_in_text;
 use crate::domain::request::{Kind, Request};
 
@@ -383,7 +384,15 @@ fn option(accepts: OptionType, given: &CellValue<'_>) -> Result<Option<Value>, D
         OptionType::Text => Ok(text(given)?.map(Value::String)),
         OptionType::Duration => duration(given),
         OptionType::Flag => Ok(flag(given)?.map(Value::Bool)),
-        OptionType::Number => number(given).map(Some),
+        OptionType::Length if is_job_reference(given) => Ok(text(given)?.map(Value::String)),
+        OptionType::Number | OptionType::Length => number(given).map(Some),
+    }
+}
+
+fn is_job_reference(given: &CellValue<'_>) -> bool {
+    match given {
+        CellValue::Cell(cell) => is_reference(cell.trim()),
+        CellValue::Json(value) => value.as_str().is_some_and(|text| is_reference(text.trim())),
     }
 }
 

@@ -67,6 +67,8 @@ pub enum OptionType {
     Flag,
     /// A JSON number.
     Number,
+    /// A JSON number of seconds, or a reference to the output of another row.
+    Length,
 }
 
 const fn known(name: &'static str, slot: Slot) -> KnownField {
@@ -101,7 +103,7 @@ pub static KNOWN: [KnownField; 32] = [
     option("source_video_duration_seconds", OptionType::Number),
     option("quality", OptionType::Text),
     option("size", OptionType::Text),
-    option("duration_seconds", OptionType::Number),
+    option("duration_seconds", OptionType::Length),
     option("instrumental", OptionType::Flag),
     option("style", OptionType::Text),
     option("title", OptionType::Text),

@@ -150,6 +150,7 @@ fn option_type(accepts: OptionType) -> Value {
             "anyOf": [{"type": ["string", "null"]}, {"type": "integer", "minimum": 0}],
         }),
         OptionType::Flag => json!({"type": ["boolean", "null"]}),
+        OptionType::Length => json!({"type": ["number", "string", "null"], "pattern": r"^\s*job:"}),
         OptionType::Number => json!({"type": ["number", "null"]}),
     }
 }
@@ -216,13 +217,13 @@ fn describe(known: &KnownField) -> String {
              between them."
         }
         "video_urls" => "Source video: an http(s) address, or job:ID for the output of another row.",
-        "duration" => "Seconds of video: 8, or \"8s\".",
+        "duration" => "Seconds of video: 8, or \"8s\"; or job:ID for as long as the output of another row.",
         "audio" => "Whether the video has sound.",
         "source_video_duration_seconds" => {
             "Seconds of the source video; filled for a job:ID whose duration is known."
         }
         "size" => "Exact pixels, such as 1024x1536, for models that take them.",
-        "duration_seconds" => "Seconds of sound.",
+        "duration_seconds" => "Seconds of sound, or job:ID for as long as the output of another row.",
         "instrumental" => "No vocals.",
         "style" | "title" => "With it the prompt is used as lyrics.",
         _ => "An option of the service.",

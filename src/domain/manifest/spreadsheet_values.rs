@@ -25,8 +25,8 @@ pub(super) fn read(name: &str, accepts: OptionType, cell: &str) -> CellReading {
         OptionType::Flag => {
             boolean_word(cell).map_or(CellReading::Unknown, |flag| CellReading::As(flag.into()))
         }
-        OptionType::Number if name.ends_with("_seconds") => number(without_unit(cell)),
-        OptionType::Number => number(cell),
+        OptionType::Number | OptionType::Length if name.ends_with("_seconds") => number(without_unit(cell)),
+        OptionType::Number | OptionType::Length => number(cell),
         OptionType::Text | OptionType::Duration => CellReading::Unknown,
     }
 }

@@ -8,12 +8,15 @@
 //! Reading order: [`quote`], then one file per kind, then [`catalog`] and [`model_rules`] (what the
 //! catalog says and what it leaves out), `price_matrix` (the price shapes), [`canonical_body`].
 
+use rust_decimal::Decimal;
+use rust_decimal::prelude::ToPrimitive;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::domain::credits::Credits;
 use crate::domain::diagnostic::{Diagnostic, Diagnostics};
 use crate::domain::request::{Kind, Request};
+use crate::domain::time::Millis;
 
 mod audio_note;
 mod builtin_model_rules;
@@ -25,6 +28,7 @@ mod find_model;
 mod image;
 mod infer_kind;
 pub mod kind_fields;
+mod length;
 pub mod model_rules;
 mod music;
 mod pixels;
@@ -45,6 +49,7 @@ mod video_price;
 pub use canonical::canonical_body;
 pub use catalog::{Catalog, CatalogPart};
 pub use infer_kind::infer_kind;
+pub use length::{LengthError, fitting_length, fitting_length_of_body};
 pub use model_rules::{AccountPlan, Allowance, AllowanceUnit, Rules, RulesExtension};
 pub use price_matrix::{Bound, Prices};
 pub use reprice::{Cost, reprice};
@@ -61,6 +66,12 @@ pub fn clamped_setting(kind: Kind, name: &str, value: &Value) -> Option<Value> {
 pub fn seconds_as_number(value: &Value) -> Option<Value> {
     let number: serde_json::Number = duration::plain(duration::seconds(value)?).parse().ok()?;
     Some(Value::Number(number))
+}
+
+/// The milliseconds that a duration means, a part of one for a whole: of `8s` 8,000.
+pub fn milliseconds_of(value: &Value) -> Option<Millis> {
+    let ms = duration::seconds(value)?.checked_mul(Decimal::ONE_THOUSAND)?.ceil();
+    ms.to_u64().map(Millis)
 }
 
 /// Whether two spellings of an option mean the same to the service.
@@ -93,6 +104,9 @@ pub struct Quote {
     pub price: Option<Credits>,
     /// The most that it may cost.
     pub bound: Bound,
+    /// Without a price: the least that it may cost, where only its length is not known yet. The most is firm then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cheapest: Option<Credits>,
     /// `5 s x 2/s = 10`, or why there is no price.
     pub formula: String,
     /// The catalog's own price, before what was charged above it.
@@ -135,6 +149,7 @@ pub fn quote(
         body: draft.body,
         price: draft.priced.credits,
         bound: draft.priced.bound,
+        cheapest: draft.cheapest,
         formula: draft.priced.formula,
         listed: draft.listed,
         cell: draft.priced.cell,
@@ -145,6 +160,11 @@ pub fn quote(
 
 /// What a request comes to, with everything that is wrong with it in `diagnostics`.
 fn priced_by(kind: Kind, basis: &QuoteContext<'_>, diagnostics: &mut Diagnostics) -> PricedBody {
+    length::priced(kind, basis, diagnostics).unwrap_or_else(|| priced_as_it_is(kind, basis, diagnostics))
+}
+
+/// The same of a request whose length is known.
+fn priced_as_it_is(kind: Kind, basis: &QuoteContext<'_>, diagnostics: &mut Diagnostics) -> PricedBody {
     let draft = match kind {
         Kind::Video => video::draft(basis, diagnostics),
         Kind::Image => image::draft(basis, diagnostics),
@@ -180,12 +200,14 @@ struct PricedBody {
     priced: Priced,
     /// The catalog's own price.
     listed: Option<Credits>,
+    /// Without a price: the least that it may cost, where only its length is not known yet.
+    cheapest: Option<Credits>,
     waivable: Option<Allowance>,
 }
 
 impl PricedBody {
     fn new(model: Option<String>, body: Map<String, Value>, priced: Priced) -> PricedBody {
-        PricedBody { model, body, listed: priced.credits, priced, waivable: None }
+        PricedBody { model, body, listed: priced.credits, priced, cheapest: None, waivable: None }
     }
 
     /// Names the cell in full, and raises its price to what was charged for it before.

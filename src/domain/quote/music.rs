@@ -14,6 +14,9 @@ use crate::domain::request::Kind;
 /// Options that the service refuses by name.
 pub(super) const RENAMED: [&str; 2] = ["duration", "music_length_ms"];
 
+/// The shortest and the longest track, in seconds.
+pub(super) const SECONDS: (f64, f64) = (3.0, 300.0);
+
 const LENGTH: &str = "duration_seconds";
 /// The length of a track that gives none, and the least that one costs.
 const DEFAULT_SECONDS: u32 = 60;
@@ -53,7 +56,7 @@ fn check_options(options: &Map<String, Value>, diagnostics: &mut Diagnostics) {
             "the length goes into duration_seconds",
         );
     }
-    number_within(options, LENGTH, (3.0, 300.0), diagnostics);
+    number_within(options, LENGTH, SECONDS, diagnostics);
     let instrumental = boolean(options, "instrumental", diagnostics) == Some(true);
     let [style, title, lyrics] = ["style", "title", "lyrics"].map(|name| given(options, name, diagnostics));
     if instrumental && lyrics {

@@ -18,6 +18,8 @@ pub struct Cost {
     pub price: Option<Credits>,
     /// The most that it may cost.
     pub bound: Bound,
+    /// Without a price: the least that it may cost, where only its length is not known yet.
+    pub cheapest: Option<Credits>,
     /// How the price was computed, or why there is none.
     pub formula: String,
     /// The catalog's own price, before what was charged above it.
@@ -31,6 +33,7 @@ impl Quote {
         Cost {
             price: self.price,
             bound: self.bound,
+            cheapest: self.cheapest,
             formula: self.formula.clone(),
             listed: self.listed,
             cell: self.cell.clone(),
@@ -57,13 +60,15 @@ pub fn reprice(
     Ok(Cost {
         price: draft.priced.credits,
         bound: draft.priced.bound,
+        cheapest: draft.cheapest,
         formula: draft.priced.formula,
         listed: draft.listed,
         cell: draft.priced.cell,
     })
 }
 
-fn request_of(kind: Kind, body: &Map<String, Value>) -> Request {
+/// A body as the request that it was made of.
+pub(super) fn request_of(kind: Kind, body: &Map<String, Value>) -> Request {
     if kind == Kind::ShortsStudio {
         return Request { options: body.clone(), ..Request::default() };
     }

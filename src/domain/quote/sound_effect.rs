@@ -9,6 +9,8 @@ use super::price_matrix::Priced;
 use super::validate::number_within;
 use super::{PricedBody, QuoteContext, request_body, validate};
 
+/// The shortest and the longest sound effect, in seconds.
+pub(super) const SECONDS: (f64, f64) = (0.5, 22.0);
 /// What each sound effect costs.
 const CREDITS: u32 = 5;
 
@@ -16,7 +18,7 @@ const CREDITS: u32 = 5;
 pub(super) fn draft(basis: &QuoteContext<'_>, diagnostics: &mut Diagnostics) -> PricedBody {
     let prompt = validate::prompt("prompt", basis.request.prompt.as_deref(), basis.rules, diagnostics);
     let options = validate::present(&basis.request.options);
-    number_within(&options, "duration_seconds", (0.5, 22.0), diagnostics);
+    number_within(&options, "duration_seconds", SECONDS, diagnostics);
     number_within(&options, "prompt_influence", (0.0, 1.0), diagnostics);
     let body = request_body::body([("prompt", Some(Value::from(prompt)))], options);
     PricedBody::new(None, body, Priced::of(Decimal::from(CREDITS), "each sound effect: ", "each"))

@@ -12,7 +12,7 @@ use super::model_rules::{Allowance, BilledSource, Bounds, InputLimits, ModelRule
 use super::price_matrix::Priced;
 use super::validate::{boolean, either, found, nearest, not_one_of, option};
 use super::video_price::{self, Terms, UnsaidSource};
-use super::{PricedBody, QuoteContext, find_model, request_body, validate};
+use super::{PricedBody, QuoteContext, find_model, length, request_body, validate};
 use crate::domain::diagnostic::Diagnostics;
 use crate::domain::request::Kind;
 
@@ -47,6 +47,39 @@ pub(super) fn draft(basis: &QuoteContext<'_>, diagnostics: &mut Diagnostics) -> 
         ("video_urls", request_body::list(&request.video_urls)),
     ];
     PricedBody::new(request.model.clone(), request_body::body(fields, options), priced).waivable(waivable)
+}
+
+/// The durations that a video may have as it is asked for, by their seconds, shortest first. Never empty.
+///
+/// # Errors
+/// Why there are none to choose from, as a sentence without its subject.
+pub(super) fn durations(basis: &QuoteContext<'_>) -> Result<Vec<(Decimal, String)>, String> {
+    // What is wrong with the request is said where it is judged.
+    let unsaid = &mut Diagnostics::default();
+    let found_model = find_model::find(Kind::Video, &basis.catalog.video, basis, unsaid);
+    let mode = mode_of(basis, found_model, unsaid);
+    let job = Job { basis, mode, id: basis.request.model.as_deref().unwrap_or_default() };
+    let id = job.id;
+    let entry = found_model.and_then(|model| model.modes.get(mode));
+    let listed = entry.and_then(|entry| Some((entry, entry.durations.as_deref()?)));
+    let Some((entry, listed)) = listed else {
+        return Err(format!(
+            "takes the length of an output, and no list says which ones {id} takes; write one"
+        ));
+    };
+    let mut options = validate::present(&basis.request.options);
+    let resolution = job.choose("resolution", entry, &mut options, unsaid);
+    let at_resolution = job.durations_at(entry, resolution.as_deref());
+    let is_left = |duration: &&str| {
+        at_resolution.iter().all(|list| list.iter().any(|listed| same_seconds(listed, duration)))
+    };
+    let left: Vec<&str> = listed.iter().map(String::as_str).filter(is_left).collect();
+    if left.is_empty() {
+        return Err(format!(
+            "takes the length of an output, and {id} takes no duration in {mode}; leave it out"
+        ));
+    }
+    length::by_seconds(&left, id)
 }
 
 /// The mode, given or by default; a finding when the model has no such mode.
@@ -215,14 +248,8 @@ impl Job<'_> {
         source: Option<Decimal>,
         diagnostics: &mut Diagnostics,
     ) -> Terms {
-        let mut choose = |name, list: &Option<Vec<String>>, same: Same| {
-            let default = entry.defaults.get(name).map(String::as_str);
-            let choice = Choice { name, id: self.id, mode: self.mode, list: list.as_deref(), default, same };
-            choice.make(options, diagnostics)
-        };
-        let resolution = choose("resolution", &entry.resolutions, str::eq_ignore_ascii_case);
-        let duration = choose("duration", &entry.durations, same_seconds);
-        choose("aspect_ratio", &entry.aspect_ratios, |a, b| a == b);
+        let [resolution, duration, _] = ["resolution", "duration", "aspect_ratio"]
+            .map(|name| self.choose(name, entry, options, diagnostics));
         self.check_duration_at(entry, resolution.as_deref(), duration.as_deref(), diagnostics);
         let audio = self.audio(entry, options, diagnostics);
         Terms {
@@ -232,6 +259,24 @@ impl Job<'_> {
             video_sent: !self.basis.request.video_urls.is_empty(),
             source_seconds: self.billed_source(source, diagnostics),
         }
+    }
+
+    /// The value of an option with a list that is used and billed.
+    fn choose(
+        &self,
+        name: &'static str,
+        entry: &VideoMode,
+        options: &mut Map<String, Value>,
+        diagnostics: &mut Diagnostics,
+    ) -> Option<String> {
+        let (list, same): (_, Same) = match name {
+            "resolution" => (&entry.resolutions, str::eq_ignore_ascii_case),
+            "duration" => (&entry.durations, same_seconds),
+            _ => (&entry.aspect_ratios, |a, b| a == b),
+        };
+        let default = entry.defaults.get(name).map(String::as_str);
+        let choice = Choice { name, id: self.id, mode: self.mode, list: list.as_deref(), default, same };
+        choice.make(options, diagnostics)
     }
 
     /// `true` only where the mode lets it be switched. Where it decides the price, its absence is
@@ -255,6 +300,16 @@ impl Job<'_> {
         given.unwrap_or(false)
     }
 
+    /// The durations that are left at a resolution, by the rules and by the price matrix.
+    fn durations_at<'b>(&'b self, entry: &'b VideoMode, resolution: Option<&str>) -> Vec<Vec<&'b str>> {
+        let Some(resolution) = resolution else { return Vec::new() };
+        let ruled = self.rules().and_then(|rules| {
+            let at = rules.durations_at.iter().find(|(name, _)| name.eq_ignore_ascii_case(resolution));
+            at.map(|(_, durations)| durations.iter().map(String::as_str).collect())
+        });
+        [ruled, video_price::durations_at(entry, resolution)].into_iter().flatten().collect()
+    }
+
     /// Some resolutions have fewer durations: by the price matrix, or by the rules (`model-r`).
     fn check_duration_at(
         &self,
@@ -264,12 +319,7 @@ impl Job<'_> {
         diagnostics: &mut Diagnostics,
     ) {
         let (Some(resolution), Some(duration)) = (resolution, duration) else { return };
-        let ruled = self.rules().and_then(|rules| {
-            let at = rules.durations_at.iter().find(|(name, _)| name.eq_ignore_ascii_case(resolution));
-            at.map(|(_, durations)| durations.iter().map(String::as_str).collect())
-        });
-        let lists: [Option<Vec<&str>>; 2] = [ruled, video_price::durations_at(entry, resolution)];
-        for durations in lists.into_iter().flatten() {
+        for durations in self.durations_at(entry, Some(resolution)) {
             if !durations.iter().any(|listed| same_seconds(listed, duration)) {
                 let accepted = either(&durations);
                 let id = self.id;

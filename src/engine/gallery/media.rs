@@ -150,6 +150,7 @@ fn question(
         thumbnail: std::path::absolute(
             folder.join(THUMBNAIL_FOLDER).join(beginning).join(format!("{key}.jpg")),
         )?,
+        length_only: false,
     })
 }
 
@@ -174,7 +175,8 @@ mod tests {
         let mut reader = MediaReader::default();
         let mut ask = |name: &str| {
             let (path, thumbnail) = (dir.path().join(name), dir.path().join("thumbnail"));
-            let question = MediaQuestion { path, bytes: 1, content_type: "audio/wav".to_owned(), thumbnail };
+            let content_type = "audio/wav".to_owned();
+            let question = MediaQuestion { path, bytes: 1, content_type, thumbnail, length_only: false };
             reader.ask(&question).expect("it is known that there is nothing to tell").seconds
         };
         let told = ["one.wav", "deadly.wav", "two.wav", "deadly.wav", "three.wav"].map(&mut ask);

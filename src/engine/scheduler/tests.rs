@@ -83,6 +83,7 @@ pub(super) fn spec(seq: u32, kind: Kind) -> Arc<JobSpec> {
         body: Map::new(),
         price: Some(Credits(PRICE)),
         bound: None,
+        cheapest: None,
         formula: String::new(),
         waivable: Credits::ZERO,
         allowance: None,

@@ -1,8 +1,10 @@
 //! Jobs that need outputs of other rows: they wait for these, and go before what was not begun.
 
+use serde_json::Value;
+
 use crate::domain::ids::{AttemptNo, BatchNo, JobId, JobKey};
 use crate::domain::job::JobSpec;
-use crate::domain::job_reference::{EndedTake, FoundInput};
+use crate::domain::job_reference::{self, EndedTake, FoundInput};
 use crate::domain::lifecycle::{Event, Want};
 use crate::domain::parked_reason::Parked;
 use crate::domain::task::{Fault, PostAnswer};
@@ -159,6 +161,17 @@ impl Scheduler {
                     let fault = Fault::new("held_back", "it may not be sent any more, or not at that price");
                     return self.take_back(key, attempt, fault, now);
                 }
+                let found = match self.with_lengths(key, found) {
+                    Some(Ok(found)) => found,
+                    Some(Err(fault)) => {
+                        return self.apply(key, attempt, Event::Posted(PostAnswer::Refused(fault)), now);
+                    }
+                    None => {
+                        self.prices.want();
+                        self.postpone(key, attempt, now);
+                        return Ok(());
+                    }
+                };
                 self.apply(key, attempt, Event::InputsFound(found), now)?;
                 self.begin(key, attempt, Want::Post, now.tick);
             }
@@ -175,6 +188,35 @@ impl Scheduler {
             }
         }
         Ok(())
+    }
+
+    /// Inputs with what is sent for those of which the length is taken; nothing where no catalog is known.
+    ///
+    /// # Errors
+    /// Why the job is not sent.
+    fn with_lengths(
+        &self,
+        key: JobKey,
+        mut found: Vec<FoundInput>,
+    ) -> Option<Result<Vec<FoundInput>, Fault>> {
+        let (active, open) = self.batches.get(&key.batch).zip(self.jobs.get(&key))?;
+        let spec = open.spec();
+        for (input, found) in spec.order.inputs.iter().zip(&mut found) {
+            let Some(length) = found.length else { continue };
+            match self.prices.fitting_length(&spec.order, length)? {
+                Ok(Value::String(text)) => found.address = text,
+                Ok(value) => found.address = value.to_string(),
+                Err(why) => {
+                    return Some(Err(job_reference::unfit_length(
+                        &why,
+                        input,
+                        &active.record().name,
+                        &spec.label,
+                    )));
+                }
+            }
+        }
+        Some(Ok(found))
     }
 
     /// Whether it is known how the jobs ended that give the inputs of a job.

@@ -39,6 +39,7 @@ fn spec(id: u8, label: &str) -> JobSpec {
         body: Map::new(),
         price: Some(Credits(4)),
         bound: None,
+        cheapest: None,
         formula: String::new(),
         waivable: Credits::ZERO,
         allowance: None,

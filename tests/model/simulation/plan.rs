@@ -463,6 +463,7 @@ impl Draw {
             body,
             price: is_priced.then_some(Credits(hold)),
             bound: None,
+            cheapest: None,
             formula: String::new(),
             waivable: if self.daily > 0 && kind == Kind::Image { Credits(hold) } else { Credits::ZERO },
             allowance: None,

@@ -596,6 +596,7 @@ impl World {
                         .map(|input| FoundInput {
                             address: format!("https://r.example/{}?at={at}", input.row),
                             take: None,
+                            length: None,
                         })
                         .collect())
                 };

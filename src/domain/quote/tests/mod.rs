@@ -8,6 +8,7 @@ mod canonical;
 mod catalog;
 mod image;
 mod kind;
+mod length;
 mod properties;
 mod rules;
 mod sound;

@@ -6,12 +6,14 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use crate::domain::credit_hold::{self, ABOVE_MAX, Basis, Hold, HoldRefusal};
 use crate::domain::credits::Credits;
 use crate::domain::diagnostic::Diagnostic;
 use crate::domain::ids::{BatchName, BatchNo, JobKey, Seq};
 use crate::domain::job::{Job, Order, State};
-use crate::domain::quote::{self, Bound, Catalog, Cost, Rules, Surcharges};
+use crate::domain::quote::{self, Bound, Catalog, Cost, LengthError, Rules, Surcharges};
 use crate::domain::task::Fault;
 use crate::domain::time::{Millis, Tick};
 use crate::engine::scheduler::job_log;
@@ -132,6 +134,15 @@ impl Prices {
         Some(quote::reprice(order.kind, &order.body, catalog, rules))
     }
 
+    /// The length that is sent for an output that is so long; nothing where no catalog is known.
+    ///
+    /// # Errors
+    /// [`LengthError`].
+    pub fn fitting_length(&self, order: &Order, measured: Millis) -> Option<Result<Value, LengthError>> {
+        let (rules, catalog) = (self.rules.as_deref()?, self.catalog.as_deref()?);
+        Some(quote::fitting_length_of_body(order.kind, &order.body, measured, catalog, rules))
+    }
+
     /// The price at which a waiting job is admitted; `max` is what a person allowed it to cost. Worked out once for every
     /// version of the catalog.
     ///
@@ -237,6 +248,7 @@ fn as_accepted(order: &Order) -> Cost {
     Cost {
         price: order.price,
         bound: Bound { dearest: dearest.unwrap_or_default(), is_firm: dearest.is_some() },
+        cheapest: order.cheapest,
         formula: order.formula.clone(),
         listed: order.price,
         cell: String::new(),
@@ -263,7 +275,7 @@ fn is_unsettled(job: &Job) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
     use crate::domain::request::Kind;

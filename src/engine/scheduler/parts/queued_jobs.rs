@@ -88,6 +88,7 @@ mod tests {
             body: serde_json::Map::new(),
             price: Some(crate::domain::credits::Credits(4)),
             bound: None,
+            cheapest: None,
             formula: String::new(),
             waivable: crate::domain::credits::Credits::ZERO,
             allowance: None,

@@ -33,11 +33,11 @@ fn stage(rows: &[&[u32]]) -> Stage {
 
 fn found(stage: &mut Stage, seq: u32) -> String {
     let attempt = stage.attempt(seq);
-    let addresses = stage.specs[seq as usize]
-        .order
-        .inputs
-        .iter()
-        .map(|_| FoundInput { address: "https://r/now".to_owned(), take: None });
+    let addresses = stage.specs[seq as usize].order.inputs.iter().map(|_| FoundInput {
+        address: "https://r/now".to_owned(),
+        take: None,
+        length: None,
+    });
     stage.step(vec![Input::InputsFound(Stage::key(seq), attempt, Ok(addresses.collect()))])
 }
 

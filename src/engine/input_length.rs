@@ -1,0 +1,165 @@
+//! How long an output of another job is, for a job that is to be as long.
+//!
+//! What that job's request said of its length holds. Otherwise its file is measured, by a process of its own, since
+//! outputs come from elsewhere: the one on this disk, or, where that is gone or was edited, the one at the service.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde_json::{Number, Value};
+use tempfile::NamedTempFile;
+use tokio::sync::Semaphore;
+
+use crate::api::{DownloadError, Version};
+use crate::domain::ids::{BatchName, BatchNo, JobKey};
+use crate::domain::job::{JobSpec, OutputFile};
+use crate::domain::job_reference::{self, FoundInput, JobInput};
+use crate::domain::quote::{LengthError, milliseconds_of};
+use crate::domain::request::Kind;
+use crate::domain::task::Fault;
+use crate::domain::time::Millis;
+use crate::engine::row_reader::RowReader;
+use crate::engine::scheduler::InputFault;
+use crate::engine::{EngineDeps, blocking, job_inputs};
+use crate::output::detect_media_type;
+use crate::output::open_output::open_output;
+use crate::pages::media_facts::MediaQuestion;
+use crate::pages::media_process::MediaProcess;
+use crate::store::{JobRecord, Store, StoreError};
+
+/// Bytes that tell what a file is.
+const HEAD_BYTES: usize = 4096;
+
+/// The job whose output it is.
+struct Giver {
+    batch: BatchName,
+    record: JobRecord,
+    spec: Arc<JobSpec>,
+}
+
+/// What is found for an input of which the length is taken, of a job of the batch `own`.
+pub(super) async fn find(
+    deps: &EngineDeps,
+    store: &Arc<Store>,
+    exchanges: &Semaphore,
+    (own, spec): (BatchNo, &JobSpec),
+    input: &JobInput,
+    key: JobKey,
+) -> Result<FoundInput, InputFault> {
+    let giver = giver_of(store, key).await?.ok_or_else(|| job_inputs::gone(input, "has no task"))?;
+    let take = input.choice(giver.record.id);
+    // The plan knew it.
+    if spec.order.length_reference().is_none() {
+        let planned = spec.order.body.get("options").and_then(|options| options.get(input.field.name()));
+        let address = planned.map(|length| length.as_str().map_or_else(|| length.to_string(), str::to_owned));
+        return Ok(FoundInput { address: address.unwrap_or_default(), take, length: None });
+    }
+    let found = |length| FoundInput { address: String::new(), take, length: Some(length) };
+    let body = giver.spec.order.body_with_length(giver.record.job.present().inputs());
+    let asked = job_reference::seconds_of(giver.spec.order.kind, &body);
+    if let Some(asked) = asked.as_ref().and_then(milliseconds_of) {
+        return Ok(found(asked));
+    }
+    let place = usize::try_from(input.output).unwrap_or(usize::MAX).saturating_sub(1);
+    let output = giver.record.job.outputs().get(place).cloned();
+    let measured = match local(deps, &giver.batch, output).await {
+        Some((path, output)) => measure(path, output.bytes, output.content_type).await?,
+        None => {
+            // Closed only when the program ends.
+            let _permit = exchanges.acquire().await;
+            let (_, links) = job_inputs::results(deps, store, spec, input, key).await?;
+            let link = links.get(place).ok_or_else(|| job_inputs::gone(input, "has no such output"))?;
+            remote(deps, giver.spec.order.kind, input, link).await?
+        }
+    };
+    if let Some(measured) = measured {
+        return Ok(found(measured));
+    }
+    let batch = blocking({
+        let store = store.clone();
+        move || store.batch(own)
+    });
+    let batch = batch.await.map_err(state_fault)?.map(|batch| batch.name).unwrap_or(giver.batch);
+    let why = LengthError::NotTaken("has an output that does not tell how long it is".to_owned());
+    Err(InputFault::Lasting(job_reference::unfit_length(&why, input, &batch, &spec.label)))
+}
+
+fn state_fault(error: StoreError) -> InputFault {
+    InputFault::Passing(Fault::new("state", error.to_string()))
+}
+
+async fn giver_of(store: &Arc<Store>, key: JobKey) -> Result<Option<Giver>, InputFault> {
+    let store = store.clone();
+    let look = move || -> Result<Option<Giver>, StoreError> {
+        let Some(batch) = store.batch(key.batch)? else { return Ok(None) };
+        let Some(record) = store.outcome(&batch, key.seq)? else { return Ok(None) };
+        let spec = RowReader::new(&store).spec_at(key.batch, record.row_at)?;
+        Ok(Some(Giver { batch: batch.name, record, spec }))
+    };
+    blocking(look).await.map_err(state_fault)
+}
+
+/// An output on this disk, as it was downloaded; nothing where it is gone or was edited.
+async fn local(
+    deps: &EngineDeps,
+    batch: &BatchName,
+    output: Option<OutputFile>,
+) -> Option<(PathBuf, OutputFile)> {
+    let (output, output_dir, batch) = (output?, deps.output_dir.clone(), batch.clone());
+    let look = move || {
+        open_output(&output_dir, &batch, &output).ok()?;
+        let path = std::path::absolute(output_dir.batch_dir(&batch).join(&output.path)).ok()?;
+        Some((path, output))
+    };
+    blocking(look).await
+}
+
+/// How long a file is; nothing where it does not tell.
+async fn measure(path: PathBuf, bytes: u64, content_type: String) -> Result<Option<Millis>, InputFault> {
+    let question = MediaQuestion { path, bytes, content_type, thumbnail: PathBuf::new(), length_only: true };
+    let ask = move || {
+        let mut process = MediaProcess::start()?;
+        Some(process.ask(&question).and_then(|facts| facts.seconds))
+    };
+    let Some(seconds) = blocking(ask).await else {
+        let fault = Fault::new("measure", "the process that measures outputs cannot be started");
+        return Err(InputFault::Passing(fault));
+    };
+    let seconds = seconds.and_then(Number::from_f64).map(Value::Number);
+    Ok(seconds.as_ref().and_then(milliseconds_of).filter(|length| length.0 > 0))
+}
+
+/// How long the file at a result link is.
+async fn remote(
+    deps: &EngineDeps,
+    kind: Kind,
+    input: &JobInput,
+    link: &str,
+) -> Result<Option<Millis>, InputFault> {
+    let here = |error: std::io::Error| InputFault::Passing(Fault::new("disk", error.to_string()));
+    let broken = |error: DownloadError| job_inputs::link_fault(input, error);
+    let mut opened = deps.downloads.open(link, 0, &Version::default()).await.map_err(broken)?;
+    let declared = opened.content_type.clone();
+    let mut file = blocking(NamedTempFile::new).await.map_err(here)?;
+    let (mut bytes, mut head) = (0_u64, Vec::new());
+    while let Some(chunk) = opened.chunk().await.map_err(broken)? {
+        let chunk = chunk.as_ref().to_vec();
+        bytes = bytes.saturating_add(chunk.len() as u64);
+        if bytes > deps.max_file_bytes {
+            return Ok(None);
+        }
+        head.extend(chunk.iter().take(HEAD_BYTES.saturating_sub(head.len())));
+        let write = move || file.write_all(&chunk).map(|()| file);
+        file = blocking(write).await.map_err(here)?;
+    }
+    if opened.total.is_some_and(|total| total != bytes) {
+        let text = format!("{bytes} bytes came of a result, and more were announced");
+        return Err(InputFault::Passing(Fault::new("download", text)));
+    }
+    let Ok(media) = detect_media_type(kind, &head, declared.as_deref()) else { return Ok(None) };
+    let length = measure(file.path().to_owned(), bytes, media.content_type).await;
+    // It is removed off the runtime's threads.
+    blocking(move || drop(file)).await;
+    length
+}
