@@ -4,6 +4,8 @@
 //! The service is given its own result links, as the task's record tells them at that moment: nobody says how long a link
 //! lasts. Each is tried before it is sent, so that nothing is charged for a job whose input is gone.
 
+mod length;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -15,7 +17,7 @@ use crate::domain::job::JobSpec;
 use crate::domain::job_reference::{EndedTake, FoundInput, JobInput};
 use crate::domain::task::{Fault, ReadAnswer, TaskStatus};
 use crate::engine::scheduler::{InputFault, ended_take};
-use crate::engine::{EngineDeps, blocking, input_length};
+use crate::engine::{EngineDeps, blocking};
 use crate::store::{JobRecord, Store, StoreError};
 
 /// Code of a job whose input the service has no more.
@@ -44,7 +46,7 @@ pub(super) async fn find(
     let mut known: BTreeMap<JobKey, (JobId, Vec<String>)> = BTreeMap::new();
     for (input, giver) in spec.order.inputs.iter().zip(givers) {
         if input.field.is_length() {
-            inputs.push(input_length::find(deps, store, exchanges, (own, spec), input, *giver).await?);
+            inputs.push(length::find(deps, store, exchanges, (own, spec), input, *giver).await?);
             continue;
         }
         if !known.contains_key(giver) {
@@ -64,7 +66,7 @@ pub(super) async fn find(
     Ok(inputs)
 }
 
-pub(super) fn gone(input: &JobInput, why: &str) -> InputFault {
+fn gone(input: &JobInput, why: &str) -> InputFault {
     InputFault::Lasting(Fault::new(
         INPUT_GONE,
         format!("the row {} {why}; nothing was charged", input.shown()),
@@ -72,7 +74,7 @@ pub(super) fn gone(input: &JobInput, why: &str) -> InputFault {
 }
 
 /// A job and its result links, as its task's record tells them now.
-pub(super) async fn results(
+async fn results(
     deps: &EngineDeps,
     store: &Arc<Store>,
     spec: &JobSpec,
@@ -107,7 +109,7 @@ async fn answers(deps: &EngineDeps, input: &JobInput, address: &str) -> Result<(
 }
 
 /// What a link means that cannot be fetched.
-pub(super) fn link_fault(input: &JobInput, error: DownloadError) -> InputFault {
+fn link_fault(input: &JobInput, error: DownloadError) -> InputFault {
     match error {
         error @ DownloadError::Status(status) if status >= 500 || status == 429 => {
             InputFault::Passing(error.into())

@@ -14,7 +14,6 @@ pub mod engine_client;
 pub mod gallery;
 mod group_history;
 mod handle;
-mod input_length;
 mod job_inputs;
 pub mod job_iter;
 pub mod job_page;

@@ -3,6 +3,8 @@
 //! Outputs come from elsewhere, and decoders have had bugs: this is done by a process of its own (`media_process.rs`), which
 //! may die of a file. Memory is bounded by the pixels that are accepted, and by the process's limit.
 
+mod length;
+
 use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -11,8 +13,6 @@ use serde::{Deserialize, Serialize};
 use zune_jpeg::JpegDecoder;
 use zune_jpeg::zune_core::colorspace::ColorSpace;
 use zune_jpeg::zune_core::options::DecoderOptions;
-
-use crate::pages::media_length;
 
 /// Longest edge of a thumbnail, in pixels.
 const THUMBNAIL_EDGE: u32 = 480;
@@ -86,7 +86,7 @@ pub fn find_out(question: &MediaQuestion) -> Result<MediaFacts, MediaError> {
         return Err(MediaError::Undecodable("it was changed".to_owned()));
     }
     if question.length_only {
-        let seconds = media_length::length(file, &question.content_type)?.as_secs_f64();
+        let seconds = length::length(file, &question.content_type)?.as_secs_f64();
         return Ok(MediaFacts { seconds: Some(seconds), ..MediaFacts::default() });
     }
     let mut reader = BufReader::with_capacity(64 * 1024, file);

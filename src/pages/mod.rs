@@ -16,7 +16,6 @@ pub mod live_forms;
 pub mod live_overview;
 pub mod live_review;
 pub mod media_facts;
-mod media_length;
 pub mod media_process;
 pub mod script_data;
 

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::support::TestEnv;
 use crate::support::collect_outputs::Outputs;
-use crate::support::process::Running;
+use crate::support::process::{Outcome, Running};
 
 /// The emulator speaks some 14 characters a second: 60 of them take 4.29 s.
 const TEXT: &str = "The red boat leaves the harbour, and nobody looks after her.";
@@ -20,14 +20,25 @@ fn story(env: &TestEnv, text: &str) {
     env.write("story.json", jobs.to_string());
 }
 
+/// What a command says, on either stream.
+#[track_caller]
+fn tells(outcome: &Outcome, texts: &[&str]) {
+    let said = format!("{}{}", outcome.stdout, outcome.stderr);
+    let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    texts.iter().for_each(|text| assert!(said.contains(text), "{text}: {said}"));
+}
+
 fn explained(env: &TestEnv, job: &str) -> Value {
     env.run(["explain", job, "--json"]).exited(0).json()
 }
 
-/// The options of the tasks of a kind that the service made, and what they cost.
-fn made(env: &TestEnv, scene: &str) -> Vec<(Value, u64)> {
-    let tasks = env.audit().tasks.into_iter().filter(|task| task.scene == scene);
-    tasks.map(|task| (task.options, task.cost_credits)).collect()
+/// What the service was asked for and took for the only video.
+fn clip_made(env: &TestEnv) -> (String, u64) {
+    let ran = explained(env, "story/clip")["job"]["ran_options"]["duration"].as_str().unwrap().to_owned();
+    let tasks = env.audit().tasks;
+    let clips: Vec<_> = tasks.iter().filter(|task| task.kind == "video").collect();
+    assert_eq!(clips.len(), 1, "{tasks:#?}");
+    (ran, clips[0].charged_credits)
 }
 
 #[test]
@@ -35,8 +46,8 @@ fn a_clip_is_as_long_as_its_voice_rounded_up_and_costs_what_that_costs() {
     let env = TestEnv::new();
     story(&env, TEXT);
     let plan = env.run(["plan", "story.json"]).exited(0);
-    plan.says("2 to 30").says("by the length of job:voice").says("total: 33 credits");
-    plan.says("by length: one of them costs 2 to 30 credits");
+    let by_length = "by length: one of them costs 2 to 30 credits";
+    tells(&plan, &["2 to 30", "by the length of job:voice", "total: 33 credits", by_length]);
     let plan = env.run(["plan", "story.json", "--json"]).exited(0).json();
     let clip = &plan["rows"][0];
     assert_eq!(
@@ -45,9 +56,7 @@ fn a_clip_is_as_long_as_its_voice_rounded_up_and_costs_what_that_costs() {
     );
     assert_eq!((&plan["total_credits"], &plan["by_length"]["to_credits"]), (&33.into(), &30.into()));
     env.run(["run", "story.json"]).exited(0);
-    let clips = made(&env, "text-to-video");
-    assert_eq!(clips.len(), 1);
-    assert_eq!((&clips[0].0["duration"], clips[0].1), (&"5s".into(), 10));
+    assert_eq!(clip_made(&env), ("5s".to_owned(), 10));
     let clip = explained(&env, "story/clip");
     let input = &clip["inputs"][0];
     assert_eq!(
@@ -56,11 +65,11 @@ fn a_clip_is_as_long_as_its_voice_rounded_up_and_costs_what_that_costs() {
         "{clip:#}"
     );
     assert!(clip.get("drift").is_none(), "{clip:#}");
-    env.run(["explain", "story/clip"]).exited(0).says("5s, since that is 4.29 s long");
-    env.run(["jobs", "story"]).exited(0).says("(takes voice; 5s)");
+    tells(&env.run(["explain", "story/clip"]), &["5s, since that is 4.29 s long"]);
+    tells(&env.run(["jobs", "story"]), &["(takes voice; 5s)"]);
     let results = std::fs::read_to_string(env.path("output/story/results.jsonl")).unwrap();
     assert!(results.contains(r#""sent_length":"5s""#), "{results}");
-    let sidecar = std::fs::read_to_string(env.path("output/story/clip.json")).unwrap();
+    let sidecar = std::fs::read_to_string(env.path("output/story/sidecars/clip.json")).unwrap();
     let sidecar: Value = serde_json::from_str(&sidecar).unwrap();
     assert_eq!(sidecar["request"]["options"]["duration"], "5s");
     // Nothing is bought again, however the file of the voice has changed since.
@@ -68,4 +77,165 @@ fn a_clip_is_as_long_as_its_voice_rounded_up_and_costs_what_that_costs() {
     env.run(["run", "story.json"]).exited(0).says("0 new (0 credits), 2 already there");
     env.run(["state", "verify"]).exited(0).says("all fits");
     env.audit().each_paid_once(2);
+}
+
+#[test]
+fn the_budget_is_held_against_the_most_that_a_clip_may_cost() {
+    let env = TestEnv::new();
+    story(&env, TEXT);
+    env.run(["run", "story.json", "--budget", "32"]).exited(4);
+    assert_eq!(env.audit().tasks.len(), 1, "the voice alone");
+    env.run(["run", "story.json", "--budget", "33"]).exited(0);
+    assert_eq!(clip_made(&env), ("5s".to_owned(), 10));
+    let status = env.run(["status", "story", "--json"]).exited(0).json().to_string();
+    assert!(status.contains(r#""charged_credits":13"#), "{status}");
+    // Nor may a row cost more than its own limit allows.
+    let text = std::fs::read_to_string(env.path("story.json")).unwrap();
+    env.write("short.json", text.replace(r#""duration""#, r#""max_credits":29,"duration""#));
+    tells(&env.run(["plan", "short.json"]).exited(2), &["it may cost up to 30 credits"]);
+    env.write("enough.json", text.replace(r#""duration""#, r#""max_credits":30,"duration""#));
+    tells(&env.run(["plan", "enough.json"]).exited(0), &["2 to 30"]);
+}
+
+#[test]
+fn a_voice_that_is_too_long_stops_its_clip_free_of_charge() {
+    let env = TestEnv::new();
+    story(&env, &TEXT.repeat(5));
+    env.run(["run", "story.json"]).exited(1);
+    let said = env.run(["explain", "story/clip"]).exited(0);
+    let retry = ["retry", "story/clip", "--set", "duration=15s"];
+    let why = "voice is 21.43 s long, and house-c1 takes 15s at most; nothing was charged";
+    tells(&said, &[why, &format!("callsheet {}", retry.join(" "))]);
+    assert_eq!(explained(&env, "story/clip")["job"]["fault"]["code"], "input_too_long");
+    assert_eq!(env.audit().tasks.len(), 1, "the voice alone");
+    env.run(["state", "verify"]).exited(0).says("all fits");
+    env.run(retry).exited(0);
+    // The manifest still asks for the length of the voice.
+    env.run(["resume", "story"]);
+    let text = std::fs::read_to_string(env.path("story.json")).unwrap();
+    env.write("story.json", text.replace("job:voice", "15s"));
+    env.run(["run", "story.json"]).exited(0);
+    assert_eq!(clip_made(&env), ("15s".to_owned(), 30));
+    env.audit().each_paid_once(2);
+}
+
+#[test]
+fn another_text_of_the_voice_makes_the_clip_new_and_another_spelling_does_not() {
+    let env = TestEnv::new();
+    story(&env, TEXT);
+    env.run(["run", "story.json"]).exited(0);
+    let verdict = |verdict: &str| {
+        let plan = env.run(["plan", "story.json", "--json"]).exited(0).json();
+        assert_eq!(plan["rows"][0]["verdict"], verdict, "{plan:#}");
+    };
+    let text = std::fs::read_to_string(env.path("story.json")).unwrap();
+    env.write("story.json", text.replace("job:voice", "job:voice-v1"));
+    verdict("changed");
+    env.write("story.json", text.replace("job:voice", "job:story/voice"));
+    verdict("done");
+    // As long as before, and another voice all the same.
+    story(&env, &TEXT.replace("red", "old"));
+    verdict("changed");
+}
+
+#[test]
+fn a_length_that_options_tell_is_priced_exactly() {
+    let env = TestEnv::new();
+    env.write(
+        "story.json",
+        r#"{"jobs": [
+  {"id": "clip", "kind": "video", "model": "house-c1", "prompt": "the boat", "duration": "job:bells"},
+  {"id": "bells", "kind": "sound-effect", "prompt": "bells", "duration_seconds": 3.2},
+  {"id": "tune", "kind": "music", "prompt": "a waltz", "duration_seconds": "job:clip"}
+]}"#,
+    );
+    let plan = env.run(["plan", "story.json"]).exited(0);
+    tells(&plan, &["is 4s: bells is 3.2 s long", "is 4: clip is 4 s long", "total: 73 credits"]);
+    env.run(["run", "story.json"]).exited(0);
+    assert_eq!(clip_made(&env), ("4s".to_owned(), 8));
+    assert_eq!(explained(&env, "story/tune")["job"]["ran_options"]["duration_seconds"], 4);
+    env.run(["run", "story.json"]).exited(0).says("0 new");
+    env.audit().each_paid_once(3);
+    env.write(
+        "long.csv",
+        "id,kind,model,prompt,duration,duration_seconds\n\
+         clip,video,house-c1,the boat,job:tune,\n\
+         tune,music,,a waltz,,16\n\
+         bells,sound-effect,,bells,,job:still\n\
+         still,image,gi-2,a boat,,\n\
+         ring,sound-effect,,bells,,job:rung\n\
+         rung,sound-effect,,bells,,job:ring\n\
+         none,video,house-c1,the boat,job:nobody,\n",
+    );
+    let told = env.run(["plan", "long.csv"]).exited(2);
+    let too_long = "tune is 16 s long, and house-c1 takes 15s at most";
+    let no_length = "; duration_seconds takes the length of a video or of a sound";
+    tells(&told, &["long.csv:2:", too_long, "long.csv:4:", no_length, "ring -> rung -> ring"]);
+    tells(&told, &["names no row of this manifest"]);
+}
+
+#[test]
+fn a_chain_of_lengths_goes_by_what_was_sent() {
+    let env = TestEnv::new();
+    story(&env, TEXT);
+    let text = std::fs::read_to_string(env.path("story.json")).unwrap();
+    let tune = r#"{"id": "tune", "kind": "music", "prompt": "a waltz", "duration_seconds": "job:clip"}]"#;
+    env.write("story.json", text.replace("}]", &format!("}}, {tune}")));
+    env.run(["run", "story.json"]).exited(0);
+    assert_eq!(clip_made(&env), ("5s".to_owned(), 10));
+    assert_eq!(explained(&env, "story/tune")["job"]["ran_options"]["duration_seconds"], 5);
+}
+
+#[test]
+fn a_voice_that_is_not_on_this_disk_any_more_is_measured_at_the_service() {
+    let env = TestEnv::new();
+    story(&env, TEXT);
+    env.run(["run", "story.json", "--budget", "10"]).exited(4);
+    std::fs::remove_file(env.path("output/story/voice.wav")).unwrap();
+    let downloads = env.audit().totals.downloads;
+    env.run(["run", "story.json", "--budget", "40"]).exited(0);
+    assert_eq!(clip_made(&env), ("5s".to_owned(), 10));
+    assert!(env.audit().totals.downloads > downloads + 1, "the clip, and the voice again");
+}
+
+#[test]
+fn the_chosen_take_is_measured() {
+    let env = TestEnv::new();
+    let take = serde_json::json!({"jobs": [
+        {"id": "clip", "kind": "video", "model": "house-c1", "prompt": "the boat", "duration": "job:voice"},
+        {"id": "voice", "kind": "speech", "voice_id": "aria", "text": TEXT, "count": 2, "review": true},
+    ]});
+    env.write("story.json", take.to_string());
+    env.run(["run", "story.json"]).exited(7).says("waiting for review");
+    env.run(["review", "pick", "story/voice-v2"]).exited(0);
+    env.run(["run", "story.json"]).exited(0);
+    assert_eq!(clip_made(&env), ("5s".to_owned(), 10));
+    env.audit().each_paid_once(3);
+}
+
+#[test]
+fn a_clip_is_bought_once_however_its_run_is_killed() {
+    let steps = failpoint::NAMES.into_iter().filter(|name| !failpoint::OF_THE_DAEMON.contains(name));
+    for (step, nth) in
+        steps.map(|step| (step, 1)).chain([("finding-inputs", 1), ("admitted", 2), ("posted", 2)])
+    {
+        let env = TestEnv::new();
+        story(&env, TEXT);
+        let mut dying = env.command(["run", "story.json"]);
+        dying.env("CALLSHEET_FAILPOINT", format!("{step}:{nth}"));
+        Running::start(dying).end().was_killed(step);
+        if nth == 2 {
+            // What was measured is durable: whatever becomes of the file, the request stays the same.
+            let measured = explained(&env, "story/clip")["inputs"][0]["measured_ms"].clone();
+            assert_eq!(measured, 4290, "{step}");
+            std::fs::remove_file(env.path("output/story/voice.wav")).unwrap();
+        }
+        env.run(["run", "story.json"]).exited(0);
+        assert_eq!(clip_made(&env), ("5s".to_owned(), 10), "{step}");
+        env.audit().each_paid_once(2);
+        if nth == 1 {
+            Outputs::of(&env, "story").is_complete(&["clip", "voice"].map(str::to_owned));
+        }
+        env.run(["state", "verify"]).exited(0).says("all fits");
+    }
 }

@@ -7,10 +7,10 @@
 use rust_decimal::Decimal;
 use serde_json::{Map, Number, Value};
 
-use super::duration::{plain, seconds_of};
+use super::duration::plain;
 use super::price_matrix::{Bound, Priced};
 use super::reprice::request_of;
-use super::validate::{either, option};
+use super::validate::option;
 use super::{Catalog, PricedBody, QuoteContext, Rules, music, priced_as_it_is, sound_effect, video};
 use crate::domain::diagnostic::Diagnostics;
 use crate::domain::job_reference::{InputField, is_reference};
@@ -162,21 +162,4 @@ pub(super) fn priced(
     draft.cheapest = least.credits.filter(|_| are_all_known && is_firm);
     draft.priced.formula = format!("{} up to {}, by the length of {reference}", least.formula, most.formula);
     Some(draft)
-}
-
-/// The listed durations by their seconds, shortest first.
-///
-/// # Errors
-/// When a text of the list means no seconds, or there is none: nobody says then what may be sent.
-pub(super) fn by_seconds(listed: &[&str], subject: &str) -> Result<Vec<(Decimal, String)>, String> {
-    let read = |text: &&str| Some((seconds_of(text)?, (*text).to_owned()));
-    let mut found: Vec<(Decimal, String)> =
-        listed.iter().map(read).collect::<Option<_>>().ok_or_else(|| {
-            format!(
-                "takes the length of an output, and {subject} takes {}; write one of them",
-                either(listed)
-            )
-        })?;
-    found.sort();
-    Ok(found)
 }

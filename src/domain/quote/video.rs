@@ -12,7 +12,7 @@ use super::model_rules::{Allowance, BilledSource, Bounds, InputLimits, ModelRule
 use super::price_matrix::Priced;
 use super::validate::{boolean, either, found, nearest, not_one_of, option};
 use super::video_price::{self, Terms, UnsaidSource};
-use super::{PricedBody, QuoteContext, find_model, length, request_body, validate};
+use super::{PricedBody, QuoteContext, find_model, request_body, validate};
 use crate::domain::diagnostic::Diagnostics;
 use crate::domain::request::Kind;
 
@@ -79,7 +79,13 @@ pub(super) fn durations(basis: &QuoteContext<'_>) -> Result<Vec<(Decimal, String
             "takes the length of an output, and {id} takes no duration in {mode}; leave it out"
         ));
     }
-    length::by_seconds(&left, id)
+    let read = |text: &&str| Some((seconds_of(text)?, (*text).to_owned()));
+    let mut found: Vec<(Decimal, String)> =
+        left.iter().map(read).collect::<Option<_>>().ok_or_else(|| {
+            format!("takes the length of an output, and {id} takes {}; write one of them", either(&left))
+        })?;
+    found.sort();
+    Ok(found)
 }
 
 /// The mode, given or by default; a finding when the model has no such mode.

@@ -50,7 +50,10 @@ fn a_length_that_is_not_known_is_priced_at_both_ends() {
 fn the_reference_stays_in_the_body_and_is_priced_again_later() {
     let quote = quoted(Kind::Video, video("house-c1", json!({}))).unwrap();
     assert_eq!(quote.body["options"]["duration"], "job:voice");
-    assert_eq!(quote.body["options"]["resolution"], "768P", "what decides the price is spelled out all the same");
+    assert_eq!(
+        quote.body["options"]["resolution"], "768P",
+        "what decides the price is spelled out all the same"
+    );
     assert!(quote.waivable.is_none(), "it may need more of an allowance than is left");
     let again = reprice(Kind::Video, &quote.body, &catalog(), &Rules::builtin()).unwrap();
     assert_eq!(again, quote.cost());
@@ -74,11 +77,15 @@ fn what_is_wrong_beside_the_length_is_told_once() {
 
 #[test]
 fn the_next_length_that_is_taken_is_sent() {
-    let fit = |kind, fields: Value, seconds: Value| {
-        match fitting_length(kind, &request(fields), &seconds, &catalog(), &Rules::builtin()) {
-            Ok(length) => length.to_string(),
-            Err(why) => why.to_string(),
-        }
+    let fit = |kind, fields: Value, seconds: Value| match fitting_length(
+        kind,
+        &request(fields),
+        &seconds,
+        &catalog(),
+        &Rules::builtin(),
+    ) {
+        Ok(length) => length.to_string(),
+        Err(why) => why.to_string(),
     };
     let clip = || video("house-c1", json!({}));
     assert_eq!(fit(Kind::Video, clip(), json!(4)), "\"4s\"");

@@ -19,9 +19,10 @@ use crate::domain::quote::{LengthError, milliseconds_of};
 use crate::domain::request::Kind;
 use crate::domain::task::Fault;
 use crate::domain::time::Millis;
+use crate::engine::job_inputs::{gone, link_fault, results};
 use crate::engine::row_reader::RowReader;
 use crate::engine::scheduler::InputFault;
-use crate::engine::{EngineDeps, blocking, job_inputs};
+use crate::engine::{EngineDeps, blocking};
 use crate::output::detect_media_type;
 use crate::output::open_output::open_output;
 use crate::pages::media_facts::MediaQuestion;
@@ -47,7 +48,7 @@ pub(super) async fn find(
     input: &JobInput,
     key: JobKey,
 ) -> Result<FoundInput, InputFault> {
-    let giver = giver_of(store, key).await?.ok_or_else(|| job_inputs::gone(input, "has no task"))?;
+    let giver = giver_of(store, key).await?.ok_or_else(|| gone(input, "has no task"))?;
     let take = input.choice(giver.record.id);
     // The plan knew it.
     if spec.order.length_reference().is_none() {
@@ -68,8 +69,8 @@ pub(super) async fn find(
         None => {
             // Closed only when the program ends.
             let _permit = exchanges.acquire().await;
-            let (_, links) = job_inputs::results(deps, store, spec, input, key).await?;
-            let link = links.get(place).ok_or_else(|| job_inputs::gone(input, "has no such output"))?;
+            let (_, links) = results(deps, store, spec, input, key).await?;
+            let link = links.get(place).ok_or_else(|| gone(input, "has no such output"))?;
             remote(deps, giver.spec.order.kind, input, link).await?
         }
     };
@@ -138,7 +139,7 @@ async fn remote(
     link: &str,
 ) -> Result<Option<Millis>, InputFault> {
     let here = |error: std::io::Error| InputFault::Passing(Fault::new("disk", error.to_string()));
-    let broken = |error: DownloadError| job_inputs::link_fault(input, error);
+    let broken = |error: DownloadError| link_fault(input, error);
     let mut opened = deps.downloads.open(link, 0, &Version::default()).await.map_err(broken)?;
     let declared = opened.content_type.clone();
     let mut file = blocking(NamedTempFile::new).await.map_err(here)?;
