@@ -81,12 +81,13 @@ pub(super) async fn find(
         let store = store.clone();
         move || store.batch(own)
     });
-    let batch = batch.await.map_err(state_fault)?.map(|batch| batch.name).unwrap_or(giver.batch);
+    let batch =
+        batch.await.map_err(|error| state_fault(&error))?.map(|batch| batch.name).unwrap_or(giver.batch);
     let why = LengthError::NotTaken("has an output that does not tell how long it is".to_owned());
     Err(InputFault::Lasting(job_reference::unfit_length(&why, input, &batch, &spec.label)))
 }
 
-fn state_fault(error: StoreError) -> InputFault {
+fn state_fault(error: &StoreError) -> InputFault {
     InputFault::Passing(Fault::new("state", error.to_string()))
 }
 
@@ -98,7 +99,7 @@ async fn giver_of(store: &Arc<Store>, key: JobKey) -> Result<Option<Giver>, Inpu
         let spec = RowReader::new(&store).spec_at(key.batch, record.row_at)?;
         Ok(Some(Giver { batch: batch.name, record, spec }))
     };
-    blocking(look).await.map_err(state_fault)
+    blocking(look).await.map_err(|error| state_fault(&error))
 }
 
 /// An output on this disk, as it was downloaded; nothing where it is gone or was edited.
