@@ -65,6 +65,10 @@ fn a_clip_is_as_long_as_its_voice_rounded_up_and_costs_what_that_costs() {
         "{clip:#}"
     );
     assert!(clip.get("drift").is_none(), "{clip:#}");
+    tells(
+        &env.run(["explain", "story/clip"]),
+        &["price 10 credits", "its length is known: it costs 10 credits"],
+    );
     tells(&env.run(["explain", "story/clip"]), &["5s, since that is 4.29 s long"]);
     tells(&env.run(["jobs", "story"]), &["(takes voice; 5s)"]);
     let results = std::fs::read_to_string(env.path("output/story/results.jsonl")).unwrap();
@@ -72,6 +76,7 @@ fn a_clip_is_as_long_as_its_voice_rounded_up_and_costs_what_that_costs() {
     let sidecar = std::fs::read_to_string(env.path("output/story/sidecars/clip.json")).unwrap();
     let sidecar: Value = serde_json::from_str(&sidecar).unwrap();
     assert_eq!(sidecar["request"]["options"]["duration"], "5s");
+    assert_eq!((&sidecar["price_credits"], &sidecar["charged_credits"]), (&10.into(), &10.into()));
     // Nothing is bought again, however the file of the voice has changed since.
     std::fs::write(env.path("output/story/voice.wav"), "edited").unwrap();
     env.run(["run", "story.json"]).exited(0).says("0 new (0 credits), 2 already there");
@@ -187,11 +192,14 @@ fn a_chain_of_lengths_goes_by_what_was_sent() {
 }
 
 #[test]
-fn a_voice_that_is_not_on_this_disk_any_more_is_measured_at_the_service() {
+fn a_voice_that_was_changed_on_this_disk_is_measured_at_the_service() {
     let env = TestEnv::new();
     story(&env, TEXT);
     env.run(["run", "story.json", "--budget", "10"]).exited(4);
-    std::fs::remove_file(env.path("output/story/voice.wav")).unwrap();
+    // One of the same length is another file, too.
+    let path = env.path("output/story/voice.wav");
+    let length = std::fs::read(&path).unwrap().len();
+    std::fs::write(&path, vec![0; length]).unwrap();
     let downloads = env.audit().totals.downloads;
     env.run(["run", "story.json", "--budget", "40"]).exited(0);
     assert_eq!(clip_made(&env), ("5s".to_owned(), 10));

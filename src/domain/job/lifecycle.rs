@@ -234,6 +234,15 @@ impl Change {
             }
 
             (State::Submitting { .. }, Event::InputsFound(found)) => change.attempt_mut().set_inputs(found),
+            (State::Submitting { .. }, Event::PriceKnown(price))
+                if change
+                    .job
+                    .released
+                    .is_some_and(|known| known.basis == Basis::Bound && price <= known.hold) =>
+            {
+                change.job.released = Some(Hold::priced(price));
+                change.note(&format!("its length is known: it costs {price}"), None);
+            }
             (State::Submitting { may_have_run: false, .. }, Event::InputsLost(fault)) => {
                 change.not_taken(&fault);
             }

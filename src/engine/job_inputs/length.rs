@@ -25,6 +25,7 @@ use crate::engine::scheduler::InputFault;
 use crate::engine::{EngineDeps, blocking};
 use crate::output::detect_media_type;
 use crate::output::open_output::open_output;
+use crate::output::publish::hash;
 use crate::pages::media_facts::MediaQuestion;
 use crate::pages::media_process::MediaProcess;
 use crate::store::{JobRecord, Store, StoreError};
@@ -110,7 +111,8 @@ async fn local(
 ) -> Option<(PathBuf, OutputFile)> {
     let (output, output_dir, batch) = (output?, deps.output_dir.clone(), batch.clone());
     let look = move || {
-        open_output(&output_dir, &batch, &output).ok()?;
+        let mut file = open_output(&output_dir, &batch, &output).ok()?;
+        hash(&mut file).ok().filter(|sha256| *sha256 == output.sha256)?;
         let path = std::path::absolute(output_dir.batch_dir(&batch).join(&output.path)).ok()?;
         Some((path, output))
     };

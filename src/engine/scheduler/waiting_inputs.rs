@@ -173,6 +173,11 @@ impl Scheduler {
                     }
                 };
                 self.apply(key, attempt, Event::InputsFound(found), now)?;
+                let sent = self.jobs.get(&key).map(|open| (open.spec(), open.job()));
+                let price = sent.and_then(|(spec, job)| self.prices.price_by_length(&spec.order, job));
+                if let Some(price) = price {
+                    self.apply(key, attempt, Event::PriceKnown(price), now)?;
+                }
                 self.begin(key, attempt, Want::Post, now.tick);
             }
             Err(InputFault::Passing(fault)) => {

@@ -28,8 +28,10 @@ pub enum Event {
         /// The day they count for.
         day: UtcDay,
     },
-    /// Its inputs that are outputs of other jobs lie at these addresses now. Nothing is sent before.
+    /// Its inputs that are outputs of other jobs lie at these addresses now, or are so long. Nothing is sent before.
     InputsFound(Vec<FoundInput>),
+    /// Its length is known, and with it its price: what is held for it is the most that it could have come to.
+    PriceKnown(Credits),
     /// It was let out, and before anything of it was sent an input of it was decided against.
     InputsLost(Fault),
     /// Its creating POST was answered, or was not.
@@ -75,6 +77,7 @@ impl Event {
             Event::ReleaseHold => "release hold",
             Event::Admit { .. } => "admit",
             Event::InputsFound(_) => "inputs found",
+            Event::PriceKnown(_) => "price known",
             Event::InputsLost(_) => "inputs lost",
             Event::Posted(_) => "posted",
             Event::PriceChanged => "price changed",

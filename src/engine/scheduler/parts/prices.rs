@@ -134,6 +134,22 @@ impl Prices {
         Some(quote::reprice(order.kind, &order.body, catalog, rules))
     }
 
+    /// The same of what an attempt of a job sends: with the length that was found for it.
+    fn cost_as_sent(&self, order: &Order, job: &Job) -> Option<Result<Cost, Diagnostic>> {
+        if order.length_reference().is_none() {
+            return self.cost(order);
+        }
+        let (rules, catalog) = (self.rules.as_deref()?, self.catalog.as_deref()?);
+        let body = order.body_with_length(job.present().inputs());
+        Some(quote::reprice(order.kind, &body, catalog, rules))
+    }
+
+    /// The exact price of a job whose length was measured; nothing where there is none.
+    pub fn price_by_length(&self, order: &Order, job: &Job) -> Option<Credits> {
+        order.length_reference()?;
+        self.cost_as_sent(order, job)?.ok()?.price
+    }
+
     /// The length that is sent for an output that is so long; nothing where no catalog is known.
     ///
     /// # Errors
@@ -210,7 +226,7 @@ impl Prices {
         let charged = job.books().charged + job.books().waived;
         let tells =
             matches!(job.state(), State::Running { .. } | State::Fetching { .. } | State::Succeeded { .. });
-        if !tells || is_unsettled(job) || !self.learn(order, release, charged) {
+        if !tells || is_unsettled(job) || !self.learn(order, job, release, charged) {
             return None;
         }
         let surcharges = self.catalog.as_ref()?.surcharges.clone();
@@ -226,8 +242,10 @@ impl Prices {
 
     /// A charge above the price that a job was let out at holds for its cell of the catalog from now on. True: that
     /// is new.
-    fn learn(&mut self, order: &Order, release: Hold, charged: Credits) -> bool {
-        let (Some(released), Some(Ok(cost))) = (release.price(), self.cost(order)) else { return false };
+    fn learn(&mut self, order: &Order, job: &Job, release: Hold, charged: Credits) -> bool {
+        let (Some(released), Some(Ok(cost))) = (release.price(), self.cost_as_sent(order, job)) else {
+            return false;
+        };
         let (Some(price), Some(listed)) = (cost.price, cost.listed) else { return false };
         // What was let out at a price that fell since says nothing of the present one.
         if charged <= price || released > price {

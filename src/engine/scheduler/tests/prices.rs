@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::domain::credit_hold::{ABOVE_MAX, Basis, Hold};
 use crate::domain::job::Job;
+use crate::domain::job_reference::{FoundInput, InputField, JobInput};
 use crate::domain::quote::{Catalog, Rules};
 use crate::store::Pause;
 
@@ -269,4 +270,95 @@ fn what_may_have_made_a_task_keeps_its_hold() {
     stage.posted(0, turned_away());
     stage.pass(Millis::from_secs(301)).pass_until("post 0#1");
     assert_eq!(stage.batch.totals.held, Credits(10));
+}
+
+/// Two rows: a voice, and a clip that is to be as long and costs 2 credits a second.
+fn clip_of_a_voice() -> Stage {
+    let mut stage = Stage::with(2, priced());
+    let body = json!({"model": "clips", "prompt": "x", "mode": "text-to-video", "options": {"duration": "job:job-0"}});
+    let clip = (*spec(1, Kind::Video)).clone();
+    let input = JobInput {
+        field: InputField::Duration,
+        place: 0,
+        batch: None,
+        row: "job-0".to_owned(),
+        fingerprint: Fingerprint(0_u128.to_be_bytes()),
+        takes: 1,
+        variation: None,
+        output: 1,
+    };
+    let order = Order {
+        model: Some("clips".to_owned()),
+        body: body.as_object().unwrap().clone(),
+        price: None,
+        bound: Some(Credits(20)),
+        cheapest: Some(Credits(10)),
+        inputs: vec![input.clone()],
+        ..clip.order
+    };
+    stage.specs[1] = Arc::new(JobSpec { order, ..clip });
+    let voice = (*short(0, 10)).clone();
+    stage.specs[0] = Arc::new(JobSpec { id: JobId::derive(input.fingerprint, 1), ..voice });
+    stage.batch.policy.budget = Some(Credits(30));
+    stage.scheduler.add_batch(stage.batch.clone());
+    stage
+}
+
+/// A catalog with clips of these durations, at 2 credits a second.
+fn clips(durations: &Value) -> Input {
+    let prices = json!({"durations": durations, "resolutions": ["768P"], "credits_per_second": {"768P": 2},
+        "defaults": {"resolution": "768P"}});
+    let video = json!([{"id": "clips", "modes": {"text-to-video": prices}}]);
+    Input::Catalog(Ok(Arc::new(Catalog::of(&video, &json!([]), &json!([]), &Value::Null))))
+}
+
+/// The voice is there, and turned out to be so long.
+fn measured(stage: &mut Stage, ms: u64) -> String {
+    let found = FoundInput { address: String::new(), take: None, length: Some(Millis(ms)) };
+    let attempt = stage.attempt(1);
+    stage.step(vec![Input::InputsFound(Stage::key(1), attempt, Ok(vec![found]))])
+}
+
+fn voice_is_done(stage: &mut Stage) {
+    assert_eq!(stage.step(vec![]), "catalog?");
+    assert_eq!(stage.step(vec![clips(&json!(["5s", "10s"]))]), "post 0#1");
+    stage.posted(0, charged(10));
+    stage.pass_until("read 0#1");
+    assert_eq!(stage.read(0, ReadAnswer::Task(reading("success"))), "fetch 0#1");
+    let said = stage.step(vec![Input::Fetched(Stage::key(0), AttemptNo::FIRST, Ok(files()))]);
+    assert_eq!(said, "inputs 1#1 of [0]", "{:?}", stage.scheduler.overview());
+}
+
+#[test]
+fn a_clip_is_held_at_the_most_and_sent_with_the_next_length_at_its_price() {
+    let mut stage = clip_of_a_voice();
+    voice_is_done(&mut stage);
+    let job = |stage: &Stage| stage.durable[&Stage::key(1)].job.clone();
+    assert_eq!(job(&stage).released(), Some(Hold { hold: Credits(20), basis: Basis::Bound }));
+    assert_eq!(measured(&mut stage, 4_290), "post 1#1");
+    assert_eq!(job(&stage).present().inputs(), ["5s"]);
+    assert_eq!(job(&stage).present().input_lengths(), [Millis(4_290)]);
+    assert_eq!(
+        (job(&stage).released(), job(&stage).books().held),
+        (Some(Hold::priced(Credits(10))), Credits(20))
+    );
+    // Another catalog changes nothing of what may have been sent.
+    stage.restart();
+    assert_eq!(stage.step(vec![]), "post 1#1");
+    assert_eq!(job(&stage).present().inputs(), ["5s"]);
+    stage.posted(1, charged(10));
+    assert_eq!(job(&stage).books().charged, Credits(10));
+    assert_eq!(stage.batch.totals.held, Credits::ZERO);
+}
+
+#[test]
+fn a_clip_that_would_be_too_long_ends_free_of_charge() {
+    let mut stage = clip_of_a_voice();
+    voice_is_done(&mut stage);
+    assert_eq!(measured(&mut stage, 10_001), "");
+    let record = &stage.outcomes[&Stage::key(1)];
+    let State::Failed { fault, .. } = record.job.state() else { panic!("{record:?}") };
+    assert_eq!(fault.code, "input_too_long");
+    assert!(fault.message.ends_with("callsheet retry b/job-1 --set duration=10s"), "{}", fault.message);
+    assert_eq!(stage.batch.totals.held, Credits::ZERO);
 }
