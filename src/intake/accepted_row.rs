@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use crate::domain::ids::{BatchName, Fingerprint};
 use crate::domain::job::{JobSpec, Order};
 use crate::domain::job_label::row_id;
+use crate::domain::job_reference::{InputField, is_reference};
 use crate::domain::manifest::row::Deadline;
 use crate::domain::quote::kind_fields::documented_options;
 use crate::domain::quote::{self, canonical_body};
@@ -113,11 +114,15 @@ pub(super) fn written(
         return None;
     }
     let has_option = |name: &str| identity.get(OPTIONS).and_then(|given| given.get(name)).is_some();
+    let is_length = |name: &str, sent: &Value| {
+        InputField::length_of(kind).is_some_and(|length| length.name() == name)
+            && sent.as_str().is_some_and(is_reference)
+    };
     let is_told = identity.iter().all(|(name, value)| match (name.as_str(), value) {
         (OPTIONS, Value::Object(written)) => written.iter().all(|(name, value)| {
             sent.get(OPTIONS)
                 .and_then(|sent| sent.get(name))
-                .is_some_and(|sent| quote::tells_option(kind, name, sent, value))
+                .is_some_and(|sent| is_length(name, sent) || quote::tells_option(kind, name, sent, value))
         }),
         (name, _) if ADDRESSES.contains(&name) => sent.contains_key(name),
         (name, value) => sent.get(name) == Some(value),

@@ -97,6 +97,8 @@ pub(super) fn with_identities(request: &Request, inputs: &[JobInput]) -> Request
             InputField::VideoUrls => &mut request.video_urls,
             InputField::Duration | InputField::DurationSeconds => {
                 let option = request.options.get_mut(input.field.name());
+                // One that the plan knew is not written so in its row.
+                let option = option.filter(|value| value.as_str().is_some_and(is_reference));
                 option.into_iter().for_each(|value| *value = Value::from(input.identity()));
                 continue;
             }
