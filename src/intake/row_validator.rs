@@ -109,7 +109,8 @@ impl RowValidator<'_> {
             }
         };
         self.fill_source_seconds(kind, &inputs, &mut row);
-        let asked = row.request.clone();
+        let has_length = inputs.iter().any(|input| input.field.is_length());
+        let asked = has_length.then(|| row.request.clone());
         let too_long = self.fill_length(kind, &inputs, &mut row).err();
         let row = &row;
         let mut mistyped = row.type_problems(kind);
@@ -122,7 +123,8 @@ impl RowValidator<'_> {
         let wanted = match (self.rules.quoted(row, kind), too_long) {
             (quoted @ Err(_), too_long) | (quoted, too_long @ Some(_)) => {
                 let errors = too_long.into_iter().chain(quoted.err().into_iter().flatten());
-                RowRequest::Invalid(errors.map(|diagnostic| placed(row, diagnostic)).collect())
+                let errors = errors.map(|error| placed(row, about_source(error, row, &inputs)));
+                RowRequest::Invalid(errors.collect())
             }
             (Ok(quote), None) => {
                 for note in row.notes.iter().chain(&quote.notes) {
@@ -131,7 +133,13 @@ impl RowValidator<'_> {
                 }
                 draws =
                     quote.waivable.as_ref().and_then(|allowance| draw(self.rules.context.plan, allowance));
-                self.order((row, &asked), (inputs, &body), quote, draws.as_ref(), classes)
+                self.order(
+                    (row, asked.as_ref().unwrap_or(&row.request)),
+                    (inputs, &body),
+                    quote,
+                    draws.as_ref(),
+                    classes,
+                )
             }
         };
         let label = row.id.clone();
@@ -398,6 +406,20 @@ impl RowRules<'_> {
             }
             _ => None,
         }
+    }
+}
+
+/// What helps where the seconds of a source video are missing that another row makes, whose options do not tell them.
+fn about_source(error: Diagnostic, row: &Row, inputs: &[JobInput]) -> Diagnostic {
+    let source = inputs.iter().find(|input| input.field.is_source_video());
+    let is_missing = error.field.as_ref().is_some_and(|field| field.ends_with(SOURCE_SECONDS))
+        && !row.request.options.contains_key(SOURCE_SECONDS);
+    match source.filter(|_| is_missing) {
+        Some(source) => {
+            let name = source.shown();
+            error.hint(format!("how long {name} will be is known once it is made: write the seconds here"))
+        }
+        None => error,
     }
 }
 

@@ -184,6 +184,10 @@ fn a_chain_of_lengths_goes_by_what_was_sent() {
     let env = TestEnv::new();
     story(&env, TEXT);
     let text = std::fs::read_to_string(env.path("story.json")).unwrap();
+    let long = r#"{"id": "long", "kind": "video", "model": "model-s-2-5", "prompt": "on", "video_urls": ["job:clip"], "duration": "5s"}]"#;
+    env.write("long.json", text.replace("}]", &format!("}}, {long}")));
+    let told = env.run(["plan", "long.json"]).exited(2);
+    tells(&told, &["how long clip will be is known once it is made: write the seconds here"]);
     let tune = r#"{"id": "tune", "kind": "music", "prompt": "a waltz", "duration_seconds": "job:clip"}]"#;
     env.write("story.json", text.replace("}]", &format!("}}, {tune}")));
     env.run(["run", "story.json"]).exited(0);
