@@ -4,9 +4,9 @@
 use callsheet::failpoint;
 use serde_json::Value;
 
-use crate::support::TestEnv;
 use crate::support::collect_outputs::Outputs;
 use crate::support::process::{Outcome, Running};
+use crate::support::{TestEnv, until};
 
 /// The emulator speaks some 14 characters a second: 60 of them take 4.29 s.
 const TEXT: &str = "The red boat leaves the harbour, and nobody looks after her.";
@@ -249,5 +249,36 @@ fn a_clip_is_bought_once_however_its_run_is_killed() {
             Outputs::of(&env, "story").is_complete(&["clip", "voice"].map(str::to_owned));
         }
         env.run(["state", "verify"]).exited(0).says("all fits");
+    }
+}
+
+#[test]
+fn a_daemon_makes_many_clips_as_long_as_their_voices_under_faults() {
+    let env = TestEnv::with_faults(include_str!("../../emulator/src/faults/flaky-network.toml"));
+    let text = |n: usize| TEXT.repeat(1 + n % 3);
+    let voices: Vec<Value> = (0..8)
+        .map(|n| serde_json::json!({"id": format!("voice-{n}"), "kind": "speech", "voice_id": "aria", "text": text(n)}))
+        .collect();
+    let clips: Vec<Value> = (0..8)
+        .map(|n| {
+            let length = format!("job:voices/voice-{n}");
+            serde_json::json!({"id": format!("clip-{n}"), "kind": "video", "model": "house-c1", "prompt": format!("boat {n}"),
+                "duration": length})
+        })
+        .collect();
+    for (name, jobs) in [("voices", voices), ("clips", clips)] {
+        let draft = env.write(&format!("jobs/{name}.tmp"), serde_json::json!({"jobs": jobs}).to_string());
+        std::fs::create_dir_all(env.path("jobs/inbox")).unwrap();
+        let daemon = env.daemon("info");
+        std::fs::rename(draft, env.path(&format!("jobs/inbox/{name}.json"))).unwrap();
+        until("its results", || env.path(&format!("output/{name}/report.json")).exists());
+        daemon.stop();
+    }
+    env.audit().each_paid_once(16);
+    for n in 0..8 {
+        let clip = explained(&env, &format!("clips/clip-{n}"));
+        let seconds = [5, 9, 13][n % 3];
+        assert_eq!(clip["job"]["ran_options"]["duration"], format!("{seconds}s"), "{clip:#}");
+        assert_eq!(clip["job"]["books"]["charged"], 2 * seconds, "{clip:#}");
     }
 }

@@ -173,7 +173,10 @@ impl Scheduler {
             return self.apply(key, attempt, Event::Expire, now);
         }
         let release = candidate.release;
-        let was = open.job().hold(&open.spec().order).filter(|was| *was != release.hold);
+        let order = &open.spec().order;
+        // What an earlier attempt cost by its length says nothing of what this one is held at.
+        let was = if order.length_reference().is_some() { order.hold() } else { open.job().hold(order) };
+        let was = was.filter(|was| *was != release.hold);
         self.prices.released(key, release);
         self.apply(key, attempt, Event::Price { release, was }, now)?;
         if !candidate.held.is_zero() && !candidate.is_held_today {

@@ -352,6 +352,24 @@ fn a_clip_is_held_at_the_most_and_sent_with_the_next_length_at_its_price() {
 }
 
 #[test]
+fn another_attempt_is_held_at_the_most_again_and_measures_again() {
+    let mut stage = clip_of_a_voice();
+    voice_is_done(&mut stage);
+    measured(&mut stage, 4_290);
+    assert_eq!(stage.posted(1, PostAnswer::OutOfCredits(fault("insufficient_credits"))), "balance?");
+    assert_eq!(stage.step(vec![Input::Balance(Ok(Credits(1000)))]), "catalog?");
+    assert_eq!(stage.step(vec![clips(&json!(["6s", "10s"]))]), "inputs 1#1 of [0]");
+    assert_eq!(stage.batch.totals.held, Credits(20));
+    assert_eq!(measured(&mut stage, 4_290), "post 1#1");
+    let job = &stage.durable[&Stage::key(1)].job;
+    assert_eq!(
+        (job.present().inputs(), job.released()),
+        (&["6s".to_owned()][..], Some(Hold::priced(Credits(12))))
+    );
+    assert!(job.history().iter().all(|line| !line.what.contains("were planned")), "{:?}", job.history());
+}
+
+#[test]
 fn a_clip_that_would_be_too_long_ends_free_of_charge() {
     let mut stage = clip_of_a_voice();
     voice_is_done(&mut stage);
