@@ -356,7 +356,7 @@ impl Scheduler {
         Some(open.effect_ended(attempt))
     }
 
-    fn count_fault(&mut self, key: JobKey, attempt: AttemptNo) {
+    pub(super) fn count_fault(&mut self, key: JobKey, attempt: AttemptNo) {
         if let Some(mut open) = self.jobs.get_mut(&key) {
             open.count_fault(attempt);
         }

@@ -29,7 +29,7 @@ mod tests;
 mod transitions;
 mod waiting_inputs;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 pub use self::account_overview::AccountOverview;
@@ -42,6 +42,7 @@ pub use self::parts::outage_detector::Outage;
 pub use self::waiting_inputs::ended_take;
 use crate::domain::adaptive_limit::AdaptiveLimit;
 use crate::domain::budget_group::{GroupLimits, GroupTotals};
+use crate::domain::ids::BatchNo;
 use crate::domain::job::JobSpec;
 use crate::domain::ledger::Totals;
 use crate::domain::lifecycle::{self, Want};
@@ -165,11 +166,19 @@ impl Scheduler {
     /// Lets go of the batches that are done, once that is durable: it was a change of the step before.
     fn forget_finished(&mut self) {
         let pending = &self.pending;
-        for record in self.batches.take_finished(|no| pending.has_changed_batch(no)) {
+        let finished = self.batches.take_finished(|no| pending.has_changed_batch(no));
+        if finished.is_empty() {
+            return;
+        }
+        for record in finished {
             self.jobs.forget_batch(record.no);
             self.inputs.forget_batch(record.no);
             self.finished_jobs.add(&record);
         }
+        // What they named may have been done before them.
+        let named: BTreeSet<BatchNo> = self.batches.iter().flat_map(ActiveBatch::named_batches).collect();
+        let batches = &self.batches;
+        self.inputs.keep_needed(|no| batches.contains_key(&no) || named.contains(&no));
     }
 
     /// Takes up a batch that is done, for a command about it. It is let go again by the next step, unless something of

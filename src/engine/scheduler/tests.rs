@@ -192,6 +192,8 @@ impl Stage {
                         let givers: Vec<u32> = givers.iter().map(|key| key.seq.0).collect();
                         said.push(format!("inputs {}#{} of {givers:?}", key.seq.0, attempt.0));
                     }
+                    // Another batch is none of the stage's.
+                    Effect::LoadEnded { batch } if batch != BatchNo(1) => {}
                     Effect::LoadEnded { batch } => {
                         let jobs =
                             self.outcomes.values().map(|ended| (ended.id, ended_take(ended))).collect();

@@ -157,15 +157,24 @@ impl Scheduler {
             Ok(found) => {
                 open.reset_faults(attempt);
                 drop(open);
-                if !self.was_taken(key) && self.is_held_back(key, now) {
-                    let fault = Fault::new("held_back", "it may not be sent any more, or not at that price");
-                    return self.take_back(key, attempt, fault, now);
+                if !self.was_taken(key) {
+                    if !self.knows_inputs(key) {
+                        self.want_inputs(key);
+                        self.postpone(key, attempt, now);
+                        return Ok(());
+                    }
+                    if self.is_held_back(key, now) {
+                        let fault =
+                            Fault::new("held_back", "it may not be sent any more, or not at that price");
+                        return self.take_back(key, attempt, fault, now);
+                    }
+                    if self.is_given_otherwise(key, &found) {
+                        return self.lost_inputs(key, attempt, now);
+                    }
                 }
                 let found = match self.with_lengths(key, found) {
                     Some(Ok(found)) => found,
-                    Some(Err(fault)) => {
-                        return self.apply(key, attempt, Event::Posted(PostAnswer::Refused(fault)), now);
-                    }
+                    Some(Err(fault)) => return self.refused_for_inputs(key, attempt, (fault, faults), now),
                     None => {
                         self.prices.want();
                         self.postpone(key, attempt, now);
@@ -178,6 +187,11 @@ impl Scheduler {
                 if let Some(price) = price {
                     self.apply(key, attempt, Event::PriceKnown(price), now)?;
                 }
+                // What may have been sent is sent again, and not while the account refuses it.
+                if self.was_taken(key) && (self.mode != Mode::Paying || !self.may_post_again(key, now)) {
+                    self.postpone(key, attempt, now);
+                    return Ok(());
+                }
                 self.begin(key, attempt, Want::Post, now.tick);
             }
             Err(InputFault::Passing(fault)) => {
@@ -189,10 +203,32 @@ impl Scheduler {
             }
             Err(InputFault::Lasting(fault)) => {
                 drop(open);
-                self.apply(key, attempt, Event::Posted(PostAnswer::Refused(fault)), now)?;
+                self.refused_for_inputs(key, attempt, (fault, faults), now)?;
             }
         }
         Ok(())
+    }
+
+    /// A job is not sent because of its inputs. One that may have been sent before goes on asking for its task.
+    fn refused_for_inputs(
+        &mut self,
+        key: JobKey,
+        attempt: AttemptNo,
+        (fault, faults): (Fault, u32),
+        now: Now,
+    ) -> Result<(), SchedulerError> {
+        self.apply(key, attempt, Event::Posted(PostAnswer::Refused(fault)), now)?;
+        self.count_fault(key, attempt);
+        let wait = self.wait_times.after_fault(faults, None);
+        self.follow_up(key, attempt, Some(wait), now);
+        Ok(())
+    }
+
+    /// Whether a job's inputs are not those any more that were found: a row was decided about meanwhile, or goes on.
+    fn is_given_otherwise(&self, key: JobKey, found: &[FoundInput]) -> bool {
+        let Some(open) = self.jobs.get(&key) else { return false };
+        let takes = self.inputs.takes(key.batch, &open.spec().order);
+        takes.is_none_or(|takes| takes.into_iter().ne(found.iter().map(|input| input.take)))
     }
 
     /// Inputs with what is sent for those of which the length is taken; nothing where no catalog is known.

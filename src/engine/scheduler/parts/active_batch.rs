@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::domain::credits::Credits;
-use crate::domain::ids::Seq;
+use crate::domain::ids::{BatchNo, Seq};
 use crate::domain::job::{JobSpec, Order, State};
 use crate::domain::ledger::{Movement, OutOfBalance};
 use crate::domain::parked_reason::Parked;
@@ -379,6 +379,13 @@ impl ActiveBatch {
     /// Whether rows of it that were read name other rows.
     pub fn has_references(&self) -> bool {
         self.has_references
+    }
+
+    /// The batches whose outputs rows of it take that wait in memory.
+    pub fn named_batches(&self) -> impl Iterator<Item = BatchNo> {
+        let rows = self.has_references.then(|| self.rows()).into_iter().flatten();
+        let no = self.record.no;
+        rows.flat_map(move |row| row.spec.order.inputs.iter().map(move |input| input.batch_of(no)))
     }
 
     /// The first row of each window that is to be sent.

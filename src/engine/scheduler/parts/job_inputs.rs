@@ -57,6 +57,18 @@ impl JobInputs {
         each.collect()
     }
 
+    /// Which takes of their rows give the inputs of a job, where they were chosen among several; nothing where an input
+    /// is not there.
+    pub fn takes(&self, batch: BatchNo, order: &Order) -> Option<Vec<Option<u32>>> {
+        let givers = self.givers(batch, order).ok()?;
+        let each = order.inputs.iter().zip(givers).map(|(input, giver)| {
+            let ended = self.batches.get(&giver.batch).map(|known| &known.ended)?;
+            let gives = |job: &JobId| ended.get(job).is_some_and(|take| take.seq == giver.seq);
+            input.choice(input.jobs().find(gives)?)
+        });
+        Some(each.collect())
+    }
+
     /// Whether every input of a job is there.
     pub fn are_there(&self, batch: BatchNo, order: &Order) -> bool {
         order.inputs.is_empty() || self.givers(batch, order).is_ok()
@@ -190,6 +202,14 @@ impl JobInputs {
     pub fn waiting_count(&self, batch: BatchNo) -> u32 {
         let waiting = self.batches.get(&batch).map_or(0, |known| known.waiting.len());
         u32::try_from(waiting).unwrap_or(u32::MAX)
+    }
+
+    /// Keeps nothing of batches that nobody waits for, but for those of which it `is_needed`.
+    pub fn keep_needed(&mut self, is_needed: impl Fn(BatchNo) -> bool) {
+        // What is being looked up comes first: an older answer must not stand in for a newer one.
+        self.batches.retain(|no, known| {
+            is_needed(*no) || !known.children.is_empty() || known.lookup == Lookup::Asked
+        });
     }
 
     /// Keeps nothing of a batch that has left, unless other batches wait for it.

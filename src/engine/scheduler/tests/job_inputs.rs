@@ -1,7 +1,8 @@
 //! Rows that need outputs of other rows.
 
 use super::*;
-use crate::domain::job_reference::{FoundInput, InputField, JobInput};
+use crate::domain::job_reference::{EndedTake, FoundInput, InputBatch, InputField, JobInput};
+use crate::domain::job_state::JobState;
 use crate::domain::review::{Decision, Verdict};
 
 const CHILD_FIELD: InputField = InputField::ImageUrls;
@@ -135,14 +136,7 @@ fn a_row_to_be_reviewed_feeds_nothing_before_it_is_approved() {
     stage.specs[0] = with_parents(0, &[], true);
     stage.step(vec![]);
     assert_eq!(finish(&mut stage, 0), "");
-    let decide = |stage: &mut Stage, verdict| {
-        let record = stage.outcomes[&Stage::key(0)].clone();
-        let sha256 = record.job.outputs().iter().map(|file| file.sha256.clone()).collect();
-        let decision = Decision { verdict, by: "ana".to_owned(), at: Timestamp(0), note: None, sha256 };
-        let command = Command::Decide(vec![((stage.specs[0].clone(), record), decision)]);
-        stage.scheduler.execute(command, stage.now).unwrap();
-        stage.step(vec![])
-    };
+    let decide = |stage: &mut Stage, verdict| decide(stage, 0, verdict);
     assert_eq!(stage.scheduler.standstill(), Some(Standstill::Parked(Parked::Inputs)));
     assert_eq!(decide(&mut stage, Verdict::Rejected), "");
     assert_eq!(decide(&mut stage, Verdict::Approved), "inputs 1#1 of [0]");
@@ -155,6 +149,83 @@ fn a_row_to_be_reviewed_feeds_nothing_before_it_is_approved() {
     }
     assert_eq!((job(&stage, 1).state().name(), job(&stage, 1).books().held), ("queued", Credits::ZERO));
     assert_eq!(decide(&mut stage, Verdict::Approved), "inputs 1#1 of [0]");
+}
+
+fn decide(stage: &mut Stage, seq: u32, verdict: Verdict) -> String {
+    let record = stage.outcomes[&Stage::key(seq)].clone();
+    let sha256 = record.job.outputs().iter().map(|file| file.sha256.clone()).collect();
+    let decision = Decision { verdict, by: "ana".to_owned(), at: Timestamp(0), note: None, sha256 };
+    let command = Command::Decide(vec![((stage.specs[seq as usize].clone(), record), decision)]);
+    stage.scheduler.execute(command, stage.now).unwrap();
+    stage.step(vec![])
+}
+
+#[test]
+fn a_row_that_is_rejected_while_its_result_is_looked_for_feeds_nothing() {
+    let mut stage = stage(&[&[], &[0]]);
+    stage.step(vec![]);
+    assert_eq!(finish(&mut stage, 0), "inputs 1#1 of [0]");
+    decide(&mut stage, 0, Verdict::Rejected);
+    assert_eq!(found(&mut stage, 1), "");
+    assert_eq!((job(&stage, 1).state().name(), job(&stage, 1).books().held), ("queued", Credits::ZERO));
+    assert_eq!(decide(&mut stage, 0, Verdict::Approved), "inputs 1#1 of [0]");
+    assert_eq!(found(&mut stage, 1), "post 1#1");
+}
+
+#[test]
+fn a_take_that_is_picked_while_the_one_before_is_looked_for_is_the_one_that_is_sent() {
+    let mut stage = stage(&[&[], &[], &[0]]);
+    let fingerprint = stage.specs[0].fingerprint;
+    let second = JobSpec { id: JobId::derive(fingerprint, 2), ..(*stage.specs[1]).clone() };
+    stage.specs[1] = Arc::new(JobSpec { fingerprint, variation: 2, ..second });
+    let mut child = (*stage.specs[2]).clone();
+    child.order.inputs[0].takes = 2;
+    stage.specs[2] = Arc::new(child);
+    let found = |stage: &mut Stage, take| {
+        let address = "https://r/now".to_owned();
+        let found = vec![FoundInput { address, take: Some(take), length: None }];
+        stage.step(vec![Input::InputsFound(Stage::key(2), AttemptNo::FIRST, Ok(found))])
+    };
+    stage.step(vec![]);
+    finish(&mut stage, 0);
+    assert_eq!(finish(&mut stage, 1), "", "none is picked");
+    assert_eq!(decide(&mut stage, 0, Verdict::Picked), "inputs 2#1 of [0]");
+    decide(&mut stage, 0, Verdict::Withdrawn);
+    decide(&mut stage, 1, Verdict::Picked);
+    assert_eq!(found(&mut stage, 1), "inputs 2#1 of [1]");
+    assert_eq!(found(&mut stage, 2), "post 2#1");
+}
+
+#[test]
+fn what_may_have_been_sent_waits_for_the_account_though_its_inputs_are_found() {
+    let mut stage = stage(&[&[], &[0], &[]]);
+    stage.batch.rebuilt_rows = 2;
+    stage.restart();
+    stage.step(vec![]);
+    assert_eq!(finish(&mut stage, 0), "inputs 1#1 of [0]");
+    assert!(matches!(job(&stage, 1).state(), State::Submitting { may_have_run: true, .. }));
+    stage.posted(2, PostAnswer::Unauthorised(fault("unauthorized")));
+    let said = found(&mut stage, 1);
+    assert!(!said.contains("post"), "{said}");
+    for _ in 0..100 {
+        let said = stage.pass(Millis(100)).step(vec![]);
+        assert!(!said.contains("post"), "{said}");
+    }
+}
+
+#[test]
+fn what_may_have_been_sent_looks_for_its_inputs_again_when_they_are_gone() {
+    let mut stage = stage(&[&[], &[0]]);
+    stage.batch.rebuilt_rows = 2;
+    stage.restart();
+    stage.step(vec![]);
+    assert_eq!(finish(&mut stage, 0), "inputs 1#1 of [0]");
+    let gone = Err(InputFault::Lasting(fault("input_gone")));
+    stage.step(vec![Input::InputsFound(Stage::key(1), AttemptNo::FIRST, gone)]);
+    assert_eq!(job(&stage, 1).state().name(), "submitting", "it may have been bought");
+    let asked =
+        |stage: &mut Stage| (0..100).any(|_| stage.pass(Millis(1_000)).step(vec![]).contains("inputs 1#1"));
+    assert!(asked(&mut stage));
 }
 
 #[test]
@@ -224,4 +295,24 @@ fn thousands_of_rows_that_wait_leave_room_for_what_they_wait_for() {
         }
     }
     assert!(said.starts_with("post 3000#1"), "{said}");
+}
+
+#[test]
+fn a_finished_batch_that_rows_of_another_named_is_let_go_with_that() {
+    let mut stage = Stage::of(1);
+    let mut child = (*with_parents(0, &[5], false)).clone();
+    child.order.inputs[0].batch = Some(InputBatch { no: BatchNo(7), name: "spring".parse().unwrap() });
+    let parent = child.order.inputs[0].jobs().next().unwrap();
+    stage.specs[0] = Arc::new(child);
+    let give = EndedTake { seq: Seq(5), state: JobState::Succeeded, wants_review: false, verdict: None };
+    stage.step(vec![]);
+    assert_eq!(
+        stage.step(vec![Input::Ended { batch: BatchNo(7), jobs: vec![(parent, give)] }]),
+        "inputs 0#1 of [5]"
+    );
+    assert!(stage.scheduler.inputs.is_known(BatchNo(7)));
+    found(&mut stage, 0);
+    finish(&mut stage, 0);
+    stage.step(vec![]);
+    assert!(!stage.scheduler.inputs.is_known(BatchNo(7)), "nobody names it any more");
 }
