@@ -306,6 +306,7 @@ fn row(at: u64) -> SpooledRow {
         deadline: None,
         review: false,
         inputs: Vec::new(),
+        files: Vec::new(),
         written: None,
         meta: Map::new(),
     };

@@ -27,8 +27,11 @@ pub const NAMES: [&str; 17] = [
 /// Places that only batches pass which were done before.
 pub const OF_FINISHED: [&str; 1] = ["reopening"];
 
-/// Places that only jobs with inputs from other rows pass.
+/// Places that only jobs pass that take outputs of other rows, or files.
 pub const OF_REFERENCES: [&str; 1] = ["finding-inputs"];
+
+/// Places that only jobs pass whose files are uploaded.
+pub const OF_UPLOADS: [&str; 2] = ["uploading", "uploaded"];
 
 /// Places that only outputs of edited rows pass, while another version takes their name.
 pub const OF_EDITED_ROWS: [&str; 4] = ["moving", "moving-file", "moved", "versions-applied"];
@@ -45,7 +48,9 @@ pub fn hit(name: &'static str) {
     static WANTED: OnceLock<Option<(String, u32)>> = OnceLock::new();
     static HITS: AtomicU32 = AtomicU32::new(0);
     debug_assert!(
-        [&NAMES[..], &OF_FINISHED, &OF_REFERENCES, &OF_EDITED_ROWS].iter().any(|names| names.contains(&name)),
+        [&NAMES[..], &OF_FINISHED, &OF_REFERENCES, &OF_UPLOADS, &OF_EDITED_ROWS]
+            .iter()
+            .any(|names| names.contains(&name)),
         "{name} is not in the list"
     );
     let wanted = WANTED.get_or_init(|| {

@@ -33,6 +33,7 @@ pub mod failpoint;
 pub mod hooks;
 pub mod intake;
 pub mod metrics;
+pub mod object_storage;
 pub mod output;
 pub mod pages;
 pub mod recovery;

@@ -3,11 +3,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::api::Service;
+use crate::api::{Service, install_tls_provider};
+use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::service_target::{self, ServiceTarget};
 use crate::clock::Clock;
-use crate::config::Config;
+use crate::config::{Config, InputsConfig};
 use crate::control::app::AppParts;
 use crate::domain::admission::Limits;
 use crate::domain::manifest::row::Policy;
@@ -16,11 +17,14 @@ use crate::domain::retry_delay::Backoff;
 use crate::domain::slow_download::MinRate;
 use crate::domain::time::Millis;
 use crate::domain::url_policy::UrlPolicy;
+use crate::engine::input_store::InputStore;
 use crate::engine::scheduler::Settings;
 use crate::engine::{EngineDeps, RateLimit};
 use crate::intake::catalog_refresh::ServiceCatalogs;
 use crate::intake::ingest::IngestDefaults;
+use crate::intake::input_files::InputRules;
 use crate::metrics::Metrics;
+use crate::object_storage::ObjectStorage;
 use crate::output::publish::OutputDir;
 use crate::store::Store;
 
@@ -94,6 +98,7 @@ pub(super) fn engine_deps(
             window: config.limits.slow_window.0,
         },
         min_free_bytes: config.output.min_free.as_u64(),
+        inputs: checked_input_store(config)?,
         submits: RateLimit::per_second(config.limits.submits_per_second),
         polls: RateLimit::per_second(config.limits.polls_per_second),
         layout: config.layout()?,
@@ -116,8 +121,36 @@ pub(super) fn ingest_defaults(
         default_policy: Policy { budget: config.budget.per_batch, ..Policy::default() },
         plan: config.service.plan,
         group_limits: config.budget.groups(),
-        input_roots: config.inputs.roots.clone(),
+        inputs: input_rules(config),
     })
+}
+
+/// Where files go that rows name.
+pub(super) fn input_store(config: &Config) -> Result<Option<InputStore>, Failure> {
+    let Some(url) = &config.inputs.store else { return Ok(None) };
+    install_tls_provider();
+    let storage = ObjectStorage::open(url)
+        .map_err(|bad| Failure::new(Exit::Usage, bad.to_string()).hint("see docs/inputs.md"))?;
+    Ok(Some(InputStore::new(storage, config.deadlines.by_kind(), Clock::start())))
+}
+
+/// The same for an engine: where the store does not answer, that is said before a job needs it.
+fn checked_input_store(config: &Config) -> Result<Option<InputStore>, Failure> {
+    let store = input_store(config)?;
+    if let Some(store) = store.clone() {
+        tokio::spawn(async move {
+            if let Err(error) = store.check().await {
+                tracing::warn!(%error, "jobs that take files of this machine wait for the object store");
+            }
+        });
+    }
+    Ok(store)
+}
+
+/// Which files manifests may name.
+pub(super) fn input_rules(config: &Config) -> InputRules {
+    let InputsConfig { roots, store, max_file, .. } = &config.inputs;
+    InputRules { roots: roots.clone(), max_bytes: max_file.as_u64(), has_store: store.is_some() }
 }
 
 /// What an engine and its control API need. Without a service they take no manifests.

@@ -114,6 +114,7 @@ fn parts(config: &Config, chosen: &ServiceTarget) -> Result<Parts, Failure> {
         hooks: config.hooks.clone(),
         hooks_secret: config.hooks.secret(service_target::credentials().as_deref())?,
         list_finished_for: config.retention.list_finished_for.map(|span| span.0),
+        keep_inputs: config.inputs.keep.0,
         schedules: config.schedule.iter().map(ConfiguredSchedule::of).collect::<Result<_, _>>()?,
     })
 }

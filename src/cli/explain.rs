@@ -49,7 +49,8 @@ fn story(explanation: &Explanation) -> String {
         lines.push(format!("  version   {} of {}{which}", version.name, explanation.versions.len()));
     }
     lines.extend(explanation.inputs.iter().flat_map(|input| {
-        let what = format!("  input     {} is job:{}: {}", input.field, input.reference, input.state);
+        let scheme = if input.is_file { "" } else { "job:" };
+        let what = format!("  input     {} is {scheme}{}: {}", input.field, input.reference, input.state);
         let measured = input
             .measured_ms
             .map(|ms| format!(", since that is {} s long", Duration::from_millis(ms.0).as_secs_f64()));

@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io::{self, BufReader, IsTerminal, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use tempfile::TempDir;
 
@@ -10,10 +11,12 @@ use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::manifest_arguments::{ManifestArguments, ManifestFormat};
 use crate::cli::terminal::say;
+use crate::config::Config;
 use crate::control::protocol::Submission;
 use crate::domain::batch_origin::SourcePlace;
 use crate::domain::manifest::{self, Limits};
 use crate::engine::blocking;
+use crate::intake::input_files::{self, ReadFiles};
 use crate::intake::manifest_file;
 use crate::intake::table_files::{self, Roots};
 
@@ -29,6 +32,8 @@ pub(super) struct ManifestInput {
     pub(super) shown: PathBuf,
     /// How it is handed in: the same for a plan and for a run.
     pub(super) submission: Submission,
+    /// The files that its rows name.
+    pub(super) files: Arc<ReadFiles>,
     /// Holds what came by standard input, or the manifest with its tables.
     copy: Option<TempDir>,
 }
@@ -40,6 +45,7 @@ pub(super) struct ManifestInput {
 pub(super) async fn open_all(
     manifests: &[PathBuf],
     terms: &ManifestArguments,
+    config: &Config,
 ) -> Result<Vec<ManifestInput>, Failure> {
     let is_stdin = |path: &&PathBuf| path.as_os_str() == "-";
     match manifests.iter().filter(is_stdin).count() {
@@ -53,22 +59,22 @@ pub(super) async fn open_all(
     let mut inputs = Vec::with_capacity(manifests.len());
     for path in manifests {
         let input = if is_stdin(&path) { stdin(terms).await? } else { file(path, terms)? };
-        let input = with_tables(input).await?;
-        inputs.push(input);
+        // Tables and files of standard input are named from where the command runs.
+        let folder = if is_stdin(&path) { Path::new("") } else { path.parent().unwrap_or(Path::new("")) };
+        let input = with_tables(input, folder).await?;
+        inputs.push(with_files(input, folder, config).await?);
     }
     Ok(inputs)
 }
 
 /// The tables that a manifest's matrix names are read here and handed over with it: who named the manifest may read them,
 /// and the process that takes it in may run elsewhere, or as another user.
-async fn with_tables(input: ManifestInput) -> Result<ManifestInput, Failure> {
-    let ManifestInput { path, shown, submission, copy } = input;
+async fn with_tables(input: ManifestInput, folder: &Path) -> Result<ManifestInput, Failure> {
+    let ManifestInput { path, shown, submission, files, copy } = input;
     // A stream is read once, by who takes it in.
     if !path.is_file() || !may_name_tables(&path) {
-        return Ok(ManifestInput { path, shown, submission, copy });
+        return Ok(ManifestInput { path, shown, submission, files, copy });
     }
-    // Tables of standard input are named from where the command runs.
-    let folder = if copy.is_some() { Path::new("") } else { path.parent().unwrap_or(Path::new("")) };
     let (folder, source, name) = (folder.to_owned(), path.clone(), submission.file.clone());
     let whole = blocking(move || -> Result<_, Failure> {
         // What is wrong with it is said when it is handed in.
@@ -87,10 +93,24 @@ async fn with_tables(input: ManifestInput) -> Result<ManifestInput, Failure> {
     Ok(match whole.await? {
         Some(dir) => {
             let path = dir.path().join(&submission.file);
-            ManifestInput { path, shown, submission, copy: Some(dir) }
+            ManifestInput { path, shown, submission, files, copy: Some(dir) }
         }
-        None => ManifestInput { path, shown, submission, copy },
+        None => ManifestInput { path, shown, submission, files, copy },
     })
+}
+
+/// The files that rows name are read here and handed over with it, as its tables are.
+async fn with_files(input: ManifestInput, folder: &Path, config: &Config) -> Result<ManifestInput, Failure> {
+    // A stream is read once, by who takes it in.
+    if !input.path.is_file() {
+        return Ok(input);
+    }
+    let (path, folder, most) = (input.path.clone(), folder.to_owned(), config.inputs.max_file.as_u64());
+    let read = blocking(move || input_files::read_named(&path, &folder, most)).await;
+    let files = read.map_err(|error| {
+        Failure::new(Exit::Usage, format!("failed to read {}: {error}", input.shown.display()))
+    })?;
+    Ok(ManifestInput { files: Arc::new(files), ..input })
 }
 
 /// Whether a file may be a JSON manifest with a matrix: small enough to be held, and an object at first sight.
@@ -114,7 +134,13 @@ fn file(path: &Path, terms: &ManifestArguments) -> Result<ManifestInput, Failure
         _ => None,
     };
     let submission = submission(file, folder, terms);
-    Ok(ManifestInput { path: path.to_owned(), shown: path.to_owned(), submission, copy: None })
+    Ok(ManifestInput {
+        path: path.to_owned(),
+        shown: path.to_owned(),
+        submission,
+        files: Arc::default(),
+        copy: None,
+    })
 }
 
 async fn stdin(terms: &ManifestArguments) -> Result<ManifestInput, Failure> {
@@ -146,7 +172,13 @@ async fn stdin(terms: &ManifestArguments) -> Result<ManifestInput, Failure> {
         }
     }
     let submission = submission(name, None, terms);
-    Ok(ManifestInput { path, shown: PathBuf::from(STDIN), submission, copy: Some(copy) })
+    Ok(ManifestInput {
+        path,
+        shown: PathBuf::from(STDIN),
+        submission,
+        files: Arc::default(),
+        copy: Some(copy),
+    })
 }
 
 fn submission(file: &str, folder: Option<String>, terms: &ManifestArguments) -> Submission {
@@ -160,6 +192,7 @@ fn submission(file: &str, folder: Option<String>, terms: &ManifestArguments) -> 
         allow_unknown_options: terms.allow_unknown_options,
         review: terms.review,
         pilot: terms.pilot,
+        files: None,
         selection: terms.selection(),
     }
 }

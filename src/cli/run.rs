@@ -73,7 +73,7 @@ const REACH_TRIES: u32 = 3;
 pub(super) async fn run(command: &RunCommand, global: &Global) -> Result<Exit, Failure> {
     let clock = Clock::start();
     let config = service_target::config(global)?;
-    let manifests = manifest_input::open_all(&command.manifests, &command.terms).await?;
+    let manifests = manifest_input::open_all(&command.manifests, &command.terms, &config).await?;
     if let Some(daemon) = daemon_discovery::find_daemon(global, &config, global.emulator).await? {
         daemon.must_take_manifests()?;
         // What the file names counts, too: without a daemon the state would refuse another service.

@@ -22,7 +22,7 @@ use crate::cli::terminal::say;
 use crate::cli::{printable, service_target, summary};
 use crate::clock::Clock;
 use crate::control::client::{Client, ClientError};
-use crate::control::protocol::{BatchState, BatchStatus, StatusRequest};
+use crate::control::protocol::{BatchState, BatchStatus, StatusRequest, Submission};
 use crate::domain::diagnostic::Diagnostic;
 use crate::domain::ids::BatchName;
 use crate::domain::job_state::JobState;
@@ -49,7 +49,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(500);
 pub(super) async fn run(command: &SubmitCommand, global: &Global) -> Result<Exit, Failure> {
     let config = service_target::config(global)?;
     let daemon = daemon_discovery::require_daemon(global, &config).await?;
-    let manifests = manifest_input::open_all(&command.manifests, &command.terms).await?;
+    let manifests = manifest_input::open_all(&command.manifests, &command.terms, &config).await?;
     submit(&daemon, &manifests, command.wait, global).await
 }
 
@@ -127,7 +127,9 @@ pub(super) async fn submit_all(
 ) -> Result<Vec<Receipt>, Failure> {
     let mut receipts = Vec::with_capacity(manifests.len());
     for manifest in manifests {
-        let mut receipt = client.submit(&manifest.path, &manifest.submission).await?;
+        let files = client.hand_over(&manifest.files).await?;
+        let submission = Submission { files, ..manifest.submission.clone() };
+        let mut receipt = client.submit(&manifest.path, &submission).await?;
         receipt.file.clone_from(&manifest.shown);
         // With --json, problems are an error, which is said at the end.
         if !global.json || !receipt.has_problems() {

@@ -4,6 +4,9 @@ use std::io;
 use std::path::Path;
 
 use axum::Json;
+use axum::body::Bytes;
+use axum::extract::rejection::{BytesRejection, FailedToBufferBody};
+use axum::extract::{FromRequest, Request};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::de::DeserializeOwned;
@@ -15,6 +18,9 @@ use crate::domain::exit_code::Exit;
 use crate::engine::EngineError;
 use crate::intake::ingest::IngestError;
 use crate::store::StoreError;
+
+/// Largest body of a command, in bytes.
+pub(super) const BODY_MAX_BYTES: usize = 64 * 1024;
 
 /// An error response.
 #[derive(Debug)]
@@ -100,6 +106,26 @@ pub(super) fn storage_error(error: &io::Error) -> ApiError {
 impl From<EngineError> for ApiError {
     fn from(error: EngineError) -> ApiError {
         HandlerError::from(error).into()
+    }
+}
+
+/// A JSON body of at most [`BODY_MAX_BYTES`], whatever its content type. An empty body counts as `{}`.
+pub(super) struct JsonBody<T>(pub(super) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, state: &S) -> Result<JsonBody<T>, ApiError> {
+        let body = Bytes::from_request(request, state).await.map_err(|error| match error {
+            BytesRejection::FailedToBufferBody(FailedToBufferBody::LengthLimitError(_)) => {
+                ApiError::usage(format!("the request body has more than {BODY_MAX_BYTES} bytes"))
+            }
+            error => ApiError::body(&error),
+        })?;
+        let text: &[u8] = if body.is_empty() { b"{}" } else { &body };
+        serde_json::from_slice(text)
+            .map(JsonBody)
+            .map_err(|error| ApiError::usage(format!("invalid request body: {error}")))
     }
 }
 

@@ -9,6 +9,7 @@ use axum::http::{self, Method};
 use futures_util::StreamExt;
 use futures_util::stream::{self, Stream};
 use serde::de::DeserializeOwned;
+use sha2::{Digest, Sha256};
 use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
 use tower::ServiceExt;
@@ -16,11 +17,16 @@ use tower::ServiceExt;
 use crate::api::install_tls_provider;
 use crate::control::handlers::HandlerError;
 use crate::control::listener::PATH_MAX_BYTES;
-use crate::control::protocol::{ErrorBody, Lines, MANIFESTS_PATH, NOT_LISTED, Refusal, Request, Submission};
+use crate::control::protocol::{
+    ErrorBody, INPUT_PATH, Lines, MANIFESTS_PATH, MissingInputsRequest, NOT_LISTED, Refusal, Request,
+    Submission,
+};
 use crate::engine::blocking;
 use crate::intake::IntakeError;
+use crate::intake::input_files::{self, Links, ReadFiles};
 use crate::intake::manifest_file::{self, Identity};
 use crate::intake::receipt::Receipt;
+use crate::output::publish::hex;
 
 /// How long the daemon may take to begin a response. Ingesting a million rows takes a minute.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(15 * 60);
@@ -159,6 +165,37 @@ impl Client {
             opened.check(manifest)?;
         }
         response
+    }
+
+    /// Hands over the files that rows of a manifest name, before the manifest: those that are not there yet, and the list
+    /// of all. Returns the hash of that list, for [`Submission::files`]; nothing where no file is named.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn hand_over(&self, files: &ReadFiles) -> Result<Option<String>, ClientError> {
+        if files.handed.0.is_empty() {
+            return Ok(None);
+        }
+        let asked = MissingInputsRequest { sha256: files.found.keys().cloned().collect() };
+        for sha256 in self.call(&asked).await?.missing {
+            let Some(file) = files.found.get(&sha256) else { continue };
+            let path = file.path.clone();
+            let opened = blocking(move || input_files::open(&path, Links::Followed)).await;
+            let opened =
+                opened.map_err(|source| IntakeError::Unreadable { path: file.path.clone(), source })?;
+            let body = unchanged(opened, None, file.path.clone());
+            self.put_input(&sha256, reqwest::Body::wrap_stream(body)).await?;
+        }
+        let list =
+            serde_json::to_vec(&files.handed).map_err(|error| self.connection_lost(error.to_string()))?;
+        let sha256 = hex(&Sha256::digest(&list));
+        self.put_input(&sha256, list.into()).await?;
+        Ok(Some(sha256))
+    }
+
+    async fn put_input(&self, sha256: &str, body: reqwest::Body) -> Result<(), ClientError> {
+        let path = INPUT_PATH.replace("{sha256}", sha256);
+        self.send(self.http.put(format!("{BASE}{path}")).body(body)).await.map(drop)
     }
 
     /// Sends a request and passes the response on, line by line. Returns how many finished batches it leaves out.

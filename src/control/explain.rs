@@ -7,6 +7,7 @@ use crate::domain::charge_drift;
 use crate::domain::credit_hold::ABOVE_MAX;
 use crate::domain::idempotency_key::IdempotencyKey;
 use crate::domain::ids::BatchName;
+use crate::domain::input_file::InputContent;
 use crate::domain::job::{Job, JobSpec, State};
 use crate::domain::job_reference::{EndedTake, INPUT_LENGTH, INPUT_TOO_LONG, JobInput, MissingInput, giver};
 use crate::domain::job_state::JobState;
@@ -64,7 +65,7 @@ pub(super) async fn explain(engine: &EngineClient, job: &str) -> Result<Explanat
     }
 }
 
-/// The inputs of a job that are outputs of other rows, and what it waits for where one is missing.
+/// The inputs of a job that are outputs of other rows or files, and what it waits for where one is missing.
 async fn inputs_of(
     engine: &EngineClient,
     batch: &BatchName,
@@ -103,11 +104,24 @@ async fn inputs_of(
         views.push(InputView {
             field: input.shown_field(),
             reference: input.shown(),
+            is_file: false,
             state,
             address: job.present().inputs().get(index).cloned(),
             measured_ms: measured.filter(|length| length.0 > 0).copied(),
         });
     }
+    let beyond = spec.order.inputs.len();
+    views.extend(spec.order.files.iter().enumerate().map(|(index, file)| {
+        let InputContent { bytes, sha256, .. } = &file.content;
+        InputView {
+            field: format!("{}[{}]", file.field.name(), file.place),
+            reference: file.name.clone(),
+            is_file: true,
+            measured_ms: None,
+            state: format!("{bytes} bytes, SHA-256 {sha256}"),
+            address: job.present().inputs().get(beyond + index).cloned(),
+        }
+    }));
     Ok((views, missing))
 }
 

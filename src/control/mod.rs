@@ -17,6 +17,7 @@ mod error_body;
 mod event_stream;
 mod explain;
 pub mod handlers;
+mod input_routes;
 pub mod listener;
 mod page_actions;
 mod page_forms;

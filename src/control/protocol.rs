@@ -92,6 +92,7 @@ requests! {
     ResolveRequest: POST "/v1/resolve" -> BatchOutcomes;
     BudgetRequest: POST "/v1/budget" -> BudgetSet;
     GalleryRequest: POST "/v1/gallery" -> GalleryPage;
+    MissingInputsRequest: POST "/v1/inputs" -> MissingInputs;
 }
 
 impl Request for RunScheduleRequest {
@@ -106,6 +107,24 @@ impl Request for RunScheduleRequest {
 
 /// The route that takes manifests: the query is a [`Submission`], the body the manifest, the response its receipt.
 pub const MANIFESTS_PATH: &str = "/v1/manifests";
+
+/// The route that takes the contents of files that rows name: a PUT to `/v1/inputs/SHA256`.
+pub const INPUT_PATH: &str = "/v1/inputs/{sha256}";
+
+/// Asks which contents of files that rows name have to be handed over before their manifest.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MissingInputsRequest {
+    /// Their SHA-256 in lowercase hex.
+    pub sha256: Vec<String>,
+}
+
+/// The contents that are neither in the state nor in the object store.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MissingInputs {
+    /// Their SHA-256 in lowercase hex.
+    pub missing: Vec<String>,
+}
 
 /// Asks who answers.
 #[derive(Debug, Clone, Copy, Serialize)]
@@ -255,23 +274,27 @@ pub struct Explanation {
     /// The versions of its row, in the order in which they were accepted; nothing where the row was not edited.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub versions: Vec<RowVersion>,
-    /// Its inputs that are outputs of other rows, in the order of its references.
+    /// Its inputs that are outputs of other rows, in the order of its references, and then those that are files.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub inputs: Vec<InputView>,
     /// What comes next, in plain words.
     pub next: String,
 }
 
-/// An input of a job that is an output of another row.
+/// An input of a job that is an output of another row, or a file of this machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InputView {
     /// Where it stands in the request: `image_urls[0]`, `duration`.
     pub field: String,
     /// Which output of which row: `still-07`, `still-07-v2#3`.
     pub reference: String,
-    /// Whether it is there, or what it waits for and the command that helps.
+    /// It is a file of this machine, and `reference` its name.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_file: bool,
+    /// Whether it is there, or what it waits for and the command that helps; of a file what it holds.
     pub state: String,
-    /// The address, or the length, that the present attempt sends, once it was found.
+    /// The address, or the length, that the present attempt sends, once it was found; of a file its address in the object
+    /// store, without the signature with which it is sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
     /// How long the output is, in milliseconds, where it was measured.
@@ -540,6 +563,11 @@ pub struct Submission {
     /// Rows that are done first, while the rest waits for a person to continue: `3`, `random:3`, `entries`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pilot: Option<PilotRows>,
+    /// SHA-256 of the list of files that the rows name, which was handed over like a file: `{"./logo.png": {"content":
+    /// {"sha256": …, "bytes": …, "media": "png"}}}`, or `{"problem": …}`. Without one the daemon reads them itself, below
+    /// `inputs.roots`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files: Option<String>,
     /// The part of the manifest that is handed in, as JSON: `{"first":3,"only":["poster"],"where":["meta.client=acme"]}`.
     #[serde(default, with = "json_text", skip_serializing_if = "RowSelection::is_whole")]
     pub selection: RowSelection,

@@ -8,6 +8,7 @@ use crate::intake::IntakeError;
 use crate::intake::catalog_refresh::CatalogError;
 use crate::intake::ingest::IngestError;
 use crate::store::StoreError;
+use crate::store::staged_inputs::StageError;
 
 impl From<&ServiceError> for Refusal {
     fn from(error: &ServiceError) -> Refusal {
@@ -60,8 +61,14 @@ impl From<&IntakeError> for Refusal {
     fn from(error: &IntakeError) -> Refusal {
         match error {
             IntakeError::Store(error) => error.into(),
-            IntakeError::Changed { .. } => Refusal::new(Exit::Usage, error.to_string())
-                .hint("repeat the command when the file is complete"),
+            IntakeError::Input { source: StageError::Io(_), .. } => {
+                Refusal::new(Exit::Disk, error.to_string())
+                    .hint("free disk space or grant the rights, then repeat the command")
+            }
+            IntakeError::Changed { .. } | IntakeError::Input { .. } => {
+                Refusal::new(Exit::Usage, error.to_string())
+                    .hint("repeat the command when the file is complete")
+            }
             IntakeError::BatchChanged { .. } => {
                 Refusal::new(Exit::Usage, error.to_string()).hint("repeat the command")
             }

@@ -6,21 +6,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
-use axum::extract::rejection::{BytesRejection, FailedToBufferBody, PathRejection};
-use axum::extract::{DefaultBodyLimit, FromRequest, Request, State};
+use axum::extract::rejection::PathRejection;
+use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use futures_util::StreamExt;
-use serde::de::DeserializeOwned;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc;
 
-use crate::control::api_error::{ApiError, Query, check_file_name, ingest_error, storage_error};
+use crate::control::api_error::{
+    ApiError, BODY_MAX_BYTES, JsonBody, Query, check_file_name, ingest_error, storage_error,
+};
 use crate::control::app_state::{AppState, FireError, FireRequest, Shared};
 use crate::control::explain;
 use crate::control::handlers::{self, HandlerError};
+use crate::control::input_routes;
 use crate::control::page_routes;
 use crate::control::protocol::{
     BudgetRequest, CancelRequest, ContinueRequest, DecideRequest, DownloadRequest, ExplainRequest,
@@ -39,8 +41,6 @@ use crate::intake::retry_edited::{self, EditedRetryOptions};
 use crate::intake::retry_manifest::JobChoice;
 use crate::metrics::CONTENT_TYPE;
 
-/// Largest body of a command, in bytes.
-const BODY_MAX_BYTES: usize = 64 * 1024;
 /// Largest manifest that may be handed in, in bytes.
 const MANIFEST_MAX_BYTES: u64 = 4 << 30;
 /// How long a client may leave a response unread.
@@ -50,7 +50,7 @@ const CHUNK_BYTES: usize = 32 * 1024;
 
 /// Every route.
 pub fn router(app: AppState) -> Router {
-    let taking = routes().route(MANIFESTS_PATH, post(submit));
+    let taking = routes().route(MANIFESTS_PATH, post(submit)).merge(input_routes::routes());
     taking.route(RetryEditedRequest::PATH, post(retry_edited)).with_state(Arc::new(app))
 }
 
@@ -91,26 +91,6 @@ fn routes() -> Router<Arc<AppState>> {
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(DefaultBodyLimit::max(BODY_MAX_BYTES))
-}
-
-/// A JSON body of at most [`BODY_MAX_BYTES`], whatever its content type. An empty body counts as `{}`.
-struct JsonBody<T>(T);
-
-impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
-    type Rejection = ApiError;
-
-    async fn from_request(request: Request, state: &S) -> Result<JsonBody<T>, ApiError> {
-        let body = Bytes::from_request(request, state).await.map_err(|error| match error {
-            BytesRejection::FailedToBufferBody(FailedToBufferBody::LengthLimitError(_)) => {
-                ApiError::usage(format!("the request body has more than {BODY_MAX_BYTES} bytes"))
-            }
-            error => ApiError::body(&error),
-        })?;
-        let text: &[u8] = if body.is_empty() { b"{}" } else { &body };
-        serde_json::from_slice(text)
-            .map(JsonBody)
-            .map_err(|error| ApiError::usage(format!("invalid request body: {error}")))
-    }
 }
 
 async fn not_found(request: Request) -> ApiError {
@@ -340,7 +320,11 @@ async fn submit(
     let path = folder.path().join(Path::new(&submission.file));
     receive(body, &path).await?;
     let file = PathBuf::from(&submission.file);
-    let options = IngestOptions::from(submission);
+    let files = match submission.files.clone() {
+        Some(sha256) => Some(Arc::new(input_routes::take_list(&app, sha256).await?)),
+        None => None,
+    };
+    let options = IngestOptions { files, ..IngestOptions::from(submission) };
     // The folder is kept until the manifest was read, though the client goes away.
     let work = async move {
         let accepted = app.ingest.accept(&path, options).await;

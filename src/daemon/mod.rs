@@ -27,6 +27,7 @@ use crate::control::listener::{self, ServedSocket};
 use crate::control::protocol::ProcessKind;
 use crate::daemon::completion_notifier::CompletionNotifier;
 use crate::daemon::inboxes::InboxSettings;
+use crate::daemon::retention::RetentionTerms;
 use crate::daemon::schedules::{ConfiguredSchedule, Inputs, ScheduleRunner};
 use crate::daemon::sd_notify::SystemdNotifier;
 use crate::daemon::signals::Signals;
@@ -57,6 +58,8 @@ pub struct Parts {
     pub hooks_secret: Option<SecretString>,
     /// How long a batch that is done is listed; nothing for ever.
     pub list_finished_for: Option<Millis>,
+    /// How long uploaded inputs are kept.
+    pub keep_inputs: Millis,
     /// What fires by itself.
     pub schedules: Vec<ConfiguredSchedule>,
 }
@@ -103,7 +106,9 @@ pub async fn run(store: Arc<Store>, parts: Parts, clock: Clock, reload: Reload) 
         .map_err(|source| DaemonError::Folder { path: incoming.join("incoming"), source })?;
     let fixed = Fixed::of(&parts);
     let Parts { deps, app: app_parts, socket, control, token, .. } = parts;
-    let Parts { inboxes, hooks, hooks_secret, schedules: planned, list_finished_for, .. } = parts;
+    let Parts { inboxes, hooks, hooks_secret, schedules: planned, list_finished_for, keep_inputs, .. } =
+        parts;
+    let retention = RetentionTerms { list_finished_for, keep_inputs, inputs: deps.inputs.clone() };
     let mode = Mode::Paying(Box::new(deps));
     let mut app = App::new(store.clone(), mode, &Scope::All, app_parts, clock)?;
     app.state.health.process = ProcessKind::Daemon;
@@ -130,7 +135,7 @@ pub async fn run(store: Arc<Store>, parts: Parts, clock: Clock, reload: Reload) 
         inboxes::watch(terms, ingest.clone(), clock, break_sender.clone());
     }
     let (stop_sender, stop) = watch::channel(Stop::No);
-    let (listed_for, spans) = watch::channel(list_finished_for);
+    let (retention, spans) = watch::channel(retention);
     tokio::spawn(retention::run(store.clone(), hooks.clone(), clock, spans));
     let delivering = tokio::spawn(deliver(hooks, stop.clone()));
     let (schedules, reloads) = mpsc::channel(1);
@@ -138,7 +143,7 @@ pub async fn run(store: Arc<Store>, parts: Parts, clock: Clock, reload: Reload) 
     tokio::spawn(signals::watch(
         signals,
         stop_sender,
-        signals::Reloader { reload, handle, ingest, schedules, list_finished_for: listed_for, fixed },
+        signals::Reloader { reload, handle, ingest, schedules, retention, fixed },
     ));
     tracing::info!(socket = %socket.display(), "ready");
     systemd.ready();

@@ -1,4 +1,5 @@
-//! Batches that were done long ago are not listed any more. They are found by their names for ever.
+//! Batches that were done long ago are not listed any more. They are found by their names for ever. Files that their jobs
+//! took as inputs are removed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +8,8 @@ use tokio::sync::watch;
 
 use crate::clock::Clock;
 use crate::domain::time::Millis;
-use crate::engine::blocking;
+use crate::engine::input_store::InputStore;
+use crate::engine::{blocking, input_retention};
 use crate::hooks::Hooks;
 use crate::store::Store;
 
@@ -16,22 +18,36 @@ const CHECK_INTERVAL_MAX: Duration = Duration::from_secs(3600);
 /// Least time between two looks.
 const CHECK_INTERVAL_MIN: Duration = Duration::from_millis(100);
 
-/// Moves the time on from which finished batches are listed, for as long as the process lives. `listed_for` may change
-/// on the way.
+/// What is kept how long.
+#[derive(Debug, Clone)]
+pub(super) struct RetentionTerms {
+    /// Finished batches in lists; nothing for ever.
+    pub(super) list_finished_for: Option<Millis>,
+    /// Uploaded inputs that no job needs.
+    pub(super) keep_inputs: Millis,
+    /// Where these are.
+    pub(super) inputs: Option<InputStore>,
+}
+
+/// Moves the time on from which finished batches are listed, for as long as the process lives, and removes inputs that no
+/// job needs any more. `terms` may change on the way.
 pub(super) async fn run(
     store: Arc<Store>,
     hooks: Hooks,
     clock: Clock,
-    mut listed_for: watch::Receiver<Option<Millis>>,
+    mut terms: watch::Receiver<RetentionTerms>,
 ) {
     loop {
-        let span = *listed_for.borrow_and_update();
+        let RetentionTerms { list_finished_for: span, keep_inputs, inputs } =
+            terms.borrow_and_update().clone();
         store.list_finished_since(clock.now().wall.before(span));
-        let (store, hooks) = (store.clone(), hooks.clone());
-        blocking(move || forget_delivered(&store, &hooks)).await;
+        let (looked, hooks) = (store.clone(), hooks.clone());
+        blocking(move || forget_delivered(&looked, &hooks)).await;
+        let used_before = clock.now().wall.before(Some(keep_inputs));
+        input_retention::remove_unused(store.clone(), inputs, used_before).await;
         tokio::select! {
             () = tokio::time::sleep(check_interval(span)) => {}
-            changed = listed_for.changed() => if changed.is_err() { return },
+            changed = terms.changed() => if changed.is_err() { return },
         }
     }
 }

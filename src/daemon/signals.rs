@@ -5,9 +5,9 @@ use std::io;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 
+use crate::daemon::retention::RetentionTerms;
 use crate::daemon::schedules::ConfiguredSchedule;
 use crate::daemon::{Fixed, Reload, sd_notify};
-use crate::domain::time::Millis;
 use crate::engine::{Handle, Stop};
 use crate::intake::ingest::{Ingest, IngestDefaults};
 
@@ -19,7 +19,7 @@ pub(super) struct Reloader {
     /// What stays as it is, whatever the new one says.
     pub(super) fixed: Fixed,
     pub(super) schedules: mpsc::Sender<Vec<ConfiguredSchedule>>,
-    pub(super) list_finished_for: watch::Sender<Option<Millis>>,
+    pub(super) retention: watch::Sender<RetentionTerms>,
 }
 
 /// The signals that are listened to.
@@ -75,7 +75,11 @@ impl Reloader {
                 self.ingest.reload(defaults).await;
                 // Nobody watches schedules any more once the daemon stops.
                 let _ = self.schedules.send(parts.schedules).await;
-                self.list_finished_for.send_replace(parts.list_finished_for);
+                self.retention.send_replace(RetentionTerms {
+                    list_finished_for: parts.list_finished_for,
+                    keep_inputs: parts.keep_inputs,
+                    inputs: parts.deps.inputs.clone(),
+                });
                 match self.handle.reload(parts.app.settings, parts.deps).await {
                     Ok(()) => tracing::info!("configuration reloaded"),
                     Err(error) => tracing::warn!(%error, "configuration not reloaded"),

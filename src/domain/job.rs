@@ -11,6 +11,7 @@ use serde_json::{Map, Number, Value};
 use crate::domain::credit_hold::Hold;
 use crate::domain::credits::Credits;
 use crate::domain::ids::{AttemptNo, Fingerprint, JobId, Seq, TaskId};
+use crate::domain::input_file::InputFile;
 use crate::domain::job::attempt::is_default;
 pub use crate::domain::job::attempt::{Attempt, Books, DOWNLOAD_FAILED, RESOLVED, State};
 pub use crate::domain::job::record_format::RecordView;
@@ -70,6 +71,9 @@ pub struct Order {
     /// Addresses of the body that are outputs of other rows: the body holds references in their places.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub inputs: Vec<JobInput>,
+    /// Files of this machine that the body names in the place of addresses.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<InputFile>,
     /// What its row asks for as it is written, where the body does not tell: a value was read otherwise, or is not sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub written: Option<Box<Request>>,
@@ -111,7 +115,19 @@ impl Order {
         self.allowance.clone().or_else(|| (!self.waivable.is_zero()).then(of_its_kind))
     }
 
-    /// Its body as it is sent: with what was found for its inputs, in their order, in place of the references.
+    /// How many addresses of its body have to be found before it is sent: outputs of other rows, and files.
+    pub fn inputs_to_find(&self) -> usize {
+        self.inputs.len() + self.files.len()
+    }
+
+    /// What it takes, as people read it: outputs of other rows (`still-07`), and files by their names.
+    pub fn inputs_shown(&self) -> Vec<String> {
+        let files = self.files.iter().map(|file| file.name.clone());
+        self.inputs.iter().map(JobInput::shown).chain(files).collect()
+    }
+
+    /// Its body as it is sent: with what was found for its inputs in place of the references, and the addresses
+    /// of its files in place of their names, in this order.
     pub fn body_with(&self, found: &[String]) -> Map<String, Value> {
         self.filled(found, |_| true)
     }
@@ -124,15 +140,17 @@ impl Order {
 
     fn filled(&self, found: &[String], is_wanted: impl Fn(InputField) -> bool) -> Map<String, Value> {
         let mut body = self.body.clone();
-        for (input, found) in self.inputs.iter().zip(found).filter(|(input, _)| is_wanted(input.field)) {
-            let name = input.field.name();
-            let slot = if input.field.is_length() {
+        let references = self.inputs.iter().map(|input| (input.field, input.place));
+        let places = references.chain(self.files.iter().map(|file| (file.field, file.place)));
+        for ((field, place), found) in places.zip(found).filter(|((field, _), _)| is_wanted(*field)) {
+            let name = field.name();
+            let slot = if field.is_length() {
                 body.get_mut("options").and_then(|options| options.get_mut(name))
             } else {
-                let place = usize::try_from(input.place).unwrap_or(usize::MAX);
+                let place = usize::try_from(place).unwrap_or(usize::MAX);
                 body.get_mut(name).and_then(|list| list.get_mut(place))
             };
-            let number = found.parse::<Number>().ok().filter(|_| input.field == InputField::DurationSeconds);
+            let number = found.parse::<Number>().ok().filter(|_| field == InputField::DurationSeconds);
             let value = number.map_or_else(|| Value::from(found.as_str()), Value::Number);
             slot.into_iter().for_each(|slot| *slot = value.clone());
         }

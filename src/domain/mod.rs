@@ -18,6 +18,7 @@ pub mod exit_code;
 pub mod gauges;
 pub mod idempotency_key;
 pub mod ids;
+pub mod input_file;
 pub mod job;
 pub mod job_label;
 pub mod job_reference;

@@ -330,6 +330,7 @@ mod tests {
             deadline: None,
             review: false,
             inputs: Vec::new(),
+            files: Vec::new(),
             written: None,
             meta: Map::new(),
         }

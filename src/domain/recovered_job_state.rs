@@ -200,6 +200,7 @@ mod tests {
                 deadline: None,
                 review: false,
                 inputs: Vec::new(),
+                files: Vec::new(),
                 written: None,
                 meta: serde_json::Map::new(),
             },

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::domain::input_file::InputFile;
 use crate::domain::job::Order;
 
 /// Longest value that is quoted, in characters.
@@ -27,6 +28,15 @@ pub fn differences(before: &Order, now: &Order) -> Vec<FieldChange> {
         found.push(FieldChange { field: "kind".to_owned(), message });
     }
     compare("", &before.body, &now.body, &mut found);
+    let changed_files = now.files.iter().filter(|file| {
+        let same_place = |other: &&InputFile| (other.field, other.place) == (file.field, file.place);
+        let before = before.files.iter().find(same_place);
+        before.is_some_and(|before| before.name == file.name && before.identity() != file.identity())
+    });
+    found.extend(changed_files.map(|file| FieldChange {
+        field: file.field.name().to_owned(),
+        message: format!("the content of {} changed", file.name),
+    }));
     if found.is_empty() {
         let message = "the same is sent: a default is spelled out, or is no longer, or a value is written otherwise; \
                        that makes another job";

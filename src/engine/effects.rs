@@ -15,7 +15,7 @@ use crate::engine::download::Fetcher;
 use crate::engine::publish_queue::PublishQueue;
 use crate::engine::scheduler::{Effect, FetchOrder, Input, Scheduler};
 use crate::engine::suspended_downloads::SuspendedDownloads;
-use crate::engine::{EngineDeps, blocking, edited_rows, job_inputs, row_reader};
+use crate::engine::{EngineDeps, blocking, edited_rows, input_store, job_inputs, row_reader};
 use crate::metrics::{Answer, Endpoint};
 use crate::output::layout::Layout;
 use crate::store::{Store, StoreError};
@@ -65,6 +65,13 @@ pub(super) async fn run_effect(
             if let Some(fault) = paid_by_lost_state(deps, store, key.batch, &spec).await {
                 return vec![Input::Posted(key, attempt, PostAnswer::Refused(fault))];
             }
+            let inputs = match input_store::sign_all(deps.inputs.as_ref(), &spec.order, inputs).await {
+                Ok(inputs) => inputs,
+                Err(fault) => {
+                    let answer = PostAnswer::Again { fault, wait: None, may_have_run: false };
+                    return vec![Input::Posted(key, attempt, answer)];
+                }
+            };
             deps.submits.wait().await;
             let idempotency_key = IdempotencyKey::derive(spec.id, attempt);
             let header = spec.order.kind.is_keyed().then_some(&idempotency_key);

@@ -1,8 +1,9 @@
 //! Inputs of a job that are outputs of other jobs: how those ended, where their outputs lie now, and how long they are
-//! where that is what is taken.
+//! where that is what is taken. Inputs that are files: they are uploaded.
 //!
 //! The service is given its own result links, as the task's record tells them at that moment: nobody says how long a link
-//! lasts. Each is tried before it is sent, so that nothing is charged for a job whose input is gone.
+//! lasts. Each is tried before it is sent, so that nothing is charged for a job whose input is gone. Where one is, our own
+//! copy goes to the object store, if there is one.
 
 mod length;
 
@@ -12,12 +13,15 @@ use std::sync::Arc;
 use tokio::sync::Semaphore;
 
 use crate::api::{DownloadError, Version};
-use crate::domain::ids::{BatchNo, JobId, JobKey, TaskId};
+use crate::domain::ids::{BatchNo, JobId, JobKey};
+use crate::domain::input_file::{InputContent, InputFile, InputMedia};
 use crate::domain::job::JobSpec;
 use crate::domain::job_reference::{EndedTake, FoundInput, JobInput};
 use crate::domain::task::{Fault, ReadAnswer, TaskStatus};
 use crate::engine::scheduler::{InputFault, ended_take};
-use crate::engine::{EngineDeps, blocking};
+use crate::engine::{EngineDeps, blocking, input_store};
+use crate::output::open_output::open_output;
+use crate::store::staged_inputs::StagedInputs;
 use crate::store::{JobRecord, Store, StoreError};
 
 /// Code of a job whose input the service has no more.
@@ -34,7 +38,8 @@ pub(super) fn ended_jobs(store: &Store, no: BatchNo) -> Result<Vec<(JobId, Ended
     Ok(ended.into_iter().collect())
 }
 
-/// Where the inputs of a job lie now, in the order of its references. `givers` are the jobs that give them.
+/// Where the inputs of a job lie now, in the order of its references, and then its files. `givers` are the jobs that give
+/// them.
 pub(super) async fn find(
     deps: &EngineDeps,
     store: &Arc<Store>,
@@ -43,27 +48,92 @@ pub(super) async fn find(
     givers: &[JobKey],
 ) -> Result<Vec<FoundInput>, InputFault> {
     let mut inputs = Vec::with_capacity(givers.len());
-    let mut known: BTreeMap<JobKey, (JobId, Vec<String>)> = BTreeMap::new();
-    for (input, giver) in spec.order.inputs.iter().zip(givers) {
+    // Of a task that is named several times the record is read once.
+    let mut read: BTreeMap<JobKey, Result<Vec<String>, Fault>> = BTreeMap::new();
+    for (input, key) in spec.order.inputs.iter().zip(givers) {
         if input.field.is_length() {
-            inputs.push(length::find(deps, store, exchanges, (own, spec), input, *giver).await?);
+            inputs.push(length::find(deps, store, exchanges, (own, spec), input, *key).await?);
             continue;
         }
-        if !known.contains_key(giver) {
+        let giver = giver(store, input, *key).await?;
+        if !read.contains_key(key) {
             // Closed only when the program ends.
             let _permit = exchanges.acquire().await;
-            known.insert(*giver, results(deps, store, spec, input, *giver).await?);
+            let found = match results(deps, spec, input, &giver).await {
+                Ok(addresses) => Ok(addresses),
+                Err(InputFault::Lasting(fault)) => Err(fault),
+                Err(passing) => return Err(passing),
+            };
+            read.insert(*key, found);
         }
-        let Some((job, results)) = known.get(giver) else { continue };
-        let place = usize::try_from(input.output).unwrap_or(usize::MAX).saturating_sub(1);
-        let Some(address) = results.get(place) else {
-            let (wanted, there) = (input.output, results.len());
-            return Err(gone(input, &format!("has {there} outputs, and output {wanted} is wanted")));
+        let address = match read.get(key) {
+            Some(Ok(addresses)) => usable(deps, input, addresses).await,
+            Some(Err(fault)) => Err(InputFault::Lasting(fault.clone())),
+            None => continue,
         };
-        answers(deps, input, address).await?;
-        inputs.push(FoundInput { address: address.clone(), take: input.choice(*job), length: None });
+        let address = match address {
+            Err(InputFault::Lasting(fault)) => match own_copy(deps, store, input, *key, &giver).await? {
+                Some(address) => address,
+                None => return Err(InputFault::Lasting(fault)),
+            },
+            found => found?,
+        };
+        inputs.push(FoundInput { address, take: input.choice(giver.id), length: None });
     }
+    let staged = StagedInputs::of(store.dir());
+    let files = input_store::upload_all(deps.inputs.as_ref(), &staged, &spec.order.files).await?;
+    inputs.extend(files.into_iter().map(|address| FoundInput { address, take: None, length: None }));
     Ok(inputs)
+}
+
+/// The job that gives an input, as it ended.
+async fn giver(store: &Arc<Store>, input: &JobInput, key: JobKey) -> Result<JobRecord, InputFault> {
+    let store = store.clone();
+    let found = blocking(move || -> Result<Option<JobRecord>, StoreError> {
+        let Some(batch) = store.batch(key.batch)? else { return Ok(None) };
+        store.outcome(&batch, key.seq)
+    });
+    let found = found.await.map_err(|error| InputFault::Passing(Fault::new("state", error.to_string())))?;
+    found.ok_or_else(|| gone(input, "has no outcome"))
+}
+
+/// The link that is wanted among those of a task, tried.
+async fn usable(deps: &EngineDeps, input: &JobInput, addresses: &[String]) -> Result<String, InputFault> {
+    let place = usize::try_from(input.output).unwrap_or(usize::MAX).saturating_sub(1);
+    let Some(address) = addresses.get(place) else {
+        let (wanted, there) = (input.output, addresses.len());
+        return Err(gone(input, &format!("has {there} outputs, and output {wanted} is wanted")));
+    };
+    answers(deps, input, address).await.map(|()| address.clone())
+}
+
+/// Our own copy of an output that the service has no more: put into the object store like a file that a row names.
+/// Nothing where there is no store, no such copy, or one that somebody edited.
+async fn own_copy(
+    deps: &EngineDeps,
+    store: &Arc<Store>,
+    input: &JobInput,
+    key: JobKey,
+    giver: &JobRecord,
+) -> Result<Option<String>, InputFault> {
+    let Some(inputs) = &deps.inputs else { return Ok(None) };
+    let place = usize::try_from(input.output).unwrap_or(usize::MAX).saturating_sub(1);
+    let Some(output) = giver.job.outputs().get(place).cloned() else { return Ok(None) };
+    let Some(media) = InputMedia::of_content_type(&output.content_type) else { return Ok(None) };
+    let content = InputContent { sha256: output.sha256.clone(), bytes: output.bytes, media, seconds: None };
+    let staged = StagedInputs::of(store.dir());
+    let (copy, copied, output_dir) = (store.clone(), staged.clone(), deps.output_dir.clone());
+    let is_copied = blocking(move || -> Result<bool, StoreError> {
+        let Some(batch) = copy.batch(key.batch)? else { return Ok(false) };
+        let Ok(mut file) = open_output(&output_dir, &batch.name, &output) else { return Ok(false) };
+        Ok(copied.copy(&mut file, &output.sha256).is_ok())
+    });
+    let is_copied = is_copied.await;
+    if !is_copied.map_err(|error| InputFault::Passing(Fault::new("state", error.to_string())))? {
+        return Ok(None);
+    }
+    let file = InputFile { field: input.field, place: input.place, name: input.shown(), content };
+    inputs.upload(&staged, &file).await.map(Some)
 }
 
 fn gone(input: &JobInput, why: &str) -> InputFault {
@@ -73,24 +143,17 @@ fn gone(input: &JobInput, why: &str) -> InputFault {
     ))
 }
 
-/// A job and its result links, as its task's record tells them now.
+/// The result links of a job, as its task's record tells them now.
 async fn results(
     deps: &EngineDeps,
-    store: &Arc<Store>,
     spec: &JobSpec,
     input: &JobInput,
-    giver: JobKey,
-) -> Result<(JobId, Vec<String>), InputFault> {
-    let store = store.clone();
-    let task = blocking(move || -> Result<Option<(JobId, TaskId)>, StoreError> {
-        let Some(batch) = store.batch(giver.batch)? else { return Ok(None) };
-        Ok(store.outcome(&batch, giver.seq)?.and_then(|record| Some((record.id, record.job.task()?.clone()))))
-    });
-    let task = task.await.map_err(|error| InputFault::Passing(Fault::new("state", error.to_string())))?;
-    let Some((job, task)) = task else { return Err(gone(input, "has no task")) };
+    giver: &JobRecord,
+) -> Result<Vec<String>, InputFault> {
+    let Some(task) = giver.job.task() else { return Err(gone(input, "has no task")) };
     deps.polls.wait().await;
-    match deps.service.read_task(&spec.order, &task).await {
-        ReadAnswer::Task(reading) if reading.status == TaskStatus::Success => Ok((job, reading.urls)),
+    match deps.service.read_task(&spec.order, task).await {
+        ReadAnswer::Task(reading) if reading.status == TaskStatus::Success => Ok(reading.urls),
         ReadAnswer::Task(reading) => Err(gone(
             input,
             &format!("has the task {task}, which is {:?} at the service now", reading.status),

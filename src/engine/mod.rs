@@ -14,6 +14,8 @@ pub mod engine_client;
 pub mod gallery;
 mod group_history;
 mod handle;
+pub mod input_retention;
+pub mod input_store;
 mod job_inputs;
 pub mod job_iter;
 pub mod job_page;

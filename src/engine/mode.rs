@@ -7,6 +7,7 @@ use crate::api::{Downloads, Service};
 use crate::domain::ids::BatchNo;
 use crate::domain::slow_download::MinRate;
 use crate::engine::catalog_source::CatalogSource;
+use crate::engine::input_store::InputStore;
 use crate::engine::request_rate::RateLimit;
 use crate::metrics::Metrics;
 use crate::output::layout::Layout;
@@ -47,6 +48,8 @@ pub struct EngineDeps {
     pub min_rate: MinRate,
     /// Room that must stay free on the output disk, in bytes.
     pub min_free_bytes: u64,
+    /// Where files go that rows name; nothing where rows may name none.
+    pub inputs: Option<InputStore>,
     /// How fast creating POSTs may leave.
     pub submits: RateLimit,
     /// How fast tasks may be read.

@@ -54,7 +54,7 @@ impl AcceptedRow {
                     request.options.remove(*name);
                 }
             }
-            let body = canonical_body(kind, &with_identities(&request, &order.inputs));
+            let body = canonical_body(kind, &with_identities(&request, &order.inputs, &order.files));
             let leads_to_it = |id: &Option<&str>| {
                 Fingerprint::derive(namespace, batch, *id, kind.endpoint(), &body) == spec.fingerprint
             };

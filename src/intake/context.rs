@@ -1,7 +1,7 @@
 //! What decides about a manifest beside itself: what holds for every one, and how this one comes in.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::sync::Arc;
 
 use crate::domain::batch_origin::SourcePlace;
 use crate::domain::budget_group::GroupLimits;
@@ -13,6 +13,7 @@ use crate::domain::pilot::PilotRows;
 use crate::domain::quote::{AccountPlan, Catalog, Rules};
 use crate::domain::row_selection::RowSelection;
 use crate::domain::schedule::placeholders::ScheduledRun;
+use crate::intake::input_files::{HandedFiles, InputRules, NO_FILES};
 use crate::intake::manifest_file::Identity;
 use crate::store::BatchRecord;
 
@@ -31,8 +32,8 @@ pub struct IngestContext<'a> {
     pub plan: AccountPlan,
     /// Budgets by group: rows of different groups wait apart.
     pub group_limits: &'a GroupLimits,
-    /// Below which folders tables may lie that the manifest names.
-    pub input_roots: &'a [PathBuf],
+    /// Which files the manifest may name.
+    pub inputs: &'a InputRules,
     /// How this manifest comes in.
     pub options: IngestOptions,
 }
@@ -46,7 +47,7 @@ impl<'a> IngestContext<'a> {
             namespace: "",
             plan: AccountPlan::Unknown,
             group_limits: &NO_GROUPS,
-            input_roots: &[],
+            inputs: &NO_FILES,
             options,
         }
     }
@@ -79,6 +80,8 @@ pub struct IngestOptions {
     pub pilot: Option<PilotRows>,
     /// Values of `meta` that every row has, whatever it says itself.
     pub meta: BTreeMap<String, String>,
+    /// The files that its rows name, where they were read by who handed it in.
+    pub files: Option<Arc<HandedFiles>>,
     /// What is set in some of its rows.
     pub edits: Option<RowEdits>,
     /// Its rows are rows of its batch, which was so when they were taken from it: what it has beside them is not absent, and

@@ -20,8 +20,10 @@ use crate::engine::{EngineGone, Handle, blocking, to_the_end};
 use crate::failpoint;
 use crate::intake::batch_locks::BatchLocks;
 use crate::intake::catalog_refresh::{self, CatalogError};
+use crate::intake::input_files::InputRules;
 use crate::intake::receipt::{LISTED_MAX, Receipt};
 use crate::intake::{self, Accepted, IngestContext, IngestOptions, IntakeError};
+use crate::store::staged_inputs::StagedInputs;
 use crate::store::{Store, StoreError};
 
 /// How long the catalogs are used without looking whether they are still fresh.
@@ -50,8 +52,8 @@ pub struct IngestDefaults {
     pub plan: AccountPlan,
     /// Budgets by group.
     pub group_limits: GroupLimits,
-    /// Below which folders files may lie that manifests name.
-    pub input_roots: Vec<PathBuf>,
+    /// Which files manifests may name.
+    pub inputs: InputRules,
 }
 
 impl IngestDefaults {
@@ -64,7 +66,7 @@ impl IngestDefaults {
             namespace: &self.namespace,
             plan: self.plan,
             group_limits: &self.group_limits,
-            input_roots: &self.input_roots,
+            inputs: &self.inputs,
             options: IngestOptions { default_policy, ..options },
         }
     }
@@ -161,6 +163,11 @@ impl Ingest {
     /// `service.key_namespace`.
     pub(super) async fn namespace(&self) -> String {
         self.inside.lock().await.defaults.namespace.clone()
+    }
+
+    /// Largest file that a row may name, in bytes.
+    pub async fn input_max_bytes(&self) -> u64 {
+        self.inside.lock().await.defaults.inputs.max_bytes
     }
 
     /// Uses these catalogs, which were loaded just now, even where some are missing.
@@ -352,11 +359,12 @@ impl Drop for IncomingDir {
     }
 }
 
-/// Removes what a killed process left of manifests that came in as bytes: none of them was acknowledged.
+/// Removes what a killed process left of manifests and files that came in as bytes: none of them was acknowledged.
 ///
 /// # Errors
 /// When it cannot be removed.
 pub fn sweep_incoming(state: &Path) -> std::io::Result<()> {
+    StagedInputs::of(state).sweep()?;
     match std::fs::remove_dir_all(state.join(INCOMING)) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),

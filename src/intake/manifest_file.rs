@@ -1,7 +1,7 @@
 //! A manifest's file: opened once, and the same from the first row to the last.
 
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
@@ -99,4 +99,27 @@ pub fn place_of(manifest: &Path) -> Result<SourcePlace, IntakeError> {
         // Names that differ stay different.
         None => folder.as_os_str().as_encoded_bytes().escape_ascii().to_string(),
     }))
+}
+
+/// Whether a file has any of these texts, none of which is longer than 16 bytes.
+///
+/// # Errors
+/// When it cannot be read.
+pub(super) fn has_any(mut file: impl Read, marks: &[&[u8]]) -> io::Result<bool> {
+    const KEPT: usize = 16;
+    let (mut buffer, mut filled) = (vec![0; 256 * 1024], 0);
+    loop {
+        let read = file.read(&mut buffer[filled..])?;
+        if read == 0 {
+            return Ok(false);
+        }
+        filled += read;
+        if marks.iter().any(|mark| memchr::memmem::find(&buffer[..filled], mark).is_some()) {
+            return Ok(true);
+        }
+        // A mark may lie across two pieces.
+        let kept = filled.min(KEPT);
+        buffer.copy_within(filled - kept..filled, 0);
+        filled = kept;
+    }
 }

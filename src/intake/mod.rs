@@ -11,6 +11,7 @@ pub mod catalog_refresh;
 mod context;
 pub mod inbox;
 pub mod ingest;
+pub mod input_files;
 pub mod manifest_file;
 mod pilot;
 mod read_references;
@@ -41,6 +42,7 @@ use crate::domain::time::Timestamp;
 use crate::intake::batch_locks::{BatchLock, BatchLocks};
 use crate::intake::context::BatchVersion;
 pub use crate::intake::context::{IngestContext, IngestOptions};
+use crate::intake::input_files::{FoundFile, Links};
 use crate::intake::receipt::Receipt;
 pub use crate::intake::row_outcome::{Jobs, Outcome, PlannedJob, kept};
 pub use crate::intake::row_references::ReferredBatch;
@@ -48,6 +50,7 @@ pub use crate::intake::validate::{Batches, Present, Rows, Validated, ValidatedRo
 use crate::store::new_row::NewRow;
 use crate::store::rows_folder::RowsFolder;
 use crate::store::spool::Appender;
+use crate::store::staged_inputs::{StageError, StagedInputs};
 use crate::store::staging::{
     RowRequest, RowWithVerdict, StagedManifest, StagedRow, Staging, VariationChange, Verdict,
 };
@@ -81,6 +84,14 @@ pub enum IntakeError {
     BatchChanged {
         /// The batch.
         batch: BatchName,
+    },
+    /// A file that rows name as an input could not be copied into the state.
+    #[error("failed to copy {} into the state: {source}; nothing was accepted", .path.display())]
+    Input {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: StageError,
     },
     /// The batch cannot be called that.
     #[error(transparent)]
@@ -162,6 +173,18 @@ pub fn plan(
     Ok(validated.receipt)
 }
 
+/// Copies files that rows name into the state, before any of these rows counts.
+fn stage(store: &Store, files: &[FoundFile]) -> Result<(), IntakeError> {
+    let staged = StagedInputs::of(store.dir());
+    for FoundFile { path, content } in files {
+        let copied = input_files::open(path, Links::Refused).map_err(StageError::Io);
+        copied
+            .and_then(|mut file| staged.copy(&mut file, &content.sha256))
+            .map_err(|source| IntakeError::Input { path: path.clone(), source })?;
+    }
+    Ok(())
+}
+
 /// Reads and judges a manifest, and writes its rows; other batches can be begun and continued meanwhile.
 ///
 /// # Errors
@@ -178,12 +201,13 @@ pub fn prepare(
     let is_refused = validated.is_refused();
     let Stored { found, lock, is_new, .. } = batches;
     validated.receipt.refused = is_refused;
-    let Validated { mut receipt, terms, origin, judged, pilot, .. } = validated;
+    let Validated { mut receipt, terms, origin, judged, pilot, files, .. } = validated;
     let Some(mut batch) = found else { return Ok(Prepared::nothing(receipt)) };
     let is_wanted = !is_refused && (receipt.added() > 0 || receipt.have > 0);
     if !is_wanted {
         return Ok(Prepared::nothing(receipt));
     }
+    stage(store, &files)?;
     let before = batch.clone();
     batch.policy = terms.policy;
     batch.said = terms.said;

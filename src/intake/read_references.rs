@@ -14,30 +14,15 @@ use crate::domain::job_reference::{DecidedTake, JobReference, ReferredRow};
 use crate::domain::manifest::Manifest;
 use crate::domain::manifest::row::{ReadRow, Row};
 use crate::domain::queue_class::ClassFinder;
+use crate::intake::manifest_file;
 use crate::intake::row_chooser::RowChooser;
 use crate::intake::row_references::{NamedRow, ReferredBatch, RowReferences, all_named_by, named_by};
 use crate::intake::row_validator::{RowRules, RowValidator, ValidateStep};
 use crate::store::staging::{RowRequest, StagedRow};
 
 /// Whether a manifest may have references. The rows of one with a matrix may take them from tables.
-pub(super) fn may_have(mut file: impl Read) -> std::io::Result<bool> {
-    const MARKS: [&[u8]; 2] = [b"job:", b"\"matrix\""];
-    const KEPT: usize = 16;
-    let (mut buffer, mut filled) = (vec![0; 256 * 1024], 0);
-    loop {
-        let read = file.read(&mut buffer[filled..])?;
-        if read == 0 {
-            return Ok(false);
-        }
-        filled += read;
-        if MARKS.into_iter().any(|mark| memchr::memmem::find(&buffer[..filled], mark).is_some()) {
-            return Ok(true);
-        }
-        // A mark may lie across two pieces.
-        let kept = filled.min(KEPT);
-        buffer.copy_within(filled - kept..filled, 0);
-        filled = kept;
-    }
+pub(super) fn may_have(file: impl Read) -> std::io::Result<bool> {
+    manifest_file::has_any(file, &[b"job:", b"\"matrix\""])
 }
 
 /// Reads through a manifest for its references. `open` opens it anew, `look_up` finds rows of

@@ -77,7 +77,7 @@ pub async fn retry_edited(
         Ok::<_, IntakeError>((folder, path, manifest))
     };
     let (folder, path, manifest) = blocking(write).await?;
-    let RetryManifest { jobs, lines, labels, without_id, paid, superseded, unknown } = manifest;
+    let RetryManifest { jobs, lines, labels, without_id, paid, superseded, unknown, files } = manifest;
     if !unknown.is_empty() {
         return Err(IngestError::UnknownRows(unknown));
     }
@@ -87,7 +87,7 @@ pub async fn retry_edited(
         return Ok(retry);
     }
     let edits = RowEdits { fields, lines: Arc::new(lines) };
-    let options = ingest_options(&batch, edits);
+    let options = IngestOptions { files: Some(Arc::new(files)), ..ingest_options(&batch, edits) };
     let taken = {
         let ingest = ingest.clone();
         // The folder is kept until the manifest was read, though the client goes away.

@@ -14,6 +14,7 @@ use crate::domain::time::Now;
 use crate::engine::job_iter::JobIter;
 use crate::engine::scheduler::is_paid_for;
 use crate::intake::accepted_row::AcceptedRow;
+use crate::intake::input_files::HandedFiles;
 use crate::store::{BatchRecord, Store, StoreError};
 
 /// Labels that are kept for messages.
@@ -45,8 +46,11 @@ pub struct RetryManifest {
     pub paid: Vec<String>,
     /// Jobs that are older versions of edited rows: they are not chosen.
     pub superseded: Vec<String>,
-    /// Jobs whose rows cannot be told from what the state keeps.
+    /// Jobs whose rows cannot be told from what the state keeps, or name a file that another row has under the same name
+    /// with another content.
     pub unknown: Vec<String>,
+    /// What the files held that its rows name.
+    pub files: HandedFiles,
 }
 
 /// Writes the manifest.
@@ -193,7 +197,8 @@ struct RowWriter<'a, W> {
 
 impl<W: Write> RowWriter<'_, W> {
     fn write(&mut self, spec: &JobSpec, needed: &NeededRows) -> io::Result<()> {
-        let Some(row) = AcceptedRow::of(spec, self.name, self.namespace) else {
+        let row = AcceptedRow::of(spec, self.name, self.namespace);
+        let Some(row) = row.filter(|_| self.manifest.files.add(&spec.order.files)) else {
             keep(&mut self.manifest.unknown, &spec.label);
             return Ok(());
         };

@@ -8,6 +8,11 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
+use serde_json::{Map, Value};
+
+use crate::domain::manifest::row::ReadRow;
+use crate::domain::request::Request;
+
 /// Most rows of a chunk.
 const CHUNK_ROWS: usize = 128;
 /// A chunk that weighs more takes no further row, in bytes.
@@ -79,6 +84,34 @@ pub(super) fn for_each<T: Send, U: Send, E, J: FnMut(T) -> U>(
             chunk.into_iter().try_for_each(&mut collect)?;
         }
         Ok(())
+    })
+}
+
+/// About how much memory a row takes, in bytes.
+pub(super) fn weight(chosen: &Result<ReadRow, ReadRow>) -> usize {
+    /// A value, and what holds it.
+    const VALUE_BYTES: usize = 64;
+    fn bytes(value: &Value) -> usize {
+        VALUE_BYTES
+            + match value {
+                Value::String(text) => text.len(),
+                Value::Array(items) => items.iter().map(bytes).sum(),
+                Value::Object(fields) => bytes_of(fields),
+                Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+            }
+    }
+    fn bytes_of(fields: &Map<String, Value>) -> usize {
+        fields.iter().map(|(name, value)| name.len() + bytes(value)).sum()
+    }
+    let row = match chosen.as_ref().unwrap_or_else(|left_out| left_out) {
+        ReadRow::Good(row) => Some(row),
+        ReadRow::Bad(bad) => bad.row.as_ref(),
+        ReadRow::Unreadable(_) => None,
+    };
+    row.map_or(VALUE_BYTES, |row| {
+        let Request { prompt, text, image_urls, video_urls, options, .. } = &row.request;
+        let texts = prompt.iter().chain(text).chain(image_urls).chain(video_urls);
+        texts.map(|text| VALUE_BYTES + text.len()).sum::<usize>() + bytes_of(options) + bytes_of(&row.meta)
     })
 }
 

@@ -9,6 +9,7 @@ use serde_json::Value;
 use crate::domain::batch_origin::Origin;
 use crate::domain::diagnostic::Diagnostic;
 use crate::domain::ids::{BatchName, BatchNo, Fingerprint, JobId};
+use crate::domain::input_file::InputFile;
 use crate::domain::job_reference::{
     DecidedTake, FORM, InputBatch, InputField, JobInput, JobReference, ReferredRow, chosen_otherwise,
     is_reference,
@@ -87,24 +88,26 @@ fn find_in<'a, 'b, T>(rows: &'a HashMap<String, T>, name: &'b str) -> Option<(&'
     Some((row, rows.get(row)?, Some(variation)))
 }
 
-/// A request with who its inputs are made by in place of its references: another spelling is the same job, another
-/// parent another one.
-pub(super) fn with_identities(request: &Request, inputs: &[JobInput]) -> Request {
+/// A request with who its inputs are made by in place of its references, and what its files hold in place of their names:
+/// another spelling is the same job, another parent or content another one.
+pub(super) fn with_identities(request: &Request, inputs: &[JobInput], files: &[InputFile]) -> Request {
     let mut request = request.clone();
-    for input in inputs {
-        let list = match input.field {
+    let inputs = inputs.iter().map(|input| (input.field, input.place, input.identity()));
+    let files = files.iter().map(|file| (file.field, file.place, file.identity()));
+    for (field, place, identity) in inputs.chain(files) {
+        let list = match field {
             InputField::ImageUrls => &mut request.image_urls,
             InputField::VideoUrls => &mut request.video_urls,
             InputField::Duration | InputField::DurationSeconds => {
-                let option = request.options.get_mut(input.field.name());
+                let option = request.options.get_mut(field.name());
                 // One that the plan knew is not written so in its row.
                 let option = option.filter(|value| value.as_str().is_some_and(is_reference));
-                option.into_iter().for_each(|value| *value = Value::from(input.identity()));
+                option.into_iter().for_each(|value| *value = Value::from(identity.as_str()));
                 continue;
             }
         };
-        let place = usize::try_from(input.place).unwrap_or(usize::MAX);
-        list.get_mut(place).into_iter().for_each(|text| *text = input.identity());
+        let place = usize::try_from(place).unwrap_or(usize::MAX);
+        list.get_mut(place).into_iter().for_each(|text| *text = identity.clone());
     }
     request
 }

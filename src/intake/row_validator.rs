@@ -4,13 +4,16 @@ use serde_json::{Map, Value};
 
 use crate::domain::diagnostic::{Diagnostic, Position};
 use crate::domain::ids::{BatchName, Fingerprint};
+use crate::domain::input_file::InputFile;
 use crate::domain::job::Order;
 use crate::domain::job_reference::{InputField, JobInput};
-use crate::domain::manifest::row::{BadRow, Policy, ReadRow, Row};
+use crate::domain::manifest::row::{BadRow, Deadline, Policy, ReadRow, Row};
 use crate::domain::out_of_credits::AllowanceUse;
 use crate::domain::queue_class::ClassFinder;
 use crate::domain::quote::{self, AccountPlan, Allowance, Catalog, CatalogPart, LengthError, Quote};
 use crate::domain::request::{Kind, Request};
+use crate::domain::time::Millis;
+use crate::intake::input_files::{self, InputFiles};
 use crate::intake::receipt::{LATER, is_for_now};
 use crate::intake::row_references::{RowReferences, with_identities};
 use crate::intake::{IngestContext, accepted_row};
@@ -37,6 +40,8 @@ pub(super) struct JudgedRow {
 pub(super) struct RowRules<'a> {
     pub policy: &'a Policy,
     pub context: &'a IngestContext<'a>,
+    /// The files that they name.
+    pub files: &'a InputFiles<'a>,
 }
 
 /// What rows of a batch are judged by.
@@ -87,14 +92,14 @@ impl RowValidator<'_> {
         classes: &mut ClassFinder,
         notes: &mut Vec<Diagnostic>,
     ) -> ValidateStep {
-        let IdentifiedRow { kind, fingerprint, inputs, body } = match self.identify(&mut row) {
+        let IdentifiedRow { kind, fingerprint, inputs, files, body } = match self.identify(&mut row) {
             Ok(identified) => identified,
             Err(Unidentified::Kind(diagnostic)) => {
                 let unread = row.unread_options().cloned();
                 let problems = std::iter::once(placed(&row, diagnostic)).chain(unread).collect();
                 return ValidateStep::Unread(row.position.line, problems);
             }
-            Err(Unidentified::References(kind, problems)) => {
+            Err(Unidentified::Inputs(kind, problems)) => {
                 let mut problems: Vec<Diagnostic> =
                     problems.into_iter().map(|problem| placed(&row, problem)).collect();
                 problems.extend(row.type_problems(kind));
@@ -108,7 +113,7 @@ impl RowValidator<'_> {
                 return ValidateStep::Unread(row.position.line, problems);
             }
         };
-        self.fill_source_seconds(kind, &inputs, &mut row);
+        self.fill_source_seconds(kind, &inputs, &files, &mut row);
         let has_length = inputs.iter().any(|input| input.field.is_length());
         let asked = has_length.then(|| row.request.clone());
         let too_long = self.fill_length(kind, &inputs, &mut row).err();
@@ -133,13 +138,9 @@ impl RowValidator<'_> {
                 }
                 draws =
                     quote.waivable.as_ref().and_then(|allowance| draw(self.rules.context.plan, allowance));
-                self.order(
-                    (row, asked.as_ref().unwrap_or(&row.request)),
-                    (inputs, &body),
-                    quote,
-                    draws.as_ref(),
-                    classes,
-                )
+                let identified = IdentifiedRow { kind, fingerprint, inputs, files, body };
+                let asked = asked.as_ref().unwrap_or(&row.request);
+                self.order((row, asked), identified, quote, draws.as_ref(), classes)
             }
         };
         let label = row.id.clone();
@@ -152,28 +153,40 @@ impl RowValidator<'_> {
         let kind = self.rules.kind_of(row).map_err(Unidentified::Kind)?;
         row.read_options(kind);
         let inputs = self.references.inputs_of(kind, row, self.batch);
-        let inputs = inputs.map_err(|problems| Unidentified::References(kind, problems))?;
-        let (fingerprint, body) = self.identity(kind, row, &inputs);
-        let Some(inputs) = self.references.chosen_otherwise(fingerprint, &inputs) else {
-            return Ok(IdentifiedRow { kind, fingerprint, inputs, body });
+        let (inputs, files) = match (inputs, self.rules.files.files_of(row)) {
+            (Ok(inputs), Ok(files)) => (inputs, files),
+            (inputs, files) => {
+                let problems = [inputs.err(), files.err()].into_iter().flatten().flatten().collect();
+                return Err(Unidentified::Inputs(kind, problems));
+            }
         };
-        let (fingerprint, body) = self.identity(kind, row, &inputs);
-        Ok(IdentifiedRow { kind, fingerprint, inputs, body })
+        let (fingerprint, body) = self.identity(kind, row, &inputs, &files);
+        let Some(inputs) = self.references.chosen_otherwise(fingerprint, &inputs) else {
+            return Ok(IdentifiedRow { kind, fingerprint, inputs, files, body });
+        };
+        let (fingerprint, body) = self.identity(kind, row, &inputs, &files);
+        Ok(IdentifiedRow { kind, fingerprint, inputs, files, body })
     }
 
     /// Who a row with these inputs is, and the body that says so.
-    fn identity(&self, kind: Kind, row: &Row, inputs: &[JobInput]) -> (Fingerprint, Map<String, Value>) {
-        let body = match inputs.is_empty() {
+    fn identity(
+        &self,
+        kind: Kind,
+        row: &Row,
+        inputs: &[JobInput],
+        files: &[InputFile],
+    ) -> (Fingerprint, Map<String, Value>) {
+        let body = match inputs.is_empty() && files.is_empty() {
             true => quote::canonical_body(kind, &row.request),
-            false => quote::canonical_body(kind, &with_identities(&row.request, inputs)),
+            false => quote::canonical_body(kind, &with_identities(&row.request, inputs, files)),
         };
         let (namespace, id) = (self.rules.context.namespace, row.id.as_deref());
         (Fingerprint::derive(namespace, self.batch, id, kind.endpoint(), &body), body)
     }
 
-    /// The length of a source video that another row makes is known from that row. It is no part of the identity: who
-    /// makes the video is.
-    fn fill_source_seconds(&self, kind: Kind, inputs: &[JobInput], row: &mut Row) {
+    /// The length of a source video that another row makes is known from that row, and that of a file from the file. It is no
+    /// part of the identity: who makes the video is, or its content.
+    fn fill_source_seconds(&self, kind: Kind, inputs: &[JobInput], files: &[InputFile], row: &mut Row) {
         if kind != Kind::Video || row.request.options.contains_key(SOURCE_SECONDS) {
             return;
         }
@@ -182,6 +195,11 @@ impl RowValidator<'_> {
         {
             let field = format!("options.{SOURCE_SECONDS}");
             let message = format!("is {seconds}, the duration of {from}");
+            row.notes.push(Diagnostic::at(row.place("video_urls"), message).in_field(field));
+            row.request.options.insert(SOURCE_SECONDS.to_owned(), seconds);
+        } else if let Some((seconds, name)) = input_files::source_seconds(files) {
+            let field = format!("options.{SOURCE_SECONDS}");
+            let message = format!("is {seconds}, the length of {name}");
             row.notes.push(Diagnostic::at(row.place("video_urls"), message).in_field(field));
             row.request.options.insert(SOURCE_SECONDS.to_owned(), seconds);
         }
@@ -218,17 +236,20 @@ impl RowValidator<'_> {
     fn order(
         &self,
         (row, asked): (&Row, &Request),
-        (inputs, identity): (Vec<JobInput>, &Map<String, Value>),
+        IdentifiedRow { inputs, files, body: identity, .. }: IdentifiedRow,
         quote: Quote,
         draws: Option<&AllowanceDraw>,
         classes: &mut ClassFinder,
     ) -> RowRequest {
-        let RowRules { policy, context } = self.rules;
+        let RowRules { policy, context, .. } = self.rules;
+        if let Some(problem) = self.rules.outlives_links(row, &files) {
+            return RowRequest::Invalid(vec![problem]);
+        }
         if let Some(problem) = self.rules.too_dear(row, &quote) {
             return RowRequest::Invalid(vec![problem]);
         }
         let price = quote.price;
-        let written = accepted_row::written(asked, quote.kind, identity, &quote.body);
+        let written = accepted_row::written(asked, quote.kind, &identity, &quote.body);
         let order = Order {
             line: row.position.line,
             kind: quote.kind,
@@ -246,6 +267,7 @@ impl RowValidator<'_> {
             deadline: row.deadline.or(policy.deadline),
             review: row.review.or(policy.review).unwrap_or_default(),
             inputs,
+            files,
             written,
             meta: row.meta.clone(),
         };
@@ -259,9 +281,14 @@ pub(super) struct IdentifiedRow {
     pub fingerprint: Fingerprint,
     /// Its inputs that are outputs of other rows.
     pub inputs: Vec<JobInput>,
+    /// Its inputs that are files of this machine.
+    pub files: Vec<InputFile>,
     /// The canonical body from which that follows.
     pub body: Map<String, Value>,
 }
+
+/// Longest deadline of a job that takes a file: links to objects of S3 live 7 days at most.
+const LINKED_DEADLINE_MAX: Millis = Millis::from_secs(6 * 24 * 3600);
 
 /// The option that says how long a source video is.
 const SOURCE_SECONDS: &str = "source_video_duration_seconds";
@@ -270,8 +297,8 @@ const SOURCE_SECONDS: &str = "source_video_duration_seconds";
 pub(super) enum Unidentified {
     /// Its kind cannot be told.
     Kind(Diagnostic),
-    /// It names rows that cannot be meant.
-    References(Kind, Vec<Diagnostic>),
+    /// It names rows that cannot be meant, or files that cannot be taken.
+    Inputs(Kind, Vec<Diagnostic>),
 }
 
 impl RowRules<'_> {
@@ -358,6 +385,16 @@ impl RowRules<'_> {
             place.is_none_or(|at| !is_blamed(blamed, *at))
         };
         errors.filter(|error| !is_for_now(error)).filter(is_new).map(|error| placed(row, error)).collect()
+    }
+
+    /// A row whose deadline is later than a link to a file can live.
+    fn outlives_links(&self, row: &Row, files: &[InputFile]) -> Option<Diagnostic> {
+        let deadline = row.deadline.or(self.policy.deadline).filter(|_| !files.is_empty())?;
+        let Deadline::After(span) = deadline else { return None };
+        (span > LINKED_DEADLINE_MAX).then(|| {
+            let message = "is more than 6 days: a link to a file lives 7 days at most";
+            Diagnostic::at(row.place("deadline"), message).in_field("deadline").hint("set it to 6d or less")
+        })
     }
 
     /// A row that may cost more than it, or the command, allows.

@@ -17,28 +17,39 @@ pub enum Roots<'a> {
     Below(&'a [PathBuf]),
 }
 
+impl Roots<'_> {
+    /// The path to read a file by, with its links followed where only some folders are allowed.
+    ///
+    /// # Errors
+    /// What is allowed, where it does not lie there. Without a word on what lies elsewhere.
+    pub(super) fn path_of(self, path: &Path) -> Result<PathBuf, String> {
+        let Roots::Below(roots) = self else { return Ok(path.to_owned()) };
+        let found = path.canonicalize().ok();
+        let is_below = |found: &PathBuf| {
+            let mut roots = roots.iter().filter_map(|root| root.canonicalize().ok());
+            roots.any(|root| found.starts_with(root))
+        };
+        found.filter(is_below).ok_or_else(|| {
+            let allowed: Vec<String> = roots.iter().map(|root| root.display().to_string()).collect();
+            match allowed.is_empty() {
+                true => "the configuration names no folder; a manifest that is handed in by `callsheet submit` brings \
+                         its files"
+                    .to_owned(),
+                false => format!("allowed are files below {}", allowed.join(", ")),
+            }
+        })
+    }
+}
+
 /// Reads the table `name` of a manifest in `folder`.
 ///
 /// # Errors
 /// Why it is not read, as a sentence.
 pub fn read(folder: &Path, roots: Roots<'_>, name: &str) -> Result<Vec<u8>, String> {
     let path = folder.join(name);
-    if let Roots::Below(roots) = roots {
-        // Without a word on what lies elsewhere.
-        let found = path.canonicalize().ok();
-        let is_below = |root: &PathBuf| {
-            let root = root.canonicalize().ok();
-            found.as_ref().zip(root).is_some_and(|(found, root)| found.starts_with(root))
-        };
-        if !roots.iter().any(is_below) {
-            let allowed: Vec<String> = roots.iter().map(|root| root.display().to_string()).collect();
-            let allowed = match allowed.is_empty() {
-                true => "the configuration names no folder; a manifest that is handed in by `callsheet submit` brings its tables".to_owned(),
-                false => format!("allowed are files below {}", allowed.join(", ")),
-            };
-            return Err(format!("the table {name} is not a file below a folder of inputs.roots: {allowed}"));
-        }
-    }
+    let path = roots.path_of(&path).map_err(|allowed| {
+        format!("the table {name} is not a file below a folder of inputs.roots: {allowed}")
+    })?;
     let failed = |error: std::io::Error| format!("failed to read the table {}: {error}", path.display());
     let meta = fs::metadata(&path).map_err(failed)?;
     if !meta.is_file() {

@@ -6,8 +6,6 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 
-use serde_json::{Map, Value};
-
 use crate::domain::batch_origin::{Origin, SourcePlace};
 use crate::domain::batch_terms::{self, BatchTerms, TermSources};
 use crate::domain::budget_group::GroupTotals;
@@ -20,11 +18,11 @@ use crate::domain::manifest::row::{BadRow, Deadline, Header, Policy, ReadRow};
 use crate::domain::manifest::{self, Limits, Manifest, RefusedManifest};
 use crate::domain::pilot::Pilot;
 use crate::domain::queue_class::ClassFinder;
-use crate::domain::request::Request;
 use crate::domain::row_changes;
 use crate::domain::row_verdict::RowVerdict as JobVerdict;
 use crate::domain::time::Timestamp;
 use crate::failpoint;
+use crate::intake::input_files::{FoundFile, InputFiles};
 use crate::intake::manifest_file::Identity;
 use crate::intake::pilot::{self, PilotPlan, PilotTerms};
 use crate::intake::read_references;
@@ -59,6 +57,8 @@ pub struct Validated {
     pub(super) judged: StagedManifest,
     /// What of its batch is done first.
     pub(super) pilot: Option<PilotPlan>,
+    /// The files that its rows name, where they were read here.
+    pub(super) files: Vec<FoundFile>,
 }
 
 /// A batch that is there already, as far as a judge has to know it.
@@ -253,6 +253,7 @@ pub(super) fn validate_opened(
                 expired: None,
                 judged,
                 pilot: None,
+                files: Vec::new(),
             });
         }
     };
@@ -271,7 +272,8 @@ pub(super) fn validate_opened(
         refuse_file(vec![problem], &mut receipt, &mut draft)?;
     }
     let expired = expired(&mut standing, present.as_ref(), now);
-    let rules = RowRules { policy: &standing.policy, context };
+    let files = InputFiles::new(options.files.as_deref(), folder_of(path), context.inputs);
+    let rules = RowRules { policy: &standing.policy, context, files: &files };
     let no_references = RowReferences::default();
     let validator = RowValidator { batch: &name, rules, references: &no_references };
     let drawn = drawn_rows(path, identity, &validator)?;
@@ -291,7 +293,7 @@ pub(super) fn validate_opened(
         let mut classes = ClassFinder::new(context.group_limits.keys());
         move |chosen: Result<ReadRow, ReadRow>| chosen.map(|read| validator.validate_row(read, &mut classes))
     };
-    row_pipeline::for_each(chosen, weight, judge, |judged| {
+    row_pipeline::for_each(chosen, row_pipeline::weight, judge, |judged| {
         let JudgedRow { step, notes, is_row } = match judged {
             Ok(judged) => judged,
             Err(ReadRow::Good(row)) => {
@@ -319,6 +321,7 @@ pub(super) fn validate_opened(
         expired,
         judged: draft.classify()?,
         pilot: None,
+        files: Vec::new(),
     };
     judgement.receipt.by_group = GroupTotals::of_keys(context.group_limits.keys());
     count(&mut judgement)?;
@@ -345,35 +348,13 @@ pub(super) fn validate_opened(
         judgement.receipt.changes = batch_terms::differences(before, &judgement.terms.policy);
     }
     judgement.receipt.terms = judgement.terms.policy.clone();
+    judgement.files = files.into_read();
     Ok(judgement)
 }
 
-/// About how much memory a row takes, in bytes.
-fn weight(chosen: &Result<ReadRow, ReadRow>) -> usize {
-    /// A value, and what holds it.
-    const VALUE_BYTES: usize = 64;
-    fn bytes(value: &Value) -> usize {
-        VALUE_BYTES
-            + match value {
-                Value::String(text) => text.len(),
-                Value::Array(items) => items.iter().map(bytes).sum(),
-                Value::Object(fields) => bytes_of(fields),
-                Value::Null | Value::Bool(_) | Value::Number(_) => 0,
-            }
-    }
-    fn bytes_of(fields: &Map<String, Value>) -> usize {
-        fields.iter().map(|(name, value)| name.len() + bytes(value)).sum()
-    }
-    let row = match chosen.as_ref().unwrap_or_else(|left_out| left_out) {
-        ReadRow::Good(row) => Some(row),
-        ReadRow::Bad(bad) => bad.row.as_ref(),
-        ReadRow::Unreadable(_) => None,
-    };
-    row.map_or(VALUE_BYTES, |row| {
-        let Request { prompt, text, image_urls, video_urls, options, .. } = &row.request;
-        let texts = prompt.iter().chain(text).chain(image_urls).chain(video_urls);
-        texts.map(|text| VALUE_BYTES + text.len()).sum::<usize>() + bytes_of(options) + bytes_of(&row.meta)
-    })
+/// The folder that names of files in a manifest are relative to.
+fn folder_of(path: &Path) -> &Path {
+    path.parent().unwrap_or(Path::new(""))
 }
 
 type ManifestFile = BufReader<File>;
@@ -383,8 +364,8 @@ fn open_manifest(
     file: File,
     context: &IngestContext<'_>,
 ) -> Result<Manifest<ManifestFile>, RefusedManifest<ManifestFile>> {
-    let folder = path.parent().unwrap_or(Path::new(""));
-    let mut read_table = |name: &str| table_files::read(folder, Roots::Below(context.input_roots), name);
+    let folder = folder_of(path);
+    let mut read_table = |name: &str| table_files::read(folder, Roots::Below(&context.inputs.roots), name);
     let file_name = path.file_name().unwrap_or_default().to_string_lossy();
     let file = BufReader::with_capacity(64 * 1024, file);
     let manifest = manifest::open(&file_name, file, &Limits::default(), &mut read_table)?;
@@ -538,7 +519,9 @@ fn check_rows(
     draft: &mut Staging,
 ) -> Result<(), StoreError> {
     let policy = rows.header().policy.clone();
-    let rules = RowRules { policy: &policy, context };
+    // The rows have no identity here, so their files are not read.
+    let files = InputFiles::new(None, Path::new(""), context.inputs);
+    let rules = RowRules { policy: &policy, context, files: &files };
     for read in rows {
         let bad = match read {
             ReadRow::Good(row) => BadRow { problems: Vec::new(), row: Some(row), has_unknown_fields: true },
@@ -608,7 +591,8 @@ fn keeps_name(
     let (file, opened) = manifest_file::open(path)?;
     let Ok(manifest) = open_manifest(path, file, context) else { return Ok(false) };
     let policy = Policy::default();
-    let rules = RowRules { policy: &policy, context };
+    let files = InputFiles::new(context.options.files.as_deref(), folder_of(path), context.inputs);
+    let rules = RowRules { policy: &policy, context, files: &files };
     // Rows with references came later than such batches.
     let references = RowReferences::default();
     let validator = RowValidator { batch: formerly, rules, references: &references };

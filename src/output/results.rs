@@ -13,7 +13,6 @@ use crate::domain::charge_drift::{self, Drift};
 use crate::domain::credits::Credits;
 use crate::domain::ids::{BatchName, TaskId};
 use crate::domain::job::{Job, JobSpec, OutputFile, State};
-use crate::domain::job_reference::JobInput;
 use crate::domain::task::Fault;
 use crate::domain::time::Timestamp;
 use crate::output::csv_dialect::{CsvDialect, FORMULA_STARTS, draft_path};
@@ -94,7 +93,7 @@ impl<'a> ResultLine<'a> {
             ended: ended.map(|line| show(line.at)),
             drift: charge_drift::of(&spec.order, job),
             prompt: spec.order.text(),
-            inputs: spec.order.inputs.iter().map(JobInput::shown).collect(),
+            inputs: spec.order.inputs_shown(),
             sent_length: spec.order.sent_length(job.present().inputs()),
             superseded,
             review: ReviewResult::of(job, superseded),

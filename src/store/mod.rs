@@ -72,6 +72,7 @@ pub mod schedule_progress;
 mod sled_files;
 mod snapshot;
 pub mod spool;
+pub mod staged_inputs;
 pub mod staging;
 mod state_format;
 pub mod surcharge_file;

@@ -66,6 +66,7 @@ fn order(line: u64, priority: i8) -> Box<Order> {
         deadline: None,
         review: false,
         inputs: Vec::new(),
+        files: Vec::new(),
         written: None,
         meta: Map::new(),
     })

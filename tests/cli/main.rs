@@ -8,6 +8,7 @@ mod edited_rows;
 mod gallery;
 mod hostile_names;
 mod init;
+mod input_files;
 mod log;
 mod matrix;
 mod measured_length;

@@ -1,6 +1,7 @@
 //! The daemon: inboxes, the control socket, schedules, metrics, retention.
 
 mod control_socket;
+mod input_files;
 mod live_page;
 mod metrics_of_a_run;
 mod monitoring;

@@ -128,6 +128,7 @@ async fn run(dir: &TempDir, emulator: &Emulator, metrics: &Metrics) -> Standstil
         max_file_bytes: u64::MAX,
         min_rate: MinRate { bytes_per_second: 0, window: Millis(1_000) },
         min_free_bytes: 0,
+        inputs: None,
         submits: RateLimit::default(),
         polls: RateLimit::default(),
         layout: Layout::parse(layout::DEFAULT).unwrap(),

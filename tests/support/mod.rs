@@ -22,6 +22,7 @@ pub mod fault_matrix;
 pub mod manifests;
 pub mod process;
 pub mod proxy;
+pub mod s3;
 pub mod scripted_proxy;
 pub mod terminal;
 pub mod tls;

@@ -50,6 +50,24 @@ pub(super) async fn all(chosen: &ServiceTarget, config: &Config, clock: &Clock) 
     checks
 }
 
+/// The object store of `inputs.store`, where there is one.
+pub(super) async fn object_store(config: &Config) -> Option<Check> {
+    let url = config.inputs.store.as_ref()?;
+    let store = match build::input_store(config) {
+        Ok(store) => store?,
+        Err(failure) => return Some(Check::failed("inputs", failure)),
+    };
+    Some(match store.check().await {
+        Ok(()) => Check::good("inputs", format!("{url} answers; files that rows name are uploaded to it")),
+        Err(error) => Check::wrong(
+            "inputs",
+            Exit::Unreachable,
+            error.to_string(),
+            "fix inputs.store or the credentials in the environment; see docs/inputs.md",
+        ),
+    })
+}
+
 fn answered(reached: &Connectivity, took: Millis) -> Check {
     let Connectivity { url, status, version, .. } = reached;
     match version {

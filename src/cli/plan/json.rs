@@ -13,7 +13,6 @@ use crate::domain::budget::BudgetShortage;
 use crate::domain::credits::Credits;
 use crate::domain::diagnostic::Diagnostic;
 use crate::domain::ids::JobId;
-use crate::domain::job_reference::JobInput;
 use crate::domain::pilot::Pilot;
 use crate::domain::row_changes::FieldChange;
 use crate::domain::row_verdict::RowVerdict;
@@ -196,9 +195,7 @@ impl<'w, W: Write> JsonWriter<'w, W> {
                 retry_credits: when(&[RowVerdict::Failed]),
                 counted_earlier: row.is_counted,
                 changed: row.changed,
-                inputs: order
-                    .map(|order| order.inputs.iter().map(JobInput::shown).collect())
-                    .unwrap_or_default(),
+                inputs: order.map(|order| order.inputs_shown()).unwrap_or_default(),
                 formula: order.map(|order| order.formula.as_str()),
                 problems: row.problems.iter().map(JsonDiagnostic::of).collect(),
             },

@@ -14,6 +14,7 @@ use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
 use std::path::Path;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::Args;
 
@@ -43,7 +44,7 @@ use crate::domain::time::Timestamp;
 use crate::domain::utc_day::UtcDay;
 use crate::intake::catalog_refresh::Catalogs;
 use crate::intake::receipt::Receipt;
-use crate::intake::{self, Batches, IntakeError, Present, ReferredBatch, Validated};
+use crate::intake::{self, Batches, IngestOptions, IntakeError, Present, ReferredBatch, Validated};
 use crate::store::read_only::ReadOnlyBatch;
 use crate::store::read_only::{ReadOnlyState, Visibility};
 use crate::store::staging::Staging;
@@ -69,7 +70,7 @@ pub(in crate::cli) struct PlanCommand {
 pub(super) async fn run(command: &PlanCommand, global: &Global) -> Result<Exit, Failure> {
     let clock = Clock::start();
     let config = service_target::config(global)?;
-    let manifests = manifest_input::open_all(&command.manifests, &command.terms).await?;
+    let manifests = manifest_input::open_all(&command.manifests, &command.terms, &config).await?;
     let asked = service_target::catalog_source(&config, global).await?;
     let outcome = plan(&asked, &manifests, command, global, &config, clock).await;
     asked.end().await;
@@ -202,7 +203,9 @@ fn validate_all(
     let mut validated: Vec<Validated> = Vec::with_capacity(manifests.len());
     let mut seen = Visibility::All;
     for input in manifests {
-        let context = defaults.context(catalog, input.submission.clone().into());
+        let files = Some(Arc::new(input.files.handed.clone())).filter(|files| !files.0.is_empty());
+        let options = IngestOptions { files, ..input.submission.clone().into() };
+        let context = defaults.context(catalog, options);
         let mut batches = PlannedBatches { state, open, validated: &validated, now, seen: Visibility::All };
         let mut manifest = intake::validate(Staging::apart()?, &input.path, &context, now, &mut batches)?;
         manifest.receipt.file.clone_from(&input.shown);

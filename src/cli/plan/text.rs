@@ -10,7 +10,6 @@ use crate::cli::table::{self, Table};
 use crate::cli::{group_budgets, printable, summary, terminal};
 use crate::domain::credits::Credits;
 use crate::domain::job::Order;
-use crate::domain::job_reference::JobInput;
 use crate::domain::quote::AccountPlan;
 use crate::domain::row_verdict::RowVerdict;
 use crate::intake::receipt::Receipt;
@@ -60,7 +59,7 @@ fn price(row: &PlanRow<'_>) -> String {
 
 /// `; takes clip-boat`: the rows whose outputs a row takes.
 fn taken(order: &Order) -> String {
-    let inputs: Vec<String> = order.inputs.iter().map(JobInput::shown).collect();
+    let inputs = order.inputs_shown();
     if inputs.is_empty() { String::new() } else { format!("; takes {}", inputs.join(", ")) }
 }
 

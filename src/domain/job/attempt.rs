@@ -223,8 +223,9 @@ pub struct Attempt {
     /// What else the record of its task says, once the task has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) record: Option<Box<TaskRecord>>,
-    /// The addresses of its inputs that are outputs of other jobs, in the order of `Order::inputs`: what its POST says,
-    /// however often it is sent. Empty before they were found.
+    /// The addresses of its inputs that are outputs of other jobs, in the order of `Order::inputs`, and then those of its
+    /// files in the object store, without a signature: what its POST says, however often it is sent. Empty before they
+    /// were found.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) inputs: Vec<String>,
     /// Which takes of their rows these are, 0 where there was no choice; empty where there was none at all.
@@ -424,7 +425,8 @@ impl Attempt {
         &self.input_lengths
     }
 
-    /// What was found for its inputs that are outputs of other jobs, addresses and lengths; empty before that.
+    /// What was found for its inputs that are outputs of other jobs, addresses and lengths, and then the addresses of its
+    /// files; empty before that.
     pub fn inputs(&self) -> &[String] {
         &self.inputs
     }

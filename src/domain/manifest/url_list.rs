@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use crate::domain::diagnostic::Diagnostic;
+use crate::domain::input_file::is_file_name;
 use crate::domain::job_reference::is_reference;
 
 use super::cell_value::CellValue;
@@ -36,9 +37,11 @@ fn separated(text: &str) -> Result<Vec<String>, Diagnostic> {
 
 /// What stands between the separators of a word, without them.
 fn addresses(word: &str) -> impl Iterator<Item = &str> {
+    // Within an address such a mark may stand before a slash.
+    let begins = |text: &str| begins_address(text) || is_file_name(word) && is_file_name(text);
     let mut cuts = vec![0];
     let marks = word.char_indices().filter(|(_, c)| is_mark(*c));
-    cuts.extend(marks.map(|(at, _)| at + 1).filter(|at| word.get(*at..).is_some_and(begins_address)));
+    cuts.extend(marks.map(|(at, _)| at + 1).filter(|at| word.get(*at..).is_some_and(&begins)));
     cuts.push(word.len());
     let pieces: Vec<&str> =
         cuts.windows(2).filter_map(|ends| word.get(*ends.first()?..*ends.last()?)).collect();
@@ -99,10 +102,14 @@ mod tests {
             "HTTPS://A/1.png",
             "a;b",
             "https://a/1|https://b",
+            "https://a/1;/2,./3",
+            "./a;b.png",
         ] {
             assert_eq!(separated(one).unwrap(), [one]);
         }
         assert_eq!(separated("http://a/;HTTP://b/").unwrap(), ["http://a/", "HTTP://b/"]);
+        assert_eq!(separated("./a.png;../b.png, /c.png").unwrap(), ["./a.png", "../b.png", "/c.png"]);
+        assert_eq!(separated("./a.png;https://b").unwrap(), ["./a.png", "https://b"]);
         for nothing in [";", ", ,", "|"] {
             assert!(separated(nothing).is_err(), "{nothing}");
         }

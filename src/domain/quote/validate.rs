@@ -6,6 +6,7 @@ use url::{Host, Url};
 use super::model_rules::Rules;
 
 use crate::domain::diagnostic::{Diagnostic, Diagnostics};
+use crate::domain::input_file::is_file_name;
 use crate::domain::job_reference::is_reference;
 use crate::domain::url_policy::address_class;
 
@@ -50,7 +51,9 @@ pub(super) fn urls(field: &str, urls: &[String], diagnostics: &mut Diagnostics) 
         let which = if urls.len() == 1 { String::new() } else { format!("address {}: ", index + 1) };
         if let Some(why) = unfit(text) {
             let found = shorten(text);
-            let message = format!("{which}\"{found}\" {why}; an address begins with http:// or https://");
+            let message = format!(
+                "{which}\"{found}\" {why}; an address begins with http:// or https://, a file of this machine with ./ or /"
+            );
             diagnostics.refuse(field, message);
         }
     }
@@ -62,6 +65,9 @@ const LOCAL_NAMES: [&str; 6] = [".localhost", ".local", ".lan", ".internal", ".i
 /// Why the service cannot fetch an address, which it does from the internet and without a password. What is secret
 /// in the address is not shown.
 fn out_of_reach(text: &str) -> Option<String> {
+    if is_file_name(text) {
+        return None;
+    }
     let url = Url::parse(text).ok()?;
     if url.password().is_some() || !url.username().is_empty() {
         let host = shorten(url.host_str().unwrap_or_default());
@@ -82,8 +88,8 @@ fn out_of_reach(text: &str) -> Option<String> {
 }
 
 fn unfit(text: &str) -> Option<String> {
-    // Whom it names is judged by those who know the other rows.
-    if is_reference(text) {
+    // What they mean is judged by those who know the other rows, and the files.
+    if is_reference(text) || is_file_name(text) {
         return None;
     }
     if text.chars().any(|c| c.is_whitespace() || c.is_control()) {

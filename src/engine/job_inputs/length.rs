@@ -70,7 +70,7 @@ pub(super) async fn find(
         None => {
             // Closed only when the program ends.
             let _permit = exchanges.acquire().await;
-            let (_, links) = results(deps, store, spec, input, key).await?;
+            let links = results(deps, spec, input, &giver.record).await?;
             let link = links.get(place).ok_or_else(|| gone(input, "has no such output"))?;
             remote(deps, giver.spec.order.kind, input, link).await?
         }

@@ -28,7 +28,7 @@ impl Scheduler {
             let is_slow = open.is_slow();
             let want = open.wants(attempt);
             let lacks_inputs =
-                !open.spec().order.inputs.is_empty() && open.job().present().inputs().is_empty();
+                open.spec().order.inputs_to_find() > 0 && open.job().present().inputs().is_empty();
             drop(open);
             match want {
                 Want::Admission => self.queue(key),

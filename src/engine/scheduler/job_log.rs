@@ -119,6 +119,16 @@ pub(super) fn download_failed(context: LogContext<'_>, fault: &Fault, retry: Mil
     log_event!(info, context, %fault, "download failed; retrying in {seconds} s");
 }
 
+/// The inputs of a job could not be looked for, or not be put into the object store; it is tried again.
+pub(super) fn inputs_not_found(spec: &JobSpec, fault: &Fault, is_first: bool) {
+    let job = spec.label.as_str();
+    if is_first && fault.code == "store" {
+        tracing::warn!(job, %fault, "its inputs are not there yet; trying again");
+    } else {
+        tracing::info!(job, %fault, "its inputs are not there yet; trying again");
+    }
+}
+
 /// The last try at downloading a job's outputs came to nothing, or the disk took nothing.
 pub(super) fn download_given_up(context: LogContext<'_>, fault: &Fault) {
     log_event!(warn, context, %fault, "download failed");

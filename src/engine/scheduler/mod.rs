@@ -203,7 +203,7 @@ impl Scheduler {
     /// Takes up a job that had begun before: a restart is not a special path.
     pub fn resume_job(&mut self, record: JobRecord, spec: Arc<JobSpec>, now: Now) {
         let key = record.key;
-        let needs_inputs = !spec.order.inputs.is_empty();
+        let needs_inputs = spec.order.inputs_to_find() > 0;
         let record = JobRecord { job: lifecycle::resumed(record.job, needs_inputs), ..record };
         self.note_goes_on(key.batch, record.id);
         let mut open = OpenJob::new(record, spec);

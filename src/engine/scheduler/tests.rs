@@ -92,6 +92,7 @@ pub(super) fn spec(seq: u32, kind: Kind) -> Arc<JobSpec> {
         deadline: None,
         review: false,
         inputs: Vec::new(),
+        files: Vec::new(),
         written: None,
         meta: Map::new(),
     };

@@ -162,7 +162,7 @@ impl Scheduler {
                 let inputs = open.job().attempt_of(attempt).map(Attempt::inputs).unwrap_or_default().to_vec();
                 match self.inputs.givers(key.batch, &spec.order) {
                     // Found once for all times that it is sent.
-                    _ if inputs.len() == spec.order.inputs.len() => {
+                    _ if inputs.len() == spec.order.inputs_to_find() => {
                         Effect::Post { key, attempt, spec, inputs }
                     }
                     Ok(givers) => Effect::FindInputs { key, attempt, spec, givers },

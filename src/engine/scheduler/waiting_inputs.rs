@@ -10,7 +10,7 @@ use crate::domain::parked_reason::Parked;
 use crate::domain::task::{Fault, PostAnswer};
 use crate::domain::time::Now;
 use crate::engine::scheduler::parts::active_batch::ActiveBatch;
-use crate::engine::scheduler::{Effect, InputFault, Mode, Scheduler, SchedulerError};
+use crate::engine::scheduler::{Effect, InputFault, Mode, Scheduler, SchedulerError, job_log};
 use crate::store::JobRecord;
 
 /// Rows of a batch that are in memory and wait for others, unless nothing of it moves without more of them.
@@ -196,7 +196,7 @@ impl Scheduler {
             }
             Err(InputFault::Passing(fault)) => {
                 open.count_fault(attempt);
-                tracing::info!(job = open.spec().label.as_str(), %fault, "inputs not found yet, looking again");
+                job_log::inputs_not_found(open.spec(), &fault, faults == 0);
                 drop(open);
                 let wait = self.wait_times.after_fault(faults, None);
                 self.schedule(key, attempt, now.tick.after(wait));

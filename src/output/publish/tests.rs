@@ -48,6 +48,7 @@ fn spec(id: u8, label: &str) -> JobSpec {
         deadline: None,
         review: false,
         inputs: Vec::new(),
+        files: Vec::new(),
         written: None,
         meta: Map::new(),
     };

@@ -472,6 +472,7 @@ impl Draw {
             deadline: self.sometimes(4, |draw| draw.deadline(horizon)),
             review: false,
             inputs: Vec::new(),
+            files: Vec::new(),
             written: None,
             meta: client(hold),
         };

@@ -285,7 +285,8 @@ fn model_g_omni_video_uses_10_of_30_seconds() {
 #[test]
 fn urls_are_http_or_https() {
     let judge = |url: &str, why: &str| {
-        let expected = format!("image_urls: \"{url}\" {why}; an address begins with http:// or https://");
+        let accepted = "an address begins with http:// or https://, a file of this machine with ./ or /";
+        let expected = format!("image_urls: \"{url}\" {why}; {accepted}");
         judged("house-c1", json!({"image_urls": [url]}), &expected);
     };
     judge("data:image/png;base64,AA", "is a data: address");

@@ -97,6 +97,7 @@ mod tests {
             deadline: None,
             review: false,
             inputs: Vec::new(),
+            files: Vec::new(),
             written: None,
             meta: std::iter::once(("client".to_owned(), Value::from(client))).collect(),
         }

@@ -1,0 +1,267 @@
+//! Files of this machine that jobs take as inputs: in the object store before their job is sent, and a link to each for the
+//! service.
+//!
+//! An object is called by its content, so it is uploaded once for all jobs and batches. Its address is recorded with the
+//! attempt; a link is signed anew each time a request is sent, and stored nowhere.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Mutex, Semaphore};
+
+use crate::clock::Clock;
+use crate::domain::input_file::InputFile;
+use crate::domain::job::Order;
+use crate::domain::manifest::row::Deadline;
+use crate::domain::request::Kind;
+use crate::domain::task::Fault;
+use crate::domain::time::{Millis, Tick};
+use crate::engine::blocking;
+use crate::engine::scheduler::InputFault;
+use crate::failpoint;
+use crate::object_storage::{Expected, ObjectStorage, PutError, StorageError};
+use crate::store::staged_inputs::StagedInputs;
+
+/// Code of a job whose file is neither in the state nor in the object store.
+const FILE_GONE: &str = "input_gone";
+/// Code of a job whose file is not what it was when its manifest was accepted.
+const FILE_CHANGED: &str = "input_changed";
+/// Code of a job that names a file where there is no store.
+const NO_STORE: &str = "no_input_store";
+/// Code while the store refuses or cannot be reached.
+const STORE: &str = "store";
+/// How long an object that was seen is taken to be there.
+const SEEN_FOR: Millis = Millis::from_secs(600);
+/// Files under way to the store at once.
+const UPLOADS: usize = 4;
+/// What a link lives longer than the deadline of its job.
+const BEYOND_DEADLINE: Millis = Millis::from_secs(3600);
+/// Objects that are remembered as seen.
+const SEEN_MAX: usize = 100_000;
+
+/// When an object was last seen in the store. Held while it is looked for and uploaded: nobody else does so then.
+type Seen = Arc<Mutex<Option<Tick>>>;
+
+/// See the module's documentation. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct InputStore(Arc<Inside>);
+
+#[derive(Debug)]
+struct Inside {
+    storage: ObjectStorage,
+    /// Deadlines of jobs whose rows say none.
+    deadlines: BTreeMap<Kind, Millis>,
+    clock: Clock,
+    uploads: Semaphore,
+    seen: std::sync::Mutex<HashMap<String, Seen>>,
+}
+
+impl InputStore {
+    /// One that puts files into this store.
+    pub fn new(storage: ObjectStorage, deadlines: BTreeMap<Kind, Millis>, clock: Clock) -> InputStore {
+        let (uploads, seen) = (Semaphore::new(UPLOADS), std::sync::Mutex::default());
+        InputStore(Arc::new(Inside { storage, deadlines, clock, uploads, seen }))
+    }
+
+    /// Whether the store answers. Nothing is changed.
+    ///
+    /// # Errors
+    /// [`StorageError`].
+    pub async fn check(&self) -> Result<(), StorageError> {
+        self.0.storage.check().await
+    }
+
+    /// The address of a file in the store, where it is on return.
+    ///
+    /// # Errors
+    /// Why it is not there, and whether that may pass.
+    pub(super) async fn upload(&self, staged: &StagedInputs, file: &InputFile) -> Result<String, InputFault> {
+        let Inside { storage, clock, uploads, .. } = &*self.0;
+        let name = file.content.object_name();
+        let seen = self.seen(&name);
+        let mut seen = seen.lock().await;
+        let now = clock.now().tick;
+        if seen.is_none_or(|at| now.since(at) > SEEN_FOR) {
+            *seen = None;
+            // Closed only when the program ends.
+            let _permit = uploads.acquire().await;
+            self.put(&name, staged, file).await?;
+            *seen = Some(now);
+        }
+        Ok(storage.address_of(&name))
+    }
+
+    /// Removes an object. One that is not there is removed.
+    ///
+    /// # Errors
+    /// [`StorageError`].
+    pub(super) async fn remove(&self, name: &str) -> Result<(), StorageError> {
+        let seen = self.seen(name);
+        let mut seen = seen.lock().await;
+        *seen = None;
+        self.0.storage.remove(name).await
+    }
+
+    fn seen(&self, name: &str) -> Seen {
+        let mut all = self.0.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.len() > SEEN_MAX {
+            all.retain(|_, seen| Arc::strong_count(seen) > 1);
+        }
+        all.entry(name.to_owned()).or_default().clone()
+    }
+
+    async fn put(&self, name: &str, staged: &StagedInputs, file: &InputFile) -> Result<(), InputFault> {
+        let storage = &self.0.storage;
+        let content = &file.content;
+        let sha256 = content.sha256.clone();
+        let there = match storage.size_of(name).await {
+            // It may be missing: who may not list a bucket is not told.
+            Err(error) if error.is_denied() => None,
+            found => found.map_err(|error| passing(&error))?,
+        };
+        if there == Some(content.bytes) {
+            let (staged, object) = (staged.clone(), name.to_owned());
+            return blocking(move || staged.uploaded(&sha256, &object))
+                .await
+                .map_err(|error| state_fault(&error));
+        }
+        let (looked, wanted) = (staged.clone(), sha256.clone());
+        let Some(path) = blocking(move || looked.content(&wanted)).await else {
+            let staged = staged.clone();
+            blocking(move || staged.is_gone(&sha256)).await.map_err(|error| state_fault(&error))?;
+            return Err(lasting(
+                FILE_GONE,
+                &format!(
+                    "{} is neither in the state nor at {} any more; submit its manifest again, then retry the job",
+                    file.name,
+                    storage.address_of(name)
+                ),
+            ));
+        };
+        failpoint::hit("uploading");
+        let expected = Expected {
+            bytes: content.bytes,
+            sha256: &content.sha256,
+            content_type: content.media.content_type(),
+        };
+        match storage.put(name, &path, expected).await {
+            Ok(()) => {}
+            Err(PutError::Storage(error)) => return Err(passing(&error)),
+            Err(PutError::Changed(why)) => {
+                // So that it is handed over again.
+                let staged = staged.clone();
+                blocking(move || staged.remove(&sha256)).await.map_err(|error| state_fault(&error))?;
+                let text = format!("{}: {why}; submit its manifest again", file.name);
+                return Err(lasting(FILE_CHANGED, &text));
+            }
+        }
+        failpoint::hit("uploaded");
+        match storage.size_of(name).await.map_err(|error| passing(&error))? {
+            Some(found) if found == content.bytes => {
+                tracing::info!(file = file.name, object = name, bytes = found, "input uploaded");
+                let (staged, object) = (staged.clone(), name.to_owned());
+                blocking(move || staged.uploaded(&sha256, &object)).await.map_err(|error| state_fault(&error))
+            }
+            found => {
+                let found = found.map_or("is not there".to_owned(), |found| format!("has {found} bytes"));
+                let text = format!("{} was uploaded and {found}", storage.address_of(name));
+                Err(InputFault::Passing(Fault::new(STORE, text)))
+            }
+        }
+    }
+
+    /// The addresses as they are sent: those of objects as signed links.
+    ///
+    /// # Errors
+    /// When one cannot be signed.
+    async fn signed(&self, order: &Order, addresses: Vec<String>) -> Result<Vec<String>, Fault> {
+        let Inside { storage, .. } = &*self.0;
+        let valid_for = self.link_lifetime(order);
+        let mut signed = Vec::with_capacity(addresses.len());
+        for address in addresses {
+            let Some(name) = storage.name_in(&address) else {
+                signed.push(public(address)?);
+                continue;
+            };
+            let link = storage.signed_link(name, valid_for).await;
+            signed.push(link.map_err(|error| Fault::new(STORE, error.to_string()))?);
+        }
+        Ok(signed)
+    }
+
+    /// Longer than the deadline of the job, from now on.
+    fn link_lifetime(&self, order: &Order) -> Duration {
+        let Inside { deadlines, clock, .. } = &*self.0;
+        let until_deadline = match order.deadline {
+            Some(Deadline::After(span)) => span,
+            Some(Deadline::At(at)) => at.since(clock.now().wall),
+            None => deadlines.get(&order.kind).copied().unwrap_or_default(),
+        };
+        Duration::from_millis(until_deadline.0.saturating_add(BEYOND_DEADLINE.0))
+    }
+}
+
+/// Puts the files of a job into the store. Returns their addresses, in their order.
+///
+/// # Errors
+/// Why one is not there, and whether that may pass.
+pub(super) async fn upload_all(
+    inputs: Option<&InputStore>,
+    staged: &StagedInputs,
+    files: &[InputFile],
+) -> Result<Vec<String>, InputFault> {
+    let mut addresses = Vec::with_capacity(files.len());
+    for file in files {
+        let Some(store) = inputs else { return Err(InputFault::Lasting(no_store())) };
+        addresses.push(store.upload(staged, file).await?);
+    }
+    Ok(addresses)
+}
+
+/// The addresses of an attempt as they are sent: those of objects as links that are signed now.
+///
+/// # Errors
+/// When a file of the job cannot be linked to.
+pub(super) async fn sign_all(
+    inputs: Option<&InputStore>,
+    order: &Order,
+    addresses: Vec<String>,
+) -> Result<Vec<String>, Fault> {
+    match inputs {
+        Some(store) => store.signed(order, addresses).await,
+        None => addresses.into_iter().map(public).collect(),
+    }
+}
+
+/// What is sent as it was found: a result link, or a length.
+///
+/// # Errors
+/// It is an object of a store that is not the one of the configuration.
+fn public(found: String) -> Result<String, Fault> {
+    if !["s3://", "gs://", "az://"].iter().any(|scheme| found.starts_with(scheme)) {
+        return Ok(found);
+    }
+    let text =
+        format!("{found} is not in inputs.store; set it back to the store that the file was uploaded to");
+    Err(Fault::new(STORE, text))
+}
+
+fn no_store() -> Fault {
+    Fault::new(
+        NO_STORE,
+        "the row names a file of this machine; set inputs.store in the configuration, then retry",
+    )
+}
+
+fn passing(error: &StorageError) -> InputFault {
+    InputFault::Passing(Fault::new(STORE, error.to_string()))
+}
+
+fn state_fault(error: &std::io::Error) -> InputFault {
+    InputFault::Passing(Fault::new("state", error.to_string()))
+}
+
+fn lasting(code: &str, text: &str) -> InputFault {
+    InputFault::Lasting(Fault::new(code, format!("{text}; nothing was charged")))
+}
