@@ -22,6 +22,7 @@ use crate::domain::manifest::row::{ReadRow, Row};
 use crate::domain::manifest::{self, Limits};
 use crate::intake::manifest_file;
 use crate::intake::table_files::{self, Roots};
+use crate::output::movie_length::movie_length;
 use crate::output::publish::hex;
 
 /// First bytes of a file that tell its type.
@@ -316,16 +317,7 @@ fn too_large(max_bytes: u64) -> String {
 /// How long an MPEG-4 or QuickTime video is, in seconds to a thousandth; nothing where it does not tell.
 fn seconds_of(mut file: File) -> Option<f64> {
     file.rewind().ok()?;
-    let mut file = BufReader::with_capacity(256 * 1024, file);
-    let context = mp4parse::read_mp4(&mut file).ok()?;
-    let lengths = context.tracks.iter().filter_map(|track| {
-        let (units, scale) = (track.duration?.0, track.timescale?.0);
-        // Rounded up: what is billed by the second must not be held too low.
-        let thousandths = units.checked_mul(1000)?.checked_add(scale.checked_sub(1)?)?.checked_div(scale)?;
-        Some(thousandths).filter(|thousandths| *thousandths > 0)
-    });
-    let thousandths = u32::try_from(lengths.max()?).ok()?;
-    Some(f64::from(thousandths) / 1000.0)
+    Some(movie_length(&mut BufReader::new(file))?.as_secs_f64())
 }
 
 /// The seconds of the one video that a row takes from a file, as a number of the body.

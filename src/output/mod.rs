@@ -9,6 +9,7 @@ mod group_sync;
 mod integrity;
 pub mod layout;
 mod media_type;
+pub mod movie_length;
 pub mod open_output;
 pub mod output_spec;
 pub mod publish;

@@ -43,7 +43,7 @@ const MODULES: &[(&str, &[&str])] = &[
     ),
     ("hooks", &["api", "clock", "config", "domain", "store"]),
     ("config", &["domain", "output"]),
-    ("pages", &["domain"]),
+    ("pages", &["domain", "output"]),
     ("output", &["domain", "failpoint"]),
     ("recovery", &["domain", "store"]),
     ("store", &["domain", "failpoint"]),

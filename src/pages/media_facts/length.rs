@@ -1,16 +1,14 @@
 //! How long a sound or a video is, by what its file says of itself; nothing is decoded.
 
-use std::io::{BufReader, Read, Seek, SeekFrom};
+use std::io::{BufReader, Read, Seek};
 use std::time::Duration;
 
 use lofty::config::ParseOptions;
 use lofty::file::AudioFile;
 use lofty::probe::Probe;
 
+use crate::output::movie_length::movie_length;
 use crate::pages::media_facts::MediaError;
-
-/// Boxes of an MPEG-4 file that are looked at, at most.
-const BOXES_MAX: usize = 10_000;
 
 /// How long a file lasts, to a millisecond.
 ///
@@ -20,7 +18,7 @@ pub(super) fn length(file: impl Read + Seek, content_type: &str) -> Result<Durat
     let mut reader = BufReader::new(file);
     // One of a video that has no sound is not in any track of sound.
     if matches!(content_type, "video/mp4" | "video/quicktime" | "video/x-m4v") {
-        return movie(&mut reader);
+        return movie_length(&mut reader).ok_or_else(no_length);
     }
     let options = ParseOptions::new().read_tags(false).read_cover_art(false);
     let unreadable = |error: &dyn std::fmt::Display| MediaError::Undecodable(error.to_string());
@@ -31,49 +29,6 @@ pub(super) fn length(file: impl Read + Seek, content_type: &str) -> Result<Durat
 
 fn no_length() -> MediaError {
     MediaError::Undecodable("it does not say how long it is".to_owned())
-}
-
-/// The length in the movie header of an MPEG-4 file (ISO/IEC 14496-12, 8.2.2).
-fn movie(reader: &mut (impl Read + Seek)) -> Result<Duration, MediaError> {
-    find_box(reader, *b"moov")?;
-    find_box(reader, *b"mvhd")?;
-    let version = u32::from_be_bytes(read(reader)?) >> 24;
-    let is_long = version == 1;
-    // When it was made and changed.
-    reader.seek_relative(if is_long { 16 } else { 8 })?;
-    let scale = u32::from_be_bytes(read(reader)?);
-    let units = if is_long {
-        u64::from_be_bytes(read(reader)?)
-    } else {
-        let units = u32::from_be_bytes(read(reader)?);
-        if units == u32::MAX { u64::MAX } else { u64::from(units) }
-    };
-    // All ones: it is not known.
-    let ms = u128::from(units) * 1000;
-    let ms = ms.checked_div(u128::from(scale)).filter(|ms| *ms > 0 && units != u64::MAX);
-    ms.and_then(|ms| u64::try_from(ms).ok()).map(Duration::from_millis).ok_or_else(no_length)
-}
-
-/// Goes to what is in the next box of that name.
-fn find_box(reader: &mut (impl Read + Seek), wanted: [u8; 4]) -> Result<(), MediaError> {
-    for _ in 0..BOXES_MAX {
-        let size = u32::from_be_bytes(read(reader)?);
-        let name: [u8; 4] = read(reader)?;
-        let (size, head) = if size == 1 { (u64::from_be_bytes(read(reader)?), 16) } else { (size.into(), 8) };
-        if name == wanted {
-            return Ok(());
-        }
-        let skipped =
-            size.checked_sub(head).and_then(|rest| i64::try_from(rest).ok()).ok_or_else(no_length)?;
-        reader.seek(SeekFrom::Current(skipped))?;
-    }
-    Err(no_length())
-}
-
-fn read<const BYTES: usize>(reader: &mut impl Read) -> Result<[u8; BYTES], MediaError> {
-    let mut bytes = [0; BYTES];
-    reader.read_exact(&mut bytes)?;
-    Ok(bytes)
 }
 
 #[cfg(test)]
