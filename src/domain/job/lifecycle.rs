@@ -291,6 +291,10 @@ impl Change {
                     change.note("retry requested", None);
                     change.begin_attempt();
                 } else {
+                    // Surely nothing was made of them, and they may lie elsewhere by now, or be chosen otherwise.
+                    if matches!(&state, State::Failed { task: None, fault } if fault.code != RESOLVED) {
+                        change.attempt_mut().set_inputs(Vec::new());
+                    }
                     change.end(State::Queued, "queued again under the same key");
                 }
                 // It was asked for now: what it is late for is over.

@@ -267,6 +267,20 @@ fn an_input_that_is_gone_costs_nothing() {
 }
 
 #[test]
+fn a_child_that_was_refused_looks_for_its_inputs_again_when_it_is_retried() {
+    let mut stage = stage(&[&[], &[0]]);
+    stage.step(vec![]);
+    finish(&mut stage, 0);
+    assert_eq!(found(&mut stage, 1), "post 1#1");
+    stage.posted(1, refused());
+    assert_eq!(stage.ended, ["job-0 succeeded", "job-1 failed"]);
+    let record = stage.outcomes[&Stage::key(1)].clone();
+    let retry = Command::Retry(vec![(stage.specs[1].clone(), record)]);
+    stage.scheduler.execute(retry, stage.now).unwrap();
+    assert_eq!(stage.step(vec![]), "inputs 1#1 of [0]", "its link may be gone, and another take be picked");
+}
+
+#[test]
 fn a_restart_finds_the_inputs_of_what_was_let_out_before_anything_left() {
     let mut stage = stage(&[&[], &[0]]);
     stage.step(vec![]);
