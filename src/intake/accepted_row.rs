@@ -2,7 +2,7 @@
 //!
 //! The state keeps what is sent, with the defaults that were filled in, and who the row is. The fields that the manifest
 //! gave are those from which the same identity follows: they are tried, and what does not lead to it is not used. Where
-//! what is sent does not tell them, [`written`] keeps them.
+//! what is sent does not tell them, `written` keeps them.
 
 use serde_json::{Map, Value, json};
 
