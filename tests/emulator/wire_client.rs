@@ -8,6 +8,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use callsheet::api::{RawResponse, response};
+use callsheet::domain::input_file::is_file_name;
 use callsheet::domain::quote::{Catalog, Rules, quote};
 use callsheet::domain::request::{Kind, Request};
 use callsheet::domain::task::{PostAnswer, ReadAnswer};
@@ -121,6 +122,11 @@ fn what_the_service_refuses_is_refused_beforehand() {
                 continue;
             }
             refused += 1;
+            let addresses = || request.image_urls.iter().chain(&request.video_urls);
+            // A file of this machine is not sent as an address: see tests/cli/input_files.rs.
+            if addresses().any(|address| is_file_name(address)) {
+                continue;
+            }
             let offer = quote(Some(kind), &request, &catalog, &rules);
             if RESPELLED.contains(&name.as_str()) {
                 let sent = Request { options: options_of(&offer.unwrap().body), ..request.clone() };
