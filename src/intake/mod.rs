@@ -218,6 +218,9 @@ pub fn prepare(
         // Its last manifest's, whatever came before.
         batch.refused_rows = u32::try_from(receipt.invalid).unwrap_or(u32::MAX);
     }
+    if batch.pilot.is_none() && pilot.is_some() {
+        batch.pilot_from = batch.spool_bytes;
+    }
     batch.pilot = pilot.as_ref().map(|plan| plan.pilot).or(batch.pilot);
     let mut new_rows = None;
     if receipt.added() > 0 || judged.goes_back() {

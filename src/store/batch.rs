@@ -8,7 +8,7 @@ use crate::domain::batch_origin::Origin;
 use crate::domain::batch_terms::BatchTerms;
 use crate::domain::credits::Credits;
 use crate::domain::ids::{BatchName, BatchNo, Seq};
-use crate::domain::job::State;
+use crate::domain::job::{Job, State};
 use crate::domain::job_state::{JobState, JobStateCounts};
 use crate::domain::ledger::Totals;
 use crate::domain::manifest::row::Policy;
@@ -230,6 +230,9 @@ pub struct BatchRecord {
     /// Only the rows of its pilot are sent, until a person continues.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pilot: Option<Pilot>,
+    /// Rows before this byte were accepted before its pilot, and those of them that were never sent wait for its end.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub pilot_from: u64,
     /// Its hooks were told that its pilot is done.
     #[serde(default, skip_serializing_if = "is_default")]
     pub pilot_announced: bool,
@@ -299,6 +302,7 @@ impl BatchRecord {
             review_announced: false,
             paused: None,
             pilot: None,
+            pilot_from: 0,
             pilot_announced: false,
             rejections: 0,
             kinds: BTreeMap::new(),
@@ -349,7 +353,14 @@ impl BatchRecord {
     /// Whether all rows of its pilot have begun, and others wait for a person to continue.
     pub fn waits_after_pilot(&self) -> bool {
         let has_rows = || self.segments.iter().any(|segment| !segment.is_through());
-        self.pilot.is_some() && has_rows() && !self.has_rows_to_send()
+        self.pilot.is_some_and(|pilot| pilot.rest_jobs > 0 || has_rows()) && !self.has_rows_to_send()
+    }
+
+    /// Whether a job in the queue waits for the end of the pilot: its row, at byte `row_at`, came before the pilot, and it
+    /// was never sent.
+    pub fn waits_for_pilot(&self, row_at: u64, job: &Job) -> bool {
+        let was_sent = job.first_sent().is_some() || !matches!(job.state(), State::Queued);
+        self.pilot.is_some() && row_at < self.pilot_from && !was_sent
     }
 
     /// Joins neighbouring segments of which every row has begun, so that their number follows what waits.

@@ -50,6 +50,9 @@ pub(super) struct BatchBackup {
     /// Only the rows of its pilot are sent, until a person continues.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) pilot: Option<Pilot>,
+    /// Rows before this byte were accepted before its pilot.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(super) pilot_from: u64,
     /// Length of what says which versions of edited rows are wanted, in bytes.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(super) versions_bytes: u64,
@@ -83,6 +86,7 @@ impl BatchBackup {
             origin: batch.origin.clone(),
             canceled: batch.canceled,
             pilot: batch.pilot,
+            pilot_from: batch.pilot_from,
             versions_bytes: batch.versions_bytes,
         }
     }
@@ -98,6 +102,7 @@ impl BatchBackup {
             origin: self.origin.clone(),
             canceled: self.canceled,
             pilot: self.pilot,
+            pilot_from: self.pilot_from,
             versions_bytes: self.versions_bytes,
             ..BatchRecord::new(self.no, self.name.clone(), self.created)
         }

@@ -113,6 +113,32 @@ fn what_was_not_sent_before_waits_for_the_pilot_as_well_and_a_cancel_ends_it() {
 }
 
 #[test]
+fn what_was_looked_at_before_and_not_sent_waits_for_the_pilot_as_well() {
+    let env = TestEnv::new();
+    let story = |more: &str| {
+        let rows = r#"{"jobs": [
+            {"id": "clip", "kind": "video", "model": "house-c1", "prompt": "it runs", "image_urls": ["job:still"], "duration": "2s"},
+            {"id": "still", "kind": "image", "model": "gi-2", "prompt": "a fox", "review": true}"#;
+        env.write("story.json", format!("{rows}{more}]}}"));
+    };
+    story("");
+    env.run(["run", "story.json"]).exited(7).says("waiting for review");
+    env.audit().each_paid_once(1);
+    story(
+        r#", {"id": "a", "kind": "image", "model": "gi-2", "prompt": "a gull"},
+        {"id": "b", "kind": "image", "model": "gi-2", "prompt": "a tern"}"#,
+    );
+    env.run(["run", "story.json", "--pilot", "1"]).exited(7).says("pilot: 1 job (8 credits), then 2 jobs");
+    env.audit().each_paid_once(2);
+    env.run(["review", "approve", "story/still"]).exited(0);
+    env.run(["run", "story.json"]).exited(7);
+    env.audit().each_paid_once(2);
+    env.run(["continue", "story"]).exited(0);
+    env.run(["run", "story.json"]).exited(0);
+    env.audit().each_paid_once(4);
+}
+
+#[test]
 fn hooks_are_told_once_that_the_pilot_is_done_and_once_that_all_is() {
     let env = birds(4);
     env.configure("[hooks]\nbatch_done = [\"sh\", \"-c\", \"cat >> told.jsonl; echo >> told.jsonl\"]\n");

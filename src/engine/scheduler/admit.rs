@@ -30,8 +30,7 @@ impl Scheduler {
         self.batches.for_each(|active| {
             // What is left of an expired batch may have been sent: it waits for a person.
             let is_kept = active.record().paused.is_some() || active.has_expired(now);
-            let waits_after_pilot =
-                active.record().waits_after_pilot() && jobs.counts().open_of(active.record().no) == 0;
+            let waits_after_pilot = jobs.wait_after_pilot(active.record());
             if waits_after_pilot {
                 active.log_parked(Parked::Pilot);
             }

@@ -179,8 +179,7 @@ impl Scheduler {
 
     /// Whether the pilot of a batch is done, and the rest waits for a person to continue.
     pub fn waits_after_pilot(&self, no: BatchNo) -> bool {
-        let record = self.batch(no);
-        record.is_some_and(BatchRecord::waits_after_pilot) && self.jobs.counts().open_of(no) == 0
+        self.batch(no).is_some_and(|record| self.jobs.wait_after_pilot(record))
     }
 
     /// Every batch's record as it stands.

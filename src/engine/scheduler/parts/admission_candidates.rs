@@ -76,7 +76,10 @@ impl WaitingJobs<'_> {
         let (jobs, limits, in_flight) = (self.jobs, self.limits, self.in_flight);
         let has_room = |order: &Order| in_flight.has_room(limits, order.kind, order.model.as_deref());
         let has_expired = active.has_expired(self.now);
-        let begun = jobs.candidates(batch, most);
+        // Those that wait for its pilot stand in nobody's way.
+        let most_begun = if record.pilot.is_some() { usize::MAX } else { most };
+        let begun = jobs.candidates(batch, most_begun);
+        let begun = begun.filter(|open| !record.waits_for_pilot(open.record().row_at, open.job()));
         // One that may have been sent is not dropped; it is not bought after its time either.
         let begun = begun.filter(|open| !has_expired || open.job().first_sent().is_some());
         let begun = begun.map(|open| (false, open.spec()));

@@ -13,6 +13,7 @@ use crate::engine::scheduler::parts::job_counts::JobCounts;
 use crate::engine::scheduler::parts::open_job::OpenJob;
 use crate::engine::scheduler::parts::queued_jobs::QueuedJobs;
 use crate::engine::scheduler::parts::task_owners::TaskOwners;
+use crate::store::BatchRecord;
 
 /// See the module's documentation.
 #[derive(Debug, Default)]
@@ -102,6 +103,16 @@ impl OpenJobs {
     /// The first candidates of each class of a batch, `most` of each.
     pub fn candidates(&self, batch: BatchNo, most: usize) -> impl Iterator<Item = &OpenJob> {
         self.queued.fronts(batch, most).filter_map(|key| self.jobs.get(&key))
+    }
+
+    /// Whether the pilot of a batch is done: no job of the batch is open but those that wait for that.
+    pub fn wait_after_pilot(&self, batch: &BatchRecord) -> bool {
+        let waits = |open: &OpenJob| {
+            open.key().batch != batch.no || batch.waits_for_pilot(open.record().row_at, open.job())
+        };
+        batch.waits_after_pilot()
+            && self.counts.open_of(batch.no) == self.counts.queued_of(batch.no)
+            && self.jobs.values().all(waits)
     }
 
     /// All candidates of a batch, in order.
