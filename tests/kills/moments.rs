@@ -102,10 +102,13 @@ impl MomentsRun {
     fn lay_out(&self, round: &Round) -> BTreeMap<String, Vec<String>> {
         let folder = if round.mode == ClientMode::Daemon { "jobs/inbox" } else { "." };
         let lay = |(n, each): (usize, &usize)| {
-            let (name, (text, ids)) = (format!("m{n}"), manifests::of_all_kinds(*each));
+            let (text, ids) = match round.are_storyboards {
+                true => manifests::storyboards(*each),
+                false => manifests::of_all_kinds(*each),
+            };
             let draft = self.setup.env.write(&format!("{folder}/.draft.tmp"), text);
-            std::fs::rename(draft, self.path(&format!("{folder}/{name}.csv"))).unwrap();
-            (name, ids)
+            std::fs::rename(draft, self.path(&format!("{folder}/{}", manifest(round, n)))).unwrap();
+            (format!("m{n}"), ids)
         };
         round.manifests.iter().enumerate().map(lay).collect()
     }
@@ -118,7 +121,7 @@ impl MomentsRun {
         if round.mode == ClientMode::Daemon {
             return self.setup.env.start(["daemon"]);
         }
-        let manifests: Vec<String> = (0..round.manifests.len()).map(|n| format!("m{n}.csv")).collect();
+        let manifests: Vec<String> = (0..round.manifests.len()).map(|n| manifest(round, n)).collect();
         let arguments = ["run", "--json"].into_iter().chain(manifests.iter().map(String::as_str));
         self.setup.env.start(arguments)
     }
@@ -181,7 +184,7 @@ impl MomentsRun {
         (0..round.manifests.len()).all(|n| {
             let has = |name: &str| self.path(name).exists();
             let drafts = [".results.jsonl.draft", ".results.csv.draft", ".report.json.draft"];
-            (round.mode == ClientMode::Run || has(&format!("jobs/accepted/m{n}.csv")))
+            (round.mode == ClientMode::Run || has(&format!("jobs/accepted/{}", manifest(round, n))))
                 && has(&format!("output/m{n}/report.json"))
                 && !drafts.iter().any(|draft| has(&format!("output/m{n}/{draft}")))
         })
@@ -295,6 +298,11 @@ impl MomentsRun {
             }
         }
     }
+}
+
+/// The file name of the n-th manifest.
+fn manifest(round: &Round, n: usize) -> String {
+    format!("m{n}.{}", if round.are_storyboards { "json" } else { "csv" })
 }
 
 /// By itself or when it was told to; a run says by its code that a job failed.
