@@ -7,10 +7,11 @@ use std::sync::Arc;
 
 use callsheet::domain::budget_group::{GroupLimits, GroupTotals};
 use callsheet::domain::credits::Credits;
-use callsheet::domain::ids::{BatchNo, JobKey};
+use callsheet::domain::ids::{BatchNo, JobKey, Seq};
 use callsheet::domain::job::{Books, Job, JobSpec, PublishedOutputs};
 use callsheet::domain::ledger::Totals;
 use callsheet::domain::out_of_credits::AccountBlock;
+use callsheet::domain::pilot::Pilot;
 use callsheet::domain::queue_class::{Census, Classes, GroupHash, QueueClass};
 use callsheet::domain::recovered_job_state::{self, Remains};
 use callsheet::domain::row_versions::{RowVersions, VersionChange};
@@ -34,6 +35,8 @@ pub struct Disk {
     pub published: BTreeMap<JobKey, PublishedOutputs>,
     /// Rows of each batch; a row is one byte long.
     spool: BTreeMap<BatchNo, Vec<Arc<JobSpec>>>,
+    /// The rows of pilots.
+    pilot_rows: BTreeSet<JobKey>,
     /// Which versions of edited rows are wanted, of each batch; a change is one byte long.
     versions: BTreeMap<BatchNo, Vec<VersionChange>>,
 }
@@ -110,7 +113,14 @@ impl Disk {
 
     /// Rows go to the spool, and into a record of their batch that is not committed yet, as intake does it:
     /// the most urgent first, those that need the same together, their numbers in manifest order.
-    pub fn spool(&mut self, batch: &BatchRecord, rows: &[Arc<JobSpec>], now: Timestamp) -> BatchRecord {
+    /// `first` are the rows of a pilot, where there is one.
+    pub fn spool(
+        &mut self,
+        batch: &BatchRecord,
+        rows: &[Arc<JobSpec>],
+        first: Option<&BTreeSet<Seq>>,
+        now: Timestamp,
+    ) -> BatchRecord {
         let mut batch = self.batches.get(&batch.no).unwrap_or(batch).clone();
         let lines = self.spool.entry(batch.no).or_default();
         // What was not acknowledged is cut off.
@@ -118,23 +128,43 @@ impl Disk {
         if batch.segments.iter().all(|segment| segment.cursor >= segment.end) {
             batch.waiting_since = Some(now);
         }
+        let (no, had) = (batch.no, batch.rows);
+        self.pilot_rows.retain(|key| key.batch != no || key.seq.0 < had);
+        if first.is_some() && batch.pilot.is_none() {
+            batch.pilot_from = batch.spool_bytes;
+            let waiting = batch.segments.iter().map(|segment| segment.end - segment.cursor).sum::<u64>();
+            let rest_jobs = u32::try_from(waiting).unwrap();
+            batch.pilot = Some(Pilot { rest_jobs, ..Pilot::default() });
+        }
+        let is_first = |row: &JobSpec| first.is_some_and(|first| first.contains(&row.seq));
+        if let Some(pilot) = &mut batch.pilot {
+            rows.iter().for_each(|row| pilot.count(is_first(row), 1, row.order.hold().unwrap_or_default()));
+        }
+        // One that keeps nothing waiting is none.
+        batch.pilot = batch.pilot.filter(|pilot| pilot.rest_jobs > 0);
+        let of_pilot = rows.iter().filter(|row| batch.pilot.is_some() && is_first(row));
+        self.pilot_rows.extend(of_pilot.map(|row| JobKey { batch: no, seq: row.seq }));
         let class_of = classes(rows);
-        let mut parts: Vec<(i8, QueueClass)> = Vec::new();
-        for part in rows.iter().map(&class_of) {
+        let part_of = |row: &Arc<JobSpec>| {
+            let (priority, class) = class_of(row);
+            (is_first(row), priority, class)
+        };
+        let mut parts: Vec<(bool, i8, QueueClass)> = Vec::new();
+        for part in rows.iter().map(part_of) {
             if !parts.contains(&part) {
                 parts.push(part);
             }
         }
-        parts.sort_by_key(|(priority, _)| std::cmp::Reverse(*priority));
+        parts.sort_by_key(|(is_first, priority, _)| std::cmp::Reverse((*is_first, *priority)));
         batch.join_segments();
-        for (priority, class) in parts {
+        for (pilot, priority, class) in parts {
             let cursor = lines.len() as u64;
-            for row in rows.iter().filter(|row| class_of(row) == (priority, class)) {
+            for row in rows.iter().filter(|row| part_of(row) == (pilot, priority, class)) {
                 batch.planned = batch.planned + row.order.hold().unwrap_or_default();
                 batch.count_accepted(row.order.kind);
                 lines.push(row.clone());
             }
-            batch.segments.push(Segment { priority, class, cursor, end: lines.len() as u64, pilot: false });
+            batch.segments.push(Segment { priority, class, cursor, end: lines.len() as u64, pilot });
         }
         batch.rows += u32::try_from(rows.len()).unwrap();
         batch.spool_bytes = lines.len() as u64;
@@ -148,6 +178,12 @@ impl Disk {
         let mut versions = RowVersions::default();
         changes.take(usize::try_from(batch.versions_bytes).unwrap()).for_each(|change| versions.add(*change));
         versions
+    }
+
+    /// Whether a job may not be sent for the first time until a person continues.
+    pub fn waits_for_pilot(&self, key: JobKey) -> bool {
+        let has_pilot = self.batches.get(&key.batch).is_some_and(|batch| batch.pilot.is_some());
+        has_pilot && !self.pilot_rows.contains(&key)
     }
 
     /// Whether another version of a job's row is wanted.
@@ -211,6 +247,7 @@ impl Disk {
             (batch.rows, batch.spool_bytes, batch.planned, batch.canceled) =
                 (rows, spool_bytes, planned, canceled);
             (batch.policy, batch.origin) = (before.policy.clone(), before.origin.clone());
+            (batch.pilot, batch.pilot_from) = (before.pilot, before.pilot_from);
             batch.versions_bytes = before.versions_bytes;
             batch.versions_pending = (batch.versions_bytes > 0).then_some(0);
             if is_whole {

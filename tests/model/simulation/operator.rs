@@ -8,6 +8,7 @@ use callsheet::domain::budget_group::GroupLimits;
 use callsheet::domain::credits::Credits;
 use callsheet::domain::ids::{AttemptNo, BatchNo, Fingerprint, JobId, JobKey, Seq};
 use callsheet::domain::job::{JobSpec, State};
+use callsheet::domain::job_reference::JobInput;
 use callsheet::domain::row_versions::VersionChange;
 use callsheet::engine::scheduler::{Command, FoundJob, Settings};
 use callsheet::store::BatchRecord;
@@ -17,6 +18,19 @@ use super::oracle::{self, Verdict};
 use super::plan::{Errand, Happening, Manifest};
 use super::service::Task;
 use super::world::{Event, World};
+
+/// The first rows of a manifest, and those of it that they take outputs of.
+fn pilot_rows(rows: &[Arc<JobSpec>], first: u32) -> BTreeSet<Seq> {
+    let mut open: Vec<&Arc<JobSpec>> = rows.iter().take(first as usize).collect();
+    let mut chosen = BTreeSet::new();
+    while let Some(row) = open.pop() {
+        if chosen.insert(row.seq) {
+            let needed: BTreeSet<JobId> = row.order.inputs.iter().flat_map(JobInput::jobs).collect();
+            open.extend(rows.iter().filter(|row| needed.contains(&row.id)));
+        }
+    }
+    chosen
+}
 
 /// More than anything here costs.
 const PLENTY: Credits = Credits(1_000_000);
@@ -28,7 +42,7 @@ impl World {
             self.at(self.t + 1_000, Event::Happens(Happening::Manifest(manifest)));
             return Ok(());
         }
-        let Manifest { batch: no, from, mut rows, policy } = manifest;
+        let Manifest { batch: no, from, mut rows, policy, pilot } = manifest;
         let owner = self.disk.batches.get(&no).and_then(|batch| batch.origin.clone());
         if owner.is_some_and(|owner| !owner.covers(&from)) {
             self.log.say(self.t, "program", format_args!("refuses a batch {} from {from}", no.0));
@@ -41,7 +55,8 @@ impl World {
             Arc::make_mut(row).seq = Seq(seq);
         }
         // What one commit lost is cut off the spool, so the next reading finds these rows new again.
-        let mut record = self.disk.spool(&new, &rows, self.wall());
+        let first = pilot.map(|rows_first| pilot_rows(&rows, rows_first));
+        let mut record = self.disk.spool(&new, &rows, first.as_ref(), self.wall());
         let budget = record.policy.budget.max(policy.budget);
         record.origin = record.origin.or(Some(from.clone()));
         record.policy = policy.clone();
@@ -51,7 +66,7 @@ impl World {
         self.step()?;
         if self.disk.batches.get(&no).map_or(0, |batch| batch.rows) == before {
             // The process died first: the file is still in the inbox.
-            let again = Manifest { batch: no, from, rows, policy };
+            let again = Manifest { batch: no, from, rows, policy, pilot };
             self.at(self.t + 1_000, Event::Happens(Happening::Manifest(again)));
         }
         Ok(())
@@ -104,7 +119,7 @@ impl World {
             }
         }
         let mut record =
-            if rows.is_empty() { before.clone() } else { self.disk.spool(&before, &rows, self.wall()) };
+            if rows.is_empty() { before.clone() } else { self.disk.spool(&before, &rows, None, self.wall()) };
         self.disk.add_versions(&mut record, &changes);
         self.log.say(self.t, "operator", format_args!("edits rows of batch {}: {changes:?}", no.0));
         let versions_bytes = record.versions_bytes;
@@ -140,6 +155,7 @@ impl World {
             Errand::Pause => self.execute(Command::Pause(no)),
             Errand::Resume => self.execute(Command::Resume(no)),
             Errand::ResumeAll => batches.into_iter().try_for_each(|no| self.execute(Command::Resume(no))),
+            Errand::Continue => self.execute(Command::Continue(no)),
             Errand::Announced => {
                 self.execute(Command::MarkAnnounced(Box::new(self.disk.batches[&no].clone())))
             }
@@ -340,6 +356,8 @@ impl World {
         let is_told = self.lifted == Some(self.number) && self.disk.batches.values().all(has_plenty);
         let paused = process.scheduler.batches().filter(|batch| batch.paused.is_some());
         let paused: Vec<BatchNo> = paused.map(|batch| batch.no).collect();
+        let pilots = process.scheduler.batches().filter(|batch| batch.pilot.is_some());
+        let pilots: Vec<BatchNo> = pilots.map(|batch| batch.no).collect();
         let all: Vec<BatchNo> = self.disk.batches.keys().copied().collect();
         if !is_told {
             self.lifted = Some(self.number);
@@ -350,6 +368,7 @@ impl World {
             all.into_iter().try_for_each(|no| self.raise_budget(no, Some(PLENTY)))?;
         }
         paused.into_iter().try_for_each(|no| self.execute(Command::Resume(no)))?;
+        pilots.into_iter().try_for_each(|no| self.execute(Command::Continue(no)))?;
         self.see_to_inputs()?;
         self.resolve_what_has_expired()?;
         self.resolve_what_is_known()

@@ -39,6 +39,8 @@ pub struct Oracle {
     pub set_aside: BTreeMap<(JobKey, u32), (u64, u64)>,
     /// The addresses that each attempt of a job was sent with that takes outputs of others.
     pub addresses: BTreeMap<(JobKey, u32), Vec<String>>,
+    /// Jobs of which a POST has left.
+    pub sent: BTreeSet<JobKey>,
 }
 
 /// What one process was told, and what it did.
@@ -199,7 +201,7 @@ impl Oracle {
 
     /// A creating POST is about to leave.
     pub fn posts(
-        &self,
+        &mut self,
         key: JobKey,
         attempt: AttemptNo,
         spec: &JobSpec,
@@ -207,6 +209,7 @@ impl Oracle {
         (settings, disk_is_low): (&Settings, bool),
     ) -> Verdict {
         let who = named(key, attempt.0);
+        let was_sent = !self.sent.insert(key);
         let record = disk.open.get(&key).filter(|record| record.job.attempt() == attempt);
         let state = record.map(|record| record.job.state());
         let Some(State::Submitting { may_have_run, sends, .. }) = state else {
@@ -244,6 +247,9 @@ impl Oracle {
         let may_have_been_sent = record.is_some_and(|record| record.job.may_have_been_sent());
         check(may_have_been_sent || !disk.is_superseded(key), || {
             format!("{who} is sent, and another version of its row is wanted")
+        })?;
+        check(may_have_been_sent || was_sent || !disk.waits_for_pilot(key), || {
+            format!("{who} is sent, and waits until its owner continues after a pilot")
         })?;
         check(!disk_is_low, || format!("{who} is sent while the disk is low"))?;
         let is_first = attempt == AttemptNo::FIRST;

@@ -36,6 +36,8 @@ pub struct Manifest {
     pub from: Origin,
     pub rows: Vec<Arc<JobSpec>>,
     pub policy: Policy,
+    /// So many rows from the top are done first, with those whose outputs they take.
+    pub pilot: Option<u32>,
 }
 
 /// What an operator asks for, of whatever there is then.
@@ -53,6 +55,7 @@ pub enum Errand {
     RaiseBudget,
     Reload,
     Announced,
+    Continue,
 }
 
 /// Where a process dies.
@@ -165,6 +168,8 @@ pub fn of(seed: u64) -> Plan {
     let namesakes = losses.namesakes(&happenings);
     happenings.extend(namesakes);
     happenings.extend(edits(seed, horizon));
+    let continued = pilots(seed, horizon, &mut happenings);
+    happenings.extend(continued);
     happenings.sort_by_key(|(at, _)| *at);
     let is_calm = draw.random.u32(0..4) == 0;
     let mut rate = |most: u32| if is_calm { 0 } else { draw.random.u32(0..most) };
@@ -293,6 +298,22 @@ fn take_outputs(seed: u64, happenings: &mut [(u64, Happening)], truths: &mut BTr
             Arc::make_mut(&mut manifest.rows[order[place]]).order.inputs = parents;
         }
     }
+}
+
+/// In a third of the histories manifests have pilots. Their owner continues now and then; in the end they do, in any case.
+/// Drawn apart, as edits are.
+fn pilots(seed: u64, horizon: u64, happenings: &mut [(u64, Happening)]) -> Vec<(u64, Happening)> {
+    let mut random = Rng::with_seed(seed ^ 0x9170_7000);
+    if random.u32(0..3) > 0 {
+        return Vec::new();
+    }
+    for (_, what) in happenings {
+        if let Happening::Manifest(manifest) = what {
+            manifest.pilot = Some(random.u32(1..4)).filter(|_| random.bool());
+        }
+    }
+    let times: Vec<u64> = (0..random.u32(0..4)).map(|_| random.u64(0..horizon)).collect();
+    times.into_iter().map(|at| (at, Happening::Errand(Errand::Continue))).collect()
 }
 
 struct Draw {
@@ -434,8 +455,13 @@ impl Draw {
                 let count = self.one_of(&[1, 3, 8, 20]);
                 let rows = (first..first + count).map(|seq| self.row(BatchNo(no), seq, horizon)).collect();
                 first += count;
-                let manifest =
-                    Manifest { batch: BatchNo(no), from: inbox(OWN), rows, policy: policy.clone() };
+                let manifest = Manifest {
+                    batch: BatchNo(no),
+                    from: inbox(OWN),
+                    rows,
+                    policy: policy.clone(),
+                    pilot: None,
+                };
                 all.push((at, Happening::Manifest(manifest)));
                 at += self.random.u64(1..horizon / 2);
             }
