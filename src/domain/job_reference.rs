@@ -5,7 +5,7 @@
 //! and, where a review is asked for, approved. What decides that stands here; whose outcomes are known is the engine's.
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Number, Value};
 
 use crate::domain::ids::{BatchName, BatchNo, Fingerprint, JobId, JobKey, Seq};
 use crate::domain::job_state::JobState;
@@ -155,14 +155,18 @@ pub struct ReferredRow {
     pub kind: Kind,
     /// Its variations.
     pub count: u32,
-    /// How long its outputs are by its options, in the form that a number of the body has.
-    pub seconds: Option<Value>,
+    /// How long its outputs are by its options, in seconds, in the form that a number of the body has.
+    pub seconds: Option<Number>,
 }
 
 impl ReferredRow {
     /// One that is sent with this body.
     pub fn new(fingerprint: Fingerprint, kind: Kind, count: u32, body: &Map<String, Value>) -> ReferredRow {
-        ReferredRow { fingerprint, kind, count, seconds: seconds_of(kind, body) }
+        let seconds = match seconds_of(kind, body) {
+            Some(Value::Number(seconds)) => Some(seconds),
+            _ => None,
+        };
+        ReferredRow { fingerprint, kind, count, seconds }
     }
 }
 

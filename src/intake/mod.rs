@@ -13,6 +13,7 @@ pub mod inbox;
 pub mod ingest;
 pub mod input_files;
 pub mod manifest_file;
+mod named_rows;
 mod pilot;
 mod read_references;
 pub mod receipt;

@@ -15,8 +15,9 @@ use crate::domain::manifest::Manifest;
 use crate::domain::manifest::row::{ReadRow, Row};
 use crate::domain::queue_class::ClassFinder;
 use crate::intake::manifest_file;
+use crate::intake::named_rows::{NamedRow, NamedRows};
 use crate::intake::row_chooser::RowChooser;
-use crate::intake::row_references::{NamedRow, ReferredBatch, RowReferences, all_named_by, named_by};
+use crate::intake::row_references::{ReferredBatch, RowReferences, all_named_by, named_by};
 use crate::intake::row_validator::{RowRules, RowValidator, ValidateStep};
 use crate::store::staging::{RowRequest, StagedRow};
 
@@ -42,14 +43,15 @@ pub(super) fn read<R: Read, E>(
 ) -> Result<RowReferences, E> {
     let mut references = RowReferences::default();
     let Some(rows) = open()? else { return Ok(references) };
-    let named = Named::read(rows, batch, rules, chooser);
+    let mut named = Named::read(rows, batch, rules, chooser);
+    references.rows = std::mem::take(&mut named.rows);
     for (other, ids) in &named.elsewhere {
         references.batches.insert(other.clone(), look_up(other, ids)?);
     }
-    if !named.ids.is_empty() || !named.elsewhere.is_empty() {
+    if !references.rows.is_empty() || !named.elsewhere.is_empty() {
         references.takes = takes()?;
     }
-    if named.ids.is_empty() {
+    if references.rows.is_empty() {
         return Ok(references);
     }
     let Some(rows) = open()? else { return Ok(references) };
@@ -63,24 +65,24 @@ pub(super) fn read<R: Read, E>(
             }
             ReadRow::Bad(bad) => {
                 if let Some(row) = bad.row
-                    && let Some(id) = row.id.clone().filter(|id| named.ids.contains(id))
+                    && let Some(id) = row.id.clone().filter(|id| references.rows.is_named(id))
                 {
-                    references.rows.entry(id.clone()).or_insert(refused(row.position.line));
+                    references.rows.insert(&id, refused(row.position.line));
                     pending.settle(id, &named, &mut lookup, &mut references);
                 }
                 continue;
             }
             ReadRow::Unreadable(_) => break,
         };
-        let Some(id) = row.id.clone().filter(|id| named.ids.contains(id)) else { continue };
-        if references.rows.contains_key(&id) || pending.rows.contains_key(&id) {
+        let Some(id) = row.id.clone().filter(|id| references.rows.is_named(id)) else { continue };
+        if references.rows.get(&id).is_some() || pending.rows.contains_key(&id) {
             // The id is refused where it stands for the second time.
             continue;
         }
         match named.first_unknown(&row, batch, &references) {
             None => {
                 let found = lookup.look_up(row, &references);
-                references.rows.insert(id.clone(), found);
+                references.rows.insert(&id, found);
                 pending.settle(id, &named, &mut lookup, &mut references);
             }
             Some(parent) => pending.wait(id, row, parent),
@@ -119,7 +121,7 @@ impl Pending {
                     Some(parent) => self.wait(child, row, parent),
                     None => {
                         let found = lookup.look_up(row, references);
-                        references.rows.insert(child.clone(), found);
+                        references.rows.insert(&child, found);
                         known.push(child);
                     }
                 }
@@ -132,7 +134,7 @@ impl Pending {
 #[derive(Debug, Default)]
 struct Named {
     /// All of them, with those whose variations may be meant.
-    ids: HashSet<String>,
+    rows: NamedRows,
     /// Those of them that are ids of rows and look like variations of others: `still-v2` beside `still`.
     like_variations: HashSet<String>,
     /// Where a part is handed in: which id names which.
@@ -162,12 +164,12 @@ impl Named {
                 .extend(row.id.clone().filter(|id| JobReference::variation_of(id).is_some()));
             for (other, name) in all_named_by(&row) {
                 let row = JobReference::variation_of(&name).map(|(row, _)| row.to_owned());
-                let names = || row.iter().chain([&name]).cloned();
+                let names = || row.iter().chain([&name]);
                 if other.as_ref().is_none_or(|other| other == batch) {
-                    named.ids.extend(names());
+                    names().for_each(|name| named.rows.name(name));
                 }
                 if let Some(other) = other {
-                    named.elsewhere.entry(other).or_default().extend(names());
+                    named.elsewhere.entry(other).or_default().extend(names().cloned());
                 }
             }
             let names: Vec<String> = named_by(&row, batch).collect();
@@ -181,17 +183,17 @@ impl Named {
                 named.by_id.extend(row.id.map(|id| (id, names)));
             }
         }
-        let Named { ids, like_variations, .. } = &mut named;
-        like_variations.retain(|id| ids.contains(id));
+        let Named { rows, like_variations, .. } = &mut named;
+        like_variations.retain(|id| rows.is_named(id));
         named
     }
 
     /// The first name in a row that is to be looked up, and was not yet.
     fn first_unknown(&self, row: &Row, batch: &BatchName, references: &RowReferences) -> Option<String> {
         named_by(row, batch).find(|name| {
-            let is_known = references.rows.contains_key(name)
+            let is_known = references.rows.get(name).is_some()
                 || !self.like_variations.contains(name) && references.find(name).is_some();
-            !is_known && self.ids.contains(name)
+            !is_known && references.rows.is_named(name)
         })
     }
 
@@ -210,7 +212,7 @@ impl Named {
 }
 
 fn refused(line: u64) -> NamedRow {
-    NamedRow { line, meant: Err("is refused".to_owned()) }
+    NamedRow { line, meant: Err("is refused".into()) }
 }
 
 /// What rows that are named come to.
@@ -259,8 +261,9 @@ impl Lookup<'_> {
                             let why = format!("names itself by way of others: {}", shown.join(" -> "));
                             for id in &circle {
                                 if let Some(row) = pending.remove(id) {
-                                    let named = NamedRow { line: row.position.line, meant: Err(why.clone()) };
-                                    references.rows.insert(id.clone(), named);
+                                    let named =
+                                        NamedRow { line: row.position.line, meant: Err(why.as_str().into()) };
+                                    references.rows.insert(id, named);
                                 }
                             }
                         }
@@ -268,7 +271,7 @@ impl Lookup<'_> {
                     None => {
                         if let Some(row) = pending.remove(&id) {
                             let found = self.look_up(row, references);
-                            references.rows.insert(id, found);
+                            references.rows.insert(&id, found);
                         }
                         path.pop();
                     }

@@ -1,6 +1,6 @@
 //! Rows that name other rows, of their manifest or of another batch (`image_urls = job:still-07`): whom they mean.
 //!
-//! A line for each row that is named is kept in memory, and no row.
+//! Who each row is that is named is kept in memory, and no row.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -16,14 +16,7 @@ use crate::domain::job_reference::{
 };
 use crate::domain::manifest::row::Row;
 use crate::domain::request::{Kind, Request};
-
-/// A row that is named by another.
-#[derive(Debug)]
-pub(super) struct NamedRow {
-    pub(super) line: u64,
-    /// Who it is, or why nothing can be made from it.
-    pub(super) meant: Result<ReferredRow, String>,
-}
+use crate::intake::named_rows::{NamedRow, NamedRows};
 
 /// Rows of a batch that was accepted before.
 #[derive(Debug, Clone)]
@@ -41,7 +34,7 @@ pub struct ReferredBatch {
 /// See the module's documentation.
 #[derive(Debug, Default)]
 pub(super) struct RowReferences {
-    pub(super) rows: HashMap<String, NamedRow>,
+    pub(super) rows: NamedRows,
     /// What was decided about the takes of the own batch, and of which takes its children were made.
     pub(super) takes: HashMap<JobId, DecidedTake>,
     /// Batches that rows name, or why their rows cannot be named.
@@ -80,12 +73,12 @@ pub(super) fn named_by(row: &Row, own: &BatchName) -> impl Iterator<Item = Strin
 }
 
 /// The row that is meant by a name: the one of that id, or a variation of another (`still-07-v2`).
-fn find_in<'a, 'b, T>(rows: &'a HashMap<String, T>, name: &'b str) -> Option<(&'b str, &'a T, Option<u32>)> {
-    if let Some(found) = rows.get(name) {
+fn find_in<T>(get: impl Fn(&str) -> Option<T>, name: &str) -> Option<(&str, T, Option<u32>)> {
+    if let Some(found) = get(name) {
         return Some((name, found, None));
     }
     let (row, variation) = JobReference::variation_of(name)?;
-    Some((row, rows.get(row)?, Some(variation)))
+    Some((row, get(row)?, Some(variation)))
 }
 
 /// A request with who its inputs are made by in place of its references, and what its files hold in place of their names:
@@ -133,7 +126,7 @@ struct Found<'a> {
 impl RowReferences {
     /// The row of the manifest that is meant by a name.
     pub(super) fn find<'a, 'b>(&'a self, name: &'b str) -> Option<(&'b str, &'a NamedRow, Option<u32>)> {
-        find_in(&self.rows, name)
+        find_in(|id| self.rows.get(id), name)
     }
 
     /// The inputs of a row that are outputs of other rows.
@@ -221,7 +214,7 @@ impl RowReferences {
             Some(Err(why)) => return Err(format!("names the batch {batch}, {why}")),
             None => return Err(format!("names the batch {batch}, which was not looked up")),
         };
-        let Some((id, row, variation)) = find_in(&known.rows, name) else {
+        let Some((id, row, variation)) = find_in(|id| known.rows.get(id), name) else {
             return Err(format!(
                 "names no row of the batch {batch}; to list its rows: callsheet jobs {batch}"
             ));
@@ -257,7 +250,7 @@ impl RowReferences {
             }
         };
         let batch = source.batch.as_ref().map(|batch| format!("{}/", batch.name)).unwrap_or_default();
-        Some((row.seconds.clone()?, batch + &source.row))
+        Some((Value::Number(row.seconds.clone()?), batch + &source.row))
     }
 
     /// Whether a row of the part that is handed in needs the row of this id.
