@@ -9,7 +9,9 @@ use callsheet::domain::credits::Credits;
 use callsheet::domain::ids::{AttemptNo, BatchNo, Fingerprint, JobId, JobKey, Seq};
 use callsheet::domain::job::{JobSpec, State};
 use callsheet::domain::job_reference::JobInput;
+use callsheet::domain::review::{self, Decision, ReviewAction, Take};
 use callsheet::domain::row_versions::VersionChange;
+use callsheet::domain::time::Timestamp;
 use callsheet::engine::scheduler::{Command, FoundJob, Settings};
 use callsheet::store::BatchRecord;
 use fastrand::Rng;
@@ -174,6 +176,15 @@ impl World {
                 let ended = jobs.into_iter().filter(|found| found.1.job.state().is_final());
                 self.execute(Command::FetchAgain(ended.collect()))
             }
+            Errand::Decide => {
+                let decidable: Vec<FoundJob> =
+                    jobs.iter().filter(|found| self.is_done(found)).cloned().collect();
+                let action = ReviewAction::ALL[self.random.usize(0..4)];
+                let Some(on) = decidable.get(self.random.usize(0..decidable.len().max(1))) else {
+                    return Ok(());
+                };
+                self.decide(on, action)
+            }
             Errand::Resolve => self.resolve_what_is_known(),
             Errand::RaiseBudget => self.raise_budget(no, None),
             Errand::Reload => {
@@ -313,6 +324,60 @@ impl World {
         Ok(())
     }
 
+    /// Whether a job has outputs that can be decided about.
+    fn is_done(&self, (_, record): &FoundJob) -> bool {
+        record.job.has_succeeded() && !self.disk.open.contains_key(&record.key)
+    }
+
+    /// A person says something about the outputs of a job, as `engine::review` makes it of a request.
+    fn decide(&mut self, (on, record): &FoundJob, action: ReviewAction) -> Verdict {
+        let of_row = |found: &FoundJob| found.0.fingerprint == on.fingerprint && found.1.job.has_succeeded();
+        let jobs: Vec<FoundJob> = self.disk.jobs(record.key.batch).into_iter().filter(of_row).collect();
+        let take = |(spec, record): &FoundJob| Take {
+            job: spec.seq,
+            variation: spec.variation,
+            verdict: record.job.decision().map(|decision| decision.verdict),
+        };
+        let takes: Vec<Take> = jobs.iter().map(take).collect();
+        let changes = review::verdicts(action, on.seq, &takes);
+        self.log.say(self.t, "operator", format_args!("{action:?} of job {}: {changes:?}", on.seq.0));
+        let decided = changes.into_iter().map(|(seq, verdict)| {
+            let found = jobs.iter().find(|found| found.0.seq == seq).unwrap().clone();
+            let sha256 = found.1.job.outputs().iter().map(|file| file.sha256.clone()).collect();
+            let (by, at) = ("operator".to_owned(), Timestamp(0));
+            (found, Decision { verdict, by, at, note: None, sha256 })
+        });
+        let decided: Vec<_> = decided.collect();
+        if decided.is_empty() { Ok(()) } else { self.execute(Command::Decide(decided)) }
+    }
+
+    /// Outputs that wait for a decision are approved, and of several takes that others wait for one is picked.
+    fn see_to_decisions(&mut self) -> Verdict {
+        let batches: Vec<BatchNo> = self.disk.batches.keys().copied().collect();
+        for no in batches {
+            let jobs = self.disk.jobs(no);
+            let waiting = jobs.iter().filter(|found| *found.1.job.state() == State::Queued);
+            let inputs: Vec<JobInput> = waiting.flat_map(|found| found.0.order.inputs.clone()).collect();
+            let unchosen = inputs.iter().filter(|input| !oracle::has_giver(input, no, &self.disk));
+            let takes = unchosen.filter_map(|input| {
+                let ids: BTreeSet<JobId> = input.jobs().collect();
+                let take = jobs.iter().find(|found| ids.contains(&found.0.id) && self.is_done(found))?;
+                let action = if input.is_choice() { ReviewAction::Pick } else { ReviewAction::Approve };
+                Some((take.0.seq, action))
+            });
+            let undecided = jobs.iter().filter(|found| found.1.job.awaits_review() && self.is_done(found));
+            let undecided = undecided.map(|found| (found.0.seq, ReviewAction::Approve));
+            let actions: BTreeMap<Seq, ReviewAction> = undecided.chain(takes).collect();
+            for (seq, action) in actions {
+                // As it stands after what was decided before.
+                let found = self.disk.jobs(no).into_iter().find(|found| found.0.seq == seq);
+                found.into_iter().try_for_each(|found| self.decide(&found, action))?;
+                self.step()?;
+            }
+        }
+        Ok(())
+    }
+
     /// Jobs wait for others that were not done: these are retried, and what the service refused of them is put right.
     /// What waits even then is canceled.
     fn see_to_inputs(&mut self) -> Verdict {
@@ -369,6 +434,7 @@ impl World {
         }
         paused.into_iter().try_for_each(|no| self.execute(Command::Resume(no)))?;
         pilots.into_iter().try_for_each(|no| self.execute(Command::Continue(no)))?;
+        self.see_to_decisions()?;
         self.see_to_inputs()?;
         self.resolve_what_has_expired()?;
         self.resolve_what_is_known()

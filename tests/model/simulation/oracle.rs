@@ -7,6 +7,7 @@ use callsheet::domain::ids::{AttemptNo, BatchNo, JobId, JobKey};
 use callsheet::domain::job::{Books, JobSpec, State};
 use callsheet::domain::job_reference::JobInput;
 use callsheet::domain::manifest::row::{Deadline, OnDeadline};
+use callsheet::domain::review;
 use callsheet::domain::time::Now;
 use callsheet::engine::scheduler::{Scheduler, Settings};
 use callsheet::store::{BatchRecord, Ended, JobRecord};
@@ -268,16 +269,29 @@ impl Oracle {
         attempt: AttemptNo,
         spec: &JobSpec,
         addresses: &[String],
-        disk: &Disk,
+        (disk, memory): (&Disk, &Memory),
     ) -> Verdict {
         let who = named(key, attempt.0);
         check(addresses.len() == spec.order.inputs.len(), || {
             format!("{who} is sent with {addresses:?} for {} inputs", spec.order.inputs.len())
         })?;
-        for parent in parents(spec, key.batch, disk) {
-            let state = disk.outcomes.get(&parent).map(|record| record.job.state());
-            check(matches!(state, Some(State::Succeeded { .. })), || {
-                format!("{who} is sent, and what is durable of job {} is {state:?}", parent.seq.0)
+        let record = disk.open.get(&key).filter(|record| record.job.attempt() == attempt);
+        let may_have_run = record.is_none_or(|record| {
+            matches!(record.job.state(), State::Submitting { may_have_run: true, .. })
+                || record.job.may_have_been_sent()
+        });
+        let made_none = !may_have_run && !memory.resumed.contains(&key);
+        for (input, address) in spec.order.inputs.iter().zip(addresses) {
+            let sent =
+                takes_of(input, key.batch, disk).into_iter().find(|take| address_of(take.key, address));
+            let Some(sent) = sent else { return Err(format!("{who} is sent with {address} for {input:?}")) };
+            let state = sent.job.state();
+            check(matches!(state, State::Succeeded { .. }), || {
+                format!("{who} is sent, and what is durable of job {} is {state:?}", sent.key.seq.0)
+            })?;
+            // What may have made a task is sent as it was, whatever was decided since.
+            check(!made_none || may_give(input, sent, disk), || {
+                format!("{who} is sent with an output of job {}, which was decided against", sent.key.seq.0)
             })?;
         }
         let before = self.addresses.entry((key, attempt.0)).or_insert_with(|| addresses.to_vec());
@@ -319,13 +333,17 @@ impl Oracle {
         for batch in disk.batches.values() {
             let mut ended = Ended::default();
             for (spec, record) in disk.jobs(batch.no) {
-                for parent in parents(&spec, batch.no, disk) {
+                for input in &spec.order.inputs {
                     // What was downloaded again later may have failed.
-                    let is_done = service.tasks_of(parent).any(super::service::Task::has_succeeded);
+                    let is_done = |take: &&JobRecord| {
+                        service.tasks_of(take.key).any(super::service::Task::has_succeeded)
+                    };
+                    let is_done = takes_of(input, batch.no, disk).iter().any(is_done);
                     check(is_done || service.tasks_of(record.key).next().is_none(), || {
-                        let (who, parent) = (named(record.key, 1), parent.seq.0);
+                        let who = named(record.key, 1);
                         format!(
-                            "{who} was bought, and job {parent} that it takes an output of never succeeded"
+                            "{who} was bought, and {} that it takes an output of never succeeded",
+                            input.row
                         )
                     })?;
                 }
@@ -402,6 +420,42 @@ fn has_expired(batch: &BatchRecord, now: Now) -> bool {
         Deadline::At(at) => at <= now.wall,
         Deadline::After(span) => batch.created.after(span) <= now.wall,
     })
+}
+
+/// What is durable of the jobs that an input may be an output of: those that have ended.
+fn takes_of<'a>(input: &JobInput, batch: BatchNo, disk: &'a Disk) -> Vec<&'a JobRecord> {
+    let ids: BTreeSet<JobId> = input.jobs().collect();
+    let of_batch = disk.outcomes.values().filter(|record| record.key.batch == batch);
+    of_batch.filter(|record| ids.contains(&record.id)).collect()
+}
+
+/// How the simulated service calls a result link of a job.
+pub fn address(of: JobKey, at: u64) -> String {
+    format!("https://r.example/{}/{}?at={at}", of.batch.0, of.seq.0)
+}
+
+fn address_of(key: JobKey, address: &str) -> bool {
+    address.starts_with(&format!("https://r.example/{}/{}?", key.batch.0, key.seq.0))
+}
+
+/// Whether an output of a take may be sent: nothing was decided against it, and of several it is the chosen one.
+fn may_give(input: &JobInput, take: &JobRecord, disk: &Disk) -> bool {
+    use review::Verdict::{Approved, NotPicked, Picked, Rejected};
+    let verdict = |record: &JobRecord| record.job.decision().map(|decision| decision.verdict);
+    let all = takes_of(input, take.key.batch, disk);
+    let with = |wanted| all.iter().filter(|record| verdict(record) == Some(wanted)).count();
+    match verdict(take) {
+        Some(Rejected | NotPicked) => false,
+        Some(Picked) => true,
+        Some(Approved) => !input.is_choice() || with(Approved) == 1 && with(Picked) == 0,
+        _ => !input.is_choice() && !take.job.wants_review(),
+    }
+}
+
+/// Whether an input can be sent.
+pub fn has_giver(input: &JobInput, batch: BatchNo, disk: &Disk) -> bool {
+    let takes = takes_of(input, batch, disk);
+    takes.into_iter().any(|take| take.job.has_succeeded() && may_give(input, take, disk))
 }
 
 /// The jobs that a job takes outputs of.

@@ -56,6 +56,8 @@ pub enum Errand {
     Reload,
     Announced,
     Continue,
+    /// Says something about outputs: approves, rejects, picks one take of a row, or takes that back.
+    Decide,
 }
 
 /// Where a process dies.
@@ -170,6 +172,7 @@ pub fn of(seed: u64) -> Plan {
     happenings.extend(edits(seed, horizon));
     let continued = pilots(seed, horizon, &mut happenings);
     happenings.extend(continued);
+    happenings.extend(decisions(seed, horizon));
     happenings.sort_by_key(|(at, _)| *at);
     let is_calm = draw.random.u32(0..4) == 0;
     let mut rate = |most: u32| if is_calm { 0 } else { draw.random.u32(0..most) };
@@ -268,11 +271,16 @@ fn take_outputs(seed: u64, happenings: &mut [(u64, Happening)], truths: &mut BTr
     if random.u32(0..3) > 0 {
         return;
     }
+    let mut of_takes = Rng::with_seed(seed ^ 0x7A4E_5000);
+    let has_takes = of_takes.bool();
     for (_, what) in happenings {
         let Happening::Manifest(manifest) = what else { continue };
+        if has_takes {
+            ask_for_takes(&mut of_takes, &mut manifest.rows, truths);
+        }
         let mut order: Vec<usize> = (0..manifest.rows.len()).collect();
         random.shuffle(&mut order);
-        order.retain(|at| manifest.rows[*at].order.kind.is_keyed());
+        order.retain(|at| manifest.rows[*at].order.kind.is_keyed() && manifest.rows[*at].variation == 1);
         for row in &mut manifest.rows {
             let row = Arc::make_mut(row);
             let truth = truths.remove(&row.id);
@@ -283,21 +291,53 @@ fn take_outputs(seed: u64, happenings: &mut [(u64, Happening)], truths: &mut BTr
             let parents: Vec<JobInput> = (0..[0, 1, 1, 2][random.usize(0..4)])
                 .map(|at| {
                     let parent = &manifest.rows[order[random.usize(0..place)]];
+                    let of_row = manifest.rows.iter().filter(|row| row.fingerprint == parent.fingerprint);
+                    let takes = u32::try_from(of_row.count()).unwrap();
+                    let is_named = takes > 1 && of_takes.u32(0..4) == 0;
                     JobInput {
                         field: InputField::ImageUrls,
                         place: at,
                         batch: None,
                         row: parent.label.clone(),
                         fingerprint: parent.fingerprint,
-                        takes: 1,
-                        variation: None,
+                        takes,
+                        variation: is_named.then(|| of_takes.u32(1..=takes)),
                         output: 1,
                     }
                 })
                 .collect();
-            Arc::make_mut(&mut manifest.rows[order[place]]).order.inputs = parents;
+            let child = manifest.rows[order[place]].fingerprint;
+            for row in manifest.rows.iter_mut().filter(|row| row.fingerprint == child) {
+                Arc::make_mut(row).order.inputs.clone_from(&parents);
+            }
         }
     }
+}
+
+/// Some rows are asked for twice: two jobs of one row. Of some outputs a person says whether they are good.
+fn ask_for_takes(random: &mut Rng, rows: &mut [Arc<JobSpec>], truths: &mut BTreeMap<JobId, (u64, bool)>) {
+    for row in rows.iter_mut() {
+        Arc::make_mut(row).order.review = random.u32(0..4) == 0;
+    }
+    for pair in rows.chunks_exact_mut(2) {
+        let [first, second] = pair else { continue };
+        if !first.order.kind.is_keyed() || random.bool() {
+            continue;
+        }
+        let second = Arc::make_mut(second);
+        second.fingerprint = first.fingerprint;
+        second.variation = 2;
+        second.order = Order { line: second.order.line, ..first.order.clone() };
+        let cost = truths[&first.id].0;
+        truths.entry(second.id).and_modify(|truth| truth.0 = cost);
+    }
+}
+
+/// What a person says about outputs, at any moment, drawn apart.
+fn decisions(seed: u64, horizon: u64) -> Vec<(u64, Happening)> {
+    let mut random = Rng::with_seed(seed ^ 0xDEC1_DE00);
+    let count = [0, 2, 8][random.usize(0..3)];
+    (0..count).map(|_| (random.u64(0..horizon), Happening::Errand(Errand::Decide))).collect()
 }
 
 /// In a third of the histories manifests have pilots. Their owner continues now and then; in the end they do, in any case.

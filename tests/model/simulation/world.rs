@@ -540,7 +540,7 @@ impl World {
         let memory = &process.memory;
         match effect {
             Effect::Post { key, attempt, spec, inputs } => {
-                self.oracle.takes(*key, *attempt, spec, inputs, &self.disk)?;
+                self.oracle.takes(*key, *attempt, spec, inputs, (&self.disk, memory))?;
                 let seen = (&self.disk, &process.scheduler, memory, self.now(), self.t);
                 self.oracle.posts(*key, *attempt, spec, seen, (&self.settings, self.disk_is_low))
             }
@@ -585,20 +585,16 @@ impl World {
         }
         match effect {
             Effect::Post { key, attempt, spec, .. } => self.post(key, attempt, spec),
-            Effect::FindInputs { key, attempt, spec, .. } => {
+            Effect::FindInputs { key, attempt, spec, givers } => {
                 let found = if self.fails(self.weather.lost) {
                     Err(InputFault::Passing(Fault::new("timeout", "no answer in time")))
                 } else {
-                    Ok(spec
-                        .order
-                        .inputs
-                        .iter()
-                        .map(|input| FoundInput {
-                            address: format!("https://r.example/{}?at={at}", input.row),
-                            take: None,
-                            length: None,
-                        })
-                        .collect())
+                    let found = spec.order.inputs.iter().zip(givers).map(|(input, giver)| FoundInput {
+                        address: oracle::address(giver, at),
+                        take: self.disk.outcomes.get(&giver).and_then(|record| input.choice(record.id)),
+                        length: None,
+                    });
+                    Ok(found.collect())
                 };
                 let (there, back) = self.way();
                 self.at(at + there + back, Event::Hear(number, Input::InputsFound(key, attempt, found)));
@@ -776,7 +772,8 @@ impl World {
             })
         } else {
             let (path, content_type) = (order.spec.label.clone(), "video/mp4".to_owned());
-            Ok(vec![OutputFile { path, bytes: 1, sha256: String::new(), content_type, edited: None }])
+            let sha256 = format!("{}-{}", order.spec.label, order.attempt.0);
+            Ok(vec![OutputFile { path, bytes: 1, sha256, content_type, edited: None }])
         };
         if let (Ok(files), Some(task)) = (&outcome, order.job.task_of(order.attempt)) {
             let published = PublishedOutputs {
