@@ -329,6 +329,15 @@ impl World {
         record.job.has_succeeded() && !self.disk.open.contains_key(&record.key)
     }
 
+    /// A person says something about the outputs of a job, if it has some.
+    pub(super) fn decide_about(&mut self, job: JobKey, action: ReviewAction) -> Verdict {
+        if self.process.is_none() {
+            return Ok(());
+        }
+        let found = self.disk.jobs(job.batch).into_iter().find(|found| found.1.key == job);
+        found.filter(|found| self.is_done(found)).map_or(Ok(()), |found| self.decide(&found, action))
+    }
+
     /// A person says something about the outputs of a job, as `engine::review` makes it of a request.
     fn decide(&mut self, (on, record): &FoundJob, action: ReviewAction) -> Verdict {
         let of_row = |found: &FoundJob| found.0.fingerprint == on.fingerprint && found.1.job.has_succeeded();

@@ -7,13 +7,14 @@ use callsheet::domain::admission::Limits;
 use callsheet::domain::batch_origin::{Origin, SourcePlace};
 use callsheet::domain::budget_group::{GroupKey, GroupLimits, KeyLimits, ValueLimits};
 use callsheet::domain::credits::Credits;
-use callsheet::domain::ids::{BatchNo, Fingerprint, JobId, Seq};
+use callsheet::domain::ids::{BatchNo, Fingerprint, JobId, JobKey, Seq};
 use callsheet::domain::job::{JobSpec, Order};
 use callsheet::domain::job_reference::{InputField, JobInput};
 use callsheet::domain::manifest::row::{Deadline, OnDeadline, OnDrift, Policy};
 use callsheet::domain::quote::{Catalog, Rules};
 use callsheet::domain::request::Kind;
 use callsheet::domain::retry_delay::Backoff;
+use callsheet::domain::review::ReviewAction;
 use callsheet::domain::time::{Millis, Timestamp};
 use callsheet::engine::scheduler::Settings;
 use fastrand::Rng;
@@ -102,6 +103,8 @@ pub enum Happening {
     TopUp(u64),
     /// Others do something with the account.
     Elsewhere(Elsewhere),
+    /// Somebody decides about the outputs of a job, whatever else is going on.
+    Decision(JobKey, ReviewAction),
     /// A manifest comes again, with rows that were edited or that are as they were before. Which ones is drawn from this.
     Edit(u64),
 }

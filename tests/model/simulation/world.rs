@@ -14,6 +14,7 @@ use callsheet::domain::job::{JobSpec, OutputFile, PublishedOutputs, State};
 use callsheet::domain::job_reference::FoundInput;
 use callsheet::domain::quote::Catalog;
 use callsheet::domain::request::Kind;
+use callsheet::domain::review::ReviewAction;
 use callsheet::domain::task::{Fault, PostAnswer, ReadAnswer, TaskReading, TaskStatus};
 use callsheet::domain::time::{Millis, Now, Tick, Timestamp};
 use callsheet::engine::scheduler::{
@@ -127,6 +128,8 @@ pub struct World {
     fetching: BTreeMap<(JobKey, u32), PublishedOutputs>,
     /// The catalogs by their prices.
     catalogs: BTreeMap<u64, Arc<Catalog>>,
+    /// In some histories people decide about outputs in the moment in which others take them.
+    second_thoughts: Option<Rng>,
     pub log: Transcript,
 }
 
@@ -172,6 +175,7 @@ impl World {
             silences: BTreeMap::new(),
             fetching: BTreeMap::new(),
             catalogs: BTreeMap::new(),
+            second_thoughts: Some(Rng::with_seed(seed ^ 0x2ED_7408)).filter(|_| seed.is_multiple_of(2)),
             log: Transcript::new(is_told),
         };
         world.at(0, Event::Start);
@@ -309,6 +313,7 @@ impl World {
             Happening::Manifest(manifest) => self.take_manifest(manifest)?,
             Happening::Edit(seed) => self.take_edited_manifest(seed)?,
             Happening::Errand(errand) => self.errand(errand)?,
+            Happening::Decision(job, action) => self.decide_about(job, action)?,
             Happening::Death(Death::AtOnce, down) => self.die(down, "at once"),
             Happening::Death(death, down) => self.armed = Some((death, down)),
             Happening::Stop(down) => self.stop(down),
@@ -586,6 +591,15 @@ impl World {
         match effect {
             Effect::Post { key, attempt, spec, .. } => self.post(key, attempt, spec),
             Effect::FindInputs { key, attempt, spec, givers } => {
+                let (there, back) = self.way();
+                if let Some(random) = self.second_thoughts.as_mut().filter(|_| at < self.horizon)
+                    && let [giver, ..] = givers[..]
+                    && random.u32(0..6) == 0
+                {
+                    let action = ReviewAction::ALL[random.usize(0..4)];
+                    let decided_at = at + random.u64(1..=there + back);
+                    self.at(decided_at, Event::Happens(Happening::Decision(giver, action)));
+                }
                 let found = if self.fails(self.weather.lost) {
                     Err(InputFault::Passing(Fault::new("timeout", "no answer in time")))
                 } else {
@@ -596,7 +610,6 @@ impl World {
                     });
                     Ok(found.collect())
                 };
-                let (there, back) = self.way();
                 self.at(at + there + back, Event::Hear(number, Input::InputsFound(key, attempt, found)));
             }
             Effect::LoadEnded { batch } => {
