@@ -591,6 +591,7 @@ impl World {
         match effect {
             Effect::Post { key, attempt, spec, .. } => self.post(key, attempt, spec),
             Effect::FindInputs { key, attempt, spec, givers } => {
+                let is_lost = self.fails(self.weather.lost);
                 let (there, back) = self.way();
                 if let Some(random) = self.second_thoughts.as_mut().filter(|_| at < self.horizon)
                     && let [giver, ..] = givers[..]
@@ -600,7 +601,7 @@ impl World {
                     let decided_at = at + random.u64(1..=there + back);
                     self.at(decided_at, Event::Happens(Happening::Decision(giver, action)));
                 }
-                let found = if self.fails(self.weather.lost) {
+                let found = if is_lost {
                     Err(InputFault::Passing(Fault::new("timeout", "no answer in time")))
                 } else {
                     let found = spec.order.inputs.iter().zip(givers).map(|(input, giver)| FoundInput {
