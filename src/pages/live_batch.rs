@@ -38,7 +38,11 @@ fn progress_card(batch: &BatchView) -> Markup {
                 p { a class="name" href=(review_address(&batch.name, None, false)) { (grouped(u64::from(batch.unreviewed))) " waiting for review" } }
             }
             @if batch.refused_rows > 0 {
-                p class="late" { (batch.refused_rows) " rows of its manifest were refused: the receipt says why" }
+                p class="late" {
+                    (grouped(u64::from(batch.refused_rows)))
+                    @if batch.refused_rows == 1 { " row of its manifest was refused" } @else { " rows of its manifest were refused" }
+                    ": the receipt says why"
+                }
             }
         }
     }

@@ -356,17 +356,22 @@ impl BatchRecord {
         self.pilot.is_some_and(|pilot| pilot.rest_jobs > 0 || has_rows()) && !self.has_rows_to_send()
     }
 
-    /// Whether a job in the queue waits for the end of the pilot: its row, at byte `row_at`, came before the pilot, and it
-    /// was never sent.
+    /// Whether a job in the queue waits for the end of the pilot: it was never sent, and its row, at byte `row_at`, came
+    /// before the pilot or is none of it. One of the rest that was canceled, and is wanted again, is such a job.
     pub fn waits_for_pilot(&self, row_at: u64, job: &Job) -> bool {
         let was_sent = job.first_sent().is_some() || !matches!(job.state(), State::Queued);
-        self.pilot.is_some() && row_at < self.pilot_from && !was_sent
+        self.pilot.is_some() && !was_sent && !self.is_of_pilot(row_at)
+    }
+
+    fn is_of_pilot(&self, row_at: u64) -> bool {
+        let segment = self.segments.get(self.segments.partition_point(|segment| segment.end <= row_at));
+        row_at >= self.pilot_from && segment.is_some_and(|segment| segment.pilot)
     }
 
     /// Joins neighbouring segments of which every row has begun, so that their number follows what waits.
     pub fn join_segments(&mut self) {
         self.segments.dedup_by(|later, earlier| {
-            let join = later.is_through() && earlier.is_through();
+            let join = later.is_through() && earlier.is_through() && later.pilot == earlier.pilot;
             if join {
                 (earlier.cursor, earlier.end) = (later.cursor, later.end);
             }

@@ -186,3 +186,18 @@ fn a_daemon_keeps_the_rest_over_a_kill_and_a_lost_database() {
     daemon.stop();
     env.audit().each_paid_once(6);
 }
+
+#[test]
+fn a_row_of_the_rest_that_is_canceled_and_retried_waits_on() {
+    let env = birds(4);
+    env.run(["run", "birds.csv", "--pilot", "1"]).exited(7);
+    let last = "birds/image-3";
+    env.run(["cancel", last]).exited(0);
+    env.run(["retry", last]).exited(0);
+    env.run(["run", "birds.csv"]).exited(7).says("callsheet continue birds");
+    env.audit().each_paid_once(1);
+    env.run(["continue", "birds"]).exited(0);
+    env.run(["run", "birds.csv"]).exited(0);
+    env.audit().each_paid_once(4);
+    env.run(["state", "verify"]).exited(0).says("all fits");
+}
