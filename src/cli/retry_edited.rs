@@ -61,17 +61,22 @@ fn accepted(taken: &EditedRetry) -> String {
 
 /// Says what would be accepted and what it would cost.
 fn say_plan(name: &str, planned: &EditedRetry) {
-    let EditedRetry { receipt, without_id, paid, superseded, .. } = planned;
+    let EditedRetry { receipt, other_variations, without_id, paid, superseded, .. } = planned;
     match receipt {
         Some(receipt) => summary::receipt(receipt),
+        None if !without_id.is_empty() => say!("{name}: nothing was accepted"),
         None => say!("{name}: nothing to retry: no job failed, expired or was canceled"),
     }
-    if *without_id > 0 {
+    if *other_variations > 0 {
         say!(
-            "{without_id} of these jobs have rows without an id: the new ones do not take their places, but stand beside \
-             them"
+            "all variations of a row are edited together: {other_variations} of these jobs take the place of ones that \
+             did not fail"
         );
     }
+    list(
+        without_id,
+        "have rows without an id, so that no other job can take their place: edit them in their manifest and submit it again",
+    );
     list(superseded, "are older versions of edited rows: to want one again, submit a manifest with its text");
     list(paid, "are paid for but not downloaded: use callsheet download");
 }
@@ -81,6 +86,7 @@ fn end(retried: &EditedRetry, global: &Global) -> Result<Exit, Failure> {
     let exit = match receipt {
         Some(receipt) if receipt.unjudged > 0 => Exit::Unreachable,
         Some(receipt) if receipt.has_problems() => Exit::Usage,
+        None if !retried.without_id.is_empty() => Exit::Usage,
         _ => Exit::Success,
     };
     if global.json {

@@ -17,6 +17,7 @@ use crate::engine::gallery::Gallery;
 use crate::engine::job_iter::JobIter;
 use crate::engine::scheduler::{BatchOverview, Command, CommandOutcome};
 use crate::engine::{FindError, Target};
+use crate::intake::ingest::Ingest;
 use crate::output::layout::Layout;
 use crate::output::publish::OutputDir;
 use crate::output::results::ResultLine;
@@ -32,6 +33,12 @@ pub enum HandlerError {
     /// The state refuses.
     #[error(transparent)]
     Engine(#[from] EngineError),
+    /// A manifest is being read for the batch, and what it adds would not be sent, or be sent unseen.
+    #[error("a manifest is being read for batch {batch}; nothing was continued")]
+    ManifestRead {
+        /// The batch.
+        batch: BatchName,
+    },
     /// The client has disconnected.
     #[error("failed to write the response: {0}")]
     Reader(#[from] io::Error),
@@ -64,6 +71,8 @@ impl HandlerError {
             }
             HandlerError::Find(FindError::NoBatch { .. }) => Refusal::new(Exit::Usage, self.to_string()),
             HandlerError::Find(FindError::Engine(error)) | HandlerError::Engine(error) => error.into(),
+            HandlerError::ManifestRead { .. } => Refusal::new(Exit::Usage, self.to_string())
+                .hint("look at what waits once it is accepted (callsheet status), then repeat the command"),
             HandlerError::Reader(_) => Refusal::new(Exit::Disk, self.to_string()),
         }
     }
@@ -279,11 +288,19 @@ pub async fn resume(engine: &EngineClient, batch: Option<&BatchName>) -> Result<
     for_each(engine, batch, Command::Resume, done).await
 }
 
-/// Sends what waits after the pilot of a batch.
+/// Sends what waits after the pilot of a batch. While a manifest is read for it that is refused: what it adds is not known
+/// yet.
 ///
 /// # Errors
 /// [`HandlerError`].
-pub async fn continue_batch(engine: &EngineClient, batch: &BatchName) -> Result<BatchOutcomes, HandlerError> {
+pub async fn continue_batch(
+    engine: &EngineClient,
+    ingest: &Ingest,
+    batch: &BatchName,
+) -> Result<BatchOutcomes, HandlerError> {
+    let Some(_held) = ingest.try_hold(batch) else {
+        return Err(HandlerError::ManifestRead { batch: batch.clone() });
+    };
     let pointless = |record: &BatchRecord| match record.pilot {
         Some(_) => None,
         None if record.is_done() => Some("done, nothing waits for a pilot"),

@@ -367,7 +367,8 @@ async fn carry_out(
                 .map(|done| said("Resumed", &done))
         }
         (Action::Continue, Object::Batch(batch)) => {
-            to_the_end(async move { handlers::continue_batch(&engine, &batch).await })
+            let ingest = app.ingest.clone();
+            to_the_end(async move { handlers::continue_batch(&engine, &ingest, &batch).await })
                 .await
                 .map(|done| said("Continued", &done))
         }

@@ -223,7 +223,7 @@ async fn continue_batch(
     State(app): Shared,
     JsonBody(body): JsonBody<ContinueRequest>,
 ) -> Result<Response, ApiError> {
-    let work = async move { handlers::continue_batch(&app.engine, &body.batch).await };
+    let work = async move { handlers::continue_batch(&app.engine, &app.ingest, &body.batch).await };
     Ok(Json(to_the_end(work).await?).into_response())
 }
 

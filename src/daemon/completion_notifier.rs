@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
@@ -23,7 +23,17 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(30);
 /// Watches for batches that are done.
 #[derive(Debug)]
 pub(super) struct CompletionNotifier {
-    done: mpsc::UnboundedSender<BatchNo>,
+    done: mpsc::UnboundedSender<Notice>,
+    /// Batches that wait for rows that a person has to see to, and are being announced.
+    waiting: Mutex<BTreeSet<BatchNo>>,
+}
+
+/// A batch that is to be announced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Notice {
+    batch: BatchNo,
+    /// All that is left of it waits for rows that a person has to see to.
+    waits_for_inputs: bool,
 }
 
 impl CompletionNotifier {
@@ -38,7 +48,7 @@ impl CompletionNotifier {
         let (done, queue) = mpsc::unbounded_channel();
         let worker = CompletionWorker { store, handle, output_dir, hooks, clock };
         tokio::spawn(worker.run(queue));
-        CompletionNotifier { done }
+        CompletionNotifier { done, waiting: Mutex::default() }
     }
 
     /// Sees a step of the engine.
@@ -57,12 +67,20 @@ impl CompletionNotifier {
                 self.announce(no);
             }
         }
+        let waiting: BTreeSet<BatchNo> = view.scheduler.waiting_untold().collect();
+        // Nothing panics while it is held.
+        let mut announced = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        for batch in waiting.difference(&announced) {
+            // The task lives as long as the process.
+            let _ = self.done.send(Notice { batch: *batch, waits_for_inputs: true });
+        }
+        *announced = waiting;
     }
 
     /// A batch is done, or waits for a person.
     pub(super) fn announce(&self, no: BatchNo) {
         // The task lives as long as the process.
-        let _ = self.done.send(no);
+        let _ = self.done.send(Notice { batch: no, waits_for_inputs: false });
     }
 }
 
@@ -85,15 +103,15 @@ enum NotifyError {
 }
 
 impl CompletionWorker {
-    async fn run(self, mut queue: mpsc::UnboundedReceiver<BatchNo>) {
+    async fn run(self, mut queue: mpsc::UnboundedReceiver<Notice>) {
         while let Some(first) = queue.recv().await {
             // What came of a batch several times is written once.
             let mut batches = BTreeSet::from([first]);
-            while let Ok(no) = queue.try_recv() {
-                batches.insert(no);
+            while let Ok(notice) = queue.try_recv() {
+                batches.insert(notice);
             }
-            for no in batches {
-                if self.announce_at_last(no).await.is_break() {
+            for notice in batches {
+                if self.announce_at_last(notice).await.is_break() {
                     return;
                 }
             }
@@ -101,9 +119,9 @@ impl CompletionWorker {
     }
 
     /// Tries until it is announced; a break says that the engine has ended.
-    async fn announce_at_last(&self, no: BatchNo) -> ControlFlow<()> {
+    async fn announce_at_last(&self, notice: Notice) -> ControlFlow<()> {
         let mut told = String::new();
-        while let Err(error) = self.announce(no).await {
+        while let Err(error) = self.announce(notice).await {
             if matches!(error, NotifyError::Engine(EngineError::Gone(_))) {
                 return ControlFlow::Break(());
             }
@@ -127,7 +145,8 @@ impl CompletionWorker {
         Ok(open.iter().all(|record| record.key.batch != batch.no || waits(record)))
     }
 
-    async fn announce(&self, no: BatchNo) -> Result<(), NotifyError> {
+    async fn announce(&self, notice: Notice) -> Result<(), NotifyError> {
+        let Notice { batch: no, waits_for_inputs } = notice;
         let batch = match self.store.batch(no) {
             Ok(Some(batch)) => batch,
             Ok(None) => return Ok(()),
@@ -141,6 +160,7 @@ impl CompletionWorker {
         let is_told = match () {
             () if batch.is_done() => batch.announced,
             () if batch.waits_for_review() => batch.review_announced,
+            () if waits_for_inputs && !batch.has_ended() => batch.inputs_announced,
             () if self.waits_after_pilot(&batch)? => batch.pilot_announced,
             () => return Ok(()),
         };
@@ -151,7 +171,11 @@ impl CompletionWorker {
             if is_told {
                 return Ok(());
             }
-            let event = BatchDone::of(&record, &output_dir.batch_dir(&record.name), now);
+            let output = output_dir.batch_dir(&record.name);
+            let event = match waits_for_inputs && !record.has_ended() {
+                true => BatchDone::waiting(&record, &output, now),
+                false => BatchDone::of(&record, &output, now),
+            };
             Ok::<(), NotifyError>(hooks.batch_done(&event)?)
         };
         blocking(tell).await?;

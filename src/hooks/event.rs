@@ -11,7 +11,8 @@ use crate::domain::pilot::Pilot;
 use crate::domain::time::Timestamp;
 use crate::store::{BatchRecord, Ended};
 
-/// A batch is done, its pilot is, or all of its jobs have ended and outputs of it wait for a person's decision.
+/// A batch is done, its pilot is, all of its jobs have ended and outputs of it wait for a person's decision, or all that
+/// is left of it waits for rows that a person has to see to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BatchDone {
     pub batch: BatchName,
@@ -71,11 +72,21 @@ impl BatchDone {
     /// The end of a batch, as its record shows it. `output` is the batch's output folder, which is told as a path from
     /// the root: a hook runs elsewhere.
     pub fn of(batch: &BatchRecord, output: &Path, now: Timestamp) -> BatchDone {
-        let id = id(batch);
+        BatchDone::new(batch, false, output, now)
+    }
+
+    /// All that is left of a batch waits for rows that a person has to see to. `output` as for [`BatchDone::of`].
+    pub fn waiting(batch: &BatchRecord, output: &Path, now: Timestamp) -> BatchDone {
+        BatchDone::new(batch, true, output, now)
+    }
+
+    fn new(batch: &BatchRecord, waits_for_inputs: bool, output: &Path, now: Timestamp) -> BatchDone {
+        let id = id(batch, waits_for_inputs);
         let output = &std::path::absolute(output).unwrap_or_else(|_| output.to_owned());
         let message = Message {
             kind: match () {
                 () if batch.waits_for_review() => "batch.review",
+                () if waits_for_inputs => "batch.waiting",
                 () if batch.waits_after_pilot() => "batch.pilot",
                 () => "batch.done",
             },
@@ -113,7 +124,7 @@ impl BatchDone {
 
 /// A later end of the batch (jobs were added, or failed ones retried) differs in counts or credits; a batch of the same
 /// name in another state differs in its time of creation.
-fn id(batch: &BatchRecord) -> String {
+fn id(batch: &BatchRecord, waits_for_inputs: bool) -> String {
     let BatchRecord { no, name, created, rows, ended, totals, .. } = batch;
     let Ended { succeeded, failed, expired, in_doubt, .. } = ended;
     let canceled = ended.canceled + ended.replaced;
@@ -121,9 +132,10 @@ fn id(batch: &BatchRecord) -> String {
         (0, 0) => String::new(),
         (unreviewed, decided) => format!(" review {unreviewed} {decided}"),
     };
+    let waiting = if waits_for_inputs { " waiting" } else { "" };
     let pilot = batch.pilot.map(|pilot| format!(" pilot {}", pilot.jobs)).unwrap_or_default();
     let text = format!(
-        "{} {name} {} {rows} {succeeded} {failed} {canceled} {expired} {in_doubt} {} {} {}{review}{pilot}",
+        "{} {name} {} {rows} {succeeded} {failed} {canceled} {expired} {in_doubt} {} {} {}{review}{pilot}{waiting}",
         no.0, created.0, totals.spent.0, totals.waived.0, totals.refunded.0
     );
     format!("msg_{}", short_hash(&text))

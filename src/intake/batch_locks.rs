@@ -34,6 +34,12 @@ impl BatchLocks {
         held.insert(name.clone());
         BatchLock { shared: self.0.clone(), name: name.clone() }
     }
+
+    /// The same where no manifest is read for that batch; nothing where one is.
+    pub fn try_hold(&self, name: &BatchName) -> Option<BatchLock> {
+        let is_free = self.0.held().insert(name.clone());
+        is_free.then(|| BatchLock { shared: self.0.clone(), name: name.clone() })
+    }
 }
 
 /// A batch that is held.
@@ -59,6 +65,8 @@ mod tests {
         let locks = BatchLocks::default();
         let (one, other) = ("one".parse().unwrap(), "other".parse().unwrap());
         let first = locks.hold(&one);
+        assert!(locks.try_hold(&one).is_none());
+        assert!(locks.try_hold(&other).is_some());
         drop(locks.hold(&other));
         let (waits, name) = (locks.clone(), one);
         let second = std::thread::spawn(move || drop(waits.hold(&name)));

@@ -10,7 +10,7 @@ use crate::api::Service;
 use crate::clock::Clock;
 use crate::domain::budget::BudgetSetting;
 use crate::domain::budget_group::{GroupLimits, GroupTotals};
-use crate::domain::ids::BatchNo;
+use crate::domain::ids::{BatchName, BatchNo};
 use crate::domain::ledger::Totals;
 use crate::domain::manifest::row::Policy;
 use crate::domain::quote::{AccountPlan, Catalog, Rules};
@@ -18,7 +18,7 @@ use crate::domain::time::{Millis, Now, Timestamp};
 use crate::engine::scheduler::{Command, CommandOutcome};
 use crate::engine::{EngineGone, Handle, blocking, to_the_end};
 use crate::failpoint;
-use crate::intake::batch_locks::BatchLocks;
+use crate::intake::batch_locks::{BatchLock, BatchLocks};
 use crate::intake::catalog_refresh::{self, CatalogError};
 use crate::intake::input_files::InputRules;
 use crate::intake::receipt::{LISTED_MAX, Receipt};
@@ -264,6 +264,11 @@ impl Ingest {
             Ok::<_, IntakeError>(receipt)
         };
         Ok(blocking(plan).await?)
+    }
+
+    /// Keeps manifests from being taken in for a batch; nothing where one is being read for it.
+    pub fn try_hold(&self, batch: &BatchName) -> Option<BatchLock> {
+        self.locks.try_hold(batch)
     }
 
     /// Sets the budget of a batch, while no manifest for it is taken in: a limit, or the default of the

@@ -29,9 +29,12 @@ pub struct EditedRetry {
     pub batch: BatchName,
     /// Jobs that were chosen, to be replaced by those of the edited rows.
     pub jobs: u64,
-    /// Of these, jobs whose row has no `id`: they stay beside the new ones.
+    /// Variations of their rows that did not fail, and are replaced, too: all variations of a row are edited together.
     #[serde(default)]
-    pub without_id: u64,
+    pub other_variations: u64,
+    /// Jobs whose row has no `id`, so that no other takes their place: they are left as they are.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub without_id: Vec<String>,
     /// The receipt of the edited rows and of rows that take their outputs; nothing where no job was chosen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receipt: Option<Receipt>,
@@ -77,12 +80,21 @@ pub async fn retry_edited(
         Ok::<_, IntakeError>((folder, path, manifest))
     };
     let (folder, path, manifest) = blocking(write).await?;
-    let RetryManifest { jobs, lines, labels, without_id, paid, superseded, unknown, files } = manifest;
+    let RetryManifest { jobs, other_variations, lines, labels, without_id, paid, superseded, unknown, files } =
+        manifest;
     if !unknown.is_empty() {
         return Err(IngestError::UnknownRows(unknown));
     }
-    let mut retry =
-        EditedRetry { batch: batch.name.clone(), jobs, without_id, receipt: None, paid, superseded };
+    let batch_name = batch.name.clone();
+    let mut retry = EditedRetry {
+        batch: batch_name,
+        jobs,
+        other_variations,
+        without_id,
+        receipt: None,
+        paid,
+        superseded,
+    };
     if jobs == 0 {
         return Ok(retry);
     }

@@ -40,8 +40,10 @@ pub struct RetryManifest {
     pub lines: HashSet<u64>,
     /// What the rows are called, by line.
     pub labels: HashMap<u64, String>,
-    /// Of the chosen jobs those whose row has no `id`.
-    pub without_id: u64,
+    /// Variations of rows of chosen jobs that are not chosen themselves, and are made anew with them.
+    pub other_variations: u64,
+    /// Jobs whose row has no `id`, so that no other takes their place: they are not chosen.
+    pub without_id: Vec<String>,
     /// Jobs that are paid for and only were not downloaded: they are not chosen.
     pub paid: Vec<String>,
     /// Jobs that are older versions of edited rows: they are not chosen.
@@ -204,17 +206,17 @@ impl<W: Write> RowWriter<'_, W> {
         };
         let chosen = needed.chosen.get(&spec.fingerprint).copied().unwrap_or_default();
         let all = needed.variations.get(&spec.fingerprint).copied().unwrap_or(1);
-        // All variations of a row with an `id` are edited with it. Of rows without one, each of which may ask for one
-        // of the variations, only those that were chosen.
+        if row.id.is_none() && chosen > 0 {
+            self.manifest.jobs = self.manifest.jobs.saturating_sub(u64::from(chosen));
+            keep(&mut self.manifest.without_id, &spec.label);
+        }
+        // All variations of a row are edited with it.
         let (edited, rest) = match row.id {
             Some(_) if chosen > 0 => (all, 0),
-            Some(_) => (0, all),
-            None if needed.children.contains(&spec.fingerprint) => (chosen, all.saturating_sub(chosen)),
-            None => (chosen, 0),
+            None if !needed.children.contains(&spec.fingerprint) => (0, 0),
+            _ => (0, all),
         };
-        if row.id.is_none() {
-            self.manifest.without_id += u64::from(chosen);
-        }
+        self.manifest.other_variations += u64::from(edited.saturating_sub(chosen));
         for (count, is_edited) in [(edited, true), (rest, false)] {
             let mut left = count;
             while left > 0 {

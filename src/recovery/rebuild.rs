@@ -205,7 +205,7 @@ impl BatchRebuild {
     /// Finds every row, and the segments that they make.
     fn read_rows(from: &Sources<'_>, mut batch: BatchRecord) -> Result<BatchRebuild, StoreError> {
         let mut rows = vec![0; batch.rows as usize];
-        let mut segments = SegmentBuilder::default();
+        let mut segments = SegmentBuilder::new(batch.pilot_rows());
         let mut lines = from.state.spool(batch.no).rows(0, batch.spool_bytes)?;
         while let Some((at, spec)) = lines.next_line::<JobSpec>()? {
             if let Some(row) = rows.get_mut(spec.seq.0 as usize) {
@@ -218,6 +218,7 @@ impl BatchRebuild {
         batch.kinds.clear();
         (batch.rejections, batch.paused) = (0, None);
         (batch.unreviewed, batch.decided, batch.review_announced) = (0, 0, false);
+        batch.inputs_announced = false;
         let (outcomes, days) = (BTreeMap::new(), BTreeMap::new());
         Ok(BatchRebuild { batch, rows, outcomes, open: Vec::new(), days })
     }

@@ -13,18 +13,32 @@ pub(super) struct SegmentBuilder {
     alike: Vec<(Segment, Classes)>,
     are_too_many: bool,
     census: Census,
+    /// Where the rows of a pilot lie.
+    pilot_rows: Vec<(u64, u64)>,
 }
 
 /// Most runs that are told apart. Versions that did not sort rows by class left as many as there are rows.
 const RUNS_MAX: usize = 512;
 
 impl SegmentBuilder {
+    /// One for a batch the rows of whose pilot lie there, by byte, in their order.
+    pub(super) fn new(pilot_rows: Vec<(u64, u64)>) -> SegmentBuilder {
+        SegmentBuilder { pilot_rows, ..SegmentBuilder::default() }
+    }
+
+    fn is_of_pilot(&self, at: u64) -> bool {
+        let part = self.pilot_rows.get(self.pilot_rows.partition_point(|(_, end)| *end <= at));
+        part.is_some_and(|(from, _)| *from <= at)
+    }
+
     /// Adds the row from byte `at` to byte `end`.
     pub(super) fn add(&mut self, order: &Order, at: u64, end: u64) {
         let priority = order.priority;
+        let row = Segment { pilot: self.is_of_pilot(at), ..Segment::mixed(priority, at, end) };
+        let joins = |last: &Segment| (last.priority, last.pilot) == (row.priority, row.pilot);
         match self.mixed.last_mut() {
-            Some(last) if last.priority == priority => last.end = end,
-            _ => self.mixed.push(Segment::mixed(priority, at, end)),
+            Some(last) if joins(last) => last.end = end,
+            _ => self.mixed.push(row),
         }
         if self.are_too_many {
             return;
@@ -32,8 +46,8 @@ impl SegmentBuilder {
         self.census.count(order);
         let classes = Classes::of(order, GroupHash::default());
         match self.alike.last_mut() {
-            Some((last, of_last)) if last.priority == priority && *of_last == classes => last.end = end,
-            _ => self.alike.push((Segment::mixed(priority, at, end), classes)),
+            Some((last, of_last)) if joins(last) && *of_last == classes => last.end = end,
+            _ => self.alike.push((row, classes)),
         }
         self.are_too_many = self.alike.len() > RUNS_MAX;
     }

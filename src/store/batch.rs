@@ -236,6 +236,9 @@ pub struct BatchRecord {
     /// Its hooks were told that its pilot is done.
     #[serde(default, skip_serializing_if = "is_default")]
     pub pilot_announced: bool,
+    /// Its hooks were told that all that is left of it waits for rows that a person has to see to.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub inputs_announced: bool,
     /// Prompts that were rejected one after the other.
     #[serde(default, skip_serializing_if = "is_default")]
     pub rejections: u32,
@@ -304,6 +307,7 @@ impl BatchRecord {
             pilot: None,
             pilot_from: 0,
             pilot_announced: false,
+            inputs_announced: false,
             rejections: 0,
             kinds: BTreeMap::new(),
             refused_rows: 0,
@@ -366,6 +370,21 @@ impl BatchRecord {
     fn is_of_pilot(&self, row_at: u64) -> bool {
         let segment = self.segments.get(self.segments.partition_point(|segment| segment.end <= row_at));
         row_at >= self.pilot_from && segment.is_some_and(|segment| segment.pilot)
+    }
+
+    /// Where the rows of its pilot lie, while it has one: the byte of the first one and the byte after the last one of each
+    /// part.
+    pub fn pilot_rows(&self) -> Vec<(u64, u64)> {
+        let (mut parts, mut from): (Vec<(u64, u64)>, u64) = (Vec::new(), 0);
+        for segment in self.segments.iter().filter(|_| self.pilot.is_some()) {
+            match parts.last_mut().filter(|(_, end)| *end == from) {
+                Some((_, end)) if segment.pilot => *end = segment.end,
+                _ if segment.pilot => parts.push((from, segment.end)),
+                _ => {}
+            }
+            from = segment.end;
+        }
+        parts
     }
 
     /// Joins neighbouring segments of which every row has begun, so that their number follows what waits.

@@ -19,7 +19,7 @@ use crate::domain::pilot::Pilot;
 use crate::domain::time::Timestamp;
 use crate::store::folders::batch_dirs;
 use crate::store::snapshot::Snapshot;
-use crate::store::{BatchRecord, StoreError, write_atomic};
+use crate::store::{BatchRecord, Segment, StoreError, write_atomic};
 
 /// What a backup says.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -53,6 +53,9 @@ pub(super) struct BatchBackup {
     /// Rows before this byte were accepted before its pilot.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(super) pilot_from: u64,
+    /// Where the rows of its pilot lie: the byte of the first one and the byte after the last one of each part.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) pilot_rows: Vec<(u64, u64)>,
     /// Length of what says which versions of edited rows are wanted, in bytes.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(super) versions_bytes: u64,
@@ -87,8 +90,22 @@ impl BatchBackup {
             canceled: batch.canceled,
             pilot: batch.pilot,
             pilot_from: batch.pilot_from,
+            pilot_rows: batch.pilot_rows(),
             versions_bytes: batch.versions_bytes,
         }
+    }
+
+    /// The segments as far as it tells them: those of the rows of its pilot, and what lies between them.
+    fn segments(&self) -> Vec<Segment> {
+        let (mut segments, mut at) = (Vec::new(), 0);
+        for (from, end) in &self.pilot_rows {
+            if *from > at {
+                segments.push(Segment::mixed(0, at, *from));
+            }
+            segments.push(Segment { pilot: true, ..Segment::mixed(0, *from, *end) });
+            at = *end;
+        }
+        segments
     }
 
     /// The batch without anything begun.
@@ -103,6 +120,7 @@ impl BatchBackup {
             canceled: self.canceled,
             pilot: self.pilot,
             pilot_from: self.pilot_from,
+            segments: self.segments(),
             versions_bytes: self.versions_bytes,
             ..BatchRecord::new(self.no, self.name.clone(), self.created)
         }

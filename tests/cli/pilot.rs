@@ -201,3 +201,116 @@ fn a_row_of_the_rest_that_is_canceled_and_retried_waits_on() {
     env.audit().each_paid_once(4);
     env.run(["state", "verify"]).exited(0).says("all fits");
 }
+
+#[test]
+fn the_rest_of_a_rebuilt_batch_is_not_sent_by_a_cancel_and_a_resume() {
+    let env = birds(6);
+    env.run(["run", "birds.csv", "--pilot", "2"]).exited(7);
+    std::fs::remove_dir_all(env.path("state/db")).unwrap();
+    env.run(["state", "rebuild"]).exited(0);
+    // They may have been sent as far as the rebuilt state knows, and so they are kept.
+    env.run(["cancel", "birds"]).exited(0);
+    env.run(["resume", "birds"]).exited(0);
+    env.run(["run", "birds.csv"]).exited(7).says("callsheet continue birds");
+    env.audit().each_paid_once(2);
+    env.run(["continue", "birds"]).exited(0);
+    env.run(["run", "birds.csv"]).exited(0);
+    env.audit().each_paid_once(6);
+    env.run(["state", "verify"]).exited(0).says("all fits");
+}
+
+/// A pilot of three rows, of which one was made when the budget was used up.
+fn halfway() -> TestEnv {
+    let env = birds(6);
+    env.run(["run", "birds.csv", "--pilot", "3", "--budget", "8"]).exited(4);
+    env.audit().each_paid_once(1);
+    env
+}
+
+/// It goes on in another state as it would have in the first one.
+fn goes_on(env: &TestEnv, state: &str) {
+    let run = ["run", "birds.csv", "--budget", "none", "--state", state];
+    env.run(["resume", "birds", "--state", state]).exited(0);
+    env.run(run).exited(7).says("birds: 3 jobs (24 credits) wait until you continue");
+    env.audit().each_paid_once(3);
+    env.run(["continue", "birds", "--state", state]).exited(0);
+    env.run(run).exited(0);
+    env.audit().each_paid_once(6);
+    env.run(["state", "verify", "--state", state]).exited(0).says("all fits");
+}
+
+#[test]
+fn a_rebuilt_state_knows_the_rows_of_a_pilot() {
+    let env = halfway();
+    std::fs::remove_dir_all(env.path("state/db")).unwrap();
+    env.run(["state", "rebuild"]).exited(0);
+    goes_on(&env, "state");
+}
+
+#[test]
+fn an_imported_state_knows_the_rows_of_a_pilot() {
+    let env = halfway();
+    env.run(["state", "export", "dump.jsonl"]).exited(0);
+    env.run(["state", "import", "dump.jsonl", "--state", "new"]).exited(0);
+    goes_on(&env, "new");
+}
+
+#[test]
+fn a_person_cannot_continue_while_a_manifest_of_the_batch_is_read() {
+    let env = birds(3);
+    let daemon = env.daemon("info");
+    env.run(["submit", "birds.csv", "--pilot", "1"]).exited(0);
+    until("the pilot", || status(&env)["parked_by"] == "pilot");
+    env.write("birds.csv", images(0..40_000));
+    let submit = env.start(["submit", "birds.csv"]);
+    // Rows are compared with what the batch has, and written, from then on.
+    until("rows in a draft", || {
+        let drafts = std::fs::read_dir(env.path("state/spool")).unwrap().filter_map(Result::ok);
+        let mut files = drafts
+            .filter(|entry| entry.file_name().to_string_lossy().contains("draft"))
+            .flat_map(|entry| std::fs::read_dir(entry.path()).into_iter().flatten().filter_map(Result::ok));
+        files.any(|file| file.metadata().is_ok_and(|found| found.len() > 0))
+    });
+    let refused = env.run(["continue", "birds"]).exited(2);
+    refused
+        .says("a manifest is being read for batch birds; nothing was continued")
+        .says("repeat the command");
+    submit.end().exited(0);
+    let parked = status(&env);
+    assert_eq!((&parked["parked_by"], &parked["pilot"]["rest_jobs"]), (&"pilot".into(), &39_999.into()));
+    env.audit().each_paid_once(1);
+    env.run(["cancel", "birds"]).exited(0).says("39999");
+    daemon.stop();
+    env.audit().each_paid_once(1);
+}
+
+#[test]
+fn hooks_are_told_once_that_all_that_is_left_waits_for_a_row_that_failed() {
+    let env = TestEnv::with_faults(
+        "[[rules]]\ncontains = 'storm'\ntimes = 1\neffect = { do = 'content-rejected' }",
+    );
+    env.configure("[hooks]\nbatch_done = [\"sh\", \"-c\", \"cat >> told.jsonl; echo >> told.jsonl\"]\n");
+    env.write(
+        "story.json",
+        r#"{"jobs": [
+            {"id": "clip", "kind": "video", "model": "house-c1", "prompt": "it runs", "image_urls": ["job:still"], "duration": "2s"},
+            {"id": "still", "kind": "image", "model": "gi-2", "prompt": "a fox in a storm"}]}"#,
+    );
+    let told = || -> Vec<String> {
+        let text = std::fs::read_to_string(env.path("told.jsonl")).unwrap_or_default();
+        let events = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        events.map(|event| event["type"].as_str().unwrap().to_owned()).collect()
+    };
+    let daemon = env.daemon("info");
+    env.run(["submit", "story.json"]).exited(0);
+    until("the first event", || told().len() == 1);
+    // A restart tells nobody again.
+    daemon.stop();
+    let daemon = env.daemon("info");
+    env.run(["explain", "story/clip"]).exited(0);
+    env.run(["retry", "story/still", "--set", "prompt=a fox"]).exited(0);
+    until("the second event", || told().len() >= 2);
+    daemon.stop();
+    assert_eq!(told(), ["batch.waiting", "batch.done"]);
+    env.audit().each_paid_once(2);
+}

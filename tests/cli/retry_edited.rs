@@ -185,17 +185,27 @@ fn a_child_that_failed_keeps_its_reference_to_the_wanted_version_of_its_parent()
 }
 
 #[test]
-fn rows_without_an_id_stand_beside_those_that_failed() {
+fn rows_without_an_id_are_left_as_they_are() {
     let env = TestEnv::with_faults(ONE_STORM);
     let rows = "kind,model,prompt\nimage,gi-2,a storm\nimage,gi-2,a storm\n";
     env.write("birds.csv", rows);
     env.run(["run", "birds.csv"]).exited(1);
-    let done = env.run(["retry", "birds", "--set", "model=gi-2-5"]).exited(0);
-    done.says("1 of these jobs have rows without an id").says("1 new job accepted");
-    // One row of the two is edited.
-    env.write("birds.csv", "kind,model,prompt\nimage,gi-2,a storm\nimage,gi-2-5,a storm\n");
-    env.run(["run", "birds.csv"]).says("0 new (0 credits), 2 already there");
-    env.audit().each_paid_once(2);
+    let refused = env.run(["retry", "birds", "--set", "model=gi-2-5"]).exited(2);
+    refused
+        .says("1 have rows without an id, so that no other job can take their place")
+        .says("nothing was accepted");
+    let json = env.run(["retry", "birds", "--set", "model=gi-2-5", "--json"]).exited(2).json();
+    assert_eq!((&json["jobs"], json["without_id"].as_array().unwrap().len()), (&0.into(), 1), "{json:#}");
+    env.run(["run", "birds.csv"]).exited(1).says("0 new (0 credits), 2 already there");
+    env.audit().each_paid_once(1);
+    // Those beside them that have one are taken.
+    env.faults(ONE_STORM);
+    let with_ids =
+        "id,kind,model,prompt\n,image,gi-2,a storm\n,image,gi-2,a storm\nowl,image,gi-2,a stormy owl\n";
+    env.write("birds.csv", with_ids);
+    env.run(["run", "birds.csv"]).exited(1);
+    let mixed = env.run(["retry", "birds", "--set", "model=gi-2-5"]).exited(0);
+    mixed.says("1 have rows without an id").says("1 new job accepted");
 }
 
 #[test]
@@ -233,7 +243,11 @@ fn all_variations_of_a_row_are_edited_with_it_and_rows_that_were_refused_stay_to
     let plan =
         env.run(["retry", "birds", "--set", "prompt=a calm sea", "--dry-run", "--json"]).exited(0).json();
     assert_eq!((&plan["jobs"], &plan["receipt"]["changed"]), (&1.into(), &3.into()), "{plan:#}");
-    env.run(["retry", "birds", "--set", "prompt=a calm sea"]).exited(0).says("3 new jobs accepted");
+    assert_eq!(plan["other_variations"], 2, "{plan:#}");
+    env.run(["retry", "birds", "--set", "prompt=a calm sea"])
+        .exited(0)
+        .says("all variations of a row are edited together: 2 of these jobs take the place of ones that did not fail")
+        .says("3 new jobs accepted");
     assert_eq!(refused(&env), 1);
     env.write("birds.csv", rows("a calm sea"));
     env.run(["run", "birds.csv"]).exited(2).says("0 new (0 credits), 3 already there");

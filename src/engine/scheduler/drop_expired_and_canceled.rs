@@ -27,8 +27,9 @@ impl Scheduler {
             if event == Event::Expire
                 && let Some(active) = self.batches.get_mut(&no)
                 && active.record().pilot.is_some()
+                && active.record().rebuilt_rows == 0
             {
-                // What waits after its pilot is dropped, too.
+                // What waits after its pilot is dropped, too, unless it may have been sent by a state that is gone.
                 active.end_pilot();
                 self.pending.batch_changed(no);
             }

@@ -182,6 +182,21 @@ impl Scheduler {
         self.batch(no).is_some_and(|record| self.jobs.wait_after_pilot(record))
     }
 
+    /// Batches of which all that is left waits for rows that a person has to see to, and whose owners were not told. A
+    /// row that takes outputs of another batch waits for that one as long as anything of it moves.
+    pub fn waiting_untold(&self) -> impl Iterator<Item = BatchNo> {
+        let untold = self.batches.iter().filter(|active| active.waits_untold());
+        untold.map(|active| active.record().no).filter(|no| {
+            let mut others = self.inputs.named_by(*no);
+            others.all(|other| self.batches.get(&other).is_none_or(|active| self.stands_still(active)))
+        })
+    }
+
+    fn stands_still(&self, active: &ActiveBatch) -> bool {
+        let no = active.record().no;
+        !active.record().has_rows_to_send() && self.jobs.counts().open_of(no) == self.inputs.waiting_count(no)
+    }
+
     /// Every batch's record as it stands.
     pub fn batches(&self) -> impl Iterator<Item = &BatchRecord> {
         self.batches.iter().map(ActiveBatch::record)

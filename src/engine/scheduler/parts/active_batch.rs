@@ -88,6 +88,7 @@ impl ActiveBatch {
         record.decided = present.decided;
         record.review_announced = present.review_announced && !has_more;
         record.pilot_announced = present.pilot_announced && !has_more;
+        record.inputs_announced = present.inputs_announced && !has_more;
         record.paused = present.paused;
         record.rejections = present.rejections;
         record.skipped = present.skipped.clone();
@@ -250,10 +251,16 @@ impl ActiveBatch {
         }
     }
 
-    /// Its owner was told that it waits: for decisions, or after its pilot.
+    /// Whether all that is left of it waits for rows that a person has to see to, and its owner was not told.
+    pub fn waits_untold(&self) -> bool {
+        self.parked() == Some(Parked::Inputs) && !self.record.inputs_announced
+    }
+
+    /// Its owner was told that it waits: for decisions, after its pilot, or for rows that a person has to see to.
     pub fn mark_wait_announced(&mut self) {
         self.record.review_announced = self.record.waits_for_review();
-        self.record.pilot_announced = self.record.waits_after_pilot();
+        self.record.inputs_announced = self.parked() == Some(Parked::Inputs);
+        self.record.pilot_announced = !self.record.inputs_announced && self.record.waits_after_pilot();
     }
 
     /// A person decided about outputs of a job, which awaits a decision now, or does not any more.
@@ -289,8 +296,6 @@ impl ActiveBatch {
     /// sent by a state that is gone: with any such, it is paused, since they are not dropped. Returns how many that have
     /// not begun are dropped, and how many jobs in all may have been sent.
     pub fn cancel(&mut self, open: u32, kept: u32) -> (u32, u32) {
-        // What waits after its pilot is dropped, too.
-        self.end_pilot();
         let record = &mut self.record;
         let begun = open.saturating_add(record.ended.all());
         let not_begun = record.rows.saturating_sub(begun);
@@ -303,7 +308,11 @@ impl ActiveBatch {
             _ => not_begun.saturating_sub(since),
         });
         if may_have_been_sent > 0 {
+            // What waits after its pilot stays, too: only a person who continues has it sent.
             record.paused = Some(Pause::Rebuilt);
+        } else {
+            // What waits after its pilot is dropped, too.
+            self.end_pilot();
         }
         (not_begun.saturating_sub(may_have_been_sent.saturating_sub(kept)), may_have_been_sent)
     }
@@ -334,6 +343,7 @@ impl ActiveBatch {
     pub fn job_ended(&mut self, seq: Seq, kind: Kind, state: &State, rejections_max: u32) {
         let is_superseded = self.versions.is_superseded(seq);
         let record = &mut self.record;
+        record.inputs_announced = false;
         record.count_ended(kind, state, is_superseded);
         let has_counted = match state {
             State::Failed { fault, .. } if fault.code == "content_rejected" => {
@@ -359,6 +369,7 @@ impl ActiveBatch {
         let is_superseded = self.versions.is_superseded(seq);
         self.record.count_reopened(kind, state, is_superseded);
         self.record.announced = false;
+        self.record.inputs_announced = false;
     }
 
     /// Its owner wants some of it after all.

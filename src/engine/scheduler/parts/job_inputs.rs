@@ -186,6 +186,13 @@ impl JobInputs {
         }
     }
 
+    /// Batches whose outputs queued jobs of this one need.
+    pub fn named_by(&self, batch: BatchNo) -> impl Iterator<Item = BatchNo> {
+        let needs =
+            move |known: &BatchInputs| known.children.values().flatten().any(|key| key.batch == batch);
+        self.batches.iter().filter(move |(_, known)| needs(known)).map(|(no, _)| *no)
+    }
+
     /// Queued jobs of a batch that lack inputs.
     pub fn waiting_of(&self, batch: BatchNo) -> impl Iterator<Item = JobKey> {
         let waiting = self.batches.get(&batch).into_iter().flat_map(|known| &known.waiting);
