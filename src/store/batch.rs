@@ -344,9 +344,9 @@ impl BatchRecord {
         Some(self.policy.expires?.instant(self.created))
     }
 
-    /// Whether the rows of a segment may be sent: all, or those of the pilot.
+    /// Whether the rows of a segment may be sent: all, or those of the pilot. What is left of an earlier pilot waits.
     pub fn may_send(&self, segment: &Segment) -> bool {
-        self.pilot.is_none() || segment.pilot
+        self.pilot.is_none() || (segment.pilot && segment.end > self.pilot_from)
     }
 
     /// Whether some rows have not begun that may be sent.
@@ -377,9 +377,10 @@ impl BatchRecord {
     pub fn pilot_rows(&self) -> Vec<(u64, u64)> {
         let (mut parts, mut from): (Vec<(u64, u64)>, u64) = (Vec::new(), 0);
         for segment in self.segments.iter().filter(|_| self.pilot.is_some()) {
+            let is_of_pilot = segment.pilot && segment.end > self.pilot_from;
             match parts.last_mut().filter(|(_, end)| *end == from) {
-                Some((_, end)) if segment.pilot => *end = segment.end,
-                _ if segment.pilot => parts.push((from, segment.end)),
+                Some((_, end)) if is_of_pilot => *end = segment.end,
+                _ if is_of_pilot => parts.push((from.max(self.pilot_from), segment.end)),
                 _ => {}
             }
             from = segment.end;

@@ -219,6 +219,20 @@ fn the_rest_of_a_rebuilt_batch_is_not_sent_by_a_cancel_and_a_resume() {
     env.run(["state", "verify"]).exited(0).says("all fits");
 }
 
+#[test]
+fn what_is_left_of_an_earlier_pilot_waits_for_the_next_one() {
+    let env = halfway();
+    env.run(["continue", "birds"]).exited(0);
+    env.write("birds.csv", images(0..8));
+    env.run(["run", "birds.csv", "--pilot", "1", "--budget", "none"])
+        .exited(7)
+        .says("6 jobs (48 credits) wait");
+    env.audit().each_paid_once(2);
+    env.run(["continue", "birds"]).exited(0);
+    env.run(["run", "birds.csv"]).exited(0);
+    env.audit().each_paid_once(8);
+}
+
 /// A pilot of three rows, of which one was made when the budget was used up.
 fn halfway() -> TestEnv {
     let env = birds(6);

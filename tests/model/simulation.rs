@@ -59,8 +59,8 @@ fn no_history_breaks_a_promise() {
     }
 }
 
-/// Seeds that found something once: versions of an expired batch, holds of a day that is over.
-const FOUND: [u64; 3] = [346, 2490, 4886];
+/// Seeds that found something once: versions of an expired batch, what an earlier pilot left, holds of a day that is over.
+const FOUND: [u64; 4] = [346, 958, 2490, 4886];
 
 #[test]
 fn what_was_found_once_is_not_found_again() {
