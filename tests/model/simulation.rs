@@ -59,8 +59,9 @@ fn no_history_breaks_a_promise() {
     }
 }
 
-/// Seeds that found something once: versions of an expired batch, what an earlier pilot left, holds of a day that is over.
-const FOUND: [u64; 4] = [346, 958, 2490, 4886];
+/// Seeds that found something once: versions of an expired batch, what an earlier pilot left, a job that was canceled and
+/// resolved in one step, holds of a day that is over.
+const FOUND: [u64; 5] = [346, 958, 1733, 2490, 4886];
 
 #[test]
 fn what_was_found_once_is_not_found_again() {

@@ -174,7 +174,16 @@ impl Scheduler {
     ///
     /// # Errors
     /// [`SchedulerError`] when the books do not balance.
-    pub fn execute(&mut self, command: Command, now: Now) -> Result<CommandOutcome, SchedulerError> {
+    pub fn execute(&mut self, mut command: Command, now: Now) -> Result<CommandOutcome, SchedulerError> {
+        // What ended in this very step was found as it stood before it.
+        let ended = command.batch().into_iter().flat_map(|no| self.pending.ended_of(no));
+        let ended: HashSet<Seq> =
+            ended.filter(|key| !self.jobs.contains_key(key)).map(|key| key.seq).collect();
+        if !ended.is_empty()
+            && let Some(refused) = command.leave_out(&ended)
+        {
+            return Ok(refused);
+        }
         match command {
             Command::AddBatch(record) => {
                 let no = record.no;

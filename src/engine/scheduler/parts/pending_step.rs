@@ -70,6 +70,13 @@ impl PendingStep {
         self.changed_outcomes.push(record);
     }
 
+    /// Jobs of a batch that have ended in this step, or stand otherwise since they did: nothing on disk says so yet.
+    pub fn ended_of(&self, no: BatchNo) -> impl Iterator<Item = JobKey> {
+        let ended = self.ended.iter().map(|(_, record)| record.key);
+        let changed = self.changed_outcomes.iter().map(|record| record.key);
+        ended.chain(changed).filter(move |key| key.batch == no)
+    }
+
     /// Something is to begin once the step is durable.
     pub fn begin(&mut self, effect: Effect) {
         self.effects.push(effect);
