@@ -60,8 +60,8 @@ fn no_history_breaks_a_promise() {
 }
 
 /// Seeds that found something once: versions of an expired batch, what an earlier pilot left, a job that was canceled and
-/// resolved in one step, holds of a day that is over.
-const FOUND: [u64; 5] = [346, 958, 1733, 2490, 4886];
+/// resolved in one step, a second attempt with inputs after its batch expired, holds of a day that is over.
+const FOUND: [u64; 6] = [346, 958, 1733, 2314, 2490, 4886];
 
 #[test]
 fn what_was_found_once_is_not_found_again() {

@@ -294,8 +294,11 @@ impl Scheduler {
     /// Whether a job of which nothing was sent is not to be sent by now: it was let out, and meanwhile its inputs were
     /// looked for.
     fn is_held_back(&mut self, key: JobKey, now: Now) -> bool {
+        // A job that was sent before its batch expired gets its further attempts.
+        let was_sent = self.jobs.get(&key).is_some_and(|open| open.job().first_sent().is_some());
         let is_of_batch = |active: &ActiveBatch| {
-            active.record().paused.is_some() || active.record().canceled || active.has_expired(now)
+            let has_expired = active.has_expired(now) && !was_sent;
+            active.record().paused.is_some() || active.record().canceled || has_expired
         };
         self.mode != Mode::Paying
             || self.disk.is_low()
