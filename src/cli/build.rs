@@ -18,6 +18,7 @@ use crate::domain::slow_download::MinRate;
 use crate::domain::time::Millis;
 use crate::domain::url_policy::UrlPolicy;
 use crate::engine::input_store::InputStore;
+use crate::engine::output_store::OutputStore;
 use crate::engine::scheduler::Settings;
 use crate::engine::{EngineDeps, RateLimit};
 use crate::intake::catalog_refresh::ServiceCatalogs;
@@ -99,6 +100,7 @@ pub(super) fn engine_deps(
         },
         min_free_bytes: config.output.min_free.as_u64(),
         inputs: checked_input_store(config)?,
+        outputs: checked_output_store(chosen, config)?,
         submits: RateLimit::per_second(config.limits.submits_per_second),
         polls: RateLimit::per_second(config.limits.polls_per_second),
         layout: config.layout()?,
@@ -129,7 +131,7 @@ pub(super) fn ingest_defaults(
 pub(super) fn input_store(config: &Config) -> Result<Option<InputStore>, Failure> {
     let Some(url) = &config.inputs.store else { return Ok(None) };
     install_tls_provider();
-    let storage = ObjectStorage::open(url)
+    let storage = ObjectStorage::open("inputs.store", url)
         .map_err(|bad| Failure::new(Exit::Usage, bad.to_string()).hint("see docs/inputs.md"))?;
     Ok(Some(InputStore::new(storage, config.deadlines.by_kind(), Clock::start())))
 }
@@ -141,6 +143,32 @@ fn checked_input_store(config: &Config) -> Result<Option<InputStore>, Failure> {
         tokio::spawn(async move {
             if let Err(error) = store.check().await {
                 tracing::warn!(%error, "jobs that take files of this machine wait for the object store");
+            }
+        });
+    }
+    Ok(store)
+}
+
+/// Where outputs go besides.
+pub(super) fn output_store(config: &Config) -> Result<Option<OutputStore>, Failure> {
+    let Some(url) = &config.output.store else { return Ok(None) };
+    install_tls_provider();
+    let storage = ObjectStorage::open("output.store", url)
+        .map_err(|bad| Failure::new(Exit::Usage, bad.to_string()).hint("see docs/outputs.md"))?;
+    Ok(Some(OutputStore::new(storage)))
+}
+
+/// The same for an engine: where the store does not answer, that is said before a job is sent. What an emulator makes is
+/// put nowhere.
+fn checked_output_store(chosen: &ServiceTarget, config: &Config) -> Result<Option<OutputStore>, Failure> {
+    if chosen.emulator.is_some() {
+        return Ok(None);
+    }
+    let store = output_store(config)?;
+    if let Some(store) = store.clone() {
+        tokio::spawn(async move {
+            if let Err(error) = store.check().await {
+                tracing::warn!(%error, "outputs wait on disk for the object store");
             }
         });
     }
@@ -159,7 +187,12 @@ pub(super) fn app_parts(
     output: &Path,
     service: Option<(Service, &ServiceTarget)>,
 ) -> Result<AppParts, Failure> {
+    let outputs = match &service {
+        Some((_, chosen)) if chosen.emulator.is_none() => output_store(config)?,
+        _ => None,
+    };
     Ok(AppParts {
+        outputs,
         settings: scheduler_settings(config)?,
         ingest: ingest_defaults(config, service)?,
         output_dir: OutputDir::new(output, config.output.options()),

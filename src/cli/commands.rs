@@ -19,6 +19,7 @@ use crate::cli::man::ManCommand;
 use crate::cli::models::ModelsCommand;
 use crate::cli::name_arguments::{BatchArgument, JobArgument, NameArgument};
 use crate::cli::open::OpenCommand;
+use crate::cli::outputs::OutputsCommand;
 use crate::cli::pilot::ContinueCommand;
 use crate::cli::plan::PlanCommand;
 use crate::cli::report::ReportCommand;
@@ -122,6 +123,8 @@ pub(super) enum Command {
     ///
     /// Reads the tasks of paid jobs and downloads outputs that are missing or changed on disk. Creates no task.
     Download(DownloadCommand),
+    /// Compare outputs on disk with the object store, and bring over what one of them lacks
+    Outputs(OutputsCommand),
     /// List holds, charges and refunds
     ///
     /// Lists the ledger entries of every job, in manifest order.

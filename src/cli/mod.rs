@@ -38,6 +38,7 @@ mod name_arguments;
 mod next_steps;
 mod open;
 mod outcome_json;
+mod outputs;
 mod pause;
 mod pilot;
 mod plan;
@@ -123,6 +124,7 @@ pub fn main() -> Exit {
             }
             Command::Retry(command) => retry::run(command, &arguments.global).await,
             Command::Download(command) => download::run(command, &arguments.global).await,
+            Command::Outputs(command) => outputs::run(command, &arguments.global).await,
             Command::Ledger(command) => ledger::run(command, &arguments.global).await,
             Command::Report(command) => report::run(command, &arguments.global).await,
             Command::Models(command) => models::run(command, &arguments.global).await,

@@ -311,6 +311,8 @@ pub struct OutputConfig {
     pub results_csv: CsvDialect,
     /// Whether each batch leaves a page to look at.
     pub gallery: bool,
+    /// The object store that outputs are put into besides: `s3://bucket/prefix`, `gs://…` or `az://…`.
+    pub store: Option<Url>,
     /// Largest output that is downloaded.
     pub max_file: ByteSize,
     /// Free space that is kept on the output disk.
@@ -326,6 +328,7 @@ impl Default for OutputConfig {
             sidecars: SidecarPlace::default(),
             results_csv: CsvDialect::default(),
             gallery: true,
+            store: None,
             max_file: ByteSize::gib(8),
             min_free: ByteSize::gib(1),
             allow_hosts: Vec::new(),

@@ -16,6 +16,7 @@ use crate::control::protocol::{Health, ProcessKind};
 use crate::control::routes;
 use crate::engine::engine_client::EngineClient;
 use crate::engine::gallery::Gallery;
+use crate::engine::output_store::OutputStore;
 use crate::engine::scheduler::{Settings, Standstill};
 use crate::engine::{Engine, EngineError, Mode, Scope, Stop};
 use crate::intake::ingest::{Ingest, IngestDefaults};
@@ -35,6 +36,8 @@ pub struct AppParts {
     pub output_dir: OutputDir,
     /// Layout of batches that have none of their own.
     pub layout: Layout,
+    /// Where outputs go besides; nothing where they stay on disk alone, or nothing is done about them.
+    pub outputs: Option<OutputStore>,
 }
 
 /// An engine that does not run yet, and what the routes of its control API need.
@@ -58,7 +61,7 @@ impl App {
         parts: AppParts,
         clock: Clock,
     ) -> Result<App, StoreError> {
-        let AppParts { settings, ingest, output_dir, layout } = parts;
+        let AppParts { settings, ingest, output_dir, layout, outputs } = parts;
         let metrics = match &mode {
             Mode::Free(deps) | Mode::Paying(deps) => deps.metrics.clone(),
             Mode::Read | Mode::Offline => Metrics::new(),
@@ -83,6 +86,7 @@ impl App {
             health,
             output_dir,
             layout,
+            outputs,
             gallery,
             schedules: None,
             metrics,

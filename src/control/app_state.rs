@@ -9,6 +9,7 @@ use crate::control::page_state::Pages;
 use crate::control::protocol::{Health, Refusal, Schedules};
 use crate::engine::engine_client::EngineClient;
 use crate::engine::gallery::Gallery;
+use crate::engine::output_store::OutputStore;
 use crate::intake::ingest::Ingest;
 use crate::intake::receipt::Receipt;
 use crate::metrics::Metrics;
@@ -28,6 +29,8 @@ pub struct AppState {
     pub output_dir: OutputDir,
     /// Layout of batches that have none of their own.
     pub layout: Layout,
+    /// Where outputs go besides.
+    pub outputs: Option<OutputStore>,
     /// Pages to look at.
     pub gallery: Gallery,
     /// The schedules that this process carries out; nothing where it carries out none.

@@ -328,6 +328,9 @@ fn parked_reason(
         (State::Fetching { urls, .. }, Parked::Key | Parked::NoProcess) if urls.is_empty() => {
             Some(format!("its task is not polled for fresh links: {why}"))
         }
+        (State::Fetching { .. }, Parked::Store) => {
+            Some(format!("its outputs are not all in the object store: {why}"))
+        }
         (State::Fetching { .. }, Parked::Disk | Parked::NoProcess) => {
             Some(format!("its outputs are not downloaded: {why}"))
         }

@@ -2,9 +2,10 @@
 
 use std::io;
 
+use crate::control::app_state::AppState;
 use crate::control::protocol::{
     BatchOutcome, BatchOutcomes, BatchStatus, BudgetSet, FINISHED_SHOWN, GalleryPage, LedgerEntry, Refusal,
-    ResolveRequest, RetryRequest, Status, StatusRequest,
+    ResolveRequest, RetryRequest, Status, StatusRequest, SyncedOutputs,
 };
 use crate::domain::credits::Credits;
 use crate::domain::exit_code::Exit;
@@ -15,6 +16,7 @@ use crate::engine::EngineError;
 use crate::engine::engine_client::EngineClient;
 use crate::engine::gallery::Gallery;
 use crate::engine::job_iter::JobIter;
+use crate::engine::output_sync::SyncOutcome;
 use crate::engine::scheduler::{BatchOverview, Command, CommandOutcome};
 use crate::engine::{FindError, Target};
 use crate::intake::ingest::Ingest;
@@ -39,6 +41,9 @@ pub enum HandlerError {
         /// The batch.
         batch: BatchName,
     },
+    /// Outputs stay on disk alone.
+    #[error("there is no object store for outputs")]
+    NoOutputStore,
     /// The client has disconnected.
     #[error("failed to write the response: {0}")]
     Reader(#[from] io::Error),
@@ -73,6 +78,8 @@ impl HandlerError {
             HandlerError::Find(FindError::Engine(error)) | HandlerError::Engine(error) => error.into(),
             HandlerError::ManifestRead { .. } => Refusal::new(Exit::Usage, self.to_string())
                 .hint("look at what waits once it is accepted (callsheet status), then repeat the command"),
+            HandlerError::NoOutputStore => Refusal::new(Exit::Usage, self.to_string())
+                .hint("set output.store in the configuration; see docs/outputs.md"),
             HandlerError::Reader(_) => Refusal::new(Exit::Disk, self.to_string()),
         }
     }
@@ -386,6 +393,20 @@ pub async fn retry(engine: &EngineClient, request: &RetryRequest) -> Result<Batc
     let named = engine.find(&request.name).await?;
     let granted = engine.retry(&named, request.max_credits.map(Credits), request.failed).await?;
     Ok(BatchOutcomes { batches: vec![BatchOutcome { batch: named.batch().name.clone(), granted }] })
+}
+
+/// Brings outputs from disk into the object store, or back.
+///
+/// # Errors
+/// [`HandlerError`].
+pub async fn sync_outputs(app: &AppState, name: &str) -> Result<SyncedOutputs, HandlerError> {
+    let Some(outputs) = &app.outputs else { return Err(HandlerError::NoOutputStore) };
+    let named = app.engine.find(name).await?;
+    let synced = app.engine.sync_outputs(&named, outputs, &app.output_dir, &app.layout).await?;
+    let SyncOutcome { jobs, uploaded, restored, missing, missing_jobs, fault } = synced;
+    let batch = named.batch().name.clone();
+    let stopped = fault.map(|fault| fault.message);
+    Ok(SyncedOutputs { batch, jobs, uploaded, restored, missing, missing_jobs, stopped })
 }
 
 /// Takes up what is paid for and is not on disk as it was.

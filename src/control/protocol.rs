@@ -89,6 +89,7 @@ requests! {
     RetryRequest: POST "/v1/retry" -> BatchOutcomes;
     RetryEditedRequest: POST "/v1/retry/edited" -> EditedRetry;
     DownloadRequest: POST "/v1/download" -> BatchOutcomes;
+    SyncOutputsRequest: POST "/v1/outputs/sync" -> SyncedOutputs;
     ResolveRequest: POST "/v1/resolve" -> BatchOutcomes;
     BudgetRequest: POST "/v1/budget" -> BudgetSet;
     GalleryRequest: POST "/v1/gallery" -> GalleryPage;
@@ -401,6 +402,34 @@ pub struct CancelRequest {
 pub struct DownloadRequest {
     /// A batch's name, a job's label, `BATCH/LABEL`, or the beginning of a job's identity.
     pub name: String,
+}
+
+/// Brings outputs to where they are not: from disk into the object store, or back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SyncOutputsRequest {
+    /// A batch's name, a job's label, `BATCH/LABEL`, or the beginning of a job's identity.
+    pub name: String,
+}
+
+/// What was brought over.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SyncedOutputs {
+    /// The batch.
+    pub batch: BatchName,
+    /// Jobs whose outputs are on disk and in the store now.
+    pub jobs: u32,
+    /// Jobs of which something was put into the store.
+    pub uploaded: u32,
+    /// Jobs whose outputs were brought back to disk.
+    pub restored: u32,
+    /// Jobs whose outputs are neither on disk nor in the store.
+    pub missing: u32,
+    /// Some of these by their labels.
+    pub missing_jobs: Vec<String>,
+    /// Why it stopped before its end: the store or the disk refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stopped: Option<String>,
 }
 
 /// Queues failed, canceled and expired jobs again.

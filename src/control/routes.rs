@@ -29,7 +29,7 @@ use crate::control::protocol::{
     ExportRequest, GalleryRequest, GroupTotalsRequest, Health, HealthRequest, JobsRequest, LedgerRequest,
     MANIFESTS_PATH, NDJSON, NOT_LISTED, OpenJobsRequest, PauseRequest, Refusal, Request as _, ResolveRequest,
     ResumeRequest, RetryEditedRequest, RetryRequest, ReviewRequest, RunScheduleRequest, Schedules,
-    SchedulesRequest, StatusRequest, Submission,
+    SchedulesRequest, StatusRequest, Submission, SyncOutputsRequest,
 };
 use crate::control::review_handlers;
 use crate::domain::exit_code::Exit;
@@ -81,6 +81,7 @@ fn routes() -> Router<Arc<AppState>> {
         .route(CancelRequest::PATH, post(cancel))
         .route(RetryRequest::PATH, post(retry))
         .route(DownloadRequest::PATH, post(download))
+        .route(SyncOutputsRequest::PATH, post(sync_outputs))
         .route(ResolveRequest::PATH, post(resolve))
         .route(BudgetRequest::PATH, post(set_budget))
         .route(GalleryRequest::PATH, post(gallery))
@@ -275,6 +276,14 @@ async fn download(
 ) -> Result<Response, ApiError> {
     let (output_dir, layout) = (app.output_dir.clone(), app.layout.clone());
     let work = async move { handlers::download(&app.engine, &body.name, output_dir, layout).await };
+    Ok(Json(to_the_end(work).await?).into_response())
+}
+
+async fn sync_outputs(
+    State(app): Shared,
+    JsonBody(body): JsonBody<SyncOutputsRequest>,
+) -> Result<Response, ApiError> {
+    let work = async move { handlers::sync_outputs(&app, &body.name).await };
     Ok(Json(to_the_end(work).await?).into_response())
 }
 

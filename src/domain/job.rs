@@ -190,6 +190,16 @@ pub struct OutputFile {
     /// folder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub edited: Option<String>,
+    /// The address of its object in `output.store`, where it was found with this size and checksum.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub object: Option<String>,
+}
+
+impl OutputFile {
+    /// The same without its object: as it lies on disk.
+    pub fn on_disk(&self) -> OutputFile {
+        OutputFile { object: None, ..self.clone() }
+    }
 }
 
 /// A job's outputs as they lie in the output folder, with the task and the charge that their sidecar names.

@@ -29,6 +29,8 @@ pub enum Parked {
     NoPrice,
     /// The output disk has too little room or takes nothing more, or the state's disk is full.
     Disk,
+    /// The object store of files or outputs refuses, or cannot be reached.
+    Store,
     /// What is left needs outputs of rows that have ended without, or that wait for a decision.
     Inputs,
     /// The pilot of the batch is done, and nobody has continued.
@@ -52,6 +54,7 @@ impl Parked {
             Parked::Paused => "paused",
             Parked::NoPrice => "no_price",
             Parked::Disk => "disk",
+            Parked::Store => "store",
             Parked::Inputs => "inputs",
             Parked::Pilot => "pilot",
             Parked::NoProcess => "no_process",
@@ -96,6 +99,10 @@ impl Parked {
             Parked::Disk => {
                 "the output disk is full or has less free space than output.min_free, or the state's disk is full; \
                  free disk space"
+            }
+            Parked::Store => {
+                "the object store refuses or cannot be reached; it is asked again, with longer and longer waits; see the \
+                 log, or: callsheet doctor"
             }
             Parked::Inputs => {
                 "what is left refers to rows that failed, were canceled or wait for a decision; to see which: \

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::domain::ids::BatchNo;
-use crate::domain::job::{JobSpec, State};
+use crate::domain::job::{JobSpec, OutputFile, State};
 use crate::domain::row_versions::VersionChange;
 use crate::engine::scheduler::{AppliedVersions, EndedVersion, RenamedJob};
 use crate::output::layout::Layout;
@@ -79,7 +79,8 @@ fn renamed(
     for (at, spec) in jobs {
         let Some(files) = output_dir.named_outputs(&batch.name, &layout, &spec) else { continue };
         let record = store.job_at(&batch, at, &spec)?;
-        if matches!(record.job.state(), State::Succeeded { files: known, .. } if *known != files) {
+        let State::Succeeded { files: known, .. } = record.job.state() else { continue };
+        if known.iter().map(OutputFile::on_disk).ne(files.iter().cloned()) {
             renamed.push(RenamedJob { spec: Arc::new(spec), record, files });
         }
     }

@@ -8,14 +8,14 @@ use tracing::Span;
 use crate::api::{DownloadError, ServiceError};
 use crate::clock::{Clock, whole_ms};
 use crate::domain::idempotency_key::IdempotencyKey;
-use crate::domain::ids::{BatchName, BatchNo};
+use crate::domain::ids::{BatchName, BatchNo, JobId};
 use crate::domain::job::{JobSpec, Order};
 use crate::domain::task::{Fault, PostAnswer};
 use crate::engine::download::Fetcher;
 use crate::engine::publish_queue::PublishQueue;
-use crate::engine::scheduler::{Effect, FetchOrder, Input, Scheduler};
+use crate::engine::scheduler::{Effect, FetchFault, FetchOrder, Input, Scheduler};
 use crate::engine::suspended_downloads::SuspendedDownloads;
-use crate::engine::{EngineDeps, blocking, edited_rows, input_store, job_inputs, row_reader};
+use crate::engine::{EngineDeps, blocking, edited_rows, input_store, job_inputs, output_sync, row_reader};
 use crate::metrics::{Answer, Endpoint};
 use crate::output::layout::Layout;
 use crate::store::{Store, StoreError};
@@ -113,9 +113,19 @@ pub(super) async fn run_effect(
                 .unwrap_or_else(|damage| vec![Input::Unreadable(damage.to_string())]);
         }
         Effect::GoBack { batch, from } => {
-            let (store, output_dir, layout) = (store.clone(), deps.output_dir.clone(), deps.layout.clone());
-            match blocking(move || edited_rows::go_back(&store, &output_dir, &layout, batch, from)).await {
-                Ok(applied) => Input::Versions(applied),
+            let (output_dir, layout) = (deps.output_dir.clone(), deps.layout.clone());
+            let going = store.clone();
+            match blocking(move || edited_rows::go_back(&going, &output_dir, &layout, batch, from)).await {
+                Ok(mut applied) => {
+                    if let Err(fault) = output_sync::keep_renamed(deps, &store, &mut applied).await {
+                        tracing::warn!(
+                            fault = %fault.fault(),
+                            "outputs with new names are not in the object store; to put them there: callsheet outputs \
+                             sync"
+                        );
+                    }
+                    Input::Versions(applied)
+                }
                 Err(damage) => Input::Unreadable(damage.to_string()),
             }
         }
@@ -175,18 +185,29 @@ async fn fetch(
         let (store, spec) = (store.clone(), order.spec.clone());
         others = blocking(move || edited_rows::others(&store, batch, &spec)).await?;
     }
-    let specs = others.iter().map(|(_, spec)| spec.clone()).collect();
+    let specs: Vec<JobSpec> = others.iter().map(|(_, spec)| spec.clone()).collect();
+    let versions: Vec<JobId> = specs.iter().map(|spec| spec.id).collect();
     let outcome = Fetcher::new(deps, publish_queue, suspended_downloads, clock, specs).fetch(order).await;
     let mut inputs = Vec::new();
+    let mut kept = Ok(());
     if outcome.is_ok() && !others.is_empty() {
-        let (store, output_dir, layout) = (store.clone(), deps.output_dir.clone(), deps.layout.clone());
-        let applied =
-            blocking(move || edited_rows::after_publishing(&store, &output_dir, &layout, batch, others))
+        let (present, output_dir, layout) = (store.clone(), deps.output_dir.clone(), deps.layout.clone());
+        let mut applied =
+            blocking(move || edited_rows::after_publishing(&present, &output_dir, &layout, batch, others))
                 .await?;
-        if !applied.renamed.is_empty() {
+        // They have their new names in the object store before this job takes their plain one.
+        kept = output_sync::keep_renamed(deps, store, &mut applied).await;
+        if !applied.renamed.is_empty() && kept.is_ok() {
             inputs.push(Input::Versions(applied));
         }
     }
+    let outcome = match (outcome, kept) {
+        (Ok(files), Ok(())) => {
+            output_sync::keep_fetched(deps, order, &versions, files).await.map_err(FetchFault::from)
+        }
+        (Ok(_), Err(fault)) => Err(fault.into()),
+        (Err(fault), _) => Err(fault),
+    };
     inputs.push(Input::Fetched(order.key, order.attempt, outcome));
     Ok(inputs)
 }

@@ -20,7 +20,7 @@ use crate::domain::time::{Millis, Tick};
 use crate::engine::blocking;
 use crate::engine::scheduler::InputFault;
 use crate::failpoint;
-use crate::object_storage::{Expected, ObjectStorage, PutError, StorageError};
+use crate::object_storage::{Expected, ObjectStorage, PutError, Replaces, StorageError};
 use crate::store::staged_inputs::StagedInputs;
 
 /// Code of a job whose file is neither in the state nor in the object store.
@@ -145,9 +145,11 @@ impl InputStore {
             sha256: &content.sha256,
             content_type: content.media.content_type(),
         };
-        match storage.put(name, &path, expected).await {
+        match storage.put(name, &path, expected, &[], Replaces::Any).await {
             Ok(()) => {}
             Err(PutError::Storage(error)) => return Err(passing(&error)),
+            // It is looked for below: one of its name holds the same.
+            Err(PutError::Taken) => {}
             Err(PutError::Changed(why)) => {
                 // So that it is handed over again.
                 let staged = staged.clone();

@@ -21,6 +21,8 @@ pub mod job_iter;
 pub mod job_page;
 mod mode;
 mod name_lookup;
+pub mod output_store;
+pub mod output_sync;
 mod publish_queue;
 mod request_rate;
 mod restart;

@@ -8,6 +8,7 @@ use crate::domain::ids::BatchNo;
 use crate::domain::slow_download::MinRate;
 use crate::engine::catalog_source::CatalogSource;
 use crate::engine::input_store::InputStore;
+use crate::engine::output_store::OutputStore;
 use crate::engine::request_rate::RateLimit;
 use crate::metrics::Metrics;
 use crate::output::layout::Layout;
@@ -50,6 +51,8 @@ pub struct EngineDeps {
     pub min_free_bytes: u64,
     /// Where files go that rows name; nothing where rows may name none.
     pub inputs: Option<InputStore>,
+    /// Where published outputs go besides; nothing where they stay on disk alone.
+    pub outputs: Option<OutputStore>,
     /// How fast creating POSTs may leave.
     pub submits: RateLimit,
     /// How fast tasks may be read.

@@ -5,23 +5,25 @@
 //! service's API key never comes here, and the store's credentials leave this module in no value: a signed link is sent to
 //! the service and stored nowhere.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::TryStreamExt;
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey, Checksum};
 use object_store::azure::MicrosoftAzureBuilder;
 use object_store::gcp::GoogleCloudStorageBuilder;
 use object_store::path::Path as ObjectPath;
 use object_store::signer::{Method, Signer};
 use object_store::{
-    Attribute, AttributeValue, Attributes, ClientOptions, ObjectStore, ObjectStoreExt, PutMultipartOptions,
-    PutOptions, PutPayload, RetryConfig, WriteMultipart,
+    Attribute, AttributeValue, Attributes, ClientOptions, GetOptions, ObjectStore, ObjectStoreExt, PutMode,
+    PutMultipartOptions, PutOptions, PutPayload, RetryConfig, UpdateVersion, WriteMultipart,
 };
 use sha2::{Digest, Sha256};
 use tokio::fs::File;
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use url::{Host, Url};
 
 /// Files up to this size go in one request; a part of a larger one is as large, in bytes.
@@ -62,9 +64,56 @@ pub enum PutError {
     /// It is not what it was when it was read before.
     #[error("{0}")]
     Changed(String),
+    /// An object that may not be replaced has the name, or took it meanwhile.
+    #[error("the name is taken by another object")]
+    Taken,
     /// The store refuses, or cannot be reached.
     #[error(transparent)]
     Storage(#[from] StorageError),
+}
+
+/// An object was not copied to a file.
+#[derive(Debug, thiserror::Error)]
+pub enum GetError {
+    /// It does not hold what it should.
+    #[error("the object at {0} does not hold what was put there")]
+    Changed(String),
+    /// The file cannot be written.
+    #[error(transparent)]
+    File(#[from] std::io::Error),
+    /// The store refuses, or cannot be reached.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+}
+
+/// What is said of an object beside its content.
+pub type Metadata<'a> = [(&'static str, &'a str)];
+
+/// An object as it lies in the store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FoundObject {
+    /// Size in bytes.
+    pub bytes: u64,
+    metadata: BTreeMap<String, String>,
+    version: UpdateVersion,
+}
+
+impl FoundObject {
+    /// What was said of it under a name when it was put there.
+    pub fn metadata(&self, name: &str) -> Option<&str> {
+        self.metadata.get(name).map(String::as_str)
+    }
+}
+
+/// Which object a file may replace.
+#[derive(Debug, Clone, Copy)]
+pub enum Replaces<'a> {
+    /// Any: the name says what it holds.
+    Any,
+    /// None: there must be none of the name.
+    Nothing,
+    /// This one, as it was found.
+    This(&'a FoundObject),
 }
 
 /// What a file has to hold for it to be put into the store.
@@ -75,7 +124,7 @@ pub struct Expected<'a> {
     /// SHA-256 in lowercase hex.
     pub sha256: &'a str,
     /// Media type that the object gets.
-    pub content_type: &'static str,
+    pub content_type: &'a str,
 }
 
 /// A prefix of a bucket. Cheap to clone.
@@ -95,18 +144,18 @@ impl fmt::Debug for ObjectStorage {
 }
 
 impl ObjectStorage {
-    /// The store at an address. Credentials come from where the command line clients of the stores take them:
+    /// The store at the address that a key of the configuration gives, `inputs.store` for one. Credentials come from where the command line clients of the stores take them:
     /// environment, files of workload identity, metadata of the machine.
     ///
     /// # Errors
     /// What is wrong with the address, or with settings of the environment.
-    pub fn open(url: &Url) -> Result<ObjectStorage, BadStore> {
-        let bad = |why: String| BadStore(format!("inputs.store: {url}: {why}"));
+    pub fn open(key: &'static str, url: &Url) -> Result<ObjectStorage, BadStore> {
+        let bad = |why: String| BadStore(format!("{key}: {url}: {why}"));
         let bucket = url.host_str().filter(|bucket| !bucket.is_empty());
         let bucket = bucket.ok_or_else(|| bad("has no bucket; write it as s3://bucket/prefix".to_owned()))?;
         if !url.username().is_empty() || url.password().is_some() || url.query().is_some() {
             let why = "holds more than a bucket and a prefix; credentials come from the environment";
-            return Err(BadStore(format!("inputs.store: {why}")));
+            return Err(BadStore(format!("{key}: {why}")));
         }
         let prefix = ObjectPath::from_url_path(url.path()).map_err(|error| bad(error.to_string()))?;
         let refused = |error: object_store::Error| bad(told(&error));
@@ -185,16 +234,50 @@ impl ObjectStorage {
         }
     }
 
+    /// An object with what was said of it; nothing where there is none.
+    ///
+    /// # Errors
+    /// [`StorageError`].
+    pub async fn find(&self, name: &str) -> Result<Option<FoundObject>, StorageError> {
+        let options = GetOptions { head: true, ..GetOptions::default() };
+        let found = match self.store.get_opts(&self.path_of(name), options).await {
+            Ok(found) => found,
+            Err(object_store::Error::NotFound { .. }) => return Ok(None),
+            Err(error) => return Err(self.error(&error)),
+        };
+        let metadata = found.attributes.iter().filter_map(|(attribute, value)| match attribute {
+            Attribute::Metadata(name) => Some((name.to_string(), value.to_string())),
+            _ => None,
+        });
+        let metadata = metadata.collect();
+        let (e_tag, version) = (found.meta.e_tag.clone(), found.meta.version.clone());
+        let version = UpdateVersion { e_tag, version };
+        Ok(Some(FoundObject { bytes: found.meta.size, metadata, version }))
+    }
+
     /// Puts a file into the store, hashed once more on its way: one that changed since does not become an object.
+    ///
+    /// A file of one request replaces what it may by a condition that the store checks. For a larger one the object is
+    /// looked at again right before it is completed.
     ///
     /// # Errors
     /// [`PutError`].
-    pub async fn put(&self, name: &str, file: &Path, expected: Expected<'_>) -> Result<(), PutError> {
+    pub async fn put(
+        &self,
+        name: &str,
+        file: &Path,
+        expected: Expected<'_>,
+        metadata: &Metadata<'_>,
+        replaces: Replaces<'_>,
+    ) -> Result<(), PutError> {
         let changed = |why: String| PutError::Changed(format!("{} {why}", file.display()));
         let unread = |error: std::io::Error| changed(format!("cannot be read any more: {error}"));
         let mut reader = File::open(file).await.map_err(unread)?;
-        let attributes: Attributes =
-            [(Attribute::ContentType, AttributeValue::from(expected.content_type))].into_iter().collect();
+        let said = metadata.iter().map(|(name, value)| {
+            (Attribute::Metadata((*name).into()), AttributeValue::from((*value).to_owned()))
+        });
+        let content_type = AttributeValue::from(expected.content_type.to_owned());
+        let attributes: Attributes = said.chain([(Attribute::ContentType, content_type)]).collect();
         let path = self.path_of(name);
         let mut hash = Sha256::new();
         let is_as_it_was = |hash: Sha256| format!("{:x}", HexOf(&hash.finalize())) == expected.sha256;
@@ -206,9 +289,19 @@ impl ObjectStorage {
             if !is_as_it_was(hash) {
                 return Err(changed("changed since it was read".to_owned()));
             }
-            let options = PutOptions { attributes, ..PutOptions::default() };
+            let mode = match replaces {
+                Replaces::Any => PutMode::Overwrite,
+                Replaces::Nothing => PutMode::Create,
+                Replaces::This(found) => PutMode::Update(found.version.clone()),
+            };
+            let options = PutOptions { mode, attributes, ..PutOptions::default() };
             let put = self.store.put_opts(&path, PutPayload::from(content), options).await;
-            return put.map(drop).map_err(|error| self.error(&error).into());
+            return put.map(drop).map_err(|error| match error {
+                object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. } => {
+                    PutError::Taken
+                }
+                other => self.error(&other).into(),
+            });
         }
         let options = PutMultipartOptions { attributes, ..PutMultipartOptions::default() };
         let upload = self.store.put_multipart_opts(&path, options).await;
@@ -229,6 +322,7 @@ impl ObjectStorage {
         };
         let read = match read {
             Ok(()) if !is_as_it_was(hash) => Err(changed("changed since it was read".to_owned())),
+            Ok(()) => self.may_replace(name, replaces).await,
             other => other,
         };
         if let Err(error) = read {
@@ -237,6 +331,42 @@ impl ObjectStorage {
             return Err(error);
         }
         writer.finish().await.map(drop).map_err(|error| self.error(&error).into())
+    }
+
+    async fn may_replace(&self, name: &str, replaces: Replaces<'_>) -> Result<(), PutError> {
+        let may = match replaces {
+            Replaces::Any => true,
+            Replaces::Nothing => self.find(name).await?.is_none(),
+            Replaces::This(before) => self.find(name).await?.as_ref() == Some(before),
+        };
+        if may { Ok(()) } else { Err(PutError::Taken) }
+    }
+
+    /// Copies an object to a file that it makes, and checks that it holds what it should. The file is on the device on
+    /// return.
+    ///
+    /// # Errors
+    /// [`GetError`]; what came of the file may then be there.
+    pub async fn get(&self, name: &str, file: &Path, expected: Expected<'_>) -> Result<(), GetError> {
+        let storage = |error: object_store::Error| GetError::Storage(self.error(&error));
+        let found = self.store.get(&self.path_of(name)).await.map_err(storage)?;
+        let changed = || GetError::Changed(self.address_of(name));
+        if found.meta.size != expected.bytes {
+            return Err(changed());
+        }
+        let mut content = found.into_stream();
+        let mut hash = Sha256::new();
+        let mut writer = File::create(file).await?;
+        while let Some(chunk) = content.try_next().await.map_err(storage)? {
+            hash.update(&chunk);
+            writer.write_all(&chunk).await?;
+        }
+        writer.flush().await?;
+        writer.sync_data().await?;
+        match format!("{:x}", HexOf(&hash.finalize())) == expected.sha256 {
+            true => Ok(()),
+            false => Err(changed()),
+        }
     }
 
     /// A link by which anybody can fetch an object, for at most [`LINK_MAX`].

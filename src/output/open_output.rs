@@ -86,6 +86,7 @@ mod tests {
                 sha256: "00".repeat(32),
                 content_type: "image/png".to_owned(),
                 edited: None,
+                object: None,
             };
             let mut text = String::new();
             open_output(&output_dir, &batch.parse().unwrap(), &output)?.read_to_string(&mut text)?;

@@ -109,7 +109,7 @@ impl ResultLine<'_> {
 }
 
 /// The columns of `results.csv` before those of `meta`. Scripts rely on the names: columns may be added, not renamed.
-const CSV_COLUMNS: [&str; 29] = [
+const CSV_COLUMNS: [&str; 30] = [
     "id",
     "batch",
     "state",
@@ -139,6 +139,7 @@ const CSV_COLUMNS: [&str; 29] = [
     "decided_by",
     "decided_at",
     "decision_note",
+    "object",
 ];
 /// Bytes that one write to a file has, about.
 const BUFFER_BYTES: usize = 64 * 1024;
@@ -267,6 +268,7 @@ impl ResultsWriter {
         row.shown(review.and_then(|review| review.by.as_ref()))?;
         row.shown(review.and_then(|review| review.at.as_ref()))?;
         row.shown(review.and_then(|review| review.note.as_ref()))?;
+        row.text(file.and_then(|file| file.object.as_deref()).unwrap_or_default())?;
         for name in &self.meta_columns {
             match line.meta.get(name) {
                 None | Some(Value::Null) => row.text("")?,
@@ -327,6 +329,7 @@ mod tests {
             sha256: "ab".to_owned(),
             content_type: "image/png".to_owned(),
             edited: None,
+            object: None,
         }
     }
 

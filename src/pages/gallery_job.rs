@@ -284,6 +284,7 @@ mod tests {
             sha256: "0123456789abcdef".repeat(4),
             content_type: "image/png".into(),
             edited: None,
+            object: None,
         }];
         let job = Job::at(AttemptNo::FIRST, State::Succeeded { task: TaskId("t".into()), files });
         let shown = shown(&job);
@@ -315,6 +316,7 @@ mod tests {
             sha256: sum.clone(),
             content_type: "image/png".into(),
             edited: None,
+            object: None,
         }];
         let mut job = Job::at(AttemptNo::FIRST, State::Succeeded { task: TaskId("t".into()), files });
         assert_eq!(shown(&job).get("review"), None, "nobody asked for one");

@@ -375,6 +375,7 @@ impl Model for Market {
                     sha256: String::new(),
                     content_type: String::new(),
                     edited: None,
+                    object: None,
                 };
                 self.apply(&mut next, job, attempt, Event::Fetched(vec![file]));
             }

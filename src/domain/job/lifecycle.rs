@@ -270,12 +270,18 @@ impl Change {
             }
 
             (State::Fetching { task, .. }, Event::Fetched(files)) => {
-                let what = format!("{} on disk", plural(files.len(), "output"));
+                let is_stored = files.iter().any(|file| file.object.is_some());
+                let place = if is_stored { "on disk and in the object store" } else { "on disk" };
+                let what = format!("{} {place}", plural(files.len(), "output"));
                 change.end(State::Succeeded { task, files }, &what);
             }
             (State::Succeeded { task, .. }, Event::Renamed(files)) => {
                 let names = files.iter().map(|file| file.path.as_str()).collect::<Vec<_>>().join(", ");
                 change.end(State::Succeeded { task, files }, &format!("on disk as {names} now"));
+            }
+            (State::Succeeded { task, .. }, Event::Stored(files)) => {
+                let what = format!("{} in the object store", plural(files.len(), "output"));
+                change.end(State::Succeeded { task, files }, &what);
             }
             (State::Fetching { task, .. }, Event::FetchAbandoned(fault)) => {
                 let what = format!("download given up: {fault}");

@@ -25,7 +25,8 @@ impl Scheduler {
         if self.mode != Mode::Paying || self.account.key_is_refused() {
             return Ok(None);
         }
-        let is_low = self.disk.is_low().then_some(Parked::Disk);
+        let disk = self.disk.is_low().then_some(Parked::Disk);
+        let closed = disk.or(self.output_store.is_down().then_some(Parked::Store));
         let jobs = &self.jobs;
         self.batches.for_each(|active| {
             // What is left of an expired batch may have been sent: it waits for a person.
@@ -35,10 +36,10 @@ impl Scheduler {
                 active.log_parked(Parked::Pilot);
             }
             let kept = is_kept.then_some(Parked::Paused).or(waits_after_pilot.then_some(Parked::Pilot));
-            active.keep(is_low.or(kept));
+            active.keep(closed.or(kept));
         });
         // A batch that is kept is said to be, whether or not prices are known: none are asked for on its account.
-        if self.disk.is_low() || !self.prices.are_known(now.tick) {
+        if closed.is_some() || !self.prices.are_known(now.tick) {
             self.batches.for_each(|active| active.park(None));
             return Ok(None);
         }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use crate::domain::credits::Credits;
 use crate::domain::ids::{AttemptNo, BatchNo, JobKey, Seq};
-use crate::domain::job::{Job, JobSpec, State};
-use crate::domain::lifecycle::{self, AttemptRules, Event, IllegalEvent, Want};
+use crate::domain::job::{Job, JobSpec, OutputFile, State};
+use crate::domain::lifecycle::{self, AttemptRules, Event, IllegalEvent, Transition, Want};
 use crate::domain::retry_delay::{self, Prospect};
 use crate::domain::review::Decision;
 use crate::domain::time::Now;
@@ -50,6 +50,8 @@ pub enum Command {
     Resolve(Box<FoundJob>, Option<AttemptNo>, Credits),
     /// A person decided about outputs of one batch: each job with what is decided.
     Decide(Vec<(FoundJob, Decision)>),
+    /// Outputs of one batch were found in the object store: each job with its files and their objects.
+    NoteStored(Vec<(FoundJob, Vec<OutputFile>)>),
     /// The owner was told that a batch waits: for decisions, or after its pilot.
     MarkWaitAnnounced(BatchNo),
     /// The owner was told that a batch is done, as it stood then.
@@ -71,6 +73,7 @@ impl Command {
             | Command::Cancel(no)
             | Command::MarkWaitAnnounced(no) => Some(*no),
             Command::Decide(decided) => decided.first().map(|((_, record), _)| record.key.batch),
+            Command::NoteStored(stored) => stored.first().map(|((_, record), _)| record.key.batch),
             Command::CancelJob(found) | Command::Resolve(found, ..) => Some(found.1.key.batch),
             Command::Retry(found) | Command::FetchAgain(found) => {
                 found.first().map(|found| found.1.key.batch)
@@ -86,6 +89,11 @@ impl Command {
         match self {
             Command::Retry(found) | Command::FetchAgain(found) => {
                 found.retain(|found| !has_changed(found));
+                None
+            }
+            // What they are called now is looked at once more.
+            Command::NoteStored(stored) => {
+                stored.retain(|(found, _)| !has_changed(found));
                 None
             }
             Command::CancelJob(found) | Command::Resolve(found, ..) if has_changed(found) => {
@@ -207,6 +215,7 @@ impl Scheduler {
             }
             Command::MarkWaitAnnounced(no) => Ok(self.change(no, ActiveBatch::mark_wait_announced)),
             Command::Decide(decided) => Ok(self.decide(decided, now)),
+            Command::NoteStored(stored) => Ok(self.note_stored(stored, now)),
             Command::Cancel(no) => self.cancel(no, now),
             Command::CancelJob(found) => self.cancel_job(*found, now),
             Command::Retry(found) => Ok(self.retry(found, now)),
@@ -471,6 +480,23 @@ impl Scheduler {
             self.note_ended(&record);
             self.pending.outcome_changed(record);
             outcome.jobs += 1;
+        }
+        outcome
+    }
+
+    /// Takes down which objects the outputs of jobs are in.
+    fn note_stored(&mut self, stored: Vec<(FoundJob, Vec<OutputFile>)>, now: Now) -> CommandOutcome {
+        let mut outcome = CommandOutcome::default();
+        for ((_, record), files) in stored {
+            let rules = AttemptRules { attempts: 0, keyed: true };
+            let event = Event::Stored(files);
+            if !self.jobs.contains_key(&record.key)
+                && let Ok(Transition { job, .. }) =
+                    lifecycle::apply(&record.job, record.job.attempt(), event, rules, now.wall)
+            {
+                self.pending.outcome_changed(JobRecord { job, ..record });
+                outcome.jobs += 1;
+            }
         }
         outcome
     }

@@ -4,6 +4,7 @@ use crate::domain::credits::Credits;
 use crate::domain::ids::{AttemptNo, BatchNo, JobKey};
 use crate::domain::job::{Attempt, DOWNLOAD_FAILED, OutputFile, State};
 use crate::domain::lifecycle::Event;
+use crate::domain::parked_reason::Parked;
 use crate::domain::task::{Fault, PostAnswer, ReadAnswer, TaskReading, TaskStatus};
 use crate::domain::time::{Millis, Now};
 use crate::engine::scheduler::job_log::{self, LogContext};
@@ -219,7 +220,17 @@ impl Scheduler {
                 self.follow_up(key, attempt, None, now);
                 Ok(())
             }
-            Ok(files) => self.apply(key, attempt, Event::Fetched(files), now),
+            Ok(files) => {
+                let is_stored = files.iter().any(|file| file.object.is_some());
+                if is_stored && self.output_store.took() {
+                    job_log::queue_unparked(Parked::Store);
+                }
+                self.apply(key, attempt, Event::Fetched(files), now)
+            }
+            Err(FetchFault::StoreRefuses(fault)) => {
+                self.store_refused(key, attempt, &fault, now);
+                Ok(())
+            }
             Err(FetchFault::Slow(fault)) => {
                 self.download_yielded(key, attempt, &fault, now);
                 Ok(())
@@ -239,6 +250,18 @@ impl Scheduler {
             job_log::download_yielded(context, fault);
         }
         let wait = self.wait_times.after_fault(rounds, None);
+        self.follow_up(key, attempt, Some(wait), now);
+    }
+
+    /// Parks the queue until the object store takes outputs. No try is counted: they are on disk, and wait there.
+    fn store_refused(&mut self, key: JobKey, attempt: AttemptNo, fault: &Fault, now: Now) {
+        let was_down = self.output_store.is_down();
+        let wait = self.wait_times.after_fault(self.output_store.refused(), None);
+        if let Some((active, open)) = self.batches.get(&key.batch).zip(self.jobs.get(&key)) {
+            let context =
+                LogContext::new(&active.record().name, open.spec(), attempt, open.job().state().task());
+            job_log::not_stored(context, fault, wait, was_down);
+        }
         self.follow_up(key, attempt, Some(wait), now);
     }
 
@@ -275,7 +298,9 @@ impl Scheduler {
     ) -> Result<(), SchedulerError> {
         let (fault, lasting, stale) = match fault {
             FetchFault::Stale(fault) => (fault, false, true),
-            FetchFault::Passing(fault) | FetchFault::Slow(fault) => (fault, false, false),
+            FetchFault::Passing(fault) | FetchFault::Slow(fault) | FetchFault::StoreRefuses(fault) => {
+                (fault, false, false)
+            }
             FetchFault::Lasting(fault) => (fault, true, false),
             FetchFault::DiskRefuses { fault, wanted_bytes } => {
                 self.disk_refused(key, attempt, &fault, wanted_bytes, now);

@@ -134,6 +134,17 @@ pub(super) fn download_given_up(context: LogContext<'_>, fault: &Fault) {
     log_event!(warn, context, %fault, "download failed");
 }
 
+/// The outputs of a job are on disk and not in the object store; it is asked again after `retry`.
+pub(super) fn not_stored(context: LogContext<'_>, fault: &Fault, retry: Millis, was_down: bool) {
+    let seconds = retry.0.div_ceil(1000);
+    if was_down {
+        log_event!(info, context, %fault, "outputs not stored; retrying in {seconds} s");
+    } else {
+        log_event!(warn, context, %fault, "outputs not stored; retrying in {seconds} s");
+        tracing::warn!(reason = Parked::Store.name(), "queue parked: {}", Parked::Store.explain());
+    }
+}
+
 pub(super) fn download_yielded(context: LogContext<'_>, fault: &Fault) {
     log_event!(info, context, %fault, "slow download suspended for another");
 }

@@ -123,6 +123,9 @@ pub enum FetchFault {
     Slow(Fault),
     /// It will not work: an output over the size limit, for one.
     Lasting(Fault),
+    /// Its outputs are on disk, and the object store refuses them or cannot be reached. It is waited for, however long
+    /// that takes.
+    StoreRefuses(Fault),
     /// The output disk takes nothing more. It is the disk that is waited for, however long that takes: the job is
     /// paid for, and no other would fare better.
     DiskRefuses {

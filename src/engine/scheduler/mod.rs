@@ -64,6 +64,7 @@ use crate::engine::scheduler::parts::open_jobs::OpenJobs;
 use crate::engine::scheduler::parts::outage_detector::OutageDetector;
 use crate::engine::scheduler::parts::pending_step::PendingStep;
 use crate::engine::scheduler::parts::prices::Prices;
+use crate::engine::scheduler::parts::store_state::StoreState;
 use crate::engine::scheduler::parts::timers::Timers;
 use crate::engine::scheduler::parts::wait_times::WaitTimes;
 use crate::store::{BatchRecord, COMMIT_MAX_JOBS, Ended, JobRecord};
@@ -96,6 +97,7 @@ pub struct Scheduler {
     adaptive_limit: AdaptiveLimit,
     outage_detector: OutageDetector,
     disk: DiskState,
+    output_store: StoreState,
     mode: Mode,
     prices: Prices,
     finished_jobs: FinishedJobs,
@@ -110,6 +112,7 @@ impl Scheduler {
             adaptive_limit: AdaptiveLimit::new(settings.limits.in_flight, settings.adaptive),
             outage_detector: OutageDetector::default(),
             disk: DiskState::default(),
+            output_store: StoreState::default(),
             prices: Prices::new(settings.rules.clone()),
             wait_times: WaitTimes::new(&settings),
             batches: ActiveBatches::default(),

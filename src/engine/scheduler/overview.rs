@@ -128,9 +128,10 @@ impl Scheduler {
         let overview = overview_of(active.record(), self.jobs.counts().of_batch(no).states);
         let key = self.account.key_is_refused().then_some(Parked::Key);
         let disk = self.disk.is_low().then_some(Parked::Disk);
+        let store = self.output_store.is_down().then_some(Parked::Store);
         // A pause is named first: no key, credits or room would make a paused batch go on.
         let credits = blocked.contains(&no).then_some(Parked::Credits);
-        let parked = overview.parked.or(key).or(disk).or(active.parked()).or(credits);
+        let parked = overview.parked.or(key).or(disk).or(store).or(active.parked()).or(credits);
         let is_for_balance = matches!(parked, Some(Parked::Credits | Parked::MinBalance));
         let is_for_credits = is_for_balance || parked == Some(Parked::BatchBudget);
         let needs = if is_for_credits { self.next_hold(active) } else { None };

@@ -302,6 +302,7 @@ fn files() -> Vec<OutputFile> {
         sha256: String::new(),
         content_type: String::new(),
         edited: None,
+        object: None,
     }]
 }
 

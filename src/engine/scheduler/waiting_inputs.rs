@@ -302,6 +302,7 @@ impl Scheduler {
         };
         self.mode != Mode::Paying
             || self.disk.is_low()
+            || self.output_store.is_down()
             || self.is_superseded(key)
             || self.batches.get(&key.batch).is_some_and(is_of_batch)
             || !self.may_post_again(key, now)

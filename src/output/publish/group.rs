@@ -190,6 +190,7 @@ impl<'a> Publishing<'a> {
                 sha256: part.sha256.clone(),
                 content_type: part.media.content_type.clone(),
                 edited: None,
+                object: None,
             };
             parts.iter().enumerate().map(file).collect()
         };

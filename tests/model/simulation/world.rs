@@ -787,7 +787,7 @@ impl World {
         } else {
             let (path, content_type) = (order.spec.label.clone(), "video/mp4".to_owned());
             let sha256 = format!("{}-{}", order.spec.label, order.attempt.0);
-            Ok(vec![OutputFile { path, bytes: 1, sha256, content_type, edited: None }])
+            Ok(vec![OutputFile { path, bytes: 1, sha256, content_type, edited: None, object: None }])
         };
         if let (Ok(files), Some(task)) = (&outcome, order.job.task_of(order.attempt)) {
             let published = PublishedOutputs {

@@ -53,6 +53,8 @@ pub enum Event {
     Fetched(Vec<OutputFile>),
     /// Its outputs have other names now: another version of its row took theirs, or theirs became free.
     Renamed(Vec<OutputFile>),
+    /// Its outputs were found in the object store: the files with their objects.
+    Stored(Vec<OutputFile>),
     /// Downloading its outputs was given up.
     FetchAbandoned(Fault),
     /// Its owner dropped it.
@@ -88,6 +90,7 @@ impl Event {
             Event::WatchExpired(_) => "watch over",
             Event::Fetched(_) => "fetched",
             Event::Renamed(_) => "renamed",
+            Event::Stored(_) => "stored",
             Event::FetchAbandoned(_) => "fetch abandoned",
             Event::Cancel => "cancel",
             Event::Replace => "replace",

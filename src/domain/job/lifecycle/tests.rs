@@ -55,7 +55,14 @@ fn fault() -> Fault {
 
 fn file() -> OutputFile {
     let content_type = "video/mp4".to_owned();
-    OutputFile { path: "a.mp4".into(), bytes: 1, sha256: "00".into(), content_type, edited: None }
+    OutputFile {
+        path: "a.mp4".into(),
+        bytes: 1,
+        sha256: "00".into(),
+        content_type,
+        edited: None,
+        object: None,
+    }
 }
 
 /// Runs the events one after the other, each addressed to the present attempt, and writes a
@@ -594,6 +601,7 @@ fn any_event() -> impl Strategy<Value = Event> {
         2 => Just(Event::Fetched(vec![file()])),
         1 => Just(Event::FetchAbandoned(fault())),
         1 => Just(Event::Renamed(vec![file()])),
+        1 => Just(Event::Stored(vec![file()])),
         1 => Just(Event::Cancel),
         1 => Just(Event::Replace),
         1 => Just(Event::Expire),

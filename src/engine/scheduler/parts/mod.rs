@@ -22,6 +22,7 @@ pub mod pending_step;
 pub mod prices;
 pub mod queued_jobs;
 pub mod row_windows;
+pub mod store_state;
 pub mod task_owners;
 pub mod timers;
 pub mod wait_times;

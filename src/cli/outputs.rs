@@ -1,0 +1,89 @@
+//! `callsheet outputs`: outputs on disk and in the object store of `output.store`.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use clap::{Args, Subcommand};
+use serde_json::json;
+
+use crate::cli::exit::Exit;
+use crate::cli::failure::Failure;
+use crate::cli::global_flags::Global;
+use crate::cli::service_target::{self, PresentState};
+use crate::cli::terminal::say;
+use crate::cli::{build, daemon_discovery, printable, written};
+use crate::clock::Clock;
+use crate::control::app::{App, InProcess};
+use crate::control::protocol::{SyncOutputsRequest, SyncedOutputs};
+use crate::engine::{self, Mode, Scope};
+use crate::store::Store;
+
+/// What `outputs` takes.
+#[derive(Debug, Args)]
+pub(super) struct OutputsCommand {
+    #[command(subcommand)]
+    command: OutputsAction,
+}
+
+#[derive(Debug, Subcommand)]
+enum OutputsAction {
+    /// Upload outputs that are on disk only, and bring back those that are in the object store only
+    ///
+    /// Compares every output of the batch by its hash. Nothing is bought, and the service is not asked. Objects of others
+    /// are never replaced.
+    Sync(SyncCommand),
+}
+
+#[derive(Debug, Args)]
+struct SyncCommand {
+    /// Name of a batch, or a job: its label, BATCH/LABEL, or the beginning of its id
+    #[arg(value_name = "BATCH|JOB")]
+    name: String,
+}
+
+pub(super) async fn run(command: &OutputsCommand, global: &Global) -> Result<Exit, Failure> {
+    let OutputsAction::Sync(SyncCommand { name }) = &command.command;
+    let synced = sync(&SyncOutputsRequest { name: name.clone() }, global).await?;
+    if global.json {
+        written(writeln!(anstream::stdout(), "{:#}", json!(synced)))?;
+    }
+    let SyncedOutputs { batch, jobs, uploaded, restored, missing, missing_jobs, stopped } = &synced;
+    say!(
+        "{batch}: outputs of {jobs} jobs are on disk and in the object store; {uploaded} uploaded, {restored} restored"
+    );
+    if *missing > 0 {
+        let named =
+            missing_jobs.iter().map(|label| printable(label).to_string()).collect::<Vec<_>>().join(", ");
+        let more = if *missing as usize > missing_jobs.len() { ", ..." } else { "" };
+        say!("{batch}: {missing} have outputs in neither: {named}{more}; to fetch them from the service:");
+        say!("    callsheet download {batch}");
+    }
+    if let Some(why) = stopped {
+        say!("{batch}: stopped: {why}; repeat the command to continue");
+        return Ok(Exit::Unreachable);
+    }
+    Ok(if *missing > 0 { Exit::SomeFailed } else { Exit::Success })
+}
+
+/// Asks the daemon, or an engine in this process that sends nothing.
+async fn sync(request: &SyncOutputsRequest, global: &Global) -> Result<SyncedOutputs, Failure> {
+    let config = service_target::config(global)?;
+    let state = PresentState::find(global, &config);
+    if let Some(daemon) = daemon_discovery::find_daemon(global, &config, state.is_emulated).await? {
+        return Ok(daemon.client.call(request).await?);
+    }
+    let (store, clock) = (Arc::new(Store::open_existing(&state.dir)?), Clock::start());
+    let mut parts = build::app_parts(&config, &state.output_dir(&config), None)?;
+    parts.outputs = build::output_store(&config)?;
+    let output_dir = parts.output_dir.clone();
+    let app = App::new(store.clone(), Mode::Offline, &Scope::All, parts, clock)?;
+    let engine = InProcess::begin(app);
+    let synced = engine.client().call(request).await;
+    engine.end().await?;
+    let synced = synced?;
+    // They name the objects.
+    if let Some(batch) = store.batch_named(&synced.batch)? {
+        engine::write_results(&store, &output_dir, &batch)?;
+    }
+    Ok(synced)
+}

@@ -1,0 +1,299 @@
+//! Outputs in an object store: each published file and its sidecar become an object under the name that they have on disk.
+//!
+//! A job has succeeded when its objects are there with the size and the checksum of its files. An object says whose it is,
+//! and only those of the job and of other versions of its row are replaced; where another one has the name, the object is
+//! called after the job's identity, too.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use tokio::sync::Semaphore;
+
+use crate::domain::ids::{BatchName, JobId};
+use crate::domain::job::{Job, JobSpec, OutputFile};
+use crate::domain::task::Fault;
+use crate::domain::time::Timestamp;
+use crate::engine::blocking;
+use crate::failpoint;
+use crate::object_storage::{
+    Expected, FoundObject, GetError, ObjectStorage, PutError, Replaces, StorageError,
+};
+use crate::output::Media;
+use crate::output::layout::Layout;
+use crate::output::output_spec::OutputSpec;
+use crate::output::publish::{OutputDir, Part, hash_file};
+
+/// Code while the store refuses or cannot be reached.
+const STORE: &str = "store";
+/// Metadata: the identity of the job whose output the object is.
+const JOB: &str = "callsheet-job";
+/// Metadata: the name of its batch.
+const BATCH: &str = "callsheet-batch";
+/// Metadata: what the job was charged, in credits.
+const PRICE: &str = "callsheet-price";
+/// Metadata: SHA-256 of the content in lowercase hex.
+const SHA256: &str = "callsheet-sha256";
+/// Files under way to the store at once.
+const UPLOADS: usize = 4;
+/// How often an object is put anew that others change meanwhile.
+const ROUNDS_MAX: u32 = 4;
+
+/// A job whose outputs are on disk.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct StoredJob<'a> {
+    pub(super) batch: &'a BatchName,
+    pub(super) layout: &'a Layout,
+    pub(super) spec: &'a JobSpec,
+    pub(super) job: &'a Job,
+    /// Other versions of its row, whose objects may be replaced.
+    pub(super) versions: &'a [JobId],
+}
+
+/// Why outputs are not in the store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum KeepFault {
+    /// The store refuses or cannot be reached: it is waited for.
+    Store(Fault),
+    /// A file is not on disk any more as it was published.
+    File(Fault),
+}
+
+impl KeepFault {
+    /// In words.
+    pub(super) fn fault(&self) -> &Fault {
+        let (KeepFault::Store(fault) | KeepFault::File(fault)) = self;
+        fault
+    }
+}
+
+/// Outputs of a job that are in the store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Kept {
+    /// The files with their objects.
+    pub(super) files: Vec<OutputFile>,
+    /// Whether any was not there before.
+    pub(super) is_new: bool,
+}
+
+/// See the module's documentation. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct OutputStore(Arc<Inside>);
+
+#[derive(Debug)]
+struct Inside {
+    storage: ObjectStorage,
+    uploads: Semaphore,
+}
+
+impl OutputStore {
+    /// One that puts outputs into this store.
+    pub fn new(storage: ObjectStorage) -> OutputStore {
+        OutputStore(Arc::new(Inside { storage, uploads: Semaphore::new(UPLOADS) }))
+    }
+
+    /// Whether the store answers. Nothing is changed.
+    ///
+    /// # Errors
+    /// [`StorageError`].
+    pub async fn check(&self) -> Result<(), StorageError> {
+        self.0.storage.check().await
+    }
+
+    /// Puts the published files of a job, and its sidecar, into the store. Returns the files with their objects, which
+    /// were found there with their size and checksum.
+    ///
+    /// # Errors
+    /// [`KeepFault`].
+    pub(super) async fn keep(
+        &self,
+        output_dir: &OutputDir,
+        job: StoredJob<'_>,
+        files: Vec<OutputFile>,
+    ) -> Result<Kept, KeepFault> {
+        let dir = output_dir.batch_dir(job.batch);
+        let mut kept = Kept { files: Vec::with_capacity(files.len()), is_new: false };
+        for file in files {
+            let expected =
+                Expected { bytes: file.bytes, sha256: &file.sha256, content_type: &file.content_type };
+            let (object, is_new) = self.put(job, &file.path, &dir.join(&file.path), expected).await?;
+            kept.is_new |= is_new;
+            kept.files.push(OutputFile { object: Some(object), ..file });
+        }
+        let (sidecars, batch, layout, spec) =
+            (output_dir.clone(), job.batch.clone(), job.layout.clone(), job.spec.clone());
+        let sidecar = blocking(move || {
+            let path = sidecars.sidecar_path(&batch, &layout, &spec)?;
+            let bytes = path.metadata().ok()?.len();
+            let sha256 = hash_file(&path).ok()?;
+            Some((path, bytes, sha256))
+        });
+        let gone = || KeepFault::File(Fault::new("disk", "the sidecar is gone from the output directory"));
+        let (path, bytes, sha256) = sidecar.await.ok_or_else(gone)?;
+        let name = path.strip_prefix(&dir).ok().and_then(Path::to_str).ok_or_else(gone)?.to_owned();
+        let expected = Expected { bytes, sha256: &sha256, content_type: "application/json" };
+        kept.is_new |= self.put(job, &name, &path, expected).await?.1;
+        Ok(kept)
+    }
+
+    /// The address of the object that a file is in, which is there on return, and whether it was not before.
+    async fn put(
+        &self,
+        job: StoredJob<'_>,
+        path: &str,
+        file: &Path,
+        expected: Expected<'_>,
+    ) -> Result<(String, bool), KeepFault> {
+        let Inside { storage, uploads } = &*self.0;
+        let own = job.spec.id.to_string();
+        let versions: Vec<String> = job.versions.iter().map(JobId::to_string).collect();
+        let price = job.job.all_books().charged.0.to_string();
+        let metadata =
+            [(JOB, own.as_str()), (BATCH, job.batch.as_str()), (PRICE, &price), (SHA256, expected.sha256)];
+        let plain = format!("{}/{path}", job.batch);
+        let is_ours = |object: &FoundObject| {
+            object.metadata(JOB).is_some_and(|id| id == own || versions.iter().any(|version| version == id))
+        };
+        let is_whole = |object: &FoundObject| {
+            object.bytes == expected.bytes
+                && object.metadata(SHA256) == Some(expected.sha256)
+                && object.metadata(JOB) == Some(&own)
+        };
+        // Closed only when the program ends.
+        let _permit = uploads.acquire().await;
+        let (mut is_new, mut found_bytes) = (false, None);
+        for name in [plain.clone(), named_apart(&plain, job.spec.id)] {
+            for _ in 0..ROUNDS_MAX {
+                let found = match storage.find(&name).await {
+                    // It may be missing: who may not list a bucket is not told.
+                    Err(error) if error.is_denied() => None,
+                    found => found.map_err(|error| store_fault(&error))?,
+                };
+                found_bytes = found.as_ref().map(|object| object.bytes);
+                let replaces = match &found {
+                    Some(object) if is_whole(object) => return Ok((storage.address_of(&name), is_new)),
+                    Some(object) if is_ours(object) => Replaces::This(object),
+                    Some(_) => break,
+                    None => Replaces::Nothing,
+                };
+                failpoint::hit("storing");
+                match storage.put(&name, file, expected, &metadata, replaces).await {
+                    Ok(()) => {
+                        failpoint::hit("stored");
+                        is_new = true;
+                        tracing::debug!(object = name, bytes = expected.bytes, "output stored");
+                    }
+                    // Looked at again.
+                    Err(PutError::Taken) => {}
+                    Err(PutError::Storage(error)) => return Err(store_fault(&error)),
+                    Err(PutError::Changed(why)) => return Err(KeepFault::File(Fault::new("disk", why))),
+                }
+            }
+        }
+        let address = storage.address_of(&plain);
+        let text = match found_bytes {
+            Some(bytes) => format!("{address} was put there and has {bytes} bytes, not {}", expected.bytes),
+            None => format!("{address} was put there and is not to be found"),
+        };
+        Err(KeepFault::Store(Fault::new(STORE, text)))
+    }
+
+    /// Brings the outputs of a job back to disk. Nothing where the store does not have all of them.
+    ///
+    /// # Errors
+    /// [`KeepFault`].
+    pub(super) async fn restore(
+        &self,
+        output_dir: &OutputDir,
+        job: StoredJob<'_>,
+        files: &[OutputFile],
+        now: Timestamp,
+    ) -> Result<Option<Vec<OutputFile>>, KeepFault> {
+        let Inside { storage, uploads } = &*self.0;
+        let disk = |error: &std::io::Error| KeepFault::File(Fault::new("disk", error.to_string()));
+        let (made, batch) = (output_dir.clone(), job.batch.clone());
+        blocking(move || made.make_batch_dir(&batch)).await.map_err(|error| disk(&error))?;
+        let _permit = uploads.acquire().await;
+        let mut parts = Vec::with_capacity(files.len());
+        let mut is_whole = !files.is_empty();
+        for (index, file) in files.iter().enumerate() {
+            let known = file.object.as_deref().and_then(|address| storage.name_in(address));
+            let name = known.map_or_else(|| format!("{}/{}", job.batch, file.path), str::to_owned);
+            let path = output_dir.part_path(job.batch, job.spec.id, index + 1);
+            let expected =
+                Expected { bytes: file.bytes, sha256: &file.sha256, content_type: &file.content_type };
+            let copied = match storage.find(&name).await {
+                Ok(Some(_)) => storage.get(&name, &path, expected).await,
+                Ok(None) => {
+                    is_whole = false;
+                    break;
+                }
+                Err(error) => Err(error.into()),
+            };
+            let ext = file.path.rsplit('.').next().unwrap_or_default().to_owned();
+            let (bytes, sha256) = (file.bytes, file.sha256.clone());
+            let media = Media { content_type: file.content_type.clone(), ext };
+            parts.push(Part { path, unwritten: None, bytes, sha256, media });
+            match copied {
+                Ok(()) => {}
+                Err(GetError::Changed(_)) => {
+                    is_whole = false;
+                    break;
+                }
+                Err(GetError::Storage(error)) => {
+                    remove(&parts).await;
+                    return Err(store_fault(&error));
+                }
+                Err(GetError::File(error)) => {
+                    remove(&parts).await;
+                    return Err(disk(&error));
+                }
+            }
+        }
+        if !is_whole {
+            remove(&parts).await;
+            return Ok(None);
+        }
+        let (published, batch, layout) = (output_dir.clone(), job.batch.clone(), job.layout.clone());
+        let (spec, record) = (job.spec.clone(), job.job.clone());
+        let publish = move || {
+            let output_spec = OutputSpec { batch: &batch, layout: &layout, spec: &spec, job: &record };
+            published.publish(output_spec, &parts, now)
+        };
+        blocking(publish).await.map(Some).map_err(|error| disk(&error))
+    }
+
+    /// The files of a job that are on disk as they were published; nothing where one is not.
+    pub(super) async fn on_disk(
+        &self,
+        output_dir: &OutputDir,
+        job: StoredJob<'_>,
+    ) -> Option<Vec<OutputFile>> {
+        let (output_dir, batch, layout) = (output_dir.clone(), job.batch.clone(), job.layout.clone());
+        let (spec, record) = (job.spec.clone(), job.job.clone());
+        let look = move || {
+            let output_spec = OutputSpec { batch: &batch, layout: &layout, spec: &spec, job: &record };
+            output_dir.published(output_spec)
+        };
+        blocking(look).await
+    }
+}
+
+/// The name of an object where another one has the plain name: with the identity of its job.
+fn named_apart(name: &str, job: JobId) -> String {
+    let (folder, file) = name.rsplit_once('/').unwrap_or(("", name));
+    let (stem, ext) = file.rsplit_once('.').unwrap_or((file, ""));
+    let dot = if ext.is_empty() { "" } else { "." };
+    format!("{folder}/{stem}-{job}{dot}{ext}")
+}
+
+/// Removes what came of copies that are not needed.
+async fn remove(parts: &[Part]) {
+    for part in parts {
+        // One that was not begun is not there.
+        let _ = tokio::fs::remove_file(&part.path).await;
+    }
+}
+
+fn store_fault(error: &StorageError) -> KeepFault {
+    KeepFault::Store(Fault::new(STORE, error.to_string()))
+}

@@ -1,0 +1,236 @@
+//! Outputs on disk and in the object store: what is published is put there, and `outputs sync` brings what lies on one
+//! side to the other.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use futures_util::StreamExt;
+use futures_util::stream;
+
+use crate::clock::Clock;
+use crate::domain::ids::JobId;
+use crate::domain::job::{JobSpec, OutputFile, State};
+use crate::domain::task::Fault;
+use crate::engine::engine_client::EngineClient;
+use crate::engine::job_iter::JobIter;
+use crate::engine::name_lookup::Target;
+use crate::engine::output_store::{KeepFault, Kept, OutputStore, StoredJob};
+use crate::engine::scheduler::{AppliedVersions, Command, FetchFault, FetchOrder, FoundJob};
+use crate::engine::{EngineDeps, EngineError, blocking, edited_rows};
+use crate::output::layout::Layout;
+use crate::output::publish::OutputDir;
+use crate::store::{BatchRecord, JobRecord, Store};
+
+/// Jobs that are compared with the store at once.
+const AT_ONCE: usize = 8;
+/// Jobs of one commit, at most.
+const NOTED_MAX: usize = 100;
+/// Jobs that are named because nothing of theirs can be brought over.
+const NAMED_MAX: usize = 20;
+
+/// What became of the outputs of a batch or a job.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct SyncOutcome {
+    /// Jobs whose outputs are on disk and in the store now.
+    pub jobs: u32,
+    /// Jobs of which something was put into the store.
+    pub uploaded: u32,
+    /// Jobs whose outputs were brought back to disk.
+    pub restored: u32,
+    /// Jobs whose outputs are neither on disk nor in the store.
+    pub missing: u32,
+    /// Some of these by their labels.
+    pub missing_jobs: Vec<String>,
+    /// Why it stopped: the store or the disk refused.
+    pub fault: Option<Fault>,
+}
+
+/// What became of one job.
+enum Synced {
+    Stored { is_new: bool, is_restored: bool, files: Vec<OutputFile> },
+    Missing,
+}
+
+impl From<KeepFault> for FetchFault {
+    fn from(fault: KeepFault) -> FetchFault {
+        match fault {
+            KeepFault::Store(fault) => FetchFault::StoreRefuses(fault),
+            KeepFault::File(fault) => FetchFault::Passing(fault),
+        }
+    }
+}
+
+/// Puts the outputs of a job that were just published into the store, where there is one. `versions` are the other versions
+/// of its row.
+///
+/// # Errors
+/// [`KeepFault`].
+pub(super) async fn keep_fetched(
+    deps: &EngineDeps,
+    order: &FetchOrder,
+    versions: &[JobId],
+    files: Vec<OutputFile>,
+) -> Result<Vec<OutputFile>, KeepFault> {
+    let Some(store) = &deps.outputs else { return Ok(files) };
+    let own = order.layout.as_deref().and_then(|text| Layout::parse(text).ok());
+    let layout = own.unwrap_or_else(|| deps.layout.clone());
+    let (spec, job) = (&*order.spec, &order.job);
+    let stored = StoredJob { batch: &order.batch, layout: &layout, spec, job, versions };
+    Ok(store.keep(&deps.output_dir, stored, files).await?.files)
+}
+
+/// Puts outputs that have other names now into the store under these, where there is one.
+///
+/// # Errors
+/// [`KeepFault`]; some of them may be there.
+pub(super) async fn keep_renamed(
+    deps: &EngineDeps,
+    state: &Arc<Store>,
+    applied: &mut AppliedVersions,
+) -> Result<(), KeepFault> {
+    let Some(store) = &deps.outputs else { return Ok(()) };
+    if applied.renamed.is_empty() {
+        return Ok(());
+    }
+    let unread = |text: String| KeepFault::File(Fault::new("state", text));
+    let (present, no) = (state.clone(), applied.batch);
+    let batch = blocking(move || present.batch(no)).await.map_err(|error| unread(error.to_string()))?;
+    let Some(batch) = batch else { return Ok(()) };
+    let layout = layout_of(&batch, &deps.layout);
+    for renamed in &mut applied.renamed {
+        let versions = versions_of(state, &batch, &renamed.spec).await.map_err(unread)?;
+        let (spec, job) = (&*renamed.spec, &renamed.record.job);
+        let stored = StoredJob { batch: &batch.name, layout: &layout, spec, job, versions: &versions };
+        renamed.files = store.keep(&deps.output_dir, stored, renamed.files.clone()).await?.files;
+    }
+    Ok(())
+}
+
+impl EngineClient {
+    /// Brings the outputs of a batch or a job to where they are not: from disk into the object store, or back, each
+    /// compared by its hash. Nothing is bought, and the service is not asked.
+    ///
+    /// # Errors
+    /// [`EngineError`] when the state refuses.
+    pub async fn sync_outputs(
+        &self,
+        target: &Target,
+        outputs: &OutputStore,
+        output_dir: &OutputDir,
+        default_layout: &Layout,
+    ) -> Result<SyncOutcome, EngineError> {
+        let _one_at_a_time = self.reopening().lock().await;
+        let (batch, only) = (target.batch().clone(), target.job());
+        let (state, walked) = (self.store().clone(), batch.clone());
+        let (mut as_of, mut ended) = (state.outcomes_bytes(&batch)?, HashSet::new());
+        let walk = blocking(move || {
+            let jobs = JobIter::open(&state, &walked)?;
+            Ok::<_, EngineError>((state, jobs))
+        });
+        let (state, mut jobs) = walk.await?;
+        let layout = layout_of(&batch, default_layout);
+        let clock = Clock::start();
+        let mut outcome = SyncOutcome::default();
+        let mut is_over = false;
+        while !is_over && outcome.fault.is_none() {
+            let reading = move || {
+                let mut chunk: Vec<FoundJob> = Vec::new();
+                while chunk.len() < NOTED_MAX {
+                    let Some((spec, record)) = jobs.next_job()? else { return Ok((chunk, jobs, true)) };
+                    if only.is_none_or(|job| spec.id == job) && record.job.has_succeeded() {
+                        chunk.push((Arc::new(spec), record));
+                    }
+                }
+                Ok::<_, EngineError>((chunk, jobs, false))
+            };
+            let (chunk, rest, is_last) = blocking(reading).await?;
+            (jobs, is_over) = (rest, is_last);
+            let sync = |found: FoundJob| {
+                let (state, batch, layout) = (&state, &batch, &layout);
+                async move {
+                    let synced = sync_job(outputs, output_dir, state, batch, layout, &found, clock).await;
+                    (found, synced)
+                }
+            };
+            let mut synced = stream::iter(chunk.into_iter().map(sync)).buffer_unordered(AT_ONCE);
+            let mut noted = Vec::new();
+            while let Some((found, synced)) = synced.next().await {
+                outcome.add(&found.0, &synced);
+                if let Ok(Synced::Stored { files, .. }) = synced
+                    && !matches!(found.1.job.state(), State::Succeeded { files: known, .. } if *known == files)
+                {
+                    noted.push((found, files));
+                }
+            }
+            drop(synced);
+            if !noted.is_empty() {
+                // Those that stand otherwise since they were read are looked at again by the next sync.
+                as_of = state.add_ended_since(&batch, as_of, &mut ended)?;
+                noted.retain(|((_, record), _)| !ended.contains(&record.key.seq));
+                self.execute_on_found(Command::NoteStored(noted), as_of).await?;
+            }
+        }
+        Ok(outcome)
+    }
+}
+
+impl SyncOutcome {
+    fn add(&mut self, spec: &JobSpec, synced: &Result<Synced, KeepFault>) {
+        match synced {
+            Ok(Synced::Stored { is_new, is_restored, .. }) => {
+                self.jobs += 1;
+                self.uploaded += u32::from(*is_new);
+                self.restored += u32::from(*is_restored);
+            }
+            Ok(Synced::Missing) => {
+                self.missing += 1;
+                if self.missing_jobs.len() < NAMED_MAX {
+                    self.missing_jobs.push(spec.label.clone());
+                }
+            }
+            Err(fault) => {
+                self.fault.get_or_insert_with(|| fault.fault().clone());
+            }
+        }
+    }
+}
+
+async fn sync_job(
+    outputs: &OutputStore,
+    output_dir: &OutputDir,
+    state: &Arc<Store>,
+    batch: &BatchRecord,
+    layout: &Layout,
+    (spec, record): &FoundJob,
+    clock: Clock,
+) -> Result<Synced, KeepFault> {
+    let JobRecord { job, .. } = record;
+    let State::Succeeded { files: known, .. } = job.state() else { return Ok(Synced::Missing) };
+    let unread = |text: String| KeepFault::File(Fault::new("state", text));
+    let versions = versions_of(state, batch, spec).await.map_err(unread)?;
+    let stored = StoredJob { batch: &batch.name, layout, spec, job, versions: &versions };
+    let (files, is_restored) = match outputs.on_disk(output_dir, stored).await {
+        Some(files) => (files, false),
+        None => match outputs.restore(output_dir, stored, known, clock.now().wall).await? {
+            Some(files) => (files, true),
+            None => return Ok(Synced::Missing),
+        },
+    };
+    let Kept { files, is_new } = outputs.keep(output_dir, stored, files).await?;
+    Ok(Synced::Stored { is_new, is_restored, files })
+}
+
+/// The other versions of a row.
+async fn versions_of(state: &Arc<Store>, batch: &BatchRecord, spec: &JobSpec) -> Result<Vec<JobId>, String> {
+    if batch.versions_bytes == 0 {
+        return Ok(Vec::new());
+    }
+    let (state, no, spec) = (state.clone(), batch.no, spec.clone());
+    let others = blocking(move || edited_rows::others(&state, no, &spec)).await;
+    Ok(others.map_err(|error| error.to_string())?.into_iter().map(|(_, spec)| spec.id).collect())
+}
+
+fn layout_of(batch: &BatchRecord, default: &Layout) -> Layout {
+    let own = batch.policy.layout.as_deref().and_then(|text| Layout::parse(text).ok());
+    own.unwrap_or_else(|| default.clone())
+}
