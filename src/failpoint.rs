@@ -33,6 +33,9 @@ pub const OF_REFERENCES: [&str; 1] = ["finding-inputs"];
 /// Places that only jobs pass whose files are uploaded.
 pub const OF_UPLOADS: [&str; 2] = ["uploading", "uploaded"];
 
+/// Places that only outputs pass that are put into an object store.
+pub const OF_STORED_OUTPUTS: [&str; 2] = ["storing", "stored"];
+
 /// Places that only outputs of edited rows pass, while another version takes their name.
 pub const OF_EDITED_ROWS: [&str; 4] = ["moving", "moving-file", "moved", "versions-applied"];
 
@@ -48,7 +51,7 @@ pub fn hit(name: &'static str) {
     static WANTED: OnceLock<Option<(String, u32)>> = OnceLock::new();
     static HITS: AtomicU32 = AtomicU32::new(0);
     debug_assert!(
-        [&NAMES[..], &OF_FINISHED, &OF_REFERENCES, &OF_UPLOADS, &OF_EDITED_ROWS]
+        [&NAMES[..], &OF_FINISHED, &OF_REFERENCES, &OF_UPLOADS, &OF_STORED_OUTPUTS, &OF_EDITED_ROWS]
             .iter()
             .any(|names| names.contains(&name)),
         "{name} is not in the list"

@@ -71,7 +71,7 @@ impl KeepFault {
 pub(super) struct Kept {
     /// The files with their objects.
     pub(super) files: Vec<OutputFile>,
-    /// Whether any was not there before.
+    /// Whether any of them was not there before.
     pub(super) is_new: bool,
 }
 
@@ -131,7 +131,7 @@ impl OutputStore {
         let (path, bytes, sha256) = sidecar.await.ok_or_else(gone)?;
         let name = path.strip_prefix(&dir).ok().and_then(Path::to_str).ok_or_else(gone)?.to_owned();
         let expected = Expected { bytes, sha256: &sha256, content_type: "application/json" };
-        kept.is_new |= self.put(job, &name, &path, expected).await?.1;
+        self.put(job, &name, &path, expected).await?;
         Ok(kept)
     }
 

@@ -12,6 +12,7 @@ mod input_files;
 mod log;
 mod matrix;
 mod measured_length;
+mod output_store;
 mod pilot;
 mod plan;
 mod reader_suites;

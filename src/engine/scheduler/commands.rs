@@ -494,6 +494,7 @@ impl Scheduler {
                 && let Ok(Transition { job, .. }) =
                     lifecycle::apply(&record.job, record.job.attempt(), event, rules, now.wall)
             {
+                self.pending.batch_changed(record.key.batch);
                 self.pending.outcome_changed(JobRecord { job, ..record });
                 outcome.jobs += 1;
             }

@@ -1,0 +1,259 @@
+//! Outputs in an object store: whole, under the names that they have on disk, bought once, and no object of others replaced.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::sync::{Arc, OnceLock};
+
+use hyper::Method;
+use serde_json::Value;
+
+use crate::support::collect_outputs::Outputs;
+use crate::support::process::{Outcome, Running};
+use crate::support::s3::{S3Server, SECRET_KEY, StoreFault};
+use crate::support::scripted_proxy::{Act, Route, ScriptedProxy};
+use crate::support::{TestEnv, until};
+
+const STORE: &str = "[output]\nstore = \"s3://media/out\"\n";
+const STILLS: &str = "id,kind,model,prompt\na,image,gi-2,a fox\nb,image,gi-2,a gull\n";
+
+fn env() -> (TestEnv, S3Server) {
+    let env = TestEnv::new();
+    env.configure(STORE);
+    env.write("stills.csv", STILLS);
+    (env, S3Server::start())
+}
+
+fn command(env: &TestEnv, store: &S3Server, arguments: &[&str]) -> Command {
+    let mut command = env.command(arguments.iter().copied());
+    store.give_to(&mut command);
+    command
+}
+
+fn run(env: &TestEnv, store: &S3Server, arguments: &[&str]) -> Outcome {
+    let outcome = Running::start(command(env, store, arguments)).end();
+    for said in [&outcome.stdout, &outcome.stderr] {
+        assert!(!said.contains(SECRET_KEY), "{said}");
+    }
+    outcome
+}
+
+/// The outputs and sidecars of a batch on disk, by the names that their objects have.
+fn on_disk(env: &TestEnv, batch: &str) -> BTreeMap<String, Vec<u8>> {
+    let root = env.path("output").join(batch);
+    let mut found = BTreeMap::new();
+    for dir in [root.clone(), root.join("sidecars")] {
+        for entry in fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.strip_prefix(&root).unwrap().to_str().unwrap().to_owned();
+            let is_of_the_batch = [".", "results.", "report.", "index.", "decisions."].iter();
+            if path.is_file() && !is_of_the_batch.clone().any(|start| name.starts_with(start)) {
+                found.insert(format!("out/{batch}/{name}"), fs::read(&path).unwrap());
+            }
+        }
+    }
+    found
+}
+
+/// A reply with nine megabytes of a silent sound.
+fn large_sound() -> Vec<u8> {
+    const BYTES: u32 = 9 << 20;
+    let mut sound = b"RIFF".to_vec();
+    sound.extend((BYTES + 36).to_le_bytes());
+    sound.extend(b"WAVEfmt \x10\0\0\0\x01\0\x01\0\x40\x1f\0\0\x80\x3e\0\0\x02\0\x10\0data");
+    sound.extend(BYTES.to_le_bytes());
+    sound.resize(44 + BYTES as usize, 0);
+    let head = format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: audio/wav\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        sound.len()
+    );
+    [head.into_bytes(), sound].concat()
+}
+
+fn puts(store: &S3Server) -> usize {
+    store.requests(&Method::PUT)
+}
+
+#[test]
+fn outputs_and_their_sidecars_become_objects_under_their_names() {
+    let (env, store) = env();
+    run(&env, &store, &["run", "stills.csv"]).exited(0);
+    let objects = store.objects();
+    let names: Vec<&str> = objects.keys().map(String::as_str).collect();
+    let expected = ["a.png", "b.png", "sidecars/a.json", "sidecars/b.json"];
+    assert_eq!(names, expected.map(|name| format!("out/stills/{name}")));
+    assert_eq!(objects, on_disk(&env, "stills"));
+    let outputs = Outputs::of(&env, "stills");
+    assert_eq!(outputs.lines[0]["files"][0]["object"], "s3://media/out/stills/a.png");
+    let csv = fs::read_to_string(env.path("output/stills/results.csv")).unwrap();
+    assert!(csv.contains("s3://media/out/stills/b.png"), "{csv}");
+    let explained = run(&env, &store, &["explain", "stills/a"]).exited(0).stdout;
+    assert!(explained.contains("1 output on disk and in the object store"), "{explained}");
+    env.audit().each_paid_once(2);
+    // All is there: nothing is put anew.
+    let before = puts(&store);
+    run(&env, &store, &["run", "stills.csv"]).exited(0);
+    run(&env, &store, &["outputs", "sync", "stills"])
+        .exited(0)
+        .says("of 2 jobs are on disk and in the object store");
+    assert_eq!((puts(&store), before), (4, 4));
+    run(&env, &store, &["state", "verify"]).exited(0).says("all fits");
+}
+
+#[test]
+fn what_one_side_lacks_comes_from_the_other_and_costs_nothing() {
+    let (env, store) = env();
+    run(&env, &store, &["run", "stills.csv"]).exited(0);
+    let (disk, objects) = (on_disk(&env, "stills"), store.objects());
+    // The disk is gone.
+    fs::remove_dir_all(env.path("output/stills")).unwrap();
+    run(&env, &store, &["outputs", "sync", "stills"]).exited(0).says("0 uploaded, 2 restored");
+    for name in ["a.png", "b.png"] {
+        let name = format!("out/stills/{name}");
+        assert_eq!(on_disk(&env, "stills")[&name], disk[&name], "{name}");
+    }
+    // One of each is gone.
+    fs::remove_file(store.path_of("out/stills/a.png")).unwrap();
+    fs::remove_file(env.path("output/stills/b.png")).unwrap();
+    run(&env, &store, &["outputs", "sync", "stills"]).exited(0).says("1 uploaded, 1 restored");
+    assert_eq!(store.objects().keys().collect::<Vec<_>>(), objects.keys().collect::<Vec<_>>());
+    assert_eq!(store.objects(), on_disk(&env, "stills"));
+    // Both are.
+    fs::remove_file(store.path_of("out/stills/a.png")).unwrap();
+    fs::remove_file(env.path("output/stills/a.png")).unwrap();
+    let missing = run(&env, &store, &["outputs", "sync", "stills"]).exited(1);
+    missing.says("1 have outputs in neither: a;").says("callsheet download stills");
+    run(&env, &store, &["download", "stills"]).exited(0);
+    assert_eq!(store.objects(), on_disk(&env, "stills"));
+    env.audit().each_paid_once(2);
+}
+
+#[test]
+fn a_batch_that_was_done_without_a_store_is_put_there_by_a_sync() {
+    let (env, store) = env();
+    env.configure("");
+    run(&env, &store, &["run", "stills.csv"]).exited(0);
+    run(&env, &store, &["outputs", "sync", "stills"]).exited(2).says("set output.store in the configuration");
+    env.configure(STORE);
+    run(&env, &store, &["outputs", "sync", "stills"]).exited(0).says("2 uploaded, 0 restored");
+    assert_eq!(store.objects(), on_disk(&env, "stills"));
+    let object = &Outputs::of(&env, "stills").lines[1]["files"][0]["object"];
+    assert_eq!(object, "s3://media/out/stills/b.png");
+    let again = run(&env, &store, &["outputs", "sync", "stills", "--json"]).exited(0).json();
+    assert_eq!((&again["jobs"], &again["uploaded"]), (&2.into(), &0.into()), "{again}");
+    run(&env, &store, &["state", "verify"]).exited(0).says("all fits");
+}
+
+#[test]
+fn objects_of_others_are_never_replaced() {
+    let (env, store) = env();
+    let theirs = store.path_of("out/stills/a.png");
+    fs::create_dir_all(theirs.parent().unwrap()).unwrap();
+    fs::write(&theirs, "theirs").unwrap();
+    run(&env, &store, &["run", "stills.csv"]).exited(0);
+    assert_eq!(fs::read(&theirs).unwrap(), b"theirs");
+    let object = Outputs::of(&env, "stills").lines[0]["files"][0]["object"].as_str().unwrap().to_owned();
+    let name = object.strip_prefix("s3://media/").unwrap();
+    assert!(
+        name.starts_with("out/stills/a-") && Path::new(name).extension().is_some_and(|ext| ext == "png"),
+        "{name}"
+    );
+    assert_eq!(store.objects()[name], fs::read(env.path("output/stills/a.png")).unwrap());
+    // It is found there again.
+    fs::remove_file(env.path("output/stills/a.png")).unwrap();
+    run(&env, &store, &["outputs", "sync", "stills"]).exited(0).says("1 restored");
+    assert_eq!(store.objects()[name], fs::read(env.path("output/stills/a.png")).unwrap());
+}
+
+#[test]
+fn a_large_output_goes_in_parts_and_replaces_nothing_either() {
+    let (env, store) = env();
+    let link = Arc::new(OnceLock::<String>::new());
+    let large = link.clone();
+    let proxy = ScriptedProxy::before(&env.base_url(), move |call| {
+        let large = large.clone();
+        match call.route {
+            _ if call.path.ends_with("large.wav") => Act::Bytes(large_sound()),
+            Route::Create | Route::Poll => Act::Change(Box::new(move |body| {
+                if body["data"]["taskUrls"].as_array().is_some_and(|urls| !urls.is_empty()) {
+                    body["data"]["taskUrls"] = serde_json::json!([large.get().unwrap()]);
+                }
+            })),
+            _ => Act::Pass,
+        }
+    });
+    link.set(format!("{}/media/large.wav", proxy.base_url())).unwrap();
+    env.configure_for(&proxy.base_url(), "", STORE);
+    env.write("talks.csv", "id,kind,voice_id,text\na,speech,aria,a gull\n");
+    store.fault(&Method::POST, StoreFault::Status(503), 2);
+    run(&env, &store, &["run", "talks.csv"]).exited(0);
+    let disk = on_disk(&env, "talks");
+    let (name, content) = disk.first_key_value().unwrap();
+    assert!(content.len() > 8 * 1024 * 1024, "{name}: {} bytes", content.len());
+    assert!(store.requests(&Method::POST) >= 2, "an upload is begun and completed");
+    assert_eq!(store.objects(), disk);
+    let theirs = store.path_of("out/more/a.wav");
+    fs::create_dir_all(theirs.parent().unwrap()).unwrap();
+    fs::write(&theirs, "theirs").unwrap();
+    run(&env, &store, &["run", "talks.csv", "--batch", "more"]).exited(0);
+    assert_eq!(fs::read(&theirs).unwrap(), b"theirs");
+    assert_eq!(store.objects().into_values().filter(|object| object == content).count(), 2);
+    env.audit().each_paid_once(2);
+}
+
+#[test]
+fn an_edited_row_takes_the_plain_name_in_the_store_too() {
+    let (env, store) = env();
+    run(&env, &store, &["run", "stills.csv"]).exited(0);
+    let first = on_disk(&env, "stills")["out/stills/a.png"].clone();
+    env.write("stills.csv", STILLS.replace("a fox", "a red fox"));
+    run(&env, &store, &["run", "stills.csv"]).exited(0);
+    let disk = on_disk(&env, "stills");
+    assert_eq!(store.objects(), disk);
+    assert!(disk["out/stills/a.png"] != first && disk.values().any(|content| *content == first));
+    // And back.
+    env.write("stills.csv", STILLS);
+    run(&env, &store, &["run", "stills.csv"]).exited(0);
+    assert_eq!(on_disk(&env, "stills")["out/stills/a.png"], first);
+    assert_eq!(store.objects()["out/stills/a.png"], first);
+    env.audit().each_paid_once(3);
+}
+
+#[test]
+fn killed_at_every_step_each_output_is_there_once_and_paid_for_once() {
+    for point in ["published", "storing", "stored", "stored:2", "stored:3", "ended"] {
+        let (env, store) = env();
+        let mut killed = command(&env, &store, &["run", "stills.csv"]);
+        killed.env("CALLSHEET_FAILPOINT", point);
+        Running::start(killed).end().was_killed(point);
+        run(&env, &store, &["run", "stills.csv"]).exited(0);
+        assert_eq!(store.objects(), on_disk(&env, "stills"), "{point}");
+        env.audit().each_paid_once(2);
+    }
+}
+
+#[test]
+fn a_store_that_is_down_parks_the_queue_and_what_is_paid_for_waits_on_disk() {
+    let (env, store) = env();
+    let rows: String = (0..30).map(|n| format!("r{n},image,gi-2,gull {n}\n")).collect();
+    env.write("birds.csv", format!("id,kind,model,prompt\n{rows}"));
+    env.configure(&format!("{STORE}[limits]\nin_flight = 2\n"));
+    store.fault(&Method::HEAD, StoreFault::Status(403), 100_000);
+    store.fault(&Method::PUT, StoreFault::Status(403), 100_000);
+    let daemon = Running::start(command(&env, &store, &["daemon"]));
+    daemon.says("ready");
+    run(&env, &store, &["submit", "birds.csv"]).exited(0);
+    let status = || -> Value {
+        run(&env, &store, &["status", "birds", "--json"]).exited(0).json()["batches"][0].clone()
+    };
+    until("the queue is parked", || status()["parked_by"] == "store");
+    let bought = env.audit().tasks.len();
+    assert!(bought < 30, "{bought}");
+    store.mend();
+    until("all are done", || status()["state"] == "done");
+    daemon.stop().exited(0);
+    assert_eq!(store.objects(), on_disk(&env, "birds"));
+    env.audit().each_paid_once(30);
+}
