@@ -20,6 +20,7 @@ use crate::domain::url_policy::UrlPolicy;
 use crate::engine::input_store::InputStore;
 use crate::engine::output_store::OutputStore;
 use crate::engine::scheduler::Settings;
+use crate::engine::uploads::Uploads;
 use crate::engine::{EngineDeps, RateLimit};
 use crate::intake::catalog_refresh::ServiceCatalogs;
 use crate::intake::ingest::IngestDefaults;
@@ -87,6 +88,7 @@ pub(super) fn engine_deps(
         state: chosen.state.clone(),
         clock: Clock::start(),
     };
+    let transfers = Uploads::new(config.limits.uploads, Metrics::new());
     Ok(EngineDeps {
         catalogs: Some(Arc::new(catalogs)),
         downloads: service
@@ -99,12 +101,12 @@ pub(super) fn engine_deps(
             window: config.limits.slow_window.0,
         },
         min_free_bytes: config.output.min_free.as_u64(),
-        inputs: checked_input_store(config)?,
-        outputs: checked_output_store(chosen, config)?,
+        inputs: checked_input_store(config, &transfers)?,
+        outputs: checked_output_store(chosen, config, &transfers)?,
         submits: RateLimit::per_second(config.limits.submits_per_second),
         polls: RateLimit::per_second(config.limits.polls_per_second),
         layout: config.layout()?,
-        metrics: Metrics::new(),
+        metrics: transfers.metrics().clone(),
     })
 }
 
@@ -128,17 +130,17 @@ pub(super) fn ingest_defaults(
 }
 
 /// Where files go that rows name.
-pub(super) fn input_store(config: &Config) -> Result<Option<InputStore>, Failure> {
+pub(super) fn input_store(config: &Config, uploads: &Uploads) -> Result<Option<InputStore>, Failure> {
     let Some(url) = &config.inputs.store else { return Ok(None) };
     install_tls_provider();
     let storage = ObjectStorage::open("inputs.store", url)
         .map_err(|bad| Failure::new(Exit::Usage, bad.to_string()).hint("see docs/inputs.md"))?;
-    Ok(Some(InputStore::new(storage, config.deadlines.by_kind(), Clock::start())))
+    Ok(Some(InputStore::new(storage, config.deadlines.by_kind(), uploads.clone(), Clock::start())))
 }
 
 /// The same for an engine: where the store does not answer, that is said before a job needs it.
-fn checked_input_store(config: &Config) -> Result<Option<InputStore>, Failure> {
-    let store = input_store(config)?;
+fn checked_input_store(config: &Config, uploads: &Uploads) -> Result<Option<InputStore>, Failure> {
+    let store = input_store(config, uploads)?;
     if let Some(store) = store.clone() {
         tokio::spawn(async move {
             if let Err(error) = store.check().await {
@@ -150,21 +152,25 @@ fn checked_input_store(config: &Config) -> Result<Option<InputStore>, Failure> {
 }
 
 /// Where outputs go besides.
-pub(super) fn output_store(config: &Config) -> Result<Option<OutputStore>, Failure> {
+pub(super) fn output_store(config: &Config, uploads: &Uploads) -> Result<Option<OutputStore>, Failure> {
     let Some(url) = &config.output.store else { return Ok(None) };
     install_tls_provider();
     let storage = ObjectStorage::open("output.store", url)
         .map_err(|bad| Failure::new(Exit::Usage, bad.to_string()).hint("see docs/outputs.md"))?;
-    Ok(Some(OutputStore::new(storage)))
+    Ok(Some(OutputStore::new(storage, uploads.clone())))
 }
 
 /// The same for an engine: where the store does not answer, that is said before a job is sent. What an emulator makes is
 /// put nowhere.
-fn checked_output_store(chosen: &ServiceTarget, config: &Config) -> Result<Option<OutputStore>, Failure> {
+fn checked_output_store(
+    chosen: &ServiceTarget,
+    config: &Config,
+    uploads: &Uploads,
+) -> Result<Option<OutputStore>, Failure> {
     if chosen.emulator.is_some() {
         return Ok(None);
     }
-    let store = output_store(config)?;
+    let store = output_store(config, uploads)?;
     if let Some(store) = store.clone() {
         tokio::spawn(async move {
             if let Err(error) = store.check().await {
@@ -187,12 +193,8 @@ pub(super) fn app_parts(
     output: &Path,
     service: Option<(Service, &ServiceTarget)>,
 ) -> Result<AppParts, Failure> {
-    let outputs = match &service {
-        Some((_, chosen)) if chosen.emulator.is_none() => output_store(config)?,
-        _ => None,
-    };
     Ok(AppParts {
-        outputs,
+        outputs: None,
         settings: scheduler_settings(config)?,
         ingest: ingest_defaults(config, service)?,
         output_dir: OutputDir::new(output, config.output.options()),

@@ -15,7 +15,9 @@ use crate::cli::{build, daemon_discovery, printable, written};
 use crate::clock::Clock;
 use crate::control::app::{App, InProcess};
 use crate::control::protocol::{SyncOutputsRequest, SyncedOutputs};
+use crate::engine::uploads::Uploads;
 use crate::engine::{self, Mode, Scope};
+use crate::metrics::Metrics;
 use crate::store::Store;
 
 /// What `outputs` takes.
@@ -74,7 +76,7 @@ async fn sync(request: &SyncOutputsRequest, global: &Global) -> Result<SyncedOut
     }
     let (store, clock) = (Arc::new(Store::open_existing(&state.dir)?), Clock::start());
     let mut parts = build::app_parts(&config, &state.output_dir(&config), None)?;
-    parts.outputs = build::output_store(&config)?;
+    parts.outputs = build::output_store(&config, &Uploads::new(config.limits.uploads, Metrics::new()))?;
     let output_dir = parts.output_dir.clone();
     let app = App::new(store.clone(), Mode::Offline, &Scope::All, parts, clock)?;
     let engine = InProcess::begin(app);

@@ -154,6 +154,8 @@ pub struct LimitsConfig {
     pub polls_per_second: Option<NonZeroU32>,
     /// Jobs whose outputs are downloaded at once.
     pub downloads: usize,
+    /// Files that are put into object stores at once.
+    pub uploads: usize,
     /// A download that is slower, in bytes a second, is suspended while another waits.
     pub min_download_rate: ByteSize,
     /// Time over which the rate of a download is measured.
@@ -173,6 +175,7 @@ impl Default for LimitsConfig {
             submits_per_second: None,
             polls_per_second: None,
             downloads: 4,
+            uploads: 4,
             min_download_rate: ByteSize::kib(1),
             slow_window: secs(30),
             adaptive: true,
@@ -343,6 +346,17 @@ impl OutputConfig {
     }
 }
 
+/// Whether one of two addresses of object stores holds the other, so that their objects could have the same names.
+fn is_same_or_below(one: &Url, other: &Url) -> bool {
+    let names = |url: &Url| {
+        let parts = url.path().split('/').filter(|part| !part.is_empty()).map(str::to_owned);
+        parts.collect::<Vec<String>>()
+    };
+    let (one_names, other_names) = (names(one), names(other));
+    let is_same_bucket = (one.scheme(), one.host_str()) == (other.scheme(), other.host_str());
+    is_same_bucket && (one_names.starts_with(&other_names) || other_names.starts_with(&one_names))
+}
+
 /// The configuration cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
@@ -415,6 +429,7 @@ impl Config {
             ("limits.in_flight_per_kind", limits.in_flight_per_kind.values().any(|limit| *limit == 0)),
             ("limits.in_flight_per_model", limits.in_flight_per_model.values().any(|limit| *limit == 0)),
             ("limits.downloads", limits.downloads == 0),
+            ("limits.uploads", limits.uploads == 0),
             ("limits.pause_after_rejections", limits.pause_after_rejections == 0),
             ("retry.attempts", self.retry.attempts == 0),
         ];
@@ -430,6 +445,15 @@ impl Config {
         }
         if let Err(error) = Layout::parse(&self.output.layout) {
             wrong("output.layout", &error.to_string());
+        }
+        if let (Some(inputs), Some(outputs)) = (&self.inputs.store, &self.output.store)
+            && is_same_or_below(inputs, outputs)
+        {
+            wrong(
+                "output.store",
+                "must not be inputs.store, nor above or below it; give each a prefix of its own, such as \
+                 s3://bucket/inputs and s3://bucket/outputs",
+            );
         }
         self.budget_problems(places, &mut problems);
         self.daemon_problems(places, &mut problems);

@@ -36,7 +36,8 @@ pub struct AppParts {
     pub output_dir: OutputDir,
     /// Layout of batches that have none of their own.
     pub layout: Layout,
-    /// Where outputs go besides; nothing where they stay on disk alone, or nothing is done about them.
+    /// Where outputs go besides, for an engine that has no access to the service; nothing where they stay on disk alone,
+    /// or nothing is done about them.
     pub outputs: Option<OutputStore>,
 }
 
@@ -62,6 +63,10 @@ impl App {
         clock: Clock,
     ) -> Result<App, StoreError> {
         let AppParts { settings, ingest, output_dir, layout, outputs } = parts;
+        let outputs = match &mode {
+            Mode::Free(deps) | Mode::Paying(deps) => deps.outputs.clone(),
+            Mode::Read | Mode::Offline => outputs,
+        };
         let metrics = match &mode {
             Mode::Free(deps) | Mode::Paying(deps) => deps.metrics.clone(),
             Mode::Read | Mode::Offline => Metrics::new(),

@@ -20,8 +20,6 @@ use crate::engine::output_sync::SyncOutcome;
 use crate::engine::scheduler::{BatchOverview, Command, CommandOutcome};
 use crate::engine::{FindError, Target};
 use crate::intake::ingest::Ingest;
-use crate::output::layout::Layout;
-use crate::output::publish::OutputDir;
 use crate::output::results::ResultLine;
 use crate::store::dump::DumpError;
 use crate::store::{BatchRecord, Store, StoreError};
@@ -409,17 +407,18 @@ pub async fn sync_outputs(app: &AppState, name: &str) -> Result<SyncedOutputs, H
     Ok(SyncedOutputs { batch, jobs, uploaded, restored, missing, missing_jobs, stopped })
 }
 
-/// Takes up what is paid for and is not on disk as it was.
+/// Takes up what is paid for and is not on disk as it was. What the object store has comes from there.
 ///
 /// # Errors
 /// [`HandlerError`].
-pub async fn download(
-    engine: &EngineClient,
-    name: &str,
-    output_dir: OutputDir,
-    layout: Layout,
-) -> Result<BatchOutcomes, HandlerError> {
-    let named = engine.find(name).await?;
-    let granted = engine.fetch_again(&named, output_dir, layout).await?;
+pub async fn download(app: &AppState, name: &str) -> Result<BatchOutcomes, HandlerError> {
+    let named = app.engine.find(name).await?;
+    if let Some(outputs) = &app.outputs {
+        let synced = app.engine.sync_outputs(&named, outputs, &app.output_dir, &app.layout).await?;
+        if let Some(fault) = synced.fault {
+            tracing::warn!(%fault, "outputs were not compared with the object store");
+        }
+    }
+    let granted = app.engine.fetch_again(&named, app.output_dir.clone(), app.layout.clone()).await?;
     Ok(BatchOutcomes { batches: vec![BatchOutcome { batch: named.batch().name.clone(), granted }] })
 }

@@ -393,8 +393,8 @@ async fn carry_out(
                 .map(|done| said("Queued again", &done))
         }
         (Action::Download, _) => {
-            let (output_dir, layout) = (app.output_dir.clone(), app.layout.clone());
-            to_the_end(async move { handlers::download(&engine, &name, output_dir, layout).await })
+            let app = app.clone();
+            to_the_end(async move { handlers::download(&app, &name).await })
                 .await
                 .map(|done| said("Downloading", &done))
         }

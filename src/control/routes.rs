@@ -274,8 +274,7 @@ async fn download(
     State(app): Shared,
     JsonBody(body): JsonBody<DownloadRequest>,
 ) -> Result<Response, ApiError> {
-    let (output_dir, layout) = (app.output_dir.clone(), app.layout.clone());
-    let work = async move { handlers::download(&app.engine, &body.name, output_dir, layout).await };
+    let work = async move { handlers::download(&app, &body.name).await };
     Ok(Json(to_the_end(work).await?).into_response())
 }
 

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{Mutex, Semaphore};
+use tokio::sync::Mutex;
 
 use crate::clock::Clock;
 use crate::domain::input_file::InputFile;
@@ -19,6 +19,7 @@ use crate::domain::task::Fault;
 use crate::domain::time::{Millis, Tick};
 use crate::engine::blocking;
 use crate::engine::scheduler::InputFault;
+use crate::engine::uploads::Uploads;
 use crate::failpoint;
 use crate::object_storage::{Expected, ObjectStorage, PutError, Replaces, StorageError};
 use crate::store::staged_inputs::StagedInputs;
@@ -33,8 +34,6 @@ const NO_STORE: &str = "no_input_store";
 const STORE: &str = "store";
 /// How long an object that was seen is taken to be there.
 const SEEN_FOR: Millis = Millis::from_secs(600);
-/// Files under way to the store at once.
-const UPLOADS: usize = 4;
 /// What a link lives longer than the deadline of its job.
 const BEYOND_DEADLINE: Millis = Millis::from_secs(3600);
 /// Objects that are remembered as seen.
@@ -53,14 +52,19 @@ struct Inside {
     /// Deadlines of jobs whose rows say none.
     deadlines: BTreeMap<Kind, Millis>,
     clock: Clock,
-    uploads: Semaphore,
+    uploads: Uploads,
     seen: std::sync::Mutex<HashMap<String, Seen>>,
 }
 
 impl InputStore {
     /// One that puts files into this store.
-    pub fn new(storage: ObjectStorage, deadlines: BTreeMap<Kind, Millis>, clock: Clock) -> InputStore {
-        let (uploads, seen) = (Semaphore::new(UPLOADS), std::sync::Mutex::default());
+    pub fn new(
+        storage: ObjectStorage,
+        deadlines: BTreeMap<Kind, Millis>,
+        uploads: Uploads,
+        clock: Clock,
+    ) -> InputStore {
+        let seen = std::sync::Mutex::default();
         InputStore(Arc::new(Inside { storage, deadlines, clock, uploads, seen }))
     }
 
@@ -84,8 +88,7 @@ impl InputStore {
         let now = clock.now().tick;
         if seen.is_none_or(|at| now.since(at) > SEEN_FOR) {
             *seen = None;
-            // Closed only when the program ends.
-            let _permit = uploads.acquire().await;
+            let _slot = uploads.slot().await;
             self.put(&name, staged, file).await?;
             *seen = Some(now);
         }
@@ -145,7 +148,11 @@ impl InputStore {
             sha256: &content.sha256,
             content_type: content.media.content_type(),
         };
-        match storage.put(name, &path, expected, &[], Replaces::Any).await {
+        let begun = self.0.clock.elapsed();
+        let put = storage.put(name, &path, expected, &[], Replaces::Any).await;
+        let took = self.0.clock.elapsed().saturating_sub(begun);
+        self.0.uploads.ended(put.is_ok().then_some(content.bytes), took);
+        match put {
             Ok(()) => {}
             Err(PutError::Storage(error)) => return Err(passing(&error)),
             // It is looked for below: one of its name holds the same.

@@ -31,6 +31,7 @@ pub mod review_page;
 mod row_reader;
 pub mod scheduler;
 mod suspended_downloads;
+pub mod uploads;
 
 use std::collections::{HashSet, VecDeque};
 use std::path::PathBuf;

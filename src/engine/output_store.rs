@@ -7,13 +7,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use tokio::sync::Semaphore;
-
+use crate::clock::Clock;
 use crate::domain::ids::{BatchName, JobId};
 use crate::domain::job::{Job, JobSpec, OutputFile};
 use crate::domain::task::Fault;
 use crate::domain::time::Timestamp;
 use crate::engine::blocking;
+use crate::engine::uploads::Uploads;
 use crate::failpoint;
 use crate::object_storage::{
     Expected, FoundObject, GetError, ObjectStorage, PutError, Replaces, StorageError,
@@ -33,8 +33,6 @@ const BATCH: &str = "callsheet-batch";
 const PRICE: &str = "callsheet-price";
 /// Metadata: SHA-256 of the content in lowercase hex.
 const SHA256: &str = "callsheet-sha256";
-/// Files under way to the store at once.
-const UPLOADS: usize = 4;
 /// How often an object is put anew that others change meanwhile.
 const ROUNDS_MAX: u32 = 4;
 
@@ -82,13 +80,14 @@ pub struct OutputStore(Arc<Inside>);
 #[derive(Debug)]
 struct Inside {
     storage: ObjectStorage,
-    uploads: Semaphore,
+    uploads: Uploads,
+    clock: Clock,
 }
 
 impl OutputStore {
     /// One that puts outputs into this store.
-    pub fn new(storage: ObjectStorage) -> OutputStore {
-        OutputStore(Arc::new(Inside { storage, uploads: Semaphore::new(UPLOADS) }))
+    pub fn new(storage: ObjectStorage, uploads: Uploads) -> OutputStore {
+        OutputStore(Arc::new(Inside { storage, uploads, clock: Clock::start() }))
     }
 
     /// Whether the store answers. Nothing is changed.
@@ -143,7 +142,7 @@ impl OutputStore {
         file: &Path,
         expected: Expected<'_>,
     ) -> Result<(String, bool), KeepFault> {
-        let Inside { storage, uploads } = &*self.0;
+        let Inside { storage, uploads, clock } = &*self.0;
         let own = job.spec.id.to_string();
         let versions: Vec<String> = job.versions.iter().map(JobId::to_string).collect();
         let price = job.job.all_books().charged.0.to_string();
@@ -158,8 +157,7 @@ impl OutputStore {
                 && object.metadata(SHA256) == Some(expected.sha256)
                 && object.metadata(JOB) == Some(&own)
         };
-        // Closed only when the program ends.
-        let _permit = uploads.acquire().await;
+        let _slot = uploads.slot().await;
         let (mut is_new, mut found_bytes) = (false, None);
         for name in [plain.clone(), named_apart(&plain, job.spec.id)] {
             for _ in 0..ROUNDS_MAX {
@@ -176,7 +174,11 @@ impl OutputStore {
                     None => Replaces::Nothing,
                 };
                 failpoint::hit("storing");
-                match storage.put(&name, file, expected, &metadata, replaces).await {
+                let begun = clock.elapsed();
+                let put = storage.put(&name, file, expected, &metadata, replaces).await;
+                let took = clock.elapsed().saturating_sub(begun);
+                uploads.ended(put.is_ok().then_some(expected.bytes), took);
+                match put {
                     Ok(()) => {
                         failpoint::hit("stored");
                         is_new = true;
@@ -208,11 +210,11 @@ impl OutputStore {
         files: &[OutputFile],
         now: Timestamp,
     ) -> Result<Option<Vec<OutputFile>>, KeepFault> {
-        let Inside { storage, uploads } = &*self.0;
+        let Inside { storage, uploads, .. } = &*self.0;
         let disk = |error: &std::io::Error| KeepFault::File(Fault::new("disk", error.to_string()));
         let (made, batch) = (output_dir.clone(), job.batch.clone());
         blocking(move || made.make_batch_dir(&batch)).await.map_err(|error| disk(&error))?;
-        let _permit = uploads.acquire().await;
+        let _slot = uploads.slot().await;
         let mut parts = Vec::with_capacity(files.len());
         let mut is_whole = !files.is_empty();
         for (index, file) in files.iter().enumerate() {

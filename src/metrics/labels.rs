@@ -16,12 +16,14 @@ pub enum Endpoint {
     Credits,
     /// A download of a result.
     Result,
+    /// A file that is put into an object store.
+    Store,
 }
 
 impl Endpoint {
     /// Every endpoint.
     pub fn all() -> impl Iterator<Item = Endpoint> {
-        let others = [Endpoint::Task, Endpoint::Credits, Endpoint::Result];
+        let others = [Endpoint::Task, Endpoint::Credits, Endpoint::Result, Endpoint::Store];
         Kind::ALL.into_iter().map(Endpoint::Create).chain(others)
     }
 
@@ -32,6 +34,7 @@ impl Endpoint {
             Endpoint::Task => "tasks",
             Endpoint::Credits => "credits",
             Endpoint::Result => "results",
+            Endpoint::Store => "store",
         }
     }
 }

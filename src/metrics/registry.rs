@@ -73,6 +73,7 @@ struct All {
     request_seconds: Family<EndpointLabel, Histogram, fn() -> Histogram>,
     lateness: Histogram,
     download_bytes: Counter,
+    upload_bytes: Counter,
     commit_seconds: Histogram,
     jobs: Family<JobLabels, Gauge>,
     held: Gauge,
@@ -125,6 +126,11 @@ impl Metrics {
     /// Counts downloaded bytes.
     pub fn downloaded(&self, bytes: u64) {
         self.all.download_bytes.inc_by(bytes);
+    }
+
+    /// Counts bytes that were put into object stores.
+    pub fn uploaded(&self, bytes: u64) {
+        self.all.upload_bytes.inc_by(bytes);
     }
 
     /// Observes how long a commit took until it was durable.
@@ -209,6 +215,8 @@ impl All {
             Gauge::default(),
         );
         let download_bytes = at.add("download_bytes", "Bytes of results downloaded", Counter::default());
+        let upload_bytes =
+            at.add("upload_bytes", "Bytes of files and outputs put into object stores", Counter::default());
         let commit_seconds = at.add(
             "commit_seconds",
             "Time until a commit of the state was durable",
@@ -226,6 +234,7 @@ impl All {
             request_seconds,
             lateness,
             download_bytes,
+            upload_bytes,
             commit_seconds,
             jobs,
             held,

@@ -1,5 +1,7 @@
 //! The service: the way to it, its certificate, its clock, the key as it sees it, its catalogs.
 
+use url::Url;
+
 use crate::api::{ClientError, Connectivity, ConnectivityError, FailurePoint, Service, ServiceError};
 use crate::cli::build;
 use crate::cli::doctor::{Check, Level};
@@ -10,7 +12,10 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::domain::quote::{Catalog, CatalogPart};
 use crate::domain::time::{Millis, Timestamp};
+use crate::engine::uploads::Uploads;
 use crate::intake::catalog_refresh;
+use crate::metrics::Metrics;
+use crate::object_storage::StorageError;
 use crate::store::catalog_cache as kept;
 
 /// A clock that differs by more is worth a word. The service tells the time to the second.
@@ -50,22 +55,41 @@ pub(super) async fn all(chosen: &ServiceTarget, config: &Config, clock: &Clock) 
     checks
 }
 
-/// The object store of `inputs.store`, where there is one.
-pub(super) async fn object_store(config: &Config) -> Option<Check> {
-    let url = config.inputs.store.as_ref()?;
-    let store = match build::input_store(config) {
-        Ok(store) => store?,
-        Err(failure) => return Some(Check::failed("inputs", failure)),
-    };
-    Some(match store.check().await {
-        Ok(()) => Check::good("inputs", format!("{url} answers; files that rows name are uploaded to it")),
-        Err(error) => Check::wrong(
+/// The object stores of the configuration: that of files that rows name, and that of outputs.
+pub(super) async fn object_stores(config: &Config) -> Vec<Check> {
+    let uploads = Uploads::new(config.limits.uploads, Metrics::new());
+    let mut checks = Vec::new();
+    let address = |url: &Option<Url>| url.as_ref().map(Url::to_string).unwrap_or_default();
+    let (inputs, outputs) = (address(&config.inputs.store), address(&config.output.store));
+    match build::input_store(config, &uploads) {
+        Ok(None) => {}
+        Ok(Some(store)) => checks.push(of_store(
             "inputs",
-            Exit::Unreachable,
-            error.to_string(),
+            store
+                .check()
+                .await
+                .map(|()| format!("{inputs} answers; files that rows name are uploaded to it")),
             "fix inputs.store or the credentials in the environment; see docs/inputs.md",
-        ),
-    })
+        )),
+        Err(failure) => checks.push(Check::failed("inputs", failure)),
+    }
+    match build::output_store(config, &uploads) {
+        Ok(None) => {}
+        Ok(Some(store)) => checks.push(of_store(
+            "outputs",
+            store.check().await.map(|()| format!("{outputs} answers; outputs are put into it")),
+            "fix output.store or the credentials in the environment; see docs/outputs.md",
+        )),
+        Err(failure) => checks.push(Check::failed("outputs", failure)),
+    }
+    checks
+}
+
+fn of_store(check: &'static str, answered: Result<String, StorageError>, hint: &'static str) -> Check {
+    match answered {
+        Ok(text) => Check::good(check, text),
+        Err(error) => Check::wrong(check, Exit::Unreachable, error.to_string(), hint),
+    }
 }
 
 fn answered(reached: &Connectivity, took: Millis) -> Check {
