@@ -5,6 +5,7 @@
 
 mod budget;
 mod daemon;
+mod files;
 mod read;
 mod suggest;
 
@@ -24,14 +25,14 @@ pub use self::daemon::{
     ControlConfig, HooksConfig, INBOX_SETTLE, InboxConfig, LogConfig, LogFormat, RetentionConfig,
     ScheduleConfig, check_log_level,
 };
+use self::files::is_same_or_below;
+pub use self::files::{InputsConfig, OutputConfig};
 use self::read::Positions;
 use crate::domain::diagnostic::Diagnostic;
 use crate::domain::quote::{AccountPlan, Rules, RulesExtension};
 use crate::domain::request::Kind;
 use crate::domain::time::Millis;
-use crate::domain::url_policy::AllowedHost;
 use crate::output::layout::{self, Layout};
-use crate::output::{CsvDialect, OutputOptions, SidecarPlace};
 
 /// A span of time as people write it: `10s`, `30m`, `24h`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -274,87 +275,6 @@ impl Default for Retry {
     fn default() -> Retry {
         Retry { attempts: 3, base: secs(2), max: secs(5 * 60) }
     }
-}
-
-/// `[inputs]`
-#[derive(Debug, Clone, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct InputsConfig {
-    /// Below which folders files may lie that manifests of inboxes, of schedules and from the control API name.
-    pub roots: Vec<PathBuf>,
-    /// The object store that files of this machine are uploaded to, so that the service can fetch them:
-    /// `s3://bucket/prefix`, `gs://…` or `az://…`. Without one no row may name a file.
-    pub store: Option<Url>,
-    /// Largest file that is uploaded.
-    pub max_file: ByteSize,
-    /// How long an uploaded file stays in the store after a job took it, where no job needs it any more.
-    pub keep: Span,
-}
-
-impl Default for InputsConfig {
-    fn default() -> InputsConfig {
-        InputsConfig {
-            roots: Vec::new(),
-            store: None,
-            max_file: ByteSize::mib(100),
-            keep: secs(30 * 24 * 3600),
-        }
-    }
-}
-
-/// `[output]`
-#[derive(Debug, Clone, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct OutputConfig {
-    /// Layout of the names of output files.
-    pub layout: String,
-    /// Where new sidecars are put.
-    pub sidecars: SidecarPlace,
-    /// Who `results.csv` is written for.
-    pub results_csv: CsvDialect,
-    /// Whether each batch leaves a page to look at.
-    pub gallery: bool,
-    /// The object store that outputs are put into besides: `s3://bucket/prefix`, `gs://…` or `az://…`.
-    pub store: Option<Url>,
-    /// Largest output that is downloaded.
-    pub max_file: ByteSize,
-    /// Free space that is kept on the output disk.
-    pub min_free: ByteSize,
-    /// Hosts that result links may lead to although their addresses are not public, or over http.
-    pub allow_hosts: Vec<AllowedHost>,
-}
-
-impl Default for OutputConfig {
-    fn default() -> OutputConfig {
-        OutputConfig {
-            layout: layout::DEFAULT.to_owned(),
-            sidecars: SidecarPlace::default(),
-            results_csv: CsvDialect::default(),
-            gallery: true,
-            store: None,
-            max_file: ByteSize::gib(8),
-            min_free: ByteSize::gib(1),
-            allow_hosts: Vec::new(),
-        }
-    }
-}
-
-impl OutputConfig {
-    /// How outputs and results are laid out.
-    pub fn options(&self) -> OutputOptions {
-        OutputOptions { sidecars: self.sidecars, results_csv: self.results_csv, gallery: self.gallery }
-    }
-}
-
-/// Whether one of two addresses of object stores holds the other, so that their objects could have the same names.
-fn is_same_or_below(one: &Url, other: &Url) -> bool {
-    let names = |url: &Url| {
-        let parts = url.path().split('/').filter(|part| !part.is_empty()).map(str::to_owned);
-        parts.collect::<Vec<String>>()
-    };
-    let (one_names, other_names) = (names(one), names(other));
-    let is_same_bucket = (one.scheme(), one.host_str()) == (other.scheme(), other.host_str());
-    is_same_bucket && (one_names.starts_with(&other_names) || other_names.starts_with(&one_names))
 }
 
 /// The configuration cannot be used.

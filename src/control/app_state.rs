@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use tokio::sync::{mpsc, watch};
 
+use crate::control::handlers::OutputPlaces;
 use crate::control::page_state::Pages;
 use crate::control::protocol::{Health, Refusal, Schedules};
 use crate::engine::engine_client::EngineClient;
@@ -39,6 +40,13 @@ pub struct AppState {
     pub metrics: Metrics,
     /// The live pages.
     pub pages: Pages,
+}
+
+impl AppState {
+    /// Where outputs are.
+    pub fn output_places(&self) -> OutputPlaces<'_> {
+        OutputPlaces { dir: &self.output_dir, layout: &self.layout, store: self.outputs.as_ref() }
+    }
 }
 
 /// The schedules of a daemon.

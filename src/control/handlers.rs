@@ -2,7 +2,6 @@
 
 use std::io;
 
-use crate::control::app_state::AppState;
 use crate::control::protocol::{
     BatchOutcome, BatchOutcomes, BatchStatus, BudgetSet, FINISHED_SHOWN, GalleryPage, LedgerEntry, Refusal,
     ResolveRequest, RetryRequest, Status, StatusRequest, SyncedOutputs,
@@ -16,10 +15,13 @@ use crate::engine::EngineError;
 use crate::engine::engine_client::EngineClient;
 use crate::engine::gallery::Gallery;
 use crate::engine::job_iter::JobIter;
+use crate::engine::output_store::OutputStore;
 use crate::engine::output_sync::SyncOutcome;
 use crate::engine::scheduler::{BatchOverview, Command, CommandOutcome};
 use crate::engine::{FindError, Target};
 use crate::intake::ingest::Ingest;
+use crate::output::layout::Layout;
+use crate::output::publish::OutputDir;
 use crate::output::results::ResultLine;
 use crate::store::dump::DumpError;
 use crate::store::{BatchRecord, Store, StoreError};
@@ -393,14 +395,29 @@ pub async fn retry(engine: &EngineClient, request: &RetryRequest) -> Result<Batc
     Ok(BatchOutcomes { batches: vec![BatchOutcome { batch: named.batch().name.clone(), granted }] })
 }
 
+/// Where outputs are.
+#[derive(Debug, Clone, Copy)]
+pub struct OutputPlaces<'a> {
+    /// On disk.
+    pub dir: &'a OutputDir,
+    /// Layout of batches that have none of their own.
+    pub layout: &'a Layout,
+    /// In an object store, where there is one.
+    pub store: Option<&'a OutputStore>,
+}
+
 /// Brings outputs from disk into the object store, or back.
 ///
 /// # Errors
 /// [`HandlerError`].
-pub async fn sync_outputs(app: &AppState, name: &str) -> Result<SyncedOutputs, HandlerError> {
-    let Some(outputs) = &app.outputs else { return Err(HandlerError::NoOutputStore) };
-    let named = app.engine.find(name).await?;
-    let synced = app.engine.sync_outputs(&named, outputs, &app.output_dir, &app.layout).await?;
+pub async fn sync_outputs(
+    engine: &EngineClient,
+    name: &str,
+    OutputPlaces { dir, layout, store }: OutputPlaces<'_>,
+) -> Result<SyncedOutputs, HandlerError> {
+    let Some(store) = store else { return Err(HandlerError::NoOutputStore) };
+    let named = engine.find(name).await?;
+    let synced = engine.sync_outputs(&named, store, dir, layout).await?;
     let SyncOutcome { jobs, uploaded, restored, missing, missing_jobs, fault } = synced;
     let batch = named.batch().name.clone();
     let stopped = fault.map(|fault| fault.message);
@@ -411,14 +428,18 @@ pub async fn sync_outputs(app: &AppState, name: &str) -> Result<SyncedOutputs, H
 ///
 /// # Errors
 /// [`HandlerError`].
-pub async fn download(app: &AppState, name: &str) -> Result<BatchOutcomes, HandlerError> {
-    let named = app.engine.find(name).await?;
-    if let Some(outputs) = &app.outputs {
-        let synced = app.engine.sync_outputs(&named, outputs, &app.output_dir, &app.layout).await?;
+pub async fn download(
+    engine: &EngineClient,
+    name: &str,
+    OutputPlaces { dir, layout, store }: OutputPlaces<'_>,
+) -> Result<BatchOutcomes, HandlerError> {
+    let named = engine.find(name).await?;
+    if let Some(store) = store {
+        let synced = engine.sync_outputs(&named, store, dir, layout).await?;
         if let Some(fault) = synced.fault {
             tracing::warn!(%fault, "outputs were not compared with the object store");
         }
     }
-    let granted = app.engine.fetch_again(&named, app.output_dir.clone(), app.layout.clone()).await?;
+    let granted = engine.fetch_again(&named, dir.clone(), layout.clone()).await?;
     Ok(BatchOutcomes { batches: vec![BatchOutcome { batch: named.batch().name.clone(), granted }] })
 }

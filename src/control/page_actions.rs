@@ -394,7 +394,7 @@ async fn carry_out(
         }
         (Action::Download, _) => {
             let app = app.clone();
-            to_the_end(async move { handlers::download(&app, &name).await })
+            to_the_end(async move { handlers::download(&app.engine, &name, app.output_places()).await })
                 .await
                 .map(|done| said("Downloading", &done))
         }

@@ -274,7 +274,7 @@ async fn download(
     State(app): Shared,
     JsonBody(body): JsonBody<DownloadRequest>,
 ) -> Result<Response, ApiError> {
-    let work = async move { handlers::download(&app, &body.name).await };
+    let work = async move { handlers::download(&app.engine, &body.name, app.output_places()).await };
     Ok(Json(to_the_end(work).await?).into_response())
 }
 
@@ -282,7 +282,7 @@ async fn sync_outputs(
     State(app): Shared,
     JsonBody(body): JsonBody<SyncOutputsRequest>,
 ) -> Result<Response, ApiError> {
-    let work = async move { handlers::sync_outputs(&app, &body.name).await };
+    let work = async move { handlers::sync_outputs(&app.engine, &body.name, app.output_places()).await };
     Ok(Json(to_the_end(work).await?).into_response())
 }
 

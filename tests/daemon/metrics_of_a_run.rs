@@ -129,6 +129,7 @@ async fn run(dir: &TempDir, emulator: &Emulator, metrics: &Metrics) -> Standstil
         min_rate: MinRate { bytes_per_second: 0, window: Millis(1_000) },
         min_free_bytes: 0,
         inputs: None,
+        outputs: None,
         submits: RateLimit::default(),
         polls: RateLimit::default(),
         layout: Layout::parse(layout::DEFAULT).unwrap(),

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use callsheet::config::Config;
+use callsheet::config::{Config, OutputConfig};
 
 const FILE: &str = include_str!("../../systemd/callsheet.toml");
 
@@ -129,7 +129,9 @@ fn what_it_shows_as_a_default_is_the_default() {
     same("poll", &shown.poll, &default.poll);
     same("deadlines", &shown.deadlines, &default.deadlines);
     same("retry", &shown.retry, &default.retry);
-    same("output", &shown.output, &default.output);
+    same("limits.uploads", &limits.uploads, &default.limits.uploads);
+    // A store is an example.
+    same("output", &OutputConfig { store: None, ..shown.output }, &default.output);
     same("log.format", &shown.log.format, &default.log.format);
 }
 
