@@ -344,5 +344,6 @@ fn file() -> OutputFile {
         sha256: String::new(),
         content_type: "video/mp4".into(),
         edited: None,
+        object: None,
     }
 }

@@ -54,8 +54,7 @@ pub(super) async fn run(command: &OutputsCommand, global: &Global) -> Result<Exi
         "{batch}: outputs of {jobs} jobs are on disk and in the object store; {uploaded} uploaded, {restored} restored"
     );
     if *missing > 0 {
-        let named =
-            missing_jobs.iter().map(|label| printable(label).to_string()).collect::<Vec<_>>().join(", ");
+        let named = missing_jobs.iter().map(|label| printable(label)).collect::<Vec<_>>().join(", ");
         let more = if *missing as usize > missing_jobs.len() { ", ..." } else { "" };
         say!("{batch}: {missing} have outputs in neither: {named}{more}; to fetch them from the service:");
         say!("    callsheet download {batch}");

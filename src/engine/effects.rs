@@ -117,7 +117,7 @@ pub(super) async fn run_effect(
             let going = store.clone();
             match blocking(move || edited_rows::go_back(&going, &output_dir, &layout, batch, from)).await {
                 Ok(mut applied) => {
-                    if let Err(fault) = output_sync::keep_renamed(deps, &store, &mut applied).await {
+                    if let Err(fault) = output_sync::keep_renamed(deps, store, &mut applied).await {
                         tracing::warn!(
                             fault = %fault.fault(),
                             "outputs with new names are not in the object store; to put them there: callsheet outputs \
