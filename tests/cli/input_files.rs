@@ -167,6 +167,31 @@ fn a_store_that_is_slow_or_down_is_waited_for() {
 }
 
 #[test]
+fn jobs_without_files_go_on_while_the_store_is_down() {
+    let (env, store) = env();
+    env.configure(&format!("{STORE}[limits]\nin_flight = 2\n"));
+    env.write("logo.png", png(1));
+    let with = |n| format!("f{n},image,gi-2,fox {n},./logo.png\n");
+    let without = |n| format!("w{n},video,house-c1,gull {n},\n");
+    let rows: String = (0..8).map(with).chain((0..8).map(without)).collect();
+    env.write("mixed.csv", format!("id,kind,model,prompt,image_urls\n{rows}"));
+    store.fault(&Method::HEAD, StoreFault::Status(403), 100_000);
+    store.fault(&Method::PUT, StoreFault::Status(403), 100_000);
+    let daemon = Running::start(command(&env, &store, &["daemon"]));
+    daemon.says("ready");
+    run(&env, &store, &["submit", "mixed.csv"]).exited(0);
+    let status = || -> Value {
+        run(&env, &store, &["status", "mixed", "--json"]).exited(0).json()["batches"][0].clone()
+    };
+    until("those without files are done", || env.audit().tasks.len() == 8);
+    until("the rest waits for the store", || status()["parked_by"] == "store");
+    store.mend();
+    until("all are done", || status()["state"] == "done");
+    daemon.stop().exited(0);
+    env.audit().each_paid_once(16);
+}
+
+#[test]
 fn killed_at_every_step_of_an_upload_it_is_bought_once() {
     for point in ["finding-inputs", "uploading", "uploaded"] {
         let (env, store) = env();

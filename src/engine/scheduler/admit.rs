@@ -79,6 +79,9 @@ impl Scheduler {
             self.batches.served(candidate.key.batch);
             self.account.spend(candidate.hold);
             self.send(candidate, now)?;
+            if self.jobs.get(&candidate.key).is_some_and(|open| !open.spec().order.files.is_empty()) {
+                self.input_store.let_out();
+            }
             // One that could only be late ended instead: its slot is free for the next, without waiting for news.
             if !self.jobs.contains_key(&candidate.key) {
                 self.pending.wake_at(now.tick);
@@ -116,6 +119,7 @@ impl Scheduler {
             jobs: &self.jobs,
             account: &self.account,
             inputs: &self.inputs,
+            files_room: self.input_store.room(now.tick),
             prices: &mut self.prices,
             budgets: &mut self.budgets,
             group_limits: &self.settings.group_limits,

@@ -58,6 +58,7 @@ use crate::engine::scheduler::parts::budgets::Budgets;
 use crate::engine::scheduler::parts::disk_state::DiskState;
 use crate::engine::scheduler::parts::download_queue::DownloadQueue;
 use crate::engine::scheduler::parts::finished_jobs::FinishedJobs;
+use crate::engine::scheduler::parts::input_store_state::InputStoreState;
 use crate::engine::scheduler::parts::job_inputs::JobInputs;
 use crate::engine::scheduler::parts::open_job::OpenJob;
 use crate::engine::scheduler::parts::open_jobs::OpenJobs;
@@ -98,6 +99,7 @@ pub struct Scheduler {
     outage_detector: OutageDetector,
     disk: DiskState,
     output_store: StoreState,
+    input_store: InputStoreState,
     mode: Mode,
     prices: Prices,
     finished_jobs: FinishedJobs,
@@ -113,6 +115,7 @@ impl Scheduler {
             outage_detector: OutageDetector::default(),
             disk: DiskState::default(),
             output_store: StoreState::default(),
+            input_store: InputStoreState::default(),
             prices: Prices::new(settings.rules.clone()),
             wait_times: WaitTimes::new(&settings),
             batches: ActiveBatches::default(),
@@ -261,6 +264,7 @@ impl Scheduler {
 
     fn finish_step(&mut self, now: Now) -> Step {
         let account = self.account.take_changed_block();
+        self.input_store.pass_time(now.tick);
         let next_due = self.next_due();
         self.pending.finish(&self.jobs, &mut self.batches, &self.budgets, account, (next_due, now.wall))
     }
@@ -272,7 +276,13 @@ impl Scheduler {
             return None;
         }
         let crowded_until = self.adaptive_limit.wait_until();
-        let due = [self.timers.next_effect(), crowded_until, self.account.balance_due(), self.prices_due()];
+        let due = [
+            self.timers.next_effect(),
+            crowded_until,
+            self.account.balance_due(),
+            self.prices_due(),
+            self.input_store.retry_at(),
+        ];
         due.into_iter().flatten().min()
     }
 

@@ -129,9 +129,13 @@ impl Scheduler {
         let key = self.account.key_is_refused().then_some(Parked::Key);
         let disk = self.disk.is_low().then_some(Parked::Disk);
         let store = self.output_store.is_down().then_some(Parked::Store);
+        // Jobs with files wait for theirs, and nothing of the batch moves.
+        let waits = self.jobs.counts().queued_of(no) > 0 || active.has_rows();
+        let is_still = self.jobs.counts().queued_of(no) == self.jobs.counts().open_of(no);
+        let files = (self.input_store.is_down() && waits && is_still).then_some(Parked::Store);
         // A pause is named first: no key, credits or room would make a paused batch go on.
         let credits = blocked.contains(&no).then_some(Parked::Credits);
-        let parked = overview.parked.or(key).or(disk).or(store).or(active.parked()).or(credits);
+        let parked = overview.parked.or(key).or(disk).or(store).or(active.parked()).or(files).or(credits);
         let is_for_balance = matches!(parked, Some(Parked::Credits | Parked::MinBalance));
         let is_for_credits = is_for_balance || parked == Some(Parked::BatchBudget);
         let needs = if is_for_credits { self.next_hold(active) } else { None };

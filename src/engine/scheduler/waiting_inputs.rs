@@ -29,6 +29,9 @@ pub fn ended_take(record: &JobRecord) -> EndedTake {
     }
 }
 
+/// Code of a fault of the object store.
+const STORE: &str = "store";
+
 impl Scheduler {
     /// An open job waits in the queue: as a candidate for admission, or for its inputs.
     pub(super) fn queue(&mut self, key: JobKey) {
@@ -151,8 +154,21 @@ impl Scheduler {
         outcome: Result<Vec<FoundInput>, InputFault>,
         now: Now,
     ) -> Result<(), SchedulerError> {
-        let Some(mut open) = self.jobs.get_mut(&key) else { return Ok(()) };
+        let Some(mut open) = self.jobs.get_mut(&key) else {
+            self.input_store.not_asked();
+            return Ok(());
+        };
         let faults = open.effect_ended(attempt);
+        let has_files = !open.spec().order.files.is_empty();
+        match &outcome {
+            Err(InputFault::Passing(fault)) if has_files && fault.code == STORE => {}
+            Ok(_) if has_files => {
+                if self.input_store.took() {
+                    job_log::input_store_answers();
+                }
+            }
+            _ => self.input_store.not_asked(),
+        }
         match outcome {
             Ok(found) => {
                 open.reset_faults(attempt);
@@ -193,6 +209,19 @@ impl Scheduler {
                     return Ok(());
                 }
                 self.begin(key, attempt, Want::Post, now.tick);
+            }
+            // It gives its slot back, and waits in the queue until the store answers.
+            Err(InputFault::Passing(fault)) if has_files && fault.code == STORE => {
+                let spec = open.spec().clone();
+                drop(open);
+                let wait = self.wait_times.after_fault(self.input_store.faults(), None);
+                let is_first = self.input_store.refused(wait, now.tick);
+                job_log::inputs_not_found(&spec, &fault, is_first);
+                if self.was_taken(key) {
+                    self.schedule(key, attempt, now.tick.after(wait));
+                } else {
+                    self.take_back(key, attempt, fault, now)?;
+                }
             }
             Err(InputFault::Passing(fault)) => {
                 open.count_fault(attempt);

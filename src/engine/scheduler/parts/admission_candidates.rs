@@ -36,6 +36,8 @@ pub struct WaitingJobs<'a> {
     pub account: &'a AccountState,
     /// What rows wait for that name others.
     pub inputs: &'a JobInputs,
+    /// How many jobs with files may be let out.
+    pub files_room: usize,
     /// The prices in force.
     pub prices: &'a mut Prices,
     /// What groups of rows have held and spent.
@@ -90,6 +92,12 @@ impl WaitingJobs<'_> {
         let rows = rows.into_iter().map(|spec| (true, spec));
         let mut specs: Vec<(bool, &Arc<JobSpec>)> =
             begun.chain(rows).filter(|(_, spec)| has_room(&spec.order)).collect();
+        let files_room = &mut self.files_room;
+        specs.retain(|(_, spec)| {
+            let may_go = spec.order.files.is_empty() || *files_room > 0;
+            *files_room -= usize::from(may_go && !spec.order.files.is_empty());
+            may_go
+        });
         // What goes on from outputs that are there goes before what begins: finished chains come early.
         let begins = |is_row: bool, spec: &JobSpec| is_row && spec.order.inputs.is_empty();
         specs.sort_by_key(|(is_row, spec)| (Reverse(spec.order.priority), begins(*is_row, spec), spec.seq));

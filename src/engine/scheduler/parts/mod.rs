@@ -13,6 +13,7 @@ pub mod budgets;
 pub mod disk_state;
 pub mod download_queue;
 pub mod finished_jobs;
+pub mod input_store_state;
 pub mod job_counts;
 pub mod job_inputs;
 pub mod open_job;
