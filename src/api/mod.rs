@@ -15,7 +15,7 @@ mod service_client;
 pub mod shorts_studio;
 mod tls;
 mod url_path;
-pub mod webhook;
+pub mod webhook_client;
 mod wire;
 
 pub use self::connectivity::{Connectivity, ConnectivityError, FailurePoint};

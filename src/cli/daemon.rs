@@ -109,7 +109,7 @@ fn parts(config: &Config, chosen: &ServiceTarget) -> Result<Parts, Failure> {
         app: build::app_parts(config, &chosen.output, Some((service, chosen)))?,
         socket: daemon_discovery::socket(config, &chosen.state),
         control: config.control.clone(),
-        token: config.control_token()?,
+        token: config.control.token()?,
         inboxes: inboxes(config),
         hooks: config.hooks.clone(),
         hooks_secret: config.hooks.secret(service_target::credentials().as_deref())?,

@@ -46,6 +46,7 @@ mod progress;
 mod progress_lines;
 mod report;
 mod resolve;
+mod resume;
 mod retry;
 mod retry_edited;
 mod review;
@@ -113,7 +114,7 @@ pub fn main() -> Exit {
             Command::Open(command) => open::run(command, &arguments.global).await,
             Command::Explain(command) => explain::run(command, &arguments.global).await,
             Command::Pause(command) => pause::pause(command, &arguments.global).await,
-            Command::Resume(command) => pause::resume(command, &arguments.global).await,
+            Command::Resume(command) => resume::resume(command, &arguments.global).await,
             Command::Continue(command) => pilot::run(command, &arguments.global).await,
             Command::Cancel(command) => cancel::run(command, &arguments.global).await,
             Command::Resolve(command) => resolve::run(command, &arguments.global).await,

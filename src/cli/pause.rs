@@ -1,4 +1,4 @@
-//! `callsheet pause` and `callsheet resume`.
+//! `callsheet pause`.
 
 use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
@@ -6,7 +6,7 @@ use crate::cli::global_flags::Global;
 use crate::cli::name_arguments::BatchArgument;
 use crate::cli::terminal::say;
 use crate::cli::{client, outcome_json};
-use crate::control::protocol::{PauseRequest, Request, ResumeRequest};
+use crate::control::protocol::PauseRequest;
 
 pub(super) async fn pause(command: &BatchArgument, global: &Global) -> Result<Exit, Failure> {
     let request = PauseRequest { batch: command.batch.clone() };
@@ -24,25 +24,4 @@ pub(super) async fn pause(command: &BatchArgument, global: &Global) -> Result<Ex
         }
     }
     Ok(Exit::Success)
-}
-
-pub(super) async fn resume(command: &BatchArgument, global: &Global) -> Result<Exit, Failure> {
-    let request = ResumeRequest { batch: command.batch.clone() };
-    client::with(global, ResumeRequest::METHOD, async |client| {
-        let outcomes = outcome_json::print(client.call(&request).await?, global)?;
-        if outcomes.is_empty() {
-            say!("no unfinished batch to resume");
-        }
-        for outcome in outcomes {
-            match outcome.granted.refused {
-                Some(refused) => say!("{}: {refused}", outcome.batch),
-                None => {
-                    let next = client.next_step(&outcome.batch).await?;
-                    say!("{}: resumed; {next}", outcome.batch);
-                }
-            }
-        }
-        Ok(Exit::Success)
-    })
-    .await
 }

@@ -196,7 +196,7 @@ async fn serve_page(
     config: &Config,
 ) -> Result<Option<tokio::task::JoinHandle<()>>, Failure> {
     let Some(address) = address else { return Ok(None) };
-    let token = config.control_token()?;
+    let token = config.control.token()?;
     let bound = listener::listen_tcp(address, token.as_ref()).await;
     let listener = bound.map_err(|error| {
         Failure::new(Exit::Usage, format!("failed to serve the page on {address}: {error}"))

@@ -19,7 +19,7 @@ use crate::clock::Clock;
 use crate::control::protocol::{ExportRequest, ProcessKind, Request};
 use crate::domain::ids::BatchName;
 use crate::domain::job::JobSpec;
-use crate::output::layout::Layout;
+use crate::output::file_names::Layout;
 use crate::output::publish::OutputDir;
 use crate::pages::media_process;
 use crate::recovery::import::import as import_state;

@@ -6,9 +6,9 @@ use bytesize::ByteSize;
 use serde::Deserialize;
 use url::Url;
 
-use crate::config::{Span, secs};
+use super::span::{Span, secs};
 use crate::domain::url_policy::AllowedHost;
-use crate::output::layout;
+use crate::output::file_names;
 use crate::output::{CsvDialect, OutputOptions, SidecarPlace};
 
 /// `[inputs]`
@@ -62,7 +62,7 @@ pub struct OutputConfig {
 impl Default for OutputConfig {
     fn default() -> OutputConfig {
         OutputConfig {
-            layout: layout::DEFAULT.to_owned(),
+            layout: file_names::DEFAULT.to_owned(),
             sidecars: SidecarPlace::default(),
             results_csv: CsvDialect::default(),
             gallery: true,

@@ -1,61 +1,55 @@
 //! The configuration: file, environment and flags, checked once.
 //!
 //! Flag over environment over file over default. An unknown key is an error that names its line and
-//! the nearest key there is.
+//! the nearest key there is. A section is read and checked in the file that has its name; `[inputs]` and `[output]` in `files`.
 
 mod budget;
-mod daemon;
+mod control;
+mod deadlines;
+mod error;
 mod files;
+mod hooks;
+mod inbox;
+mod limits;
+mod log;
+mod paths;
+mod policy;
+mod poll;
 mod read;
+mod retention;
+mod retry;
+mod schedule;
+mod service;
+mod span;
 mod suggest;
 
-use std::collections::BTreeMap;
 use std::fs;
-use std::io;
-use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
-use bytesize::ByteSize;
-use secrecy::{ExposeSecret, SecretString};
-use serde::{Deserialize, Deserializer};
-use url::Url;
+use secrecy::SecretString;
+use serde::Deserialize;
 
 pub use self::budget::Budget;
-pub use self::daemon::{
-    ControlConfig, HooksConfig, INBOX_SETTLE, InboxConfig, LogConfig, LogFormat, RetentionConfig,
-    ScheduleConfig, check_log_level,
-};
+pub use self::control::ControlConfig;
+pub use self::deadlines::Deadlines;
+pub use self::error::ConfigError;
 use self::files::is_same_or_below;
 pub use self::files::{InputsConfig, OutputConfig};
+pub use self::hooks::HooksConfig;
+pub use self::inbox::{INBOX_SETTLE, InboxConfig};
+pub use self::limits::LimitsConfig;
+pub use self::log::{LogConfig, LogFormat, check_log_level};
+pub use self::paths::Paths;
+pub use self::poll::{POLL_ADVISED, Poll};
 use self::read::Positions;
+pub use self::retention::RetentionConfig;
+pub use self::retry::Retry;
+pub use self::schedule::ScheduleConfig;
+pub use self::service::ServiceConfig;
+pub use self::span::Span;
 use crate::domain::diagnostic::Diagnostic;
-use crate::domain::quote::{AccountPlan, Rules, RulesExtension};
-use crate::domain::request::Kind;
-use crate::domain::time::Millis;
-use crate::output::layout::{self, Layout};
-
-/// A span of time as people write it: `10s`, `30m`, `24h`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Span(pub Millis);
-
-impl<'de> Deserialize<'de> for Span {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Span, D::Error> {
-        Span::parse(&String::deserialize(deserializer)?).map_err(serde::de::Error::custom)
-    }
-}
-
-impl Span {
-    fn parse(text: &str) -> Result<Span, String> {
-        let span = humantime::parse_duration(text).ok();
-        let ms = span.and_then(|span| u64::try_from(span.as_millis()).ok());
-        let wrong = || format!("\"{text}\" is not a duration; write it as 10s, 30m or 24h");
-        ms.map(|ms| Span(Millis(ms))).ok_or_else(wrong)
-    }
-}
-
-const fn secs(secs: u64) -> Span {
-    Span(Millis::from_secs(secs))
-}
+use crate::domain::quote::{Rules, RulesExtension};
+use crate::output::file_names::{self, Layout};
 
 /// The whole configuration.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -90,215 +84,6 @@ pub struct Config {
     pub log: LogConfig,
     /// Rules for models that the built-in table does not have.
     pub rules: RulesExtension,
-}
-
-/// `[service]`
-#[derive(Debug, Clone, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct ServiceConfig {
-    /// Base address of the service. Without one nothing is sent: it is never guessed.
-    pub base_url: Option<Url>,
-    pub api_key_file: Option<PathBuf>,
-    /// The account's subscription: decides which allowances `callsheet plan` shows.
-    pub plan: AccountPlan,
-    /// Part of every idempotency key: two installations that share an account and batch names, and
-    /// must not share jobs, have different ones.
-    pub key_namespace: String,
-    /// Timeout of a connection attempt.
-    pub connect_timeout: Span,
-    /// Timeout of a request with its response.
-    pub request_timeout: Span,
-    /// Timeout of a creating call that renders before it responds.
-    pub render_timeout: Span,
-}
-
-impl Default for ServiceConfig {
-    fn default() -> ServiceConfig {
-        ServiceConfig {
-            base_url: None,
-            api_key_file: None,
-            plan: AccountPlan::Unknown,
-            key_namespace: String::new(),
-            connect_timeout: secs(10),
-            request_timeout: secs(60),
-            render_timeout: secs(600),
-        }
-    }
-}
-
-/// `[paths]`
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Paths {
-    /// Manifests: `jobs` unless given. `inbox`, `accepted` and `rejected` lie in it.
-    pub jobs: Option<PathBuf>,
-    /// The state; `state` unless given, `state/emulator` with the emulator.
-    pub state: Option<PathBuf>,
-    /// The outputs; `output` unless given, `output/emulator` with the emulator.
-    pub output: Option<PathBuf>,
-    /// The control socket; `callsheet.sock` in the state unless given.
-    pub socket: Option<PathBuf>,
-}
-
-/// `[limits]`
-#[derive(Debug, Clone, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct LimitsConfig {
-    /// Jobs in flight at once.
-    pub in_flight: u32,
-    /// Jobs of a kind in flight at once.
-    pub in_flight_per_kind: BTreeMap<Kind, u32>,
-    /// Jobs of a model in flight at once, by model id.
-    pub in_flight_per_model: BTreeMap<String, u32>,
-    /// Creating POSTs a second.
-    pub submits_per_second: Option<NonZeroU32>,
-    pub polls_per_second: Option<NonZeroU32>,
-    /// Jobs whose outputs are downloaded at once.
-    pub downloads: usize,
-    /// Files that are put into object stores at once.
-    pub uploads: usize,
-    /// A download that is slower, in bytes a second, is suspended while another waits.
-    pub min_download_rate: ByteSize,
-    /// Time over which the rate of a download is measured.
-    pub slow_window: Span,
-    /// Whether the number of jobs in flight follows what the service takes, up to `in_flight`.
-    pub adaptive: bool,
-    /// Rejected prompts in a row that pause a batch.
-    pub pause_after_rejections: u32,
-}
-
-impl Default for LimitsConfig {
-    fn default() -> LimitsConfig {
-        LimitsConfig {
-            in_flight: 16,
-            in_flight_per_kind: BTreeMap::new(),
-            in_flight_per_model: BTreeMap::new(),
-            submits_per_second: None,
-            polls_per_second: None,
-            downloads: 4,
-            uploads: 4,
-            min_download_rate: ByteSize::kib(1),
-            slow_window: secs(30),
-            adaptive: true,
-            pause_after_rejections: 5,
-        }
-    }
-}
-
-/// `[poll]`
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Poll {
-    /// Shortest poll interval of a task. The document advises 5 to 10 seconds.
-    pub min: Span,
-    /// Longest poll interval of a task.
-    pub max: Span,
-}
-
-/// Shorter poll intervals are against the service's advice (Limits, polling interval).
-pub const POLL_ADVISED: Millis = Millis::from_secs(5);
-
-impl Poll {
-    /// A warning if the poll interval is shorter than the service advises.
-    pub fn hasty(&self) -> Option<String> {
-        let min = self.min.0;
-        (min < POLL_ADVISED).then(|| {
-            let min = humantime::format_duration(std::time::Duration::from_millis(min.0));
-            format!("poll.min is {min}, but the service advises polling a task every 5 to 10 seconds")
-        })
-    }
-}
-
-impl Default for Poll {
-    fn default() -> Poll {
-        Poll { min: Span(POLL_ADVISED), max: secs(10) }
-    }
-}
-
-/// `[deadlines]`
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Deadlines {
-    /// Deadline of videos, and of Shorts Studio.
-    pub video: Span,
-    /// Deadline of images.
-    pub image: Span,
-    pub music: Span,
-    pub speech: Span,
-    pub sound_effect: Span,
-    /// How long the task of an overdue job is still watched.
-    pub watch_overdue_for: Span,
-    /// Poll interval of the task of an overdue job.
-    pub overdue_poll: Span,
-}
-
-impl Default for Deadlines {
-    fn default() -> Deadlines {
-        Deadlines {
-            video: secs(30 * 60),
-            image: secs(10 * 60),
-            music: secs(15 * 60),
-            speech: secs(10 * 60),
-            sound_effect: secs(10 * 60),
-            watch_overdue_for: secs(24 * 3600),
-            overdue_poll: secs(5 * 60),
-        }
-    }
-}
-
-impl Deadlines {
-    pub fn by_kind(&self) -> BTreeMap<Kind, Millis> {
-        BTreeMap::from([
-            (Kind::Video, self.video.0),
-            (Kind::Image, self.image.0),
-            (Kind::Music, self.music.0),
-            (Kind::Speech, self.speech.0),
-            (Kind::SoundEffect, self.sound_effect.0),
-            (Kind::ShortsStudio, self.video.0),
-        ])
-    }
-}
-
-/// `[retry]`
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Retry {
-    /// Attempts (idempotency keys) of a job.
-    pub attempts: u32,
-    /// Longest first delay after a fault.
-    pub base: Span,
-    /// Longest delay after a fault, unless the service asks for more.
-    pub max: Span,
-}
-
-impl Default for Retry {
-    fn default() -> Retry {
-        Retry { attempts: 3, base: secs(2), max: secs(5 * 60) }
-    }
-}
-
-/// The configuration cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
-    /// The file cannot be read.
-    #[error("failed to read {}: {source}", .path.display())]
-    Unreadable { path: PathBuf, source: io::Error },
-    /// The file is not valid: everything that is wrong with it.
-    #[error("{}", listed(.path, .problems))]
-    Invalid { path: PathBuf, problems: Vec<Diagnostic> },
-    /// A value is out of its range.
-    #[error("{key}: {message}")]
-    Value {
-        key: &'static str,
-        /// What was found, and what would be accepted.
-        message: String,
-    },
-}
-
-/// `callsheet.toml:2: limits.in_flight: ...`, a line for each.
-fn listed(path: &Path, problems: &[Diagnostic]) -> String {
-    let each = problems.iter().map(|problem| format!("{}:{problem}", path.display()));
-    each.collect::<Vec<_>>().join("\n")
 }
 
 /// Default paths of the configuration, in order.
@@ -338,31 +123,18 @@ impl Config {
 
     /// Values that are out of their range, or do not fit together.
     fn problems(&self, places: &Positions<'_>) -> Vec<Diagnostic> {
-        let mut problems = Vec::new();
-        let mut wrong = |key: &str, message: &str| {
-            problems.push(Diagnostic::at(places.of(key, 0), message).in_field(key));
-        };
-        let limits = &self.limits;
-        // A limit of none would leave its jobs waiting for ever.
-        let nones = [
-            ("limits.in_flight", limits.in_flight == 0),
-            ("limits.in_flight_per_kind", limits.in_flight_per_kind.values().any(|limit| *limit == 0)),
-            ("limits.in_flight_per_model", limits.in_flight_per_model.values().any(|limit| *limit == 0)),
-            ("limits.downloads", limits.downloads == 0),
-            ("limits.uploads", limits.uploads == 0),
-            ("limits.pause_after_rejections", limits.pause_after_rejections == 0),
-            ("retry.attempts", self.retry.attempts == 0),
-        ];
-        for (key, _) in nones.into_iter().filter(|(_, is_none)| *is_none) {
-            wrong(key, "must be at least 1");
-        }
-        if self.poll.min.0 > self.poll.max.0 {
-            wrong("poll.min", "is longer than poll.max");
-        }
-        let nothings = [("poll.min", self.poll.min), ("limits.slow_window", limits.slow_window)];
-        for (key, _) in nothings.into_iter().filter(|(_, span)| span.0.0 == 0) {
-            wrong(key, "must be greater than 0");
-        }
+        let mut problems = [
+            self.limits.problems(places),
+            self.poll.problems(places),
+            self.retry.problems(places),
+            self.control.problems(places),
+            self.hooks.problems(places),
+            self.log.problems(places),
+            inbox::problems(&self.inbox, places),
+            schedule::problems(&self.schedule, places),
+        ]
+        .concat();
+        let mut wrong = |key: &str, message: &str| problems.push(places.problem(key, 0, message));
         if let Err(error) = Layout::parse(&self.output.layout) {
             wrong("output.layout", &error.to_string());
         }
@@ -376,7 +148,6 @@ impl Config {
             );
         }
         self.budget_problems(places, &mut problems);
-        self.daemon_problems(places, &mut problems);
         if let Err(errors) = Rules::builtin().extended(self.rules.clone()) {
             problems.extend(errors.into_iter().map(|error| {
                 let key = error.field.as_ref().map_or("rules".to_owned(), |field| format!("rules.{field}"));
@@ -403,7 +174,7 @@ impl Config {
     /// # Errors
     /// Where it is none; that of a configuration that was read is one.
     pub fn layout(&self) -> Result<Layout, ConfigError> {
-        let wrong = |error: layout::BadLayout| ConfigError::Value {
+        let wrong = |error: file_names::BadLayout| ConfigError::Value {
             key: "output.layout",
             message: error.to_string(),
         };
@@ -426,28 +197,6 @@ impl Config {
         let credential = credentials.map(|dir| dir.join("api-key")).filter(|path| path.exists());
         self.service.api_key_file.clone().or(credential).map(secret_in).transpose()
     }
-
-    /// The bearer token of the control API over TCP.
-    ///
-    /// # Errors
-    /// When its file cannot be read, or its text cannot be a header's value.
-    pub fn control_token(&self) -> Result<Option<SecretString>, ConfigError> {
-        let Some(path) = self.control.token_file.clone() else { return Ok(None) };
-        let at = path.display().to_string();
-        let token = secret_in(path)?;
-        let text = token.expose_secret();
-        let found = match text {
-            "" => "is empty",
-            text if text.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic()) => {
-                return Ok(Some(token));
-            }
-            _ => "holds more than a token",
-        };
-        let message = format!(
-            "{at} {found}; one line of visible ASCII characters is accepted: `openssl rand -hex 32` makes one"
-        );
-        Err(ConfigError::Value { key: "control.token_file", message })
-    }
 }
 
 /// A secret is the text of its file, without white space around it.
@@ -458,8 +207,14 @@ fn secret_in(path: PathBuf) -> Result<SecretString, ConfigError> {
 
 #[cfg(test)]
 mod tests {
+    use bytesize::ByteSize;
+    use secrecy::ExposeSecret;
+
+    use super::span::secs;
     use super::*;
     use crate::domain::credits::Credits;
+    use crate::domain::quote::AccountPlan;
+    use crate::domain::request::Kind;
 
     fn error(text: &str) -> String {
         Config::parse(text, Path::new("callsheet.toml")).unwrap_err().to_string()

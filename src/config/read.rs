@@ -83,6 +83,11 @@ impl Positions<'_> {
         self.position(span.start)
     }
 
+    /// What is wrong with the value of a key.
+    pub(super) fn problem(&self, key: &str, which: usize, message: impl Into<String>) -> Diagnostic {
+        Diagnostic::at(self.of(key, which), message).in_field(key)
+    }
+
     fn position(&self, start: usize) -> Position {
         let before = self.text.as_bytes().get(..start).unwrap_or_default();
         Position::line(1 + before.iter().filter(|byte| **byte == b'\n').count() as u64)

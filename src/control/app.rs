@@ -21,7 +21,7 @@ use crate::engine::scheduler::{Settings, Standstill};
 use crate::engine::{Engine, EngineError, Mode, Scope, Stop};
 use crate::intake::ingest::{Ingest, IngestDefaults};
 use crate::metrics::Metrics;
-use crate::output::layout::Layout;
+use crate::output::file_names::Layout;
 use crate::output::publish::OutputDir;
 use crate::store::{Store, StoreError};
 

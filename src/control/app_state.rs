@@ -14,7 +14,7 @@ use crate::engine::output_store::OutputStore;
 use crate::intake::ingest::Ingest;
 use crate::intake::receipt::Receipt;
 use crate::metrics::Metrics;
-use crate::output::layout::Layout;
+use crate::output::file_names::Layout;
 use crate::output::publish::OutputDir;
 
 /// What the handlers share.

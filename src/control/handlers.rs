@@ -20,7 +20,7 @@ use crate::engine::output_sync::SyncOutcome;
 use crate::engine::scheduler::{BatchOverview, Command, CommandOutcome};
 use crate::engine::{FindError, Target};
 use crate::intake::ingest::Ingest;
-use crate::output::layout::Layout;
+use crate::output::file_names::Layout;
 use crate::output::publish::OutputDir;
 use crate::output::results::ResultLine;
 use crate::store::dump::DumpError;

@@ -4,14 +4,14 @@
 //! held + spent <= limit after every admission, because admissions are decided one at a time against
 //! running totals and committed before anything is sent (money rules 1 and 6).
 
+mod budget_check;
 mod input;
-mod remaining_budget;
 mod send_order;
 #[cfg(test)]
 mod tests;
 
+use self::budget_check::{Blocker, RemainingBudget};
 pub use self::input::{AdmissionInput, AllowancePool, Candidate, GroupBooks, InFlight, Limits, WaitingBatch};
-use self::remaining_budget::{Blocker, RemainingBudget};
 pub use self::send_order::{Admission, admit};
 use crate::domain::ids::BatchNo;
 use crate::domain::parked_reason::Parked;

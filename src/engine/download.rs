@@ -22,7 +22,7 @@ use crate::engine::publish_queue::{PublishQueue, QueuedPublication};
 use crate::engine::scheduler::{FetchFault, FetchOrder};
 use crate::engine::suspended_downloads::{PartialDownload, SuspendedDownload, SuspendedDownloads};
 use crate::metrics::{Answer, Endpoint};
-use crate::output::layout::Layout;
+use crate::output::file_names::Layout;
 use crate::output::output_spec::OutputSpec;
 use crate::output::publish::{Part, is_disk_error};
 

@@ -8,7 +8,7 @@ use crate::domain::ids::BatchNo;
 use crate::domain::job::{JobSpec, OutputFile, State};
 use crate::domain::row_versions::VersionChange;
 use crate::engine::scheduler::{AppliedVersions, EndedVersion, RenamedJob};
-use crate::output::layout::Layout;
+use crate::output::file_names::Layout;
 use crate::output::publish::OutputDir;
 use crate::store::{BatchRecord, Store, StoreError};
 

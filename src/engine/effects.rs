@@ -17,7 +17,7 @@ use crate::engine::scheduler::{Effect, FetchFault, FetchOrder, Input, Scheduler}
 use crate::engine::suspended_downloads::SuspendedDownloads;
 use crate::engine::{EngineDeps, blocking, edited_rows, input_store, job_inputs, output_sync, row_reader};
 use crate::metrics::{Answer, Endpoint};
-use crate::output::layout::Layout;
+use crate::output::file_names::Layout;
 use crate::store::{Store, StoreError};
 
 /// Says whom everything is about that is logged while an effect lasts, by whatever library.

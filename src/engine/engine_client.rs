@@ -15,7 +15,7 @@ use crate::engine::job_iter::JobIter;
 use crate::engine::name_lookup::{self, FindError, NamedJob, Target};
 use crate::engine::scheduler::{AccountOverview, BatchOverview, Command, CommandOutcome, FoundJob};
 use crate::engine::{EngineError, blocking};
-use crate::output::layout::Layout;
+use crate::output::file_names::Layout;
 use crate::output::output_spec::OutputSpec;
 use crate::output::publish::OutputDir;
 use crate::pages::gallery_index::OPEN_MAX;

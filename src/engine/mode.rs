@@ -11,7 +11,7 @@ use crate::engine::input_store::InputStore;
 use crate::engine::output_store::OutputStore;
 use crate::engine::request_rate::RateLimit;
 use crate::metrics::Metrics;
-use crate::output::layout::Layout;
+use crate::output::file_names::Layout;
 use crate::output::publish::OutputDir;
 
 /// When the engine stops. It may be changed while the engine works.

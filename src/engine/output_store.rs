@@ -19,7 +19,7 @@ use crate::object_storage::{
     Expected, FoundObject, GetError, ObjectStorage, PutError, Replaces, StorageError,
 };
 use crate::output::Media;
-use crate::output::layout::Layout;
+use crate::output::file_names::Layout;
 use crate::output::output_spec::OutputSpec;
 use crate::output::publish::{OutputDir, Part, hash_file};
 

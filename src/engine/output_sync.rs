@@ -17,7 +17,7 @@ use crate::engine::name_lookup::Target;
 use crate::engine::output_store::{KeepFault, Kept, OutputStore, StoredJob};
 use crate::engine::scheduler::{AppliedVersions, Command, FetchFault, FetchOrder, FoundJob};
 use crate::engine::{EngineDeps, EngineError, blocking, edited_rows};
-use crate::output::layout::Layout;
+use crate::output::file_names::Layout;
 use crate::output::publish::OutputDir;
 use crate::store::{BatchRecord, JobRecord, Store};
 

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use crate::domain::job::OutputFile;
 use crate::domain::time::Timestamp;
 use crate::engine::scheduler::FetchOrder;
-use crate::output::layout::Layout;
+use crate::output::file_names::Layout;
 use crate::output::output_spec::OutputSpec;
 use crate::output::publish::{OutputDir, Part, Publication};
 

@@ -25,7 +25,7 @@ use self::outbox::{Channel, DeliveryState, DueMessage, Outbox};
 pub use self::webhook_signature::BadSecret;
 use self::webhook_signature::Secret;
 use crate::api::ClientError;
-use crate::api::webhook::Webhook;
+use crate::api::webhook_client::Webhook;
 use crate::clock::Clock;
 use crate::config::HooksConfig;
 use crate::domain::ids::BatchName;

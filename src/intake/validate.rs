@@ -34,7 +34,7 @@ use crate::intake::row_references::{ReferredBatch, RowReferences};
 use crate::intake::row_validator::{JudgedRow, RowRules, RowValidator, ValidateStep};
 use crate::intake::table_files::{self, Roots};
 use crate::intake::{IngestContext, IngestOptions, IntakeError, manifest_file};
-use crate::output::layout::Layout;
+use crate::output::file_names::Layout;
 use crate::store::StoreError;
 use crate::store::staging::{
     KnownJob, RowRequest, RowWithVerdict, StagedManifest, StagedRow, StagedRows, Staging, Verdict,

@@ -5,9 +5,9 @@
 //! is called `.part` and begins with a dot.
 
 mod csv_dialect;
+pub mod file_names;
 mod group_sync;
 mod integrity;
-pub mod layout;
 mod media_type;
 pub mod movie_length;
 pub mod open_output;

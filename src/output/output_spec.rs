@@ -2,7 +2,7 @@
 
 use crate::domain::ids::BatchName;
 use crate::domain::job::{Job, JobSpec};
-use crate::output::layout::Layout;
+use crate::output::file_names::Layout;
 
 /// A job whose outputs are published.
 #[derive(Debug, Clone, Copy)]

@@ -24,7 +24,7 @@ use sha2::{Digest, Sha256};
 use crate::domain::ids::{BatchName, JobId};
 use crate::domain::job::{JobSpec, OutputFile, PublishedOutputs};
 use crate::domain::time::Timestamp;
-use crate::output::layout::{self, Layout, SIDECAR_FOLDER};
+use crate::output::file_names::{self, Layout, SIDECAR_FOLDER};
 use crate::output::output_spec::OutputSpec;
 use crate::output::sidecar::Sidecar;
 use crate::output::{Media, OutputOptions};
@@ -247,7 +247,7 @@ impl OutputDir {
         spec: &JobSpec,
     ) -> impl Iterator<Item = (PathBuf, Sidecar)> {
         let (dir, job) = (self.batch_dir(batch), spec.id);
-        let names = layout::job_names(spec);
+        let names = file_names::job_names(spec);
         let paths = names.iter().flat_map(|name| layout.sidecars(batch, spec, name)).collect::<Vec<_>>();
         let read = move |path: String| own_sidecar(dir.join(path), job);
         paths.into_iter().chain(layout.unreserved_sidecars(batch, spec)).filter_map(read)
@@ -322,7 +322,7 @@ fn beside_edited(
     files: &mut [OutputFile],
 ) -> io::Result<()> {
     let OutputSpec { batch, layout, spec, .. } = output_spec;
-    let [_, short, long] = layout::job_names(spec);
+    let [_, short, long] = file_names::job_names(spec);
     for (index, file) in files.iter_mut().enumerate() {
         let fetched = file.clone();
         let is_theirs = |path: &str| {

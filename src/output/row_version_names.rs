@@ -14,7 +14,7 @@ use rustix::fs::RenameFlags;
 use crate::domain::ids::BatchName;
 use crate::domain::job::{JobSpec, OutputFile};
 use crate::failpoint;
-use crate::output::layout::{self, Layout};
+use crate::output::file_names::{self, Layout};
 use crate::output::publish::{
     OutputDir, create, folders_of, is_edited, is_taken, make_folder, rename, sync_folders,
 };
@@ -42,14 +42,14 @@ impl OutputDir {
             return Ok(());
         }
         let _one_at_a_time = MOVING.lock().unwrap_or_else(PoisonError::into_inner);
-        let [plain, ..] = layout::job_names(wanted);
+        let [plain, ..] = file_names::job_names(wanted);
         for other in others {
-            let [name, short, long] = layout::job_names(other);
+            let [name, short, long] = file_names::job_names(other);
             if name == plain {
                 self.move_outputs(batch, layout, other, &name, &[short, long])?;
             }
         }
-        let [name, short, long] = layout::job_names(wanted);
+        let [name, short, long] = file_names::job_names(wanted);
         self.move_outputs(batch, layout, wanted, &short, std::slice::from_ref(&name))?;
         self.move_outputs(batch, layout, wanted, &long, &[name])
     }
@@ -61,7 +61,7 @@ impl OutputDir {
     /// I/O errors; it may then be done again.
     pub fn set_aside(&self, batch: &BatchName, layout: &Layout, spec: &JobSpec) -> io::Result<()> {
         let _one_at_a_time = MOVING.lock().unwrap_or_else(PoisonError::into_inner);
-        let [plain, short, long] = layout::job_names(spec);
+        let [plain, short, long] = file_names::job_names(spec);
         self.move_outputs(batch, layout, spec, &plain, &[short, long])
     }
 

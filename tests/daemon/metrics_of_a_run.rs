@@ -21,7 +21,7 @@ use callsheet::engine::{Engine, EngineDeps, Mode, RateLimit, Scope, Stop};
 use callsheet::intake::{self, IngestContext, IngestOptions, catalog_refresh};
 use callsheet::metrics::Metrics;
 use callsheet::output::OutputOptions;
-use callsheet::output::layout::{self, Layout};
+use callsheet::output::file_names::{self, Layout};
 use callsheet::output::publish::OutputDir;
 use callsheet::store::{Change, Store};
 use callsheet_emulator::{self as emulator, Emulator, FaultPlan};
@@ -132,7 +132,7 @@ async fn run(dir: &TempDir, emulator: &Emulator, metrics: &Metrics) -> Standstil
         outputs: None,
         submits: RateLimit::default(),
         polls: RateLimit::default(),
-        layout: Layout::parse(layout::DEFAULT).unwrap(),
+        layout: Layout::parse(file_names::DEFAULT).unwrap(),
         metrics: metrics.clone(),
     };
     let mut engine =

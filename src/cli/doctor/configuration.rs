@@ -70,7 +70,7 @@ pub(super) fn is_denied(error: &ConfigError) -> bool {
 /// The token of `control.http`, which nobody gets in without.
 pub(super) fn token(config: &Config, is_served: bool) -> Option<Check> {
     let at = config.control.token_file.as_ref()?.display();
-    Some(match config.control_token() {
+    Some(match config.control.token() {
         Ok(_) => Check::good("control", format!("the token for control.http is in {at}")),
         Err(error) => {
             let advice = format!("write a token into {at}, readable by this user: openssl rand -hex 32");

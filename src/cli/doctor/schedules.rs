@@ -12,7 +12,7 @@ use crate::domain::manifest::row::ReadRow;
 use crate::domain::manifest::{self, Limits};
 use crate::domain::time::Timestamp;
 use crate::intake::table_files::{self, Roots};
-use crate::output::layout::Layout;
+use crate::output::file_names::Layout;
 
 /// Rows that are read of a manifest: it may be of any length.
 const ROWS_MAX: usize = 10_000;

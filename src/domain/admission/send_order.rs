@@ -1,7 +1,7 @@
 //! The order in which waiting jobs are sent: priorities first, and among equals the batches take turns.
 
+use crate::domain::admission::budget_check::{Blocker, RemainingBudget};
 use crate::domain::admission::input::{AdmissionInput, Candidate, WaitingBatch};
-use crate::domain::admission::remaining_budget::{Blocker, RemainingBudget};
 use crate::domain::ids::BatchNo;
 use crate::domain::parked_reason::Parked;
 

@@ -12,7 +12,8 @@ use crate::domain::diagnostic::{Diagnostic, Diagnostics, Position};
 use super::Limits;
 use super::cell_value::CellValue;
 use super::coerce::RowBuilder;
-use super::csv_records::{CsvRecord, CsvRecords, SEPARATORS};
+use super::csv_records::{CsvRecord, CsvRecords};
+use super::csv_separator::read_heading;
 use super::fields::{Field, META, OPTIONS, suggestion};
 use super::messages::{bytes, quoted, shortened};
 use super::row::{BadRow, ReadRow};
@@ -87,32 +88,6 @@ pub(super) fn read_table(
         rows.push(cells.iter().take(names.len()).map(str::to_owned).collect());
     }
     Ok((names, rows))
-}
-
-/// The first record that is not blank, and the separator it is cut at. A line `sep=;`, which some
-/// spreadsheets put before it, decides the separator.
-fn read_heading<R: Read>(records: &mut CsvRecords<R>) -> Result<(u8, CsvRecord), Diagnostic> {
-    let mut told = None;
-    while let Some(record) = records.next()? {
-        if let [b's', b'e', b'p', b'=', separator] = record.bytes[..]
-            && SEPARATORS.contains(&separator)
-        {
-            told = Some(separator);
-        } else if !record.bytes.trim_ascii().is_empty() {
-            return Ok(cut(record, told));
-        }
-    }
-    Err(Diagnostic::at(Position::line(1), "there is no heading: the first line names the columns"))
-}
-
-/// The heading, cut at the separator that stands in it most often.
-fn cut(heading: &CsvRecord, told: Option<u8>) -> (u8, CsvRecord) {
-    let candidates = SEPARATORS.map(|separator| (separator, heading.cut_at(separator)));
-    let chosen = candidates
-        .into_iter()
-        .rev()
-        .max_by_key(|(separator, record)| (told == Some(*separator), record.cells.len()));
-    chosen.unwrap_or_else(|| (b',', heading.cut_at(b',')))
 }
 
 /// The columns by their names, and all that is wrong with them. A column that is not known stands for the field that it

@@ -22,6 +22,7 @@ mod cell_value;
 mod coerce;
 mod csv;
 mod csv_records;
+mod csv_separator;
 mod deadline;
 mod header;
 mod job;

@@ -8,7 +8,8 @@ use rust_decimal::Decimal;
 use serde_json::{Map, Number, Value};
 
 use super::duration::plain;
-use super::price_matrix::{Bound, Priced};
+use super::price_formula::Priced;
+use super::price_matrix::Bound;
 use super::reprice::request_of;
 use super::validate::option;
 use super::{Catalog, PricedBody, QuoteContext, Rules, music, priced_as_it_is, sound_effect, video};

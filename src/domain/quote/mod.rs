@@ -32,6 +32,7 @@ mod length;
 pub mod model_rules;
 mod music;
 mod pixels;
+mod price_formula;
 mod price_matrix;
 mod prohibited_words;
 mod reprice;
@@ -55,7 +56,7 @@ pub use price_matrix::{Bound, Prices};
 pub use reprice::{Cost, reprice};
 pub use surcharge::{Surcharge, Surcharges};
 
-use price_matrix::Priced;
+use price_formula::Priced;
 
 /// What the service makes of an option that is outside its range, where it moves it unasked.
 pub fn clamped_setting(kind: Kind, name: &str, value: &Value) -> Option<Value> {

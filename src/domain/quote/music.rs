@@ -5,7 +5,8 @@ use serde_json::{Map, Value};
 
 use super::catalog::{Catalog, MusicModel};
 use super::duration::{decimal, plain};
-use super::price_matrix::{Most, Priced, Prices, Undecided};
+use super::price_formula::Priced;
+use super::price_matrix::{Most, Prices, Undecided};
 use super::validate::{boolean, found, number_within, option, text};
 use super::{PricedBody, QuoteContext, find_model, request_body, validate};
 use crate::domain::diagnostic::Diagnostics;

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::domain::diagnostic::Diagnostics;
 
-use super::price_matrix::Priced;
+use super::price_formula::Priced;
 use super::validate::number_within;
 use super::{PricedBody, QuoteContext, request_body, validate};
 

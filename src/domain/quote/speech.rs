@@ -7,7 +7,7 @@ use crate::domain::diagnostic::Diagnostics;
 
 use super::catalog::{CatalogEntry, Voices};
 use super::duration::plain;
-use super::price_matrix::Priced;
+use super::price_formula::Priced;
 use super::validate::{clamped, either, nearest, shorten, text};
 use super::{PricedBody, QuoteContext, request_body, validate};
 

@@ -9,7 +9,7 @@ use super::canonical::video_mode;
 use super::catalog::{VideoMode, VideoModel};
 use super::duration::{plain, seconds, seconds_of};
 use super::model_rules::{Allowance, BilledSource, Bounds, InputLimits, ModelRules};
-use super::price_matrix::Priced;
+use super::price_formula::Priced;
 use super::validate::{boolean, either, found, nearest, not_one_of, option};
 use super::video_price::{self, Terms, UnsaidSource};
 use super::{PricedBody, QuoteContext, find_model, request_body, validate};

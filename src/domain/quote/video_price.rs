@@ -7,7 +7,8 @@ use rust_decimal::Decimal;
 use super::audio_note::{AudioNote, audio_note};
 use super::catalog::VideoMode;
 use super::duration::{plain, seconds_of};
-use super::price_matrix::{Bound, Cell, Most, Pick, Priced, Prices, below, settle};
+use super::price_formula::Priced;
+use super::price_matrix::{Bound, Cell, Most, Pick, Prices, below, settle};
 
 const WITH_AUDIO: &str = "with-audio";
 const WITHOUT_AUDIO: &str = "without-audio";

@@ -54,7 +54,7 @@ use crate::domain::utc_day::UtcDay;
 use crate::engine::scheduler::parts::account_state::AccountState;
 use crate::engine::scheduler::parts::active_batch::ActiveBatch;
 use crate::engine::scheduler::parts::active_batches::ActiveBatches;
-use crate::engine::scheduler::parts::budgets::Budgets;
+use crate::engine::scheduler::parts::budget_totals::BudgetTotals;
 use crate::engine::scheduler::parts::disk_state::DiskState;
 use crate::engine::scheduler::parts::download_queue::DownloadQueue;
 use crate::engine::scheduler::parts::finished_jobs::FinishedJobs;
@@ -93,7 +93,7 @@ pub struct Scheduler {
     timers: Timers,
     wait_times: WaitTimes,
     downloads: DownloadQueue,
-    budgets: Budgets,
+    budgets: BudgetTotals,
     account: AccountState,
     adaptive_limit: AdaptiveLimit,
     outage_detector: OutageDetector,
@@ -122,7 +122,7 @@ impl Scheduler {
             jobs: OpenJobs::by_groups(settings.group_limits.keys().cloned().collect()),
             timers: Timers::default(),
             downloads: DownloadQueue::default(),
-            budgets: Budgets::new(total, &settings.group_limits),
+            budgets: BudgetTotals::new(total, &settings.group_limits),
             account: AccountState::new(&settings),
             mode: Mode::Paying,
             finished_jobs: FinishedJobs::default(),

@@ -11,8 +11,8 @@ use rustix::fs::RenameFlags;
 
 use crate::domain::job::OutputFile;
 use crate::failpoint;
+use crate::output::file_names;
 use crate::output::group_sync::sync_contents;
-use crate::output::layout;
 use crate::output::output_spec::OutputSpec;
 use crate::output::publish::{
     OutputDir, Part, Publication, beside_edited, create, folders_of, make_folder, rename, sync_folders,
@@ -137,7 +137,7 @@ fn each(
 impl<'a> Publishing<'a> {
     fn new(publication: &'a Publication<'a>, is_new: bool) -> Publishing<'a> {
         let spec = publication.output_spec.spec;
-        let names = layout::job_names(spec).into_iter().enumerate();
+        let names = file_names::job_names(spec).into_iter().enumerate();
         let is_unlooked = is_new && !spec.apart;
         Publishing { publication, names, parts_are_written: false, is_unlooked, chosen: None, outcome: None }
     }

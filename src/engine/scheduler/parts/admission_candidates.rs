@@ -14,7 +14,7 @@ use crate::domain::time::Now;
 use crate::engine::scheduler::parts::account_state::AccountState;
 use crate::engine::scheduler::parts::active_batch::ActiveBatch;
 use crate::engine::scheduler::parts::active_batches::ActiveBatches;
-use crate::engine::scheduler::parts::budgets::Budgets;
+use crate::engine::scheduler::parts::budget_totals::BudgetTotals;
 use crate::engine::scheduler::parts::job_inputs::JobInputs;
 use crate::engine::scheduler::parts::open_job::OpenJob;
 use crate::engine::scheduler::parts::open_jobs::OpenJobs;
@@ -41,7 +41,7 @@ pub struct WaitingJobs<'a> {
     /// The prices in force.
     pub prices: &'a mut Prices,
     /// What groups of rows have held and spent.
-    pub budgets: &'a mut Budgets,
+    pub budgets: &'a mut BudgetTotals,
     /// What they may.
     pub group_limits: &'a GroupLimits,
     /// The limits in force.

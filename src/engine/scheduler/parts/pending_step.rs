@@ -10,7 +10,7 @@ use crate::domain::time::{Tick, Timestamp};
 use crate::domain::utc_day::UtcDay;
 use crate::engine::scheduler::messages::{Effect, Step};
 use crate::engine::scheduler::parts::active_batches::ActiveBatches;
-use crate::engine::scheduler::parts::budgets::Budgets;
+use crate::engine::scheduler::parts::budget_totals::BudgetTotals;
 use crate::engine::scheduler::parts::open_jobs::OpenJobs;
 use crate::store::{Change, JobRecord};
 
@@ -98,7 +98,7 @@ impl PendingStep {
         &mut self,
         jobs: &OpenJobs,
         batches: &mut ActiveBatches,
-        budgets: &Budgets,
+        budgets: &BudgetTotals,
         account: Option<AccountBlock>,
         (next_due, now): (Option<Tick>, Timestamp),
     ) -> Step {

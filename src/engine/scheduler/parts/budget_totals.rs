@@ -12,17 +12,17 @@ use crate::domain::utc_day::UtcDay;
 
 /// See the module's documentation.
 #[derive(Debug, Default)]
-pub struct Budgets {
+pub struct BudgetTotals {
     total: Totals,
     days: BTreeMap<UtcDay, Totals>,
     groups: GroupTotals,
 }
 
-impl Budgets {
+impl BudgetTotals {
     /// Goes on from what the whole state has held and spent. Of the groups nothing is known.
-    pub fn new(total: Totals, limits: &GroupLimits) -> Budgets {
+    pub fn new(total: Totals, limits: &GroupLimits) -> BudgetTotals {
         let mut budgets =
-            Budgets { total, days: BTreeMap::new(), groups: GroupTotals::of_keys(limits.keys()) };
+            BudgetTotals { total, days: BTreeMap::new(), groups: GroupTotals::of_keys(limits.keys()) };
         budgets.groups.reserve(limits);
         budgets
     }
@@ -106,7 +106,8 @@ mod tests {
     #[test]
     fn a_movement_counts_for_the_whole_and_for_the_day_of_its_post() {
         let (monday, tuesday) = (UtcDay(1), UtcDay(2));
-        let mut budgets = Budgets::new(Totals { held: Credits(5), ..Totals::default() }, &GroupLimits::new());
+        let mut budgets =
+            BudgetTotals::new(Totals { held: Credits(5), ..Totals::default() }, &GroupLimits::new());
         budgets.set_day(monday, Totals { held: Credits(5), ..Totals::default() });
         budgets.apply(Movement::Hold(Credits(10)), Some(tuesday), &Map::new(), None).unwrap();
         let settle = Movement::Settle { held: Credits(5), spent: Credits(4), waived: Credits(0) };
@@ -119,7 +120,7 @@ mod tests {
     #[test]
     fn what_was_refunded_was_charged_all_the_same() {
         let mut budgets =
-            Budgets::new(Totals { spent: Credits(9), ..Totals::default() }, &GroupLimits::new());
+            BudgetTotals::new(Totals { spent: Credits(9), ..Totals::default() }, &GroupLimits::new());
         budgets
             .apply(Movement::Refund { spent: Credits(9), waived: Credits(0) }, None, &Map::new(), None)
             .unwrap();
@@ -128,7 +129,8 @@ mod tests {
 
     #[test]
     fn a_day_that_does_not_balance_is_an_error() {
-        let mut budgets = Budgets::new(Totals { held: Credits(5), ..Totals::default() }, &GroupLimits::new());
+        let mut budgets =
+            BudgetTotals::new(Totals { held: Credits(5), ..Totals::default() }, &GroupLimits::new());
         assert!(budgets.apply(Movement::Release(Credits(5)), Some(UtcDay(1)), &Map::new(), None).is_err());
     }
 }

@@ -1,0 +1,30 @@
+//! `callsheet resume`.
+
+use crate::cli::exit::Exit;
+use crate::cli::failure::Failure;
+use crate::cli::global_flags::Global;
+use crate::cli::name_arguments::BatchArgument;
+use crate::cli::terminal::say;
+use crate::cli::{client, outcome_json};
+use crate::control::protocol::{Request, ResumeRequest};
+
+pub(super) async fn resume(command: &BatchArgument, global: &Global) -> Result<Exit, Failure> {
+    let request = ResumeRequest { batch: command.batch.clone() };
+    client::with(global, ResumeRequest::METHOD, async |client| {
+        let outcomes = outcome_json::print(client.call(&request).await?, global)?;
+        if outcomes.is_empty() {
+            say!("no unfinished batch to resume");
+        }
+        for outcome in outcomes {
+            match outcome.granted.refused {
+                Some(refused) => say!("{}: {refused}", outcome.batch),
+                None => {
+                    let next = client.next_step(&outcome.batch).await?;
+                    say!("{}: resumed; {next}", outcome.batch);
+                }
+            }
+        }
+        Ok(Exit::Success)
+    })
+    .await
+}

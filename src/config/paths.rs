@@ -1,0 +1,19 @@
+//! `[paths]`: directories and the socket.
+
+use std::path::PathBuf;
+
+use serde::Deserialize;
+
+/// `[paths]`
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Paths {
+    /// Manifests: `jobs` unless given. `inbox`, `accepted` and `rejected` lie in it.
+    pub jobs: Option<PathBuf>,
+    /// The state; `state` unless given, `state/emulator` with the emulator.
+    pub state: Option<PathBuf>,
+    /// The outputs; `output` unless given, `output/emulator` with the emulator.
+    pub output: Option<PathBuf>,
+    /// The control socket; `callsheet.sock` in the state unless given.
+    pub socket: Option<PathBuf>,
+}

@@ -1,0 +1,28 @@
+//! Durations as people write them.
+
+use serde::{Deserialize, Deserializer};
+
+use crate::domain::time::Millis;
+
+/// A span of time as people write it: `10s`, `30m`, `24h`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Span(pub Millis);
+
+impl<'de> Deserialize<'de> for Span {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Span, D::Error> {
+        Span::parse(&String::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+    }
+}
+
+impl Span {
+    pub(super) fn parse(text: &str) -> Result<Span, String> {
+        let span = humantime::parse_duration(text).ok();
+        let ms = span.and_then(|span| u64::try_from(span.as_millis()).ok());
+        let wrong = || format!("\"{text}\" is not a duration; write it as 10s, 30m or 24h");
+        ms.map(|ms| Span(Millis(ms))).ok_or_else(wrong)
+    }
+}
+
+pub(super) const fn secs(secs: u64) -> Span {
+    Span(Millis::from_secs(secs))
+}
