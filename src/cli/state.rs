@@ -95,7 +95,7 @@ pub(super) fn try_database() -> Option<Exit> {
         }
         return None;
     }
-    let code = open_check::child(&arguments.next()?);
+    let code = open_check::child(arguments);
     std::process::exit(i32::from(code));
 }
 

@@ -187,6 +187,7 @@ impl Store {
     }
 
     fn try_commit(&self, writer: &mut Writer, changes: &[Change]) -> Result<(), StoreError> {
+        self.jobs_at_open.lock().unwrap_or_else(PoisonError::into_inner).take();
         let mut writes = Writes::default();
         let mut batches: BTreeMap<BatchNo, &BatchRecord> = BTreeMap::new();
         let mut total = writer.total.clone();

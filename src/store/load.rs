@@ -60,7 +60,8 @@ impl Store {
 
     /// Every job that has begun and not ended, in order of batch and manifest.
     pub fn open_jobs(&self) -> Result<Vec<JobRecord>, StoreError> {
-        self.database()?.scan(db_keys::JOB)
+        let at_open = self.jobs_at_open.lock().unwrap_or_else(PoisonError::into_inner).take();
+        at_open.map_or_else(|| self.database()?.scan(db_keys::JOB), Ok)
     }
 
     /// Where the job stands whose row lies at byte `row_at` of a batch. One that has not begun is queued.

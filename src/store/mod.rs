@@ -114,6 +114,8 @@ pub struct Store {
     writer: Mutex<Writer>,
     batch_index: BatchIndex,
     outcome_indexes: Mutex<OutcomeIndexes>,
+    /// The open jobs as they were read when the state was opened: for the first who asks, unless a commit was made since.
+    jobs_at_open: Mutex<Option<Vec<JobRecord>>>,
     /// Finished batches are listed whose last job ended at this time or later, in milliseconds since 1970.
     listed_since: AtomicI64,
     /// The disk was full, and the reserve is given up.

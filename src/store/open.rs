@@ -42,7 +42,8 @@ impl Store {
         let is_checked = check(dir)?;
         let database = open_database(dir)?;
         folders::sync_found(dir)?;
-        let records = load(dir, &database, is_checked)?;
+        let mut records = load(dir, &database, is_checked)?;
+        let jobs_at_open = Mutex::new(Some(std::mem::take(&mut records.open)));
         let commits = (records.commits, commit_count::open(dir, records.commits)?);
         let batch_index = BatchIndex::of(&records);
         let backups = batch_backup::reconcile(dir, &records)?;
@@ -52,6 +53,7 @@ impl Store {
             database: RwLock::new(Some(database)),
             batch_index,
             outcome_indexes: Mutex::default(),
+            jobs_at_open,
             listed_since: AtomicI64::new(i64::MIN),
             is_short: AtomicBool::new(false),
             is_broken: AtomicBool::new(false),
@@ -99,8 +101,8 @@ fn check(dir: &Path) -> Result<bool, StoreError> {
     }
     match try_out(dir, dir)? {
         CheckResult::Untried => Ok(false),
-        CheckResult::Opens(_) => Ok(true),
-        CheckResult::OpensWithoutSnapshots(_, why) => {
+        CheckResult::Opens(()) => Ok(true),
+        CheckResult::OpensWithoutSnapshots((), why) => {
             if quarantine::set_dispensable(dir)?.is_empty() {
                 return Err(why);
             }
@@ -111,7 +113,7 @@ fn check(dir: &Path) -> Result<bool, StoreError> {
 }
 
 /// Tries a copy of the database out, made in `work`, and checks what it holds.
-fn try_out(dir: &Path, work: &Path) -> Result<CheckResult, StoreError> {
+fn try_out(dir: &Path, work: &Path) -> Result<CheckResult<()>, StoreError> {
     if !open_check::has_database(dir) {
         // A backup is written when there is a database already.
         return match batch_backup::all(dir).first() {
@@ -119,13 +121,7 @@ fn try_out(dir: &Path, work: &Path) -> Result<CheckResult, StoreError> {
             None => Ok(CheckResult::Untried),
         };
     }
-    open_check::run(dir, work, &|salvaged| {
-        if let Some(first) = salvaged.unreadable.first() {
-            return Err(open_check::damaged(dir, first.clone()));
-        }
-        commit_count::must_be_latest(dir, salvaged.records.commits, commit_count::read(dir)?)?;
-        verify::quick(dir, &salvaged.records)
-    })
+    open_check::verify(dir, work)
 }
 
 /// Reads what is not finished, and all the rest only where something stands against that: it is not checked yet, an

@@ -15,11 +15,14 @@ use std::sync::mpsc;
 use std::thread::park_timeout;
 use std::time::Duration;
 
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
 use crate::store::commit::Database;
 use crate::store::snapshot::Salvaged;
-use crate::store::{StoreError, quarantine};
+use crate::store::{StoreError, commit_count, quarantine, verify};
 
-/// First argument of the child. The second is the folder of the database.
+/// First argument of the child. The second is the folder of the database's copy; the third, if there is one, the state.
 pub const ARGUMENT: &str = "__try-database";
 
 /// How long a child may take: a scan of a million records takes some seconds.
@@ -37,40 +40,62 @@ pub fn use_program(path: PathBuf) {
     let _ = PROGRAM.set(path);
 }
 
-/// The child's part: opens the database, reads all of it, prints what it holds, and returns the
-/// exit code.
-pub fn child(path: &OsString) -> u8 {
+/// The child's part: opens the copy of a database that its first argument names and reads all of it. Prints what it holds; or,
+/// where the second one names the state that it belongs to, whether the two fit, so that nothing large is handed over.
+/// Returns the exit code.
+pub fn child(mut arguments: impl Iterator<Item = OsString>) -> u8 {
     // A parent that is killed while it waits takes this with it: nobody would read what is found, and the next
     // process sweeps the copy. Without it, the copy is swept a little later.
     let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
-    let path = Path::new(path);
-    let (code, text) = match Database::open_at(path, path) {
-        Ok(database) => (0, serde_json::to_string(&Salvaged::of(&database)).unwrap_or_default()),
-        Err(StoreError::Damaged { detail, .. }) => (DAMAGED, detail),
-        Err(error) => (NOT_CHECKED, error.to_string()),
+    let copy = PathBuf::from(arguments.next().unwrap_or_default());
+    match arguments.next() {
+        None => say(&read_copy(&copy)),
+        Some(dir) => say(&verify_copy(&copy, Path::new(&dir))),
+    }
+}
+
+/// Prints what was found, for the parent to read.
+fn say<T: Serialize>(found: &CopyResult<T>) -> u8 {
+    let (code, text) = match found {
+        CopyResult::Opens(found) => (0, serde_json::to_string(found)),
+        CopyResult::Damaged(damage) => (DAMAGED, serde_json::to_string(damage)),
+        CopyResult::Untried => (NOT_CHECKED, Ok(String::new())),
     };
     // A parent that went away needs no answer.
-    let _ = std::io::Write::write_all(&mut std::io::stdout(), text.as_bytes());
+    let _ = std::io::Write::write_all(&mut std::io::stdout(), text.unwrap_or_default().as_bytes());
     code
 }
 
 /// What trying a database out came to.
 #[derive(Debug)]
-pub(super) enum CheckResult {
-    /// It opens, and this is what it holds.
-    Opens(Box<Salvaged>),
-    /// It opens, and holds this, once its log is read without the snapshots of it; and what is wrong with them.
-    OpensWithoutSnapshots(Box<Salvaged>, StoreError),
+pub(super) enum CheckResult<T> {
+    /// It opens, and this was found.
+    Opens(T),
+    /// It opens, and this was found, once its log is read without the snapshots of it; and what is wrong with them.
+    OpensWithoutSnapshots(T, StoreError),
     /// There is none, or it could not be tried: opening it tells.
     Untried,
 }
 
 /// What came of one copy.
-enum CopyResult {
-    Opens(Box<Salvaged>),
-    /// Why.
-    Damaged(String),
+enum CopyResult<T> {
+    Opens(T),
+    Damaged(Damage),
     Untried,
+}
+
+/// What is wrong with a database.
+#[derive(Debug, Serialize, Deserialize)]
+struct Damage {
+    /// The part of the state.
+    what: String,
+    detail: String,
+}
+
+impl Damage {
+    fn of_the_database(detail: String) -> Damage {
+        Damage { what: "the database".to_owned(), detail }
+    }
 }
 
 /// How copies are called, and the work of a rebuild; leftovers of a killed process are swept by it.
@@ -86,46 +111,73 @@ pub(super) fn has_database(dir: &Path) -> bool {
     dir.join("db").join("db").exists()
 }
 
-/// Tries the database of the state in `dir` out, with its snapshots, and from its log alone where that is refused:
-/// snapshots spare reading all of the log, and nothing is lost with them. `accept` says whether what it holds will do.
-/// The copies are made in `work`, and gone on return.
+/// Reads what the database of the state in `dir` holds, from a copy of it in `work`, which is gone on return.
 ///
 /// # Errors
-/// [`StoreError::Damaged`]: what is wrong with the first; or what the file system said.
-pub(super) fn run(
-    dir: &Path,
-    work: &Path,
-    accept: &dyn Fn(&Salvaged) -> Result<(), StoreError>,
-) -> Result<CheckResult, StoreError> {
-    let first = match run_copy(dir, work, true, accept) {
-        Ok(Some(salvaged)) => return Ok(CheckResult::Opens(salvaged)),
-        Ok(None) => return Ok(CheckResult::Untried),
-        Err(error @ StoreError::Damaged { .. }) => error,
-        Err(error) => return Err(error),
-    };
-    match run_copy(dir, work, false, accept) {
-        Ok(Some(salvaged)) => Ok(CheckResult::OpensWithoutSnapshots(salvaged, first)),
-        Err(StoreError::Damaged { .. }) | Ok(None) => Err(first),
-        Err(error) => Err(error),
+/// [`StoreError::Damaged`], or what the file system said.
+pub(super) fn read(dir: &Path, work: &Path) -> Result<CheckResult<Box<Salvaged>>, StoreError> {
+    run(dir, work, None, &read_copy)
+}
+
+/// Whether the database of the state in `dir` can be read, is the latest one, and fits the spool. It is looked at as
+/// [`read`] does.
+///
+/// # Errors
+/// As [`read`].
+pub(super) fn verify(dir: &Path, work: &Path) -> Result<CheckResult<()>, StoreError> {
+    run(dir, work, Some(dir), &|copy| verify_copy(copy, dir))
+}
+
+fn read_copy(copy: &Path) -> CopyResult<Box<Salvaged>> {
+    look_at(copy, |database| Ok(Box::new(Salvaged::of(database))))
+}
+
+fn verify_copy(copy: &Path, dir: &Path) -> CopyResult<()> {
+    look_at(copy, |database| {
+        let salvaged = Salvaged::of(database);
+        if let Some(first) = salvaged.unreadable.first() {
+            return Err(damaged(dir, first.clone()));
+        }
+        commit_count::must_be_latest(dir, salvaged.records.commits, commit_count::read(dir)?)?;
+        verify::quick(dir, &salvaged.records)
+    })
+}
+
+fn look_at<T>(copy: &Path, look: impl FnOnce(&Database) -> Result<T, StoreError>) -> CopyResult<T> {
+    match Database::open_at(copy, copy).and_then(|database| look(&database)) {
+        Ok(found) => CopyResult::Opens(found),
+        Err(StoreError::Damaged { what, detail, .. }) => CopyResult::Damaged(Damage { what, detail }),
+        Err(_) => CopyResult::Untried,
     }
 }
 
-fn run_copy(
+/// Tries the database of the state in `dir` out, with its snapshots, and from its log alone where that is refused:
+/// snapshots spare reading all of the log, and nothing is lost with them. A child that is told of `state` looks whether
+/// they fit. Without a program to start, `look` does what the child would.
+fn run<T: DeserializeOwned>(
     dir: &Path,
     work: &Path,
-    with_snapshots: bool,
-    accept: &dyn Fn(&Salvaged) -> Result<(), StoreError>,
-) -> Result<Option<Box<Salvaged>>, StoreError> {
-    let copy = tempfile::Builder::new().prefix(COPY).tempdir_in(work).map_err(StoreError::io(work))?;
-    copy_database(&dir.join("db"), copy.path(), with_snapshots)?;
-    let found = match PROGRAM.get() {
-        Some(program) => in_child(program, copy.path()),
-        None => in_this_process(copy.path()),
+    state: Option<&Path>,
+    look: &dyn Fn(&Path) -> CopyResult<T>,
+) -> Result<CheckResult<T>, StoreError> {
+    let try_copy = |with_snapshots| {
+        let copy = tempfile::Builder::new().prefix(COPY).tempdir_in(work).map_err(StoreError::io(work))?;
+        copy_database(&dir.join("db"), copy.path(), with_snapshots)?;
+        Ok(match PROGRAM.get() {
+            Some(program) => in_child(program, copy.path(), state),
+            None => look(copy.path()),
+        })
     };
-    match found {
-        CopyResult::Opens(salvaged) => accept(&salvaged).map(|()| Some(salvaged)),
-        CopyResult::Damaged(detail) => Err(damaged(dir, detail)),
-        CopyResult::Untried => Ok(None),
+    let first = match try_copy(true)? {
+        CopyResult::Opens(found) => return Ok(CheckResult::Opens(found)),
+        CopyResult::Untried => return Ok(CheckResult::Untried),
+        CopyResult::Damaged(Damage { what, detail }) => {
+            StoreError::Damaged { dir: dir.to_owned(), what, detail }
+        }
+    };
+    match try_copy(false)? {
+        CopyResult::Opens(found) => Ok(CheckResult::OpensWithoutSnapshots(found, first)),
+        CopyResult::Damaged(_) | CopyResult::Untried => Err(first),
     }
 }
 
@@ -173,18 +225,11 @@ fn copy_database(from: &Path, to: &Path, with_snapshots: bool) -> Result<(), Sto
     Ok(())
 }
 
-fn in_this_process(path: &Path) -> CopyResult {
-    match Database::open_at(path, path) {
-        Ok(database) => CopyResult::Opens(Box::new(Salvaged::of(&database))),
-        Err(StoreError::Damaged { detail, .. }) => CopyResult::Damaged(detail),
-        Err(_) => CopyResult::Untried,
-    }
-}
-
-fn in_child(program: &Path, path: &Path) -> CopyResult {
+fn in_child<T: DeserializeOwned>(program: &Path, copy: &Path, state: Option<&Path>) -> CopyResult<T> {
     let child = Command::new(program)
         .arg(ARGUMENT)
-        .arg(path)
+        .arg(copy)
+        .args(state)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -198,7 +243,7 @@ fn in_child(program: &Path, path: &Path) -> CopyResult {
     }
 }
 
-fn wait(mut child: Child) -> CopyResult {
+fn wait<T: DeserializeOwned>(mut child: Child) -> CopyResult<T> {
     let (sender, text) = mpsc::channel();
     let pipes: [Option<Box<dyn Read + Send>>; 2] = [
         child.stdout.take().map(|pipe| Box::new(pipe) as Box<dyn Read + Send>),
@@ -220,18 +265,19 @@ fn wait(mut child: Child) -> CopyResult {
         let Ok((index, bytes)) = text.recv_timeout(CHECK_TIMEOUT) else {
             let _ = child.kill();
             let _ = child.wait();
-            return CopyResult::Damaged("reading it does not end".to_owned());
+            return CopyResult::Damaged(Damage::of_the_database("reading it does not end".to_owned()));
         };
         said[index] = bytes;
     }
     let code = child.wait().ok().and_then(|status| status.code());
     let [out, err] = said.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
     match code {
-        Some(0) => serde_json::from_str(&out)
-            .map_or(CopyResult::Untried, |salvage| CopyResult::Opens(Box::new(salvage))),
+        Some(0) => serde_json::from_str(&out).map_or(CopyResult::Untried, CopyResult::Opens),
         Some(code) if code == i32::from(NOT_CHECKED) => CopyResult::Untried,
-        Some(code) if code == i32::from(DAMAGED) => CopyResult::Damaged(out),
-        _ => CopyResult::Damaged(panic_in_words(&err)),
+        Some(code) if code == i32::from(DAMAGED) => {
+            CopyResult::Damaged(serde_json::from_str(&out).unwrap_or_else(|_| Damage::of_the_database(out)))
+        }
+        _ => CopyResult::Damaged(Damage::of_the_database(panic_in_words(&err))),
     }
 }
 

@@ -173,7 +173,7 @@ impl ReadOnlyState {
         if self.holder()?.is_some() || !open_check::has_database(&self.dir) {
             return Ok(None);
         }
-        match open_check::run(&self.dir, &std::env::temp_dir(), &|_| Ok(())) {
+        match open_check::read(&self.dir, &std::env::temp_dir()) {
             Ok(CheckResult::Opens(salvaged)) if salvaged.unreadable.is_empty() => Ok(salvaged.records.groups),
             _ => Ok(None),
         }
@@ -251,7 +251,7 @@ fn open_jobs_beside(dir: &Path) -> Option<Vec<JobRecord>> {
     if !open_check::has_database(dir) {
         return Some(Vec::new());
     }
-    match open_check::run(dir, &std::env::temp_dir(), &|_| Ok(())) {
+    match open_check::read(dir, &std::env::temp_dir()) {
         Ok(CheckResult::Opens(salvaged)) if salvaged.unreadable.is_empty() => Some(salvaged.records.open),
         _ => None,
     }

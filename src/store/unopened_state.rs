@@ -71,7 +71,7 @@ impl UnopenedState {
         if !open_check::has_database(&self.dir) {
             return Ok(remainder);
         }
-        let salvaged = match open_check::run(&self.dir, self.work.path(), &|_| Ok(())) {
+        let salvaged = match open_check::read(&self.dir, self.work.path()) {
             Ok(CheckResult::Opens(salvaged)) => salvaged,
             Ok(CheckResult::OpensWithoutSnapshots(salvaged, why)) => {
                 remainder
