@@ -289,7 +289,7 @@ def runs_a_schedule(daemon):
         browser.run("document.querySelector('#schedules a[href=\"/schedules/nightly/run\"]').click()")
         goes(browser, "/schedules/nightly/run", "It may spend 5 credits at most.")
         browser.run("document.querySelector('main button.main').click()")
-        browser.until("location.pathname.startsWith('/batches/nightly-') && document.body.textContent.includes('with 1 job.')")
+        browser.until("location.pathname.startsWith('/batches/nightly-') && document.body?.textContent.includes('with 1 job.')")
         browser.until("document.querySelector('#progress')?.textContent.includes('1 of 1')")
         check(True, "a schedule runs now, after its price was shown")
         is_quiet(browser, daemon, "schedule")
