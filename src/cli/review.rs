@@ -76,6 +76,10 @@ pub(super) async fn run(command: &ReviewCommand, global: &Global) -> Result<Exit
         Some(DecisionCommand::Withdraw(arguments)) => (ReviewAction::Withdraw, arguments),
         Some(DecisionCommand::AnotherTake(arguments)) => {
             refuse_flags(command, "another-take")?;
+            if command.by.is_some() {
+                let message = "--by names who decides; another take is no decision";
+                return Err(Failure::new(Exit::Usage, message));
+            }
             return another_take::run(arguments, global).await;
         }
         None => {
