@@ -66,6 +66,10 @@ Examples:
   callsheet review reject spring/poster --note 'wrong colours'
   callsheet review pick spring/poster-v2
 
+  # Another take: its price first, then that take at that price.
+  callsheet review another-take spring/poster
+  callsheet review another-take spring/poster --take 3 --price 8
+
   # In a spreadsheet: fill in the column `decision`.
   callsheet review spring --export decisions.csv
   callsheet review spring --import decisions.csv";

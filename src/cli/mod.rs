@@ -1,6 +1,7 @@
 //! The command line: one file per command, and what they share.
 
 mod absent_rows;
+mod another_take;
 mod budget;
 mod build;
 mod cancel;

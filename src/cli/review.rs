@@ -12,7 +12,7 @@ use crate::cli::global_flags::Global;
 use crate::cli::review_decisions::{decide, say_left};
 use crate::cli::table::{self, RowPrinter};
 use crate::cli::terminal::say;
-use crate::cli::{examples, printable, printable_path, review_import, service_target, written};
+use crate::cli::{another_take, examples, printable, printable_path, review_import, service_target, written};
 use crate::control::protocol::{DecideRequest, DecisionRequest, Decisions, Request, ReviewRequest};
 use crate::domain::ids::BatchName;
 use crate::domain::review::{BY_MAX_CHARS, ReviewAction};
@@ -51,6 +51,8 @@ pub(super) enum DecisionCommand {
     Pick(DecisionArguments),
     /// Take a decision back: the outputs are undecided again
     Withdraw(DecisionArguments),
+    /// Buy another take of a row; without --take and --price only say what it would cost
+    AnotherTake(another_take::TakeArguments),
 }
 
 #[derive(Debug, Args)]
@@ -72,6 +74,14 @@ pub(super) async fn run(command: &ReviewCommand, global: &Global) -> Result<Exit
         Some(DecisionCommand::Reject(arguments)) => (ReviewAction::Reject, arguments),
         Some(DecisionCommand::Pick(arguments)) => (ReviewAction::Pick, arguments),
         Some(DecisionCommand::Withdraw(arguments)) => (ReviewAction::Withdraw, arguments),
+        Some(DecisionCommand::AnotherTake(arguments)) => {
+            refuse_flags(command, "another-take")?;
+            if command.by.is_some() {
+                let message = "--by names who decides; another take is no decision";
+                return Err(Failure::new(Exit::Usage, message));
+            }
+            return another_take::run(arguments, global).await;
+        }
         None => {
             return match (&command.import, &command.export) {
                 (Some(file), _) => review_import::run(command.batch.as_ref(), file, &by, global).await,
@@ -80,11 +90,7 @@ pub(super) async fn run(command: &ReviewCommand, global: &Global) -> Result<Exit
             };
         }
     };
-    if command.batch.is_some() || command.all || command.export.is_some() || command.import.is_some() {
-        let message =
-            format!("callsheet review {} takes jobs and no other flags than --note and --by", action.name());
-        return Err(Failure::new(Exit::Usage, message).hint("name a job of a batch as BATCH/JOB"));
-    }
+    refuse_flags(command, action.name())?;
     let asked = arguments.named.iter().map(|job| DecisionRequest {
         job: job.clone(),
         decision: action,
@@ -101,6 +107,16 @@ pub(super) async fn run(command: &ReviewCommand, global: &Global) -> Result<Exit
         Ok(say_decided(&decided, action, global.json))
     })
     .await
+}
+
+/// Flags of the list say nothing about a job.
+fn refuse_flags(command: &ReviewCommand, name: &str) -> Result<(), Failure> {
+    if command.batch.is_some() || command.all || command.export.is_some() || command.import.is_some() {
+        let message =
+            format!("callsheet review {name} takes jobs, and neither a batch nor flags of the list");
+        return Err(Failure::new(Exit::Usage, message).hint("name a job of a batch as BATCH/JOB"));
+    }
+    Ok(())
 }
 
 /// Says what came of decisions that people typed.

@@ -3,11 +3,16 @@
 use std::sync::Arc;
 
 use axum::extract::State;
+use axum::http::StatusCode;
 use tokio::sync::{mpsc, watch};
 
+use crate::control::api_error::ApiError;
 use crate::control::handlers::OutputPlaces;
 use crate::control::page_state::Pages;
 use crate::control::protocol::{Health, Refusal, Schedules};
+use crate::domain::credits::Credits;
+use crate::domain::exit_code::Exit;
+use crate::domain::time::Timestamp;
 use crate::engine::engine_client::EngineClient;
 use crate::engine::gallery::Gallery;
 use crate::engine::output_store::OutputStore;
@@ -49,6 +54,29 @@ impl AppState {
     }
 }
 
+impl AppState {
+    /// Has the daemon do something with a schedule out of turn.
+    ///
+    /// # Errors
+    /// This process runs none, none is called so, or its manifest cannot be taken in.
+    pub(super) async fn fire(&self, name: String, how: FireMode) -> Result<Receipt, ApiError> {
+        let Some(schedules) = &self.schedules else {
+            let refusal = Refusal::new(Exit::Usage, "this process runs no schedules");
+            return Err(ApiError(StatusCode::CONFLICT, refusal.hint("start callsheet daemon")));
+        };
+        let gone = || {
+            let refusal = Refusal::new(Exit::Unfinished, "the daemon is stopping");
+            ApiError(StatusCode::SERVICE_UNAVAILABLE, refusal)
+        };
+        let (reply, answer) = tokio::sync::oneshot::channel();
+        schedules.run.send(FireRequest { name, how, reply }).await.map_err(|_| gone())?;
+        answer.await.map_err(|_| gone())?.map_err(|error| match error {
+            FireError::Unknown(refusal) => ApiError(StatusCode::NOT_FOUND, refusal),
+            FireError::Refused(refusal) => ApiError(StatusCode::CONFLICT, refusal),
+        })
+    }
+}
+
 /// The schedules of a daemon.
 #[derive(Debug, Clone)]
 pub struct ScheduleAccess {
@@ -63,8 +91,21 @@ pub struct ScheduleAccess {
 pub struct FireRequest {
     /// Its name.
     pub name: String,
+    /// What is to be done.
+    pub how: FireMode,
     /// Where what came of it goes.
     pub reply: tokio::sync::oneshot::Sender<Result<Receipt, FireError>>,
+}
+
+/// What is done with a schedule out of turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FireMode {
+    /// It runs now.
+    Now,
+    /// Only what a run of this instant would do and cost is asked.
+    Plan(Timestamp),
+    /// It runs as it was planned for an instant, and may spend what was shown then: twice is one run.
+    Planned(Timestamp, Credits),
 }
 
 /// Why a schedule does not fire.

@@ -6,7 +6,7 @@ use crate::domain::budget::BudgetShortage;
 use crate::domain::charge_drift;
 use crate::domain::credit_hold::ABOVE_MAX;
 use crate::domain::idempotency_key::IdempotencyKey;
-use crate::domain::ids::BatchName;
+use crate::domain::ids::{BatchName, JobId};
 use crate::domain::input_file::InputContent;
 use crate::domain::job::{Job, JobSpec, State};
 use crate::domain::job_reference::{EndedTake, INPUT_LENGTH, INPUT_TOO_LONG, JobInput, MissingInput, giver};
@@ -77,20 +77,19 @@ async fn inputs_of(
         let mut takes: Vec<(NamedJob, Option<EndedTake>)> = Vec::new();
         let batch = input.batch.as_ref().map_or(batch, |other| &other.name);
         for id in input.jobs() {
-            match engine.find(&format!("{batch}/{id}")).await {
-                Ok(Target::Job(named)) => {
-                    let ended = named.record.job.is_over().then(|| ended_take(&named.record));
-                    takes.push((*named, ended));
-                }
-                // Its row is refused, or was never handed in.
-                Ok(Target::Batch(_)) | Err(FindError::Nothing { .. }) => {}
-                Err(error) => return Err(error.into()),
-            }
+            // Where there is none its row is refused, or was never handed in.
+            takes.extend(take_of(engine, batch, id).await?);
+        }
+        let mut later: Vec<(NamedJob, Option<EndedTake>)> = Vec::new();
+        for id in input.later_jobs() {
+            let Some(take) = take_of(engine, batch, id).await? else { break };
+            later.push(take);
         }
         let ended: Vec<Option<EndedTake>> = takes.iter().map(|(_, ended)| *ended).collect();
-        let state = match giver(input, &ended) {
+        let ended_later = || later.iter().filter_map(|(_, ended)| *ended).collect();
+        let state = match giver(input, &ended, ended_later) {
             Ok(seq) => {
-                let named = takes.iter().find(|(named, _)| named.spec.seq == seq);
+                let named = takes.iter().chain(&later).find(|(named, _)| named.spec.seq == seq);
                 named.map(|(named, _)| format!("is there: {}", named.spec.label)).unwrap_or_default()
             }
             Err(why) => {
@@ -125,6 +124,22 @@ async fn inputs_of(
     Ok((views, missing))
 }
 
+/// A job that may give an input, and how it ended, if it has; nothing where the batch has no such job.
+async fn take_of(
+    engine: &EngineClient,
+    batch: &BatchName,
+    id: JobId,
+) -> Result<Option<(NamedJob, Option<EndedTake>)>, HandlerError> {
+    match engine.find(&format!("{batch}/{id}")).await {
+        Ok(Target::Job(named)) => {
+            let ended = named.record.job.is_over().then(|| ended_take(&named.record));
+            Ok(Some((*named, ended)))
+        }
+        Ok(Target::Batch(_)) | Err(FindError::Nothing { .. }) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// What an input lacks, and the command that helps.
 fn wait_for(
     batch: &BatchName,
@@ -148,9 +163,10 @@ fn wait_for(
             format!("callsheet resolve {batch}/{label} --charged N or --not-charged, as the account shows")
         }
         MissingInput::Ended(_) => format!("callsheet retry {batch}/{label}"),
-        MissingInput::AwaitsReview | MissingInput::Rejected => {
-            format!("callsheet review approve {batch}/{label}")
-        }
+        MissingInput::AwaitsReview => format!("callsheet review approve {batch}/{label}"),
+        MissingInput::Rejected => format!(
+            "callsheet review approve {batch}/{label}, or callsheet review another-take {batch}/{label}, which costs"
+        ),
         MissingInput::AwaitsPick => format!("callsheet review pick {batch}/{label}"),
     };
     format!("the row {row} {}: {command}", why.explain())

@@ -45,7 +45,7 @@ pub(super) async fn output(
     }
 }
 
-fn not_there(message: impl Into<String>) -> ApiError {
+pub(super) fn not_there(message: impl Into<String>) -> ApiError {
     ApiError(StatusCode::NOT_FOUND, Refusal::new(Exit::Usage, message))
 }
 
@@ -93,14 +93,14 @@ async fn recorded_output(
 }
 
 /// Tells the present bytes of an output from others.
-fn entity_tag(output: &OutputFile, file: &File) -> io::Result<String> {
+pub(super) fn entity_tag(output: &OutputFile, file: &File) -> io::Result<String> {
     let changed = file.metadata()?.modified()?.duration_since(UNIX_EPOCH).unwrap_or_default();
     let sum = output.sha256.get(..16).unwrap_or_default();
     Ok(format!("\"{sum}-{:x}\"", changed.as_nanos()))
 }
 
 /// The type that a browser is told; nothing for what it could run or show as a page.
-fn shown_type(recorded: &str) -> Option<&str> {
+pub(super) fn shown_type(recorded: &str) -> Option<&str> {
     let (family, name) = recorded.split_once('/')?;
     let is_media = matches!(family, "image" | "audio" | "video");
     let is_plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-.+".contains(&byte));
@@ -138,7 +138,11 @@ fn part(range: Option<&str>, bytes: u64) -> Part {
     }
 }
 
-async fn respond(
+/// A file as a browser asks for it: whole, or a part of it.
+///
+/// # Errors
+/// When it cannot be read.
+pub(super) async fn respond(
     mut file: File,
     output: &OutputFile,
     tag: &str,

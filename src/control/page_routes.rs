@@ -20,7 +20,9 @@ use crate::control::handlers::{self, HandlerError};
 use crate::control::page_forms::{Who, batch_name, refused, status_of, viewer};
 use crate::control::page_submit;
 use crate::control::protocol::{BatchStatus, Refusal, Schedules, Status, StatusRequest};
-use crate::control::{page_actions, page_forms, page_media, page_review, page_views};
+use crate::control::{
+    page_actions, page_forms, page_gallery, page_media, page_review, page_schedules, page_take, page_views,
+};
 use crate::domain::exit_code::Exit;
 use crate::domain::ids::BatchName;
 use crate::domain::job_state::JobState;
@@ -47,10 +49,15 @@ pub(super) fn routes() -> Router<Arc<AppState>> {
         .route("/batches/{name}", get(batch))
         .route("/batches/{name}/review", get(page_review::page).post(page_review::decide))
         .route("/batches/{name}/outputs/{job}/{number}", get(page_media::output))
+        .route("/batches/{name}/gallery", get(page_gallery::enter))
+        .route("/batches/{name}/gallery/{*path}", get(page_gallery::file))
+        .route("/batches/{name}/index.html", get(page_gallery::list))
+        .route("/schedules/{name}/run", get(page_schedules::ask).post(page_schedules::run))
         .route("/jobs/{id}", get(job))
         .route("/events", get(events))
         .route("/assets/{name}", get(asset))
         .route("/batches/{name}/{action}", get(page_actions::ask_for_batch).post(page_actions::do_to_batch))
+        .route("/jobs/{id}/take", get(page_take::ask).post(page_take::buy))
         .route("/jobs/{id}/{action}", get(page_actions::ask_for_job).post(page_actions::do_to_job))
         .route("/login", get(page_forms::login_form).post(page_forms::login))
         .route("/logout", post(page_forms::logout))
@@ -192,7 +199,11 @@ async fn batch_page(
         notice: app.pages.notice(query.done.as_deref()),
     };
     let body = html! { (sections(fragments_of(&status))) (job_list(&list)) };
-    let summary = html! { "Its pictures: " code { "callsheet open " (name) } };
+    let has_gallery = app.gallery.is_written();
+    let summary = html! {
+        @if has_gallery { a href={ "/batches/" (in_address(name.as_str())) "/gallery" } { "Gallery" } " · on this machine: " }
+        code { "callsheet open " (name) }
+    };
     Ok(live_page(&frame, &summary, &body))
 }
 

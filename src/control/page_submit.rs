@@ -188,11 +188,15 @@ async fn submitted(app: &AppState, form: &Form, viewer: &Viewer) -> Result<Respo
     let Some(batch) = receipt.batch.as_ref().filter(|_| !receipt.refused && !receipt.file_refused) else {
         return Ok(Html(plan_page(&plan_view(&receipt, &planned.submission), viewer)).into_response());
     };
-    let invalid =
-        if receipt.invalid > 0 { format!(", {} rows refused", receipt.invalid) } else { String::new() };
+    let invalid = match receipt.invalid {
+        0 => String::new(),
+        1 => ", 1 row refused".to_owned(),
+        rows => format!(", {rows} rows refused"),
+    };
+    let new = if receipt.new == 1 { "1 new job".to_owned() } else { format!("{} new jobs", receipt.new) };
     let done = format!(
-        "{}: {} new jobs, {} changed, {} already there{invalid}; {} at most.",
-        planned.submission.file, receipt.new, receipt.changed, receipt.have, receipt.price
+        "{}: {new}, {} changed, {} already there{invalid}; {} at most.",
+        planned.submission.file, receipt.changed, receipt.have, receipt.price
     );
     Ok(lead_to(app, &format!("/batches/{}", in_address(batch.as_str())), done))
 }

@@ -160,8 +160,8 @@ pub(super) fn job_row(listed: &ListedJob) -> JobRow {
 
 /// The whole story of a job.
 pub(super) fn job_view(explanation: &Explanation) -> JobView {
-    let Explanation { batch, spec, job, idempotency_key, drift, versions, inputs, parked_by, next, .. } =
-        explanation;
+    let Explanation { batch, spec, job, idempotency_key, drift, versions, inputs, .. } = explanation;
+    let Explanation { parked_by, superseded, next, .. } = explanation;
     let (order, books) = (&spec.order, job.all_books());
     let credits =
         |amount: Option<Credits>| amount.map_or("not known".to_owned(), |amount| amount.to_string());
@@ -207,7 +207,8 @@ pub(super) fn job_view(explanation: &Explanation) -> JobView {
             vec![("retry", "Set its price limit…"), ("cancel", "Cancel…")]
         }
         State::Queued => vec![("cancel", "Cancel…")],
-        State::Succeeded { .. } => vec![("download", "Download again…")],
+        State::Succeeded { .. } if *superseded => vec![("download", "Download again…")],
+        State::Succeeded { .. } => vec![("download", "Download again…"), ("take", "Another take…")],
         State::Failed { .. } if is_paid => vec![("download", "Download again…"), ("retry", "Retry…")],
         State::Failed { .. } | State::Canceled { .. } | State::Expired => vec![("retry", "Retry…")],
         State::InDoubt { .. } => vec![("resolve", "Record the charge…")],

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize, Serializer};
 pub use crate::control::batch_status::{BatchState, BatchStatus};
 pub use crate::control::error_body::{ErrorBody, Refusal};
 pub use crate::control::review_protocol::{
-    DecideRequest, DecisionOutcome, DecisionRequest, Decisions, ReviewRequest,
+    AnotherTakeRequest, DecideRequest, DecisionOutcome, DecisionRequest, Decisions, ReviewRequest,
 };
 use crate::domain::batch_origin::SourcePlace;
 use crate::domain::budget::BudgetSetting;
@@ -30,6 +30,7 @@ use crate::domain::task::Fault;
 use crate::domain::time::{Millis, Timestamp};
 use crate::engine::scheduler::CommandOutcome;
 use crate::intake::IngestOptions;
+use crate::intake::another_take::AnotherTake;
 use crate::intake::receipt::Receipt;
 use crate::intake::retry_edited::EditedRetry;
 
@@ -88,6 +89,7 @@ requests! {
     CancelRequest: POST "/v1/cancel" -> BatchOutcomes;
     RetryRequest: POST "/v1/retry" -> BatchOutcomes;
     RetryEditedRequest: POST "/v1/retry/edited" -> EditedRetry;
+    AnotherTakeRequest: POST "/v1/review/take" -> AnotherTake;
     DownloadRequest: POST "/v1/download" -> BatchOutcomes;
     SyncOutputsRequest: POST "/v1/outputs/sync" -> SyncedOutputs;
     ResolveRequest: POST "/v1/resolve" -> BatchOutcomes;

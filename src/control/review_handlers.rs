@@ -3,14 +3,22 @@
 use std::collections::BTreeMap;
 use std::io;
 
+use axum::http::StatusCode;
+
+use crate::control::api_error::{ApiError, ingest_error};
 use crate::control::handlers::HandlerError;
-use crate::control::protocol::{DecideRequest, DecisionOutcome, DecisionRequest, Decisions, ReviewRequest};
+use crate::control::protocol::{
+    AnotherTakeRequest, DecideRequest, DecisionOutcome, DecisionRequest, Decisions, Refusal, ReviewRequest,
+};
 use crate::control::review_protocol::BatchReview;
+use crate::domain::exit_code::Exit;
 use crate::domain::ids::BatchNo;
 use crate::engine::engine_client::EngineClient;
 use crate::engine::job_iter::JobIter;
 use crate::engine::review::AskedDecision;
-use crate::engine::{self, blocking};
+use crate::engine::{self, Target, blocking};
+use crate::intake::another_take::{self, AnotherTake, TakeError};
+use crate::intake::ingest::Ingest;
 use crate::output::publish::OutputDir;
 use crate::output::review_list::ReviewLine;
 use crate::store::{BatchRecord, Store};
@@ -52,6 +60,33 @@ pub fn outputs(
         }
     }
     Ok(())
+}
+
+/// Plans or accepts another take of a job's row.
+///
+/// # Errors
+/// [`ApiError`]; nothing was accepted then.
+pub(super) async fn another_take(
+    engine: &EngineClient,
+    ingest: &Ingest,
+    request: &AnotherTakeRequest,
+) -> Result<AnotherTake, ApiError> {
+    let order = request.order().map_err(ApiError::usage)?;
+    // One after the other: the second of two that ask for the same take finds it there.
+    let _alone = engine.reopening().lock().await;
+    let named = match engine.find(&request.job).await.map_err(HandlerError::from)? {
+        Target::Job(named) => named,
+        Target::Batch(batch) => {
+            let message = format!("{} is a batch: name one of its jobs", batch.name);
+            return Err(ApiError::usage(message));
+        }
+    };
+    another_take::another_take(ingest, &named, order).await.map_err(|error| match error {
+        TakeError::Refused { message, hint } => {
+            ApiError(StatusCode::CONFLICT, Refusal { hint, ..Refusal::new(Exit::Usage, message) })
+        }
+        TakeError::Ingest(error) => ingest_error(&error),
+    })
 }
 
 /// Takes decisions down.

@@ -2,8 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::domain::credits::Credits;
 use crate::domain::ids::BatchName;
 use crate::domain::review::{BY_MAX_CHARS, NOTE_MAX_CHARS, ReviewAction};
+use crate::intake::another_take::TakeOrder;
 
 /// Decisions that one request makes, at most.
 pub const DECISIONS_MAX: usize = 100;
@@ -77,6 +79,37 @@ impl DecideRequest {
                 Err(format!("{job}: note: at most {NOTE_MAX_CHARS} characters are accepted"))
             }
             None => Ok(()),
+        }
+    }
+}
+
+/// Asks for another take of a job's row. Without `take` and `price_credits` it only says which take that would be, and what
+/// it costs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AnotherTakeRequest {
+    /// The job's label, `BATCH/LABEL`, or the beginning of its identity: any take of the row that succeeded.
+    pub job: String,
+    /// Which take is bought, from 1: one that the batch has is not bought again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub take: Option<u32>,
+    /// The price that was shown: where it is higher by now, nothing is bought.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price_credits: Option<u64>,
+}
+
+impl AnotherTakeRequest {
+    /// What is bought; nothing where that is only asked.
+    ///
+    /// # Errors
+    /// What is missing.
+    pub fn order(&self) -> Result<Option<TakeOrder>, String> {
+        match (self.take, self.price_credits) {
+            (None, None) => Ok(None),
+            (Some(take), Some(price)) if take > 0 => Ok(Some(TakeOrder { take, price: Credits(price) })),
+            (Some(_), Some(_)) => Err("take: found 0, expected the number of a take, from 1".to_owned()),
+            (Some(_), None) => Err("price_credits: missing; give the price that was shown".to_owned()),
+            (None, Some(_)) => Err("take: missing; give the number of the take that was shown".to_owned()),
         }
     }
 }

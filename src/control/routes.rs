@@ -19,17 +19,17 @@ use tokio::sync::mpsc;
 use crate::control::api_error::{
     ApiError, BODY_MAX_BYTES, JsonBody, Query, check_file_name, ingest_error, storage_error,
 };
-use crate::control::app_state::{AppState, FireError, FireRequest, Shared};
+use crate::control::app_state::{AppState, FireMode, Shared};
 use crate::control::explain;
 use crate::control::handlers::{self, HandlerError};
 use crate::control::input_routes;
 use crate::control::page_routes;
 use crate::control::protocol::{
-    BudgetRequest, CancelRequest, ContinueRequest, DecideRequest, DownloadRequest, ExplainRequest,
-    ExportRequest, GalleryRequest, GroupTotalsRequest, Health, HealthRequest, JobsRequest, LedgerRequest,
-    MANIFESTS_PATH, NDJSON, NOT_LISTED, OpenJobsRequest, PauseRequest, Refusal, Request as _, ResolveRequest,
-    ResumeRequest, RetryEditedRequest, RetryRequest, ReviewRequest, RunScheduleRequest, Schedules,
-    SchedulesRequest, StatusRequest, Submission, SyncOutputsRequest,
+    AnotherTakeRequest, BudgetRequest, CancelRequest, ContinueRequest, DecideRequest, DownloadRequest,
+    ExplainRequest, ExportRequest, GalleryRequest, GroupTotalsRequest, Health, HealthRequest, JobsRequest,
+    LedgerRequest, MANIFESTS_PATH, NDJSON, NOT_LISTED, OpenJobsRequest, PauseRequest, Refusal, Request as _,
+    ResolveRequest, ResumeRequest, RetryEditedRequest, RetryRequest, ReviewRequest, RunScheduleRequest,
+    Schedules, SchedulesRequest, StatusRequest, Submission, SyncOutputsRequest,
 };
 use crate::control::review_handlers;
 use crate::domain::exit_code::Exit;
@@ -51,12 +51,14 @@ const CHUNK_BYTES: usize = 32 * 1024;
 /// Every route.
 pub fn router(app: AppState) -> Router {
     let taking = routes().route(MANIFESTS_PATH, post(submit)).merge(input_routes::routes());
+    let taking = taking.route(AnotherTakeRequest::PATH, post(another_take));
     taking.route(RetryEditedRequest::PATH, post(retry_edited)).with_state(Arc::new(app))
 }
 
 /// Every route of a process that takes no more manifests than it was given.
 pub fn router_without_manifests(app: AppState) -> Router {
     let refusing = routes().route(MANIFESTS_PATH, post(refuse_manifest));
+    let refusing = refusing.route(AnotherTakeRequest::PATH, post(refuse_manifest));
     refusing.route(RetryEditedRequest::PATH, post(refuse_manifest)).with_state(Arc::new(app))
 }
 
@@ -146,6 +148,14 @@ async fn decide(State(app): Shared, JsonBody(body): JsonBody<DecideRequest>) -> 
     body.check().map_err(ApiError::usage)?;
     let output_dir = app.output_dir.clone();
     let work = async move { review_handlers::decide(&app.engine, &output_dir, body).await };
+    Ok(Json(to_the_end(work).await?).into_response())
+}
+
+async fn another_take(
+    State(app): Shared,
+    JsonBody(body): JsonBody<AnotherTakeRequest>,
+) -> Result<Response, ApiError> {
+    let work = async move { review_handlers::another_take(&app.engine, &app.ingest, &body).await };
     Ok(Json(to_the_end(work).await?).into_response())
 }
 
@@ -300,22 +310,7 @@ async fn run_schedule(
     name: Result<axum::extract::Path<String>, PathRejection>,
 ) -> Result<Response, ApiError> {
     let axum::extract::Path(name) = name.map_err(|error| ApiError::usage(error.body_text()))?;
-    let Some(schedules) = &app.schedules else {
-        return Err(ApiError(
-            StatusCode::CONFLICT,
-            Refusal::new(Exit::Usage, "this process runs no schedules").hint("start callsheet daemon"),
-        ));
-    };
-    let (reply, answer) = tokio::sync::oneshot::channel();
-    let gone = || {
-        ApiError(StatusCode::SERVICE_UNAVAILABLE, Refusal::new(Exit::Unfinished, "the daemon is stopping"))
-    };
-    schedules.run.send(FireRequest { name, reply }).await.map_err(|_| gone())?;
-    match answer.await.map_err(|_| gone())? {
-        Ok(receipt) => Ok(Json(receipt).into_response()),
-        Err(FireError::Unknown(refusal)) => Err(ApiError(StatusCode::NOT_FOUND, refusal)),
-        Err(FireError::Refused(refusal)) => Err(ApiError(StatusCode::CONFLICT, refusal)),
-    }
+    Ok(Json(app.fire(name, FireMode::Now).await?).into_response())
 }
 
 async fn submit(

@@ -17,9 +17,10 @@ use tokio::sync::{mpsc, watch};
 
 use crate::clock::Clock;
 use crate::config::ScheduleConfig;
-use crate::control::app_state::{FireError, FireRequest};
+use crate::control::app_state::{FireError, FireMode, FireRequest};
 use crate::control::protocol::{ActiveSchedule, Refusal, Schedules};
 use crate::domain::batch_origin::SourcePlace;
+use crate::domain::credits::Credits;
 use crate::domain::exit_code::Exit;
 use crate::domain::ids::BatchName;
 use crate::domain::manifest::row::Policy;
@@ -100,6 +101,12 @@ pub(super) trait RunIngest: Send + Sync {
         manifest: &Path,
         options: IngestOptions,
     ) -> impl Future<Output = Result<Receipt, IngestError>> + Send;
+    /// What that would answer; nothing is taken in.
+    fn plan(
+        &self,
+        manifest: &Path,
+        options: IngestOptions,
+    ) -> impl Future<Output = Result<Receipt, IngestError>> + Send;
     /// The batches that have not ended.
     fn unfinished(&self) -> Result<Vec<BatchName>, StoreError>;
 }
@@ -114,6 +121,10 @@ pub(super) struct DaemonIngest {
 impl RunIngest for DaemonIngest {
     async fn take_in(&self, manifest: &Path, options: IngestOptions) -> Result<Receipt, IngestError> {
         self.ingest.accept_whole(manifest, options).await
+    }
+
+    async fn plan(&self, manifest: &Path, options: IngestOptions) -> Result<Receipt, IngestError> {
+        self.ingest.plan(manifest, options).await
     }
 
     fn unfinished(&self) -> Result<Vec<BatchName>, StoreError> {
@@ -311,6 +322,15 @@ impl<D: RunIngest> ScheduleRunner<D> {
         at: Timestamp,
     ) -> Result<Receipt, IngestError> {
         let options = configured.options(at)?;
+        self.start_with(configured, at, options).await
+    }
+
+    async fn start_with(
+        &mut self,
+        configured: &ConfiguredSchedule,
+        at: Timestamp,
+        options: IngestOptions,
+    ) -> Result<Receipt, IngestError> {
         let batch = options.batch.clone();
         let receipt = self.ingest.take_in(&configured.manifest, options).await?;
         let schedule = &configured.name;
@@ -336,13 +356,17 @@ impl<D: RunIngest> ScheduleRunner<D> {
 
     /// Somebody starts a run by hand: now, and beside whatever runs.
     async fn fire(&mut self, request: FireRequest, now: Timestamp) {
-        let FireRequest { name, reply } = request;
+        let FireRequest { name, how, reply } = request;
         let configured = self.configured.iter().find(|configured| configured.name == name).cloned();
         let answer = match configured {
             Some(configured) => {
                 // Names show seconds.
                 let at = Timestamp(now.0.div_euclid(1000) * 1000);
-                let answer = self.start(&configured, at).await;
+                let answer = match how {
+                    FireMode::Now => self.start(&configured, at).await,
+                    FireMode::Plan(at) => self.plan(&configured, at).await,
+                    FireMode::Planned(at, most) => self.start_planned(&configured, at, most).await,
+                };
                 let answer = answer.map_err(|error| FireError::Refused(Refusal::from(&error)));
                 self.save();
                 answer
@@ -351,6 +375,23 @@ impl<D: RunIngest> ScheduleRunner<D> {
         };
         // The client may have disconnected.
         let _ = reply.send(answer);
+    }
+
+    /// What a run of an instant would do and cost.
+    async fn plan(&self, configured: &ConfiguredSchedule, at: Timestamp) -> Result<Receipt, IngestError> {
+        self.ingest.plan(&configured.manifest, configured.options(at)?).await
+    }
+
+    /// A run as it was planned. Its manifest may be another by now: what was shown is the most that it spends.
+    async fn start_planned(
+        &mut self,
+        configured: &ConfiguredSchedule,
+        at: Timestamp,
+        most: Credits,
+    ) -> Result<Receipt, IngestError> {
+        let mut options = configured.options(at)?;
+        options.ceiling = Some(options.ceiling.map_or(most, |ceiling| ceiling.min(most)));
+        self.start_with(configured, at, options).await
     }
 
     fn no_schedule(&self, name: &str) -> Refusal {

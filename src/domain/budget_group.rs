@@ -391,15 +391,20 @@ impl GroupTotals {
         let mut found = Vec::new();
         for (key, totals) in &self.0 {
             let Some(KeyLimits { total, per_day }) = limits.get(key) else { continue };
+            let mut add = |group: &GroupValue, value, limit: Option<Credits>, totals, is_of_day| {
+                let Some(limit) = limit else { return };
+                let (_, name) = key.setting_of(group, value, is_of_day);
+                found.push(LimitedGroup { name, is_of_day, totals, limit });
+            };
             let named = totals.values.iter().map(|(value, sum)| (Some(value.as_str()), *sum));
             for (value, sum) in named.chain([(None, totals.missing)]) {
-                let mut add = |limit: Option<Credits>, totals: Totals, is_of_day: bool| {
-                    let Some(limit) = limit else { return };
-                    let (_, name) = key.setting_of(&GroupValue::Missing, value, is_of_day);
-                    found.push(LimitedGroup { name, is_of_day, totals, limit });
-                };
-                add(total.of(value), sum.total, false);
-                add(per_day.of(value), sum.of_day(today), true);
+                add(&GroupValue::Missing, value, total.of(value), sum.total, false);
+                add(&GroupValue::Missing, value, per_day.of(value), sum.of_day(today), true);
+            }
+            if let Some(sum) = totals.other {
+                let value = Some("");
+                add(&GroupValue::Other, value, total.default, sum.total, false);
+                add(&GroupValue::Other, value, per_day.default, sum.of_day(today), true);
             }
         }
         found
@@ -529,6 +534,20 @@ mod tests {
         let own = origin(SourcePlace::Inbox("acme".to_owned()));
         assert_eq!(GroupKey::Inbox.value_of(&Map::new(), Some(&own)).as_deref(), Some("acme"));
         assert_eq!(GroupKey::Inbox.value_of(&Map::new(), Some(&origin(SourcePlace::Socket))), None);
+    }
+
+    #[test]
+    fn values_that_share_a_group_are_told_of_together() {
+        let mut groups = GroupTotals::of_keys([&key()]);
+        for n in 0..=VALUES_MAX {
+            hold(&mut groups, &format!("client-{n}"), 3);
+        }
+        let total = ValueLimits { default: Some(Credits(9)), ..ValueLimits::default() };
+        let limits = GroupLimits::from([(key(), KeyLimits { total, ..KeyLimits::default() })]);
+        let told = groups.limited(&limits, UtcDay(1));
+        let other = told.iter().find(|group| group.name == "other values of meta.client").unwrap();
+        assert_eq!((other.limit, other.totals.committed()), (Credits(9), Credits(3)));
+        assert_eq!(told.len(), VALUES_MAX + 1);
     }
 
     #[test]

@@ -218,6 +218,15 @@ impl JobInput {
         (first..=last).map(|variation| JobId::derive(self.fingerprint, variation))
     }
 
+    /// The takes of a row of which the chosen one is meant that were asked for after it was named, by their identity.
+    pub fn later_jobs(&self) -> impl Iterator<Item = JobId> + '_ {
+        let later = match self.variation {
+            Some(_) => 0,
+            None => LATER_TAKES,
+        };
+        (1..=later).map(|more| JobId::derive(self.fingerprint, self.takes.saturating_add(more)))
+    }
+
     /// The batch of the row that it names, for a job of the batch `own`.
     pub fn batch_of(&self, own: BatchNo) -> BatchNo {
         self.batch.as_ref().map_or(own, |batch| batch.no)
@@ -228,15 +237,19 @@ impl JobInput {
         JobKey { batch: self.batch_of(own), seq }
     }
 
-    /// Whether it is the chosen one of several takes.
+    /// Whether it is the chosen one of several takes that its row asked for when it was named.
     pub fn is_choice(&self) -> bool {
         self.variation.is_none() && self.takes > 1
     }
 
     /// Which variation a job is that is chosen among several.
     pub fn choice(&self, job: JobId) -> Option<u32> {
-        let place = self.jobs().position(|meant| meant == job).filter(|_| self.is_choice())?;
-        u32::try_from(place).ok()?.checked_add(1)
+        if self.variation.is_some() {
+            return None;
+        }
+        let place = self.jobs().chain(self.later_jobs()).position(|meant| meant == job)?;
+        let take = u32::try_from(place).ok()?.checked_add(1)?;
+        (take > 1 || self.takes > 1).then_some(take)
     }
 
     /// What stands in its place when identities are derived: who is meant, however it is written.
@@ -259,6 +272,10 @@ impl JobInput {
         format!("{batch}{}{variation}{output}", self.row)
     }
 }
+
+/// Takes of a row that were asked for after another row named it, and that are looked for to feed that one. More are not:
+/// each row that waits keeps as many lines in memory.
+const LATER_TAKES: u32 = 16;
 
 /// Where an input lies, and which take of its row it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -304,7 +321,8 @@ pub struct DecidedTake {
 
 /// The chosen one of several takes of a row: the picked one, or the only one that is approved.
 pub fn chosen(input: &JobInput, verdict_of: impl Fn(JobId) -> Option<Verdict>) -> Option<u32> {
-    let verdicts = (1..=input.takes).map(|take| (take, verdict_of(JobId::derive(input.fingerprint, take))));
+    let last = input.takes.saturating_add(LATER_TAKES);
+    let verdicts = (1..=last).map(|take| (take, verdict_of(JobId::derive(input.fingerprint, take))));
     let with = |verdict: Verdict| verdicts.clone().filter(move |(_, found)| *found == Some(verdict));
     let approved = with(Verdict::Approved);
     let only = approved.clone().next().filter(|_| approved.count() == 1);
@@ -322,7 +340,9 @@ pub fn chosen_otherwise(
         return None;
     }
     let other = |(input, used): (&JobInput, &u32)| {
-        let take = chosen(input, &verdict_of).filter(|take| input.is_choice() && take != used);
+        // What was no choice then stays: it was the only take of its row.
+        let is_choice = input.variation.is_none() && *used > 0;
+        let take = chosen(input, &verdict_of).filter(|take| is_choice && take != used);
         take.map_or_else(|| input.clone(), |take| JobInput { variation: Some(take), ..input.clone() })
     };
     let others: Vec<JobInput> = inputs.iter().zip(made_of).map(other).collect();
@@ -368,11 +388,41 @@ pub enum MissingInput {
 }
 
 /// The job that gives an input: of a row with one variation that one, of several the one that is picked, or else the only
-/// one that is approved.
+/// one that is approved. `later` are takes that were asked for after the row was named, as far as they have ended: one of
+/// them gives it where it is picked, or where it is the only one that is approved and the others give nothing.
 ///
 /// # Errors
 /// Why there is none yet.
-pub fn giver(input: &JobInput, takes: &[Option<EndedTake>]) -> Result<Seq, MissingInput> {
+pub fn giver(
+    input: &JobInput,
+    takes: &[Option<EndedTake>],
+    later: impl FnOnce() -> Vec<EndedTake>,
+) -> Result<Seq, MissingInput> {
+    let first = giver_of_named(input, takes);
+    let is_decided = || takes.iter().flatten().any(|take| take.verdict.is_some());
+    let may_be_later = match first {
+        // Nothing is picked beside a take that is undecided.
+        Ok(_) => is_decided(),
+        Err(why) => why != MissingInput::Unfinished || is_decided(),
+    };
+    if !may_be_later || input.variation.is_some() {
+        return first;
+    }
+    let later = later();
+    let all = || takes.iter().flatten().chain(&later).filter(|take| take.state == JobState::Succeeded);
+    let with = |verdict| all().filter(move |take| take.verdict == Some(verdict));
+    if let Some(picked) = with(Verdict::Picked).next() {
+        return Ok(picked.seq);
+    }
+    let mut approved = with(Verdict::Approved);
+    match (first, approved.next(), approved.next()) {
+        (Err(why), Some(only), None) if why != MissingInput::Unfinished => Ok(only.seq),
+        (first, ..) => first,
+    }
+}
+
+/// The same of the takes that the row asked for when it was named.
+fn giver_of_named(input: &JobInput, takes: &[Option<EndedTake>]) -> Result<Seq, MissingInput> {
     let ended = || takes.iter().flatten();
     if let [take] = takes {
         let take = take.ok_or(MissingInput::Unfinished)?;
@@ -481,7 +531,7 @@ mod tests {
     fn the_only_take_feeds_unless_it_is_to_be_looked_at() {
         use JobState::{Failed, Succeeded};
         let check = |given, expected: Result<u32, MissingInput>| {
-            assert_eq!(giver(&input(1), &[given]), expected.map(Seq), "{given:?}");
+            assert_eq!(giver(&input(1), &[given], Vec::new), expected.map(Seq), "{given:?}");
         };
         check(None, Err(MissingInput::Unfinished));
         check(take(3, Succeeded, false, None), Ok(3));
@@ -496,7 +546,7 @@ mod tests {
     fn of_several_takes_the_picked_one_feeds() {
         use JobState::{Failed, Succeeded};
         let check = |takes: &[Option<EndedTake>], expected: Result<u32, MissingInput>| {
-            assert_eq!(giver(&input(2), takes), expected.map(Seq), "{takes:?}");
+            assert_eq!(giver(&input(2), takes, Vec::new), expected.map(Seq), "{takes:?}");
         };
         let plain = |seq| take(seq, Succeeded, false, None);
         check(&[plain(1), plain(2)], Err(MissingInput::AwaitsPick));
@@ -513,6 +563,40 @@ mod tests {
     }
 
     #[test]
+    fn a_take_that_was_asked_for_later_feeds_where_it_is_chosen() {
+        use JobState::{Failed, Succeeded};
+        let check =
+            |first: Option<EndedTake>, later: &[Option<EndedTake>], expected: Result<u32, MissingInput>| {
+                let found = giver(&input(1), &[first], || later.iter().copied().flatten().collect());
+                assert_eq!(found, expected.map(Seq), "{first:?} {later:?}");
+            };
+        let with = |seq, verdict| take(seq, Succeeded, true, verdict);
+        let (rejected, approved, picked) =
+            (Some(Verdict::Rejected), Some(Verdict::Approved), Some(Verdict::Picked));
+        check(with(1, rejected), &[], Err(MissingInput::Rejected));
+        check(with(1, rejected), &[with(2, None)], Err(MissingInput::Rejected));
+        check(with(1, rejected), &[with(2, approved)], Ok(2));
+        check(with(1, rejected), &[with(2, approved), with(3, approved)], Err(MissingInput::Rejected));
+        check(with(1, approved), &[with(2, approved)], Ok(1));
+        check(with(1, approved), &[with(2, picked)], Ok(2));
+        check(with(1, Some(Verdict::NotPicked)), &[with(2, picked)], Ok(2));
+        check(with(1, None), &[with(2, approved)], Ok(2));
+        check(take(1, Succeeded, false, None), &[with(2, approved)], Ok(1));
+        check(take(1, Failed, false, None), &[with(2, approved)], Ok(2));
+        check(take(1, Failed, false, None), &[take(2, Failed, true, None)], Err(MissingInput::Ended(Failed)));
+        check(None, &[with(2, approved)], Err(MissingInput::Unfinished));
+        let named = JobInput { variation: Some(1), ..input(1) };
+        let found = giver(&named, &[with(1, rejected)], || with(2, picked).into_iter().collect());
+        assert_eq!(found, Err(MissingInput::Rejected), "that take is meant");
+        assert_eq!(
+            (named.later_jobs().count(), named.choice(JobId::derive(named.fingerprint, 1))),
+            (0, None)
+        );
+        let later = input(1).later_jobs().next().unwrap();
+        assert_eq!((later, input(1).choice(later)), (JobId::derive(Fingerprint([7; 16]), 2), Some(2)));
+    }
+
+    #[test]
     fn another_choice_names_the_take_and_the_same_choice_changes_nothing() {
         let (still, single) = (input(2), input(1));
         let job = |take| JobId::derive(still.fingerprint, take);
@@ -526,6 +610,11 @@ mod tests {
         assert_eq!(chosen_otherwise(&inputs, &[], picked(2)), None, "it was not made");
         let other = chosen_otherwise(&inputs, &[1, 0], picked(2)).unwrap();
         assert_eq!((other[0].variation, other[1].variation), (Some(2), None));
+        // A take that was asked for later.
+        let single = [input(1)];
+        assert_eq!(chosen_otherwise(&single, &[2], picked(2)), None);
+        assert_eq!(chosen_otherwise(&single, &[0], picked(2)), None, "there was no other take then");
+        assert_eq!(chosen_otherwise(&single, &[2], picked(1)).unwrap()[0].variation, Some(1));
         let named = [JobInput { variation: Some(1), ..still.clone() }];
         assert_eq!(
             chosen_otherwise(&named, &[1], picked(2)),

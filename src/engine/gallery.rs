@@ -138,6 +138,11 @@ impl Gallery {
         }))
     }
 
+    /// Whether galleries are written: they are not switched off.
+    pub fn is_written(&self) -> bool {
+        self.0.is_some()
+    }
+
     /// Begins to write the galleries of a running engine.
     pub(super) fn follow(&self, engine: Handle) -> Following {
         let worker = self.0.clone().map(|shared| tokio::spawn(shared.work(engine)));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::domain::batch_origin::SourcePlace;
 use crate::domain::budget_group::GroupLimits;
 use crate::domain::credits::Credits;
-use crate::domain::ids::BatchName;
+use crate::domain::ids::{BatchName, Fingerprint};
 use crate::domain::manifest::RowEdits;
 use crate::domain::manifest::row::Policy;
 use crate::domain::pilot::PilotRows;
@@ -87,6 +87,17 @@ pub struct IngestOptions {
     /// Its rows are rows of its batch, which was so when they were taken from it: what it has beside them is not absent, and
     /// its terms stay.
     pub amends: Option<BatchVersion>,
+    /// What it adds: this take of a row of its batch, or nothing of it is accepted.
+    pub take: Option<ExpectedTake>,
+}
+
+/// The only job that a manifest may add.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ExpectedTake {
+    /// Its row.
+    pub fingerprint: Fingerprint,
+    /// Which variation of that row.
+    pub take: u32,
 }
 
 /// Which rows a batch has, and which versions of them are wanted.

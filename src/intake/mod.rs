@@ -6,6 +6,7 @@
 //! Accepting the same manifest again finds every job there and adds nothing.
 
 pub mod accepted_row;
+pub mod another_take;
 pub mod batch_locks;
 pub mod catalog_refresh;
 mod context;
@@ -25,6 +26,8 @@ mod row_pipeline;
 mod row_references;
 mod row_validator;
 pub mod table_files;
+mod take_check;
+pub mod take_manifest;
 #[cfg(test)]
 mod tests;
 mod validate;

@@ -89,7 +89,7 @@ fn chosen(
 }
 
 /// How many jobs of a row the batch does not have yet.
-fn new_jobs(found: &RowWithVerdict) -> u32 {
+pub(super) fn new_jobs(found: &RowWithVerdict) -> u32 {
     match found.verdict {
         Verdict::Wanted { first, have } => (first + found.row.count).saturating_sub(first.max(have + 1)),
         Verdict::RepeatedId { .. } | Verdict::Unread => 0,

@@ -33,7 +33,7 @@ use crate::intake::row_pipeline;
 use crate::intake::row_references::{ReferredBatch, RowReferences};
 use crate::intake::row_validator::{JudgedRow, RowRules, RowValidator, ValidateStep};
 use crate::intake::table_files::{self, Roots};
-use crate::intake::{IngestContext, IngestOptions, IntakeError, manifest_file};
+use crate::intake::{IngestContext, IngestOptions, IntakeError, manifest_file, take_check};
 use crate::output::file_names::Layout;
 use crate::store::StoreError;
 use crate::store::staging::{
@@ -325,6 +325,12 @@ pub(super) fn validate_opened(
     };
     judgement.receipt.by_group = GroupTotals::of_keys(context.group_limits.keys());
     count(&mut judgement)?;
+    if let Some(expected) = options.take.filter(|_| !judgement.is_refused())
+        && let Some(problem) = take_check::problem(&judgement.judged, expected)?
+    {
+        judgement.receipt.refuse_whole(problem.clone());
+        judgement.refusal = Some(problem);
+    }
     if options.selection.is_whole() && options.amends.is_none() && !judgement.is_refused() {
         let command = |job: &str| format!("callsheet cancel {}", quoted(&format!("{name}/{job}")));
         judgement.receipt.absent = judgement.judged.absent(command)?;

@@ -17,10 +17,22 @@ use crate::output::publish::OutputDir;
 /// # Errors
 /// I/O errors; [`ErrorKind::NotFound`] where the file is gone or is another one.
 pub fn open_output(output_dir: &OutputDir, batch: &BatchName, output: &OutputFile) -> io::Result<File> {
+    let file = open_in_batch(output_dir, batch, &output.path)?;
+    if file.metadata()?.len() != output.bytes {
+        return Err(ErrorKind::NotFound.into());
+    }
+    Ok(file)
+}
+
+/// Opens a file in a batch's folder, whichever it is. A path that leaves that folder is refused, as are links.
+///
+/// # Errors
+/// I/O errors; [`ErrorKind::NotFound`] where there is no such file.
+pub fn open_in_batch(output_dir: &OutputDir, batch: &BatchName, path: &str) -> io::Result<File> {
     // The output folder itself may be a link, since a person named it.
     let root = rustix::fs::open(output_dir.root(), FOLDER, Mode::empty())?;
     let mut folder = step(&root, Path::new(batch.as_str()), FOLDER | OFlags::NOFOLLOW)?;
-    let path = Path::new(&output.path);
+    let path = Path::new(path);
     for part in path.parent().into_iter().flat_map(Path::components) {
         let Component::Normal(name) = part else { return Err(ErrorKind::NotFound.into()) };
         folder = step(&folder, Path::new(name), FOLDER | OFlags::NOFOLLOW)?;
@@ -31,11 +43,7 @@ pub fn open_output(output_dir: &OutputDir, batch: &BatchName, output: &OutputFil
     // A pipe that took its place is not waited for.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = File::from(step(&folder, Path::new(name), flags)?);
-    let found = file.metadata()?;
-    if !found.is_file() || found.len() != output.bytes {
-        return Err(ErrorKind::NotFound.into());
-    }
-    Ok(file)
+    if file.metadata()?.is_file() { Ok(file) } else { Err(ErrorKind::NotFound.into()) }
 }
 
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);

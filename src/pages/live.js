@@ -1,24 +1,6 @@
 // Keeps a live page current. Everything on it is there without this script; what changes comes as the same markup.
 "use strict";
 (() => {
-  const root = document.documentElement;
-  const kept = {
-    get: () => { try { return localStorage.getItem("callsheet-theme"); } catch { return null; } },
-    set: (theme) => { try { localStorage.setItem("callsheet-theme", theme); } catch { /* for this page alone */ } },
-  };
-  const setTheme = (theme) => {
-    if (theme) { root.dataset.theme = theme; } else { delete root.dataset.theme; }
-    document.getElementById("theme")?.setAttribute("aria-label", `Colours: ${theme || "as the system"}`);
-  };
-  setTheme(kept.get() || "");
-  document.getElementById("theme")?.addEventListener("click", () => {
-    const now = root.dataset.theme || "";
-    const dark = matchMedia("(prefers-color-scheme: dark)").matches;
-    const next = now === "" ? (dark ? "light" : "dark") : now === (dark ? "light" : "dark") ? (dark ? "dark" : "light") : "";
-    kept.set(next);
-    setTheme(next);
-  });
-
   // A file that is chosen becomes the text of the form: what is submitted is what is seen.
   const file = document.getElementById("file");
   file?.addEventListener("change", async () => {
@@ -41,6 +23,32 @@
     const focused = part.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
     part.innerHTML = markup;
     if (focused) { [...part.querySelectorAll("a")].find((link) => link.getAttribute("href") === focused)?.focus(); }
+    if (id === "progress") { listSoon(); }
+  };
+
+  // The list of jobs depends on the address of the page: it is asked for again some time after something changed.
+  const LIST_INTERVAL = 3000;
+  let listed = Date.now();
+  let listing = 0;
+  const list = async () => {
+    listing = 0;
+    listed = Date.now();
+    const jobs = document.getElementById("jobs");
+    if (!jobs || document.hidden) { return; }
+    try {
+      const response = await fetch(location.href, { headers: { accept: "text/html" } });
+      if (!response.ok) { return; }
+      const fresh = new DOMParser().parseFromString(await response.text(), "text/html").getElementById("jobs");
+      if (!fresh || fresh.innerHTML === jobs.innerHTML) { return; }
+      const focused = jobs.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
+      jobs.replaceChildren(...fresh.childNodes);
+      if (focused) { [...jobs.querySelectorAll("a")].find((link) => link.getAttribute("href") === focused)?.focus(); }
+    } catch { /* The next change asks again. */ }
+  };
+  const listSoon = () => {
+    if (!listing && document.getElementById("jobs")) {
+      listing = setTimeout(list, Math.max(0, listed + LIST_INTERVAL - Date.now()));
+    }
   };
 
   const open = () => {

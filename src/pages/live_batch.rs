@@ -2,10 +2,11 @@
 
 use maud::{Markup, html};
 
+use crate::domain::credits::Credits;
 use crate::domain::time::Timestamp;
 use crate::pages::document::grouped;
 use crate::pages::document::in_address;
-use crate::pages::live_document::{Fragments, moment, state_mark};
+use crate::pages::live_document::{Fragments, credits, moment, state_mark};
 use crate::pages::live_overview::{BatchView, BudgetView, ParkedView, budget_bar, parked_list, progress};
 use crate::pages::live_review::review_address;
 
@@ -49,21 +50,21 @@ fn progress_card(batch: &BatchView) -> Markup {
 }
 
 fn budget_card(batch: &BatchView) -> Markup {
-    let credits = &batch.budget;
+    let sums = &batch.budget;
     let budget = BudgetView {
         name: "Budget of the batch".to_owned(),
-        held: credits.held,
-        spent: credits.spent,
-        limit: Some(credits.limit),
+        held: sums.held,
+        spent: sums.spent,
+        limit: Some(sums.limit),
     };
     html! {
         section class="card" {
             h2 { "Credits" }
             (budget_bar(&budget))
             p class="dim" {
-                (grouped(credits.planned)) " planned"
-                @if credits.waived > 0 { ", " (grouped(credits.waived)) " covered by an allowance" }
-                @if credits.refunded > 0 { ", " (grouped(credits.refunded)) " refunded" }
+                (grouped(sums.planned)) " planned"
+                @if sums.waived > 0 { ", " (grouped(sums.waived)) " covered by an allowance" }
+                @if sums.refunded > 0 { ", " (grouped(sums.refunded)) " refunded" }
             }
         }
     }
@@ -136,7 +137,7 @@ pub fn job_list(list: &JobList) -> Markup {
                         a class="name" href={ "/jobs/" (in_address(&job.id)) } { (job.label) }
                         (state_mark(&job.state))
                         @if job.superseded { span class="mark" { "superseded" } }
-                        span class="push dim" { (job.what) " · line " (job.line) " · " (grouped(job.credits)) " credits" }
+                        span class="push dim" { (job.what) " · line " (job.line) " · " (credits(Credits(job.credits))) }
                     }
                     p class="dim prompt" { (shortened(&job.prompt)) }
                     @if let Some(error) = &job.error { p class="bad prompt" { (shortened(error)) } }

@@ -16,7 +16,7 @@ pub const LIVE_ASSETS: [(&str, &str, &str); 3] = [
     (
         "live.js",
         "text/javascript; charset=utf-8",
-        concat!(include_str!("live.js"), include_str!("live_review.js")),
+        concat!(include_str!("theme_switch.js"), include_str!("live.js"), include_str!("live_review.js")),
     ),
 ];
 

@@ -186,7 +186,7 @@ pub fn plan_page(plan: &PlanView, viewer: &Viewer) -> String {
                     @if plan.changed > 0 { ", " (grouped(u64::from(plan.changed))) " changed" }
                     @if plan.have > 0 { ", " (grouped(u64::from(plan.have))) " already there" }
                 }
-                @if plan.invalid > 0 { dt { "Invalid" } dd class="bad" { (grouped(plan.invalid)) " rows" } }
+                @if plan.invalid > 0 { dt { "Invalid" } dd class="bad" { (grouped(plan.invalid)) @if plan.invalid == 1 { " row" } @else { " rows" } } }
             }
             @for short in &plan.short { p class="late" { (short) } }
             @if !plan.problems.is_empty() {

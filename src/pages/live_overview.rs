@@ -169,7 +169,10 @@ fn batches(view: &OverviewView) -> Markup {
             }
             ul class="batches" { @for batch in &view.batches { (batch_row(batch)) } }
             @if view.not_listed > 0 {
-                p class="dim" { (grouped(view.not_listed)) " finished batches are not shown; each opens at " code { "/batches/NAME" } }
+                p class="dim" {
+                    @if view.not_listed == 1 { "1 finished batch is not shown; it" } @else { (grouped(view.not_listed)) " finished batches are not shown; each" }
+                    " opens at " code { "/batches/NAME" }
+                }
             }
         }
     }
@@ -217,7 +220,7 @@ fn counts(batch: &BatchView) -> Markup {
         (batch.failed, "failed", "bad"),
         (batch.in_doubt, "in doubt", "doubt"),
         (batch.dropped, "dropped", ""),
-        (batch.refused_rows, "rows refused", "late"),
+        (batch.refused_rows, if batch.refused_rows == 1 { "row refused" } else { "rows refused" }, "late"),
     ];
     let shown: Vec<_> = known.into_iter().filter(|(n, ..)| *n > 0).collect();
     html! { @for (at, (n, name, class)) in shown.iter().enumerate() {
@@ -240,7 +243,7 @@ fn budgets(view: &OverviewView) -> Markup {
         section class="card" {
             h2 { "Budgets" }
             ul class="budgets" { @for budget in &view.budgets { li { (budget_bar(budget)) } } }
-            @if view.more_budgets > 0 { p class="dim" { "and " (view.more_budgets) " more groups with a limit" } }
+            @if view.more_budgets > 0 { p class="dim" { "and " (view.more_budgets) @if view.more_budgets == 1 { " more group with a limit" } @else { " more groups with a limit" } } }
         }
     }
 }
@@ -286,6 +289,7 @@ fn schedules(schedules: &[ScheduleView]) -> Markup {
                         div class="line" {
                             span class="name" { (schedule.name) }
                             code class="push dim" { (schedule.cron) }
+                            a class="act" href={ "/schedules/" (in_address(&schedule.name)) "/run" } { "Run now…" }
                         }
                         div class="dim" {
                             @match &schedule.next {

@@ -87,6 +87,9 @@
     if (Object.hasOwn(KEYS, event.key) && take && !event.repeat) {
       event.preventDefault();
       decide(take, KEYS[event.key]);
+    } else if (event.key === "t" && take && !event.repeat) {
+      // Only to the page that shows its price.
+      take.closest(".row").querySelector("a.another")?.click();
     } else if (Object.hasOwn(MOVES, event.key) && !event.target.matches?.("audio, video")) {
       event.preventDefault();
       move(...MOVES[event.key]);

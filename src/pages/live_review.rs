@@ -93,10 +93,12 @@ pub fn review_summary(view: &ReviewView) -> Markup {
 /// The rows, and how to decide about them.
 pub fn review_body(view: &ReviewView, viewer: &Viewer) -> Markup {
     let is_operator = matches!(viewer, Viewer::Operator { .. });
+    let buys = buys_takes(viewer);
     html! {
         div #review class="wide" data-all[view.is_all] {
             p #keys class="dim keys" hidden {
                 @if is_operator { kbd { "a" } " approve " kbd { "r" } " reject " kbd { "p" } " pick " }
+                @if buys { kbd { "t" } " another take… " }
                 kbd { "←" } kbd { "→" } " takes " kbd { "↑" } kbd { "↓" } " rows"
             }
             p #said class="dim" role="status" {}
@@ -108,6 +110,11 @@ pub fn review_body(view: &ReviewView, viewer: &Viewer) -> Markup {
             }
         }
     }
+}
+
+/// Whether another take can be bought here. What it costs is shown before.
+fn buys_takes(viewer: &Viewer) -> bool {
+    matches!(viewer, Viewer::Operator { takes_manifests: true, .. })
 }
 
 fn nothing(view: &ReviewView) -> Markup {
@@ -130,6 +137,11 @@ fn row_card(view: &ReviewView, row: &ReviewRow, viewer: &Viewer) -> Markup {
             p class="text prompt" { (row.prompt) }
             p class="dim" { (row.what) @if row.takes.len() > 1 { " · " (row.takes.len()) " takes" } }
             div class="takes" { @for take in &row.takes { (take_card(view, row, take, viewer)) } }
+            @if let Some(take) = row.takes.first().filter(|_| buys_takes(viewer)) {
+                p class="acts" {
+                    a class="act another" href={ "/jobs/" (in_address(&take.job)) "/take?review=true" } aria-keyshortcuts="t" { "Another take…" }
+                }
+            }
         }
     }
 }
@@ -240,6 +252,13 @@ mod tests {
         assert_eq!(buttons(2, "waiting", &operator()), [true, true, true, false]);
         assert_eq!(buttons(2, "picked", &operator()), [true, true, false, true]);
         assert_eq!(buttons(2, "waiting", &Viewer::Reader), [false; 4]);
+        let another = |viewer: &Viewer| {
+            let page = review_body(&view(2, "rejected"), viewer).into_string();
+            page.matches(&format!("href=\"/jobs/{}/take?review=true\"", "ab".repeat(16))).count()
+        };
+        let of_run =
+            Viewer::Operator { form_token: "tok".to_owned(), is_logged_in: true, takes_manifests: false };
+        assert_eq!([operator(), of_run, Viewer::Reader].map(|viewer| another(&viewer)), [1, 0, 0]);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! may die of a file. Memory is bounded by the pixels that are accepted, and by the process's limit.
 
 mod length;
+mod orientation;
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
@@ -13,6 +14,8 @@ use serde::{Deserialize, Serialize};
 use zune_jpeg::JpegDecoder;
 use zune_jpeg::zune_core::colorspace::ColorSpace;
 use zune_jpeg::zune_core::options::DecoderOptions;
+
+use crate::pages::media_facts::orientation::Orientation;
 
 /// Longest edge of a thumbnail, in pixels.
 const THUMBNAIL_EDGE: u32 = 480;
@@ -96,8 +99,11 @@ pub fn find_out(question: &MediaQuestion) -> Result<MediaFacts, MediaError> {
         "image/webp" => webp_picture(reader)?,
         _ => return sound(&mut reader),
     };
-    let facts =
-        MediaFacts { width: Some(picture.width), height: Some(picture.height), ..MediaFacts::default() };
+    let (width, height) = match picture.orientation.is_sideways() {
+        true => (picture.height, picture.width),
+        false => (picture.width, picture.height),
+    };
+    let facts = MediaFacts { width: Some(width), height: Some(height), ..MediaFacts::default() };
     if picture.width.max(picture.height) <= THUMBNAIL_EDGE && question.bytes <= SMALL_BYTES {
         return Ok(facts);
     }
@@ -115,6 +121,8 @@ struct Picture {
     sums: Vec<[u32; 4]>,
     /// Which column of the thumbnail each column becomes a part of.
     columns: Vec<usize>,
+    /// How it is held.
+    orientation: Orientation,
 }
 
 impl Picture {
@@ -131,7 +139,8 @@ impl Picture {
         let (small_width, small_height) = (small(width), small(height));
         let sums = vec![[0; 4]; (small_width * small_height) as usize];
         let columns = (0..width).map(|x| scaled(x, small_width, width)).collect();
-        Ok(Picture { width, height, small_width, small_height, sums, columns })
+        let orientation = Orientation::default();
+        Ok(Picture { width, height, small_width, small_height, sums, columns, orientation })
     }
 
     /// Adds line `y`: 1 to 4 bytes a pixel, for grey, grey and alpha, colours, colours and alpha.
@@ -220,8 +229,10 @@ fn jpeg_picture(reader: BufReader<File>) -> Result<Picture, MediaError> {
     let mut decoder = JpegDecoder::new_with_options(reader, options);
     decoder.decode_headers().map_err(|error| undecodable(format!("{error:?}")))?;
     let info = decoder.info().ok_or_else(|| undecodable("it has no size"))?;
-    let picture = Picture::new(u32::from(info.width), u32::from(info.height), WHOLE_PIXELS_MAX)?;
+    let mut picture = Picture::new(u32::from(info.width), u32::from(info.height), WHOLE_PIXELS_MAX)?;
     let pixels = decoder.decode().map_err(|error| undecodable(format!("{error:?}")))?;
+    // A browser turns the picture, and nothing tells it to turn the thumbnail.
+    picture.orientation = decoder.exif().map(|exif| Orientation::of_exif(exif)).unwrap_or_default();
     Ok(picture.add_whole(&pixels, 3))
 }
 
@@ -238,10 +249,12 @@ fn webp_picture(reader: BufReader<File>) -> Result<Picture, MediaError> {
 
 fn write_thumbnail(picture: &Picture, path: &Path) -> Result<(), MediaError> {
     let mut jpeg = Vec::new();
+    let (small, width, height) =
+        picture.orientation.turn(&picture.small(), picture.small_width, picture.small_height);
     let side = |side: u32| u16::try_from(side).map_err(undecodable);
-    let (width, height) = (side(picture.small_width)?, side(picture.small_height)?);
+    let (width, height) = (side(width)?, side(height)?);
     jpeg_encoder::Encoder::new(&mut jpeg, THUMBNAIL_QUALITY)
-        .encode(&picture.small(), width, height, jpeg_encoder::ColorType::Rgb)
+        .encode(&small, width, height, jpeg_encoder::ColorType::Rgb)
         .map_err(undecodable)?;
     // Under its name it is whole: nobody makes the same thumbnail at the same time.
     let draft = path.with_extension("draft");
@@ -415,6 +428,17 @@ mod tests {
         encoder.encode(&[10, 200, 10].repeat(700 * 900), 700, 900, jpeg_encoder::ColorType::Rgb).unwrap();
         let (facts, thumbnail) = ask(&jpeg, "image/jpeg");
         assert_eq!((facts.unwrap().height, decoded(&thumbnail.unwrap()).1), (Some(900), 480));
+        // Held upright by a camera that notes a quarter turn.
+        let mut exif = b"Exif\0\0".to_vec();
+        exif.extend(orientation::tests::exif(6, true));
+        let mut turned = jpeg[..2].to_vec();
+        turned.extend([0xff, 0xe1]);
+        turned.extend(u16::try_from(exif.len() + 2).unwrap().to_be_bytes());
+        turned.extend(exif);
+        turned.extend(&jpeg[2..]);
+        let (facts, thumbnail) = ask(&turned, "image/jpeg");
+        let facts = facts.unwrap();
+        assert_eq!((facts.width, facts.height, decoded(&thumbnail.unwrap()).0), (Some(900), Some(700), 480));
         let mut webp = Vec::new();
         let pixels = [10, 200, 10].repeat(500 * 600);
         image_webp::WebPEncoder::new(&mut webp)

@@ -1,5 +1,6 @@
 //! What people hand in, and what the commands say and leave.
 
+mod another_take;
 mod bad_input;
 mod batch_sources;
 mod docs;

@@ -5,6 +5,7 @@ mod input_files;
 mod live_page;
 mod metrics_of_a_run;
 mod monitoring;
+mod page_costs;
 mod retention;
 mod review_page;
 mod schedule_table;

@@ -64,6 +64,10 @@ class Daemon:
     def status(self, name):
         return self.ask(f"/v1/status?batch={name}")["batches"][0]
 
+    def jobs(self, name):
+        request = urllib.request.Request(f"{self.at}/v1/jobs?batch={name}", None, {"Authorization": f"Bearer {TOKEN}"})
+        return [json.loads(line) for line in urllib.request.urlopen(request, timeout=30).read().splitlines()]
+
     def stop(self):
         self.process.terminate()
         self.process.wait(40)
@@ -97,7 +101,7 @@ def login(browser, daemon):
     browser.until("location.pathname === '/' && document.getElementById('batches')")
 
 
-def looks(daemon, job):
+def looks(daemon, job, hostile, poster):
     for width, height, is_phone in SIZES:
         for scheme in ("light", "dark"):
             with Browser(width, height, scheme, is_phone) as browser:
@@ -108,7 +112,9 @@ def looks(daemon, job):
                 login(browser, daemon)
                 for name, path in (("overview", "/"), ("batch", "/batches/progress"), ("job", f"/jobs/{job}"),
                                    ("budget", "/batches/short/budget?budget=40"), ("submit", "/submit"),
-                                   ("hostile", "/batches/hostile"), ("review", "/batches/review/review")):
+                                   ("hostile", "/batches/hostile"), ("hostile-job", f"/jobs/{hostile}"),
+                                   ("review", "/batches/review/review"), ("take", f"/jobs/{poster}/take?review=true"),
+                                   ("schedule", "/schedules/nightly/run")):
                     where = f"{width} {scheme} {name}"
                     browser.open(daemon.at + path)
                     browser.until(f"location.pathname === {json.dumps(path.split('?')[0])}")
@@ -117,6 +123,14 @@ def looks(daemon, job):
                     check(browser.run("document.documentElement.scrollWidth <= innerWidth"), f"{where}: nothing is cut off")
                     axe(browser, where)
                     check(browser.run("window.hurt === undefined"), f"{where}: texts stay text")
+                browser.open(f"{daemon.at}/batches/review/gallery")
+                browser.until("document.querySelectorAll('.tile').length === 6")
+                browser.settle()
+                browser.screenshot(f"{SHOTS}/live-gallery-{width}-{scheme}.png")
+                loads = "[...document.querySelectorAll('.tile img')].every((i) => i.complete && i.naturalWidth > 0)"
+                browser.until(loads)
+                check(browser.run("window.hurt === undefined"), f"{width} {scheme} gallery: texts stay text")
+                axe(browser, f"{width} {scheme} gallery")
                 is_quiet(browser, daemon, f"{width} {scheme}")
 
 
@@ -145,6 +159,8 @@ def lives(daemon):
         other.run("document.querySelector('main button.main').click()")
         goes(other, "/batches/live", "Resumed")
         other.until(f"{done} >= {JOBS}", timeout=60)
+        other.until("document.querySelectorAll('#jobs .mark.succeeded').length === 100")
+        check(True, "the list of its jobs follows")
         check(daemon.status("live")["state"] == "done", "its button lifts it, and it goes on to its end")
         browser.until("!document.querySelector('#parked').textContent.includes('live')")
         for one in (browser, other):
@@ -169,7 +185,7 @@ def submits(daemon):
         check("1 new" in said and "line 2" in said, "a plan has prices and problems")
         check(not any(one["name"] == "form" for one in daemon.ask("/v1/status")["batches"]), "and submits nothing")
         browser.run("document.querySelector('main button.main').click()")
-        goes(browser, "/batches/form", "1 new jobs")
+        goes(browser, "/batches/form", "1 new job,")
         browser.until("document.querySelector('#progress')?.textContent.includes('1 of 1')")
         check(daemon.status("form")["jobs"] == 1, "what was planned is submitted and runs")
         browser.run("document.querySelector('.menu form button').click()")
@@ -242,6 +258,43 @@ def reviews(daemon):
         is_quiet(browser, daemon, "review")
 
 
+def takes(daemon, poster):
+    """Another take is bought by its own button alone, once, and is shown in the review."""
+    posters = "[...document.querySelectorAll('.take')].filter((t) => t.getAttribute('aria-label').startsWith('poster')).length"
+    with Browser(1400, 900) as browser:
+        login(browser, daemon)
+        browser.open(f"{daemon.at}/batches/review/review?all=true")
+        browser.until("document.activeElement.getAttribute('aria-label') === 'poster'")
+        browser.press("t")
+        goes(browser, f"/jobs/{poster}/take", "It may spend 8 credits at most.")
+        check(daemon.status("review")["jobs"] == 6, "a key shows the price of another take, and buys nothing")
+        browser.run("document.querySelector('main button.main').click()")
+        goes(browser, "/batches/review/review", "review/poster-v3: take 3 is accepted for 8 credits at most.")
+        end = time.monotonic() + 60
+        while daemon.status("review")["state"] != "review":
+            assert time.monotonic() < end, daemon.status("review")
+            time.sleep(0.1)
+        check(daemon.status("review")["jobs"] == 7, "its button buys one")
+        browser.open(f"{daemon.at}/batches/review/review")
+        browser.until(f"{posters} === 3")
+        check(True, "it stands beside the other takes of its row")
+        browser.press("p")
+        goes(browser, "/batches/review/review", "Nothing waits for a decision")
+        is_quiet(browser, daemon, "take")
+
+
+def runs_a_schedule(daemon):
+    with Browser(1400, 900) as browser:
+        login(browser, daemon)
+        browser.run("document.querySelector('#schedules a[href=\"/schedules/nightly/run\"]').click()")
+        goes(browser, "/schedules/nightly/run", "It may spend 5 credits at most.")
+        browser.run("document.querySelector('main button.main').click()")
+        browser.until("location.pathname.startsWith('/batches/nightly-') && document.body?.textContent.includes('with 1 job.')")
+        browser.until("document.querySelector('#progress')?.textContent.includes('1 of 1')")
+        check(True, "a schedule runs now, after its price was shown")
+        is_quiet(browser, daemon, "schedule")
+
+
 def decides_without_scripts(daemon):
     with Browser(390, 844, "light", True) as browser:
         login(browser, daemon)
@@ -267,14 +320,15 @@ def reads_without_scripts(daemon, job):
 
 def main():
     pathlib.Path(SHOTS).mkdir(parents=True, exist_ok=True)
-    faults("[[rules]]\ncontains = 'that is rejected'\neffect = { do = 'content-rejected' }\n")
+    faults("[[rules]]\ncontains = 'that is rejected'\neffect = { do = 'content-rejected' }\n"
+           f"[[rules]]\ncontains = 'that fails'\neffect = {{ do = 'task-fails', code = 'invalid_input', reason = {json.dumps(HOSTILE)} }}\n")
     with tempfile.TemporaryDirectory(prefix="callsheet-live-") as work:
         daemon = Daemon(pathlib.Path(work))
         try:
             rows = [{"kind": "sound-effect", "prompt": f"Waves {n}", "meta": {"client": "acme"}} for n in range(12)]
             daemon.submit("progress", rows + [{"id": "wind", "kind": "sound-effect", "prompt": "Wind that is rejected"}])
             daemon.submit("short", rows[:3], "&budget=1")
-            hostile = {"id": HOSTILE, "kind": "sound-effect", "prompt": HOSTILE + " that is rejected",
+            hostile = {"id": HOSTILE, "kind": "sound-effect", "prompt": HOSTILE + " that fails",
                        "meta": {"client": HOSTILE, HOSTILE: HOSTILE}}
             daemon.submit("hostile", [hostile])
             waits = [{"id": "poster", "kind": "image", "model": "gi-2", "prompt": "A harbour", "count": 2},
@@ -288,13 +342,17 @@ def main():
                    or daemon.status("review")["state"] != "review"):
                 assert time.monotonic() < end, daemon.status("progress")
                 time.sleep(0.1)
-            request = urllib.request.Request(f"{daemon.at}/v1/jobs?batch=hostile", None, {"Authorization": f"Bearer {TOKEN}"})
-            job = json.loads(urllib.request.urlopen(request, timeout=30).read().splitlines()[0])["job"]
-            looks(daemon, job)
+            hostile = daemon.jobs("hostile")[0]
+            check(HOSTILE in hostile["error"]["message"], "the service's own message is hostile")
+            hostile, job = hostile["job"], daemon.jobs("progress")[-1]["job"]
+            poster = daemon.jobs("review")[0]["job"]
+            looks(daemon, job, hostile, poster)
             lives(daemon)
             submits(daemon)
             reviews(daemon)
             decides_without_scripts(daemon)
+            takes(daemon, poster)
+            runs_a_schedule(daemon)
             reads_without_scripts(daemon, job)
         finally:
             daemon.stop()

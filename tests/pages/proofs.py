@@ -272,6 +272,11 @@ def main():
         run(work, "review", "reject", "batch/poster", "--by", "ana", "--note", HOSTILE)
         run(work, "review", "pick", "batch/poster-v2", "--by", "ana")
         page = pathlib.Path(run(work, "open", "batch", "--print").strip())
+        # A busy machine makes some of the thumbnails the next time.
+        for _ in range(20):
+            if len(list((page.parent / "gallery/thumbs").glob("*/*.jpg"))) == 3:
+                break
+            run(work, "open", "batch", "--print")
         listing = pathlib.Path(run(work, "open", "--print").strip())
         looks(page, listing)
         works(page)

@@ -30,6 +30,10 @@ impl RunIngest for &Script {
         Ok(Receipt { batch: Some(batch), new: 1, ..Receipt::new(manifest) })
     }
 
+    async fn plan(&self, manifest: &Path, options: IngestOptions) -> Result<Receipt, IngestError> {
+        Ok(Receipt { batch: options.batch, new: 1, price: Credits(8), ..Receipt::new(manifest) })
+    }
+
     fn unfinished(&self) -> Result<Vec<BatchName>, StoreError> {
         Ok(self.unfinished.lock().unwrap().clone())
     }
@@ -185,11 +189,16 @@ async fn by_hand_a_run_begins_at_once_and_changes_nothing_else() {
     let stage = Stage::new();
     let mut runner = stage.begin(hourly());
     look(&mut runner, "2026-11-21T02:30:00Z").await;
-    let mut fire = async |name: &str| {
+    let mut fire_as = async |name: &str, how: FireMode| {
         let (reply, answer) = tokio::sync::oneshot::channel();
-        runner.fire(FireRequest { name: name.to_owned(), reply }, at("2026-11-21T02:31:07Z").wall).await;
+        let request = FireRequest { name: name.to_owned(), how, reply };
+        runner.fire(request, at("2026-11-21T02:31:07Z").wall).await;
         answer.await.unwrap()
     };
+    let planned = fire_as("news", FireMode::Plan(at("2026-11-21T02:31:00Z").wall)).await.unwrap();
+    assert_eq!(planned.price, Credits(8));
+    assert!(stage.taken().is_empty(), "a plan starts nothing");
+    let mut fire = async |name: &str| fire_as(name, FireMode::Now).await;
     assert_eq!(fire("news").await.unwrap().batch.unwrap().as_str(), "news-2026-11-21T023107Z");
     let FireError::Unknown(refusal) = fire("weather").await.unwrap_err() else { panic!("it is unknown") };
     assert_eq!(refusal.message, "no schedule is called weather; there are news");

@@ -52,7 +52,8 @@ impl JobInputs {
             let known = known.ok_or(MissingInput::Unfinished)?;
             let takes: Vec<Option<EndedTake>> =
                 input.jobs().map(|job| known.ended.get(&job).copied()).collect();
-            giver(input, &takes).map(|seq| input.key_of(batch, seq))
+            let later = || input.later_jobs().filter_map(|job| known.ended.get(&job).copied()).collect();
+            giver(input, &takes, later).map(|seq| input.key_of(batch, seq))
         });
         each.collect()
     }
@@ -64,7 +65,7 @@ impl JobInputs {
         let each = order.inputs.iter().zip(givers).map(|(input, giver)| {
             let ended = self.batches.get(&giver.batch).map(|known| &known.ended)?;
             let gives = |job: &JobId| ended.get(job).is_some_and(|take| take.seq == giver.seq);
-            input.choice(input.jobs().find(gives)?)
+            input.choice(input.jobs().chain(input.later_jobs()).find(gives)?)
         });
         Some(each.collect())
     }
@@ -140,7 +141,7 @@ impl JobInputs {
     fn note_child(&mut self, key: JobKey, order: &Order) {
         for input in &order.inputs {
             let known = self.batches.entry(input.batch_of(key.batch)).or_default();
-            for job in input.jobs() {
+            for job in input.jobs().chain(input.later_jobs()) {
                 known.children.entry(job).or_default().insert(key);
             }
         }
@@ -154,7 +155,7 @@ impl JobInputs {
         for input in &order.inputs {
             let no = input.batch_of(key.batch);
             let Some(known) = self.batches.get_mut(&no) else { continue };
-            for job in input.jobs() {
+            for job in input.jobs().chain(input.later_jobs()) {
                 if let Some(children) = known.children.get_mut(&job) {
                     children.remove(&key);
                     if children.is_empty() {
