@@ -11,6 +11,7 @@ use crate::clock::Clock;
 use crate::config::{Config, InputsConfig};
 use crate::control::app::AppParts;
 use crate::domain::admission::Limits;
+use crate::domain::batch_origin::{SharedSource, SourcePlace};
 use crate::domain::manifest::row::Policy;
 use crate::domain::quote::AccountPlan;
 use crate::domain::retry_delay::Backoff;
@@ -181,10 +182,23 @@ fn checked_output_store(
     Ok(store)
 }
 
-/// Which files manifests may name.
+/// Which files manifests may name, and whose batches.
 pub(super) fn input_rules(config: &Config) -> InputRules {
-    let InputsConfig { roots, store, max_file, .. } = &config.inputs;
-    InputRules { roots: roots.clone(), max_bytes: max_file.as_u64(), has_store: store.is_some() }
+    let InputsConfig { roots, shared_sources, store, max_file, .. } = &config.inputs;
+    // Batches know their folder by its path without links.
+    let shared = |SharedSource(place): &SharedSource| match place {
+        SourcePlace::Folder(folder) => {
+            let real = std::fs::canonicalize(folder).ok().and_then(|real| real.to_str().map(str::to_owned));
+            SourcePlace::Folder(real.unwrap_or_else(|| folder.clone()))
+        }
+        other => other.clone(),
+    };
+    InputRules {
+        roots: roots.clone(),
+        max_bytes: max_file.as_u64(),
+        has_store: store.is_some(),
+        shared_sources: shared_sources.iter().map(shared).collect(),
+    }
 }
 
 /// What an engine and its control API need. Without a service they take no manifests.

@@ -47,8 +47,8 @@ pub(super) struct ManifestArguments {
     /// Only N rows, drawn by their identity: the same rows every time
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) random: Option<u32>,
-    /// Run so many rows first (N, random:N, or entries: one row of each entry of a matrix) with those that they refer to; the
-    /// rest waits for `callsheet continue`
+    /// Run so many rows first (N, random:N, or for a matrix cells: one row of each combination, or entries: one row of each
+    /// entry of jobs) with those that they refer to; the rest waits for `callsheet continue`
     #[arg(long, value_name = "ROWS")]
     pub(super) pilot: Option<PilotRows>,
     /// Only rows with these ids

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use url::Url;
 
 use super::span::{Span, secs};
+use crate::domain::batch_origin::SharedSource;
 use crate::domain::url_policy::AllowedHost;
 use crate::output::file_names;
 use crate::output::{CsvDialect, OutputOptions, SidecarPlace};
@@ -17,6 +18,9 @@ use crate::output::{CsvDialect, OutputOptions, SidecarPlace};
 pub struct InputsConfig {
     /// Below which folders files may lie that manifests of inboxes, of schedules and from the control API name.
     pub roots: Vec<PathBuf>,
+    /// Sources whose batches manifests of every other source may name in references: `inbox:NAME`, `schedule:NAME`,
+    /// `socket`, or the absolute path of a folder.
+    pub shared_sources: Vec<SharedSource>,
     /// The object store that files of this machine are uploaded to, so that the service can fetch them:
     /// `s3://bucket/prefix`, `gs://…` or `az://…`. Without one no row may name a file.
     pub store: Option<Url>,
@@ -30,6 +34,7 @@ impl Default for InputsConfig {
     fn default() -> InputsConfig {
         InputsConfig {
             roots: Vec::new(),
+            shared_sources: Vec::new(),
             store: None,
             max_file: ByteSize::mib(100),
             keep: secs(30 * 24 * 3600),

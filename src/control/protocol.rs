@@ -591,7 +591,7 @@ pub struct Submission {
     /// Outputs wait for a decision, unless their row says otherwise.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub review: bool,
-    /// Rows that are done first, while the rest waits for a person to continue: `3`, `random:3`, `entries`.
+    /// Rows that are done first, while the rest waits for a person to continue: `3`, `random:3`, `cells`, `entries`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pilot: Option<PilotRows>,
     /// SHA-256 of the list of files that the rows name, which was handed over like a file: `{"./logo.png": {"content":

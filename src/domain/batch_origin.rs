@@ -33,6 +33,33 @@ impl fmt::Display for SourcePlace {
     }
 }
 
+/// A source whose batches every other source may name, as the configuration writes it: `inbox:NAME`, `schedule:NAME`,
+/// `socket`, or the absolute path of a folder.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct SharedSource(pub SourcePlace);
+
+impl TryFrom<String> for SharedSource {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<SharedSource, String> {
+        let named =
+            |prefix: &str| text.strip_prefix(prefix).filter(|name| !name.is_empty()).map(str::to_owned);
+        let place = if text == "socket" {
+            Some(SourcePlace::Socket)
+        } else if let Some(name) = named("inbox:") {
+            Some(SourcePlace::Inbox(name))
+        } else if let Some(name) = named("schedule:") {
+            Some(SourcePlace::Schedule(name))
+        } else {
+            text.starts_with('/').then(|| SourcePlace::Folder(text.clone()))
+        };
+        place.map(SharedSource).ok_or_else(|| {
+            format!("found \"{text}\"; inbox:NAME, schedule:NAME, socket, or the absolute path of a folder is accepted")
+        })
+    }
+}
+
 /// The source of a batch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Origin {
@@ -82,6 +109,22 @@ mod tests {
         assert!(!jobs.covers(&origin(&cb, None)));
         assert!(!jobs.covers(&origin(&SourcePlace::Inbox("ca".into()), Some("jobs"))));
         assert!(!origin(&ca, Some("$(x y)")).covers(&origin(&ca, Some(";x y;"))), "both are called x-y");
+    }
+
+    #[test]
+    fn shared_sources_as_the_configuration_writes_them() {
+        let read = |text: &str| SharedSource::try_from(text.to_owned()).map(|shared| shared.0.to_string());
+        for (text, shown) in [
+            ("inbox:acme", "the inbox acme"),
+            ("schedule:nightly", "the schedule nightly"),
+            ("socket", "the control socket"),
+            ("/srv/stills", "/srv/stills"),
+        ] {
+            assert_eq!(read(text).as_deref(), Ok(shown));
+        }
+        for bad in ["", "stills", "inbox:", "schedule:", "*", "./stills"] {
+            assert!(read(bad).unwrap_err().contains("inbox:NAME, schedule:NAME, socket"), "{bad}");
+        }
     }
 
     #[test]

@@ -98,9 +98,9 @@ fn options(order: &Order, job: &Job, ran: &Map<String, Value>) -> Vec<Drift> {
     if order.kind == Kind::ShortsStudio {
         return Vec::new();
     }
-    let body = match order.length_reference() {
-        Some(_) => Cow::Owned(order.body_with_length(job.present().inputs())),
-        None => Cow::Borrowed(&order.body),
+    let body = match order.has_open_length() {
+        true => Cow::Owned(order.body_with_length(job.present().inputs())),
+        false => Cow::Borrowed(&order.body),
     };
     let given = body.get("options").and_then(Value::as_object);
     let planned = given.into_iter().flatten();

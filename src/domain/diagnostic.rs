@@ -162,6 +162,13 @@ impl Diagnostics {
         self.notes.push(Diagnostic::new(message).in_field(field));
     }
 
+    /// Adds what another check found: all errors, and the notes that are wanted.
+    pub fn absorb(&mut self, other: Diagnostics, is_wanted: impl Fn(&Diagnostic) -> bool) {
+        other.errors.into_iter().for_each(|error| self.push(error));
+        self.omitted += other.omitted;
+        self.notes.extend(other.notes.into_iter().filter(is_wanted));
+    }
+
     /// Whether there is no error.
     pub fn is_empty(&self) -> bool {
         self.errors.is_empty()

@@ -123,7 +123,16 @@ impl Order {
     /// What it takes, as people read it: outputs of other rows (`still-07`), and files by their names.
     pub fn inputs_shown(&self) -> Vec<String> {
         let files = self.files.iter().map(|file| file.name.clone());
-        self.inputs.iter().map(JobInput::shown).chain(files).collect()
+        self.inputs_by_row().map(JobInput::shown).chain(files).collect()
+    }
+
+    /// Its inputs, without the length of a source video that is one of them itself.
+    pub fn inputs_by_row(&self) -> impl Iterator<Item = &JobInput> {
+        let is_source = |input: &&JobInput| input.field.is_source_video();
+        let source = self.inputs.iter().find(is_source).map(JobInput::identity);
+        self.inputs.iter().filter(move |input| {
+            input.field != InputField::SourceVideoDurationSeconds || Some(input.identity()) != source
+        })
     }
 
     /// Its body as it is sent: with what was found for its inputs in place of the references, and the addresses
@@ -132,7 +141,7 @@ impl Order {
         self.filled(found, |_| true)
     }
 
-    /// Its body with the length that was sent in place of the reference. Addresses are left out: they are keys to files
+    /// Its body with the lengths that were sent in place of their references. Addresses are left out: they are keys to files
     /// that do not last.
     pub fn body_with_length(&self, found: &[String]) -> Map<String, Value> {
         self.filled(found, InputField::is_length)
@@ -150,7 +159,7 @@ impl Order {
                 let place = usize::try_from(place).unwrap_or(usize::MAX);
                 body.get_mut(name).and_then(|list| list.get_mut(place))
             };
-            let number = found.parse::<Number>().ok().filter(|_| field == InputField::DurationSeconds);
+            let number = found.parse::<Number>().ok().filter(|_| field.is_number());
             let value = number.map_or_else(|| Value::from(found.as_str()), Value::Number);
             slot.into_iter().for_each(|slot| *slot = value.clone());
         }
@@ -159,13 +168,20 @@ impl Order {
 
     /// The length that is sent, of what was found for its inputs, where it is that of one of them.
     pub fn sent_length<'a>(&self, found: &'a [String]) -> Option<&'a str> {
+        let own = InputField::length_of(self.kind)?;
         let mut found = self.inputs.iter().zip(found);
-        found.find(|(input, _)| input.field.is_length()).map(|(_, found)| found.as_str())
+        found.find(|(input, _)| input.field == own).map(|(_, found)| found.as_str())
     }
 
-    /// The reference in the place of its length, which is measured before it is sent.
-    pub fn length_reference(&self) -> Option<&str> {
-        length_reference(self.kind, &self.body)
+    /// Whether a length in it is measured before it is sent: the body has a reference in its place.
+    pub fn has_open_length(&self) -> bool {
+        InputField::lengths_of(self.kind).iter().any(|field| self.is_open(*field))
+    }
+
+    /// Whether that length is.
+    pub fn is_open(&self, field: InputField) -> bool {
+        let options = self.body.get("options").and_then(Value::as_object);
+        options.is_some_and(|options| length_reference(field, options).is_some())
     }
 
     /// The text that describes it: its prompt, or what is to be said.

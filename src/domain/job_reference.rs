@@ -96,6 +96,8 @@ pub enum InputField {
     Duration,
     /// The same of music and sound effects.
     DurationSeconds,
+    /// How long the source video is that a video is made from.
+    SourceVideoDurationSeconds,
 }
 
 impl InputField {
@@ -106,6 +108,7 @@ impl InputField {
             InputField::VideoUrls => "video_urls",
             InputField::Duration => "duration",
             InputField::DurationSeconds => "duration_seconds",
+            InputField::SourceVideoDurationSeconds => "source_video_duration_seconds",
         }
     }
 
@@ -118,6 +121,15 @@ impl InputField {
         }
     }
 
+    /// All options of a kind that may be the length of another row's output.
+    pub fn lengths_of(kind: Kind) -> &'static [InputField] {
+        match kind {
+            Kind::Video => &[InputField::Duration, InputField::SourceVideoDurationSeconds],
+            Kind::Music | Kind::SoundEffect => &[InputField::DurationSeconds],
+            Kind::Image | Kind::Speech | Kind::ShortsStudio => &[],
+        }
+    }
+
     /// Whether it takes the address of a source video.
     pub fn is_source_video(self) -> bool {
         self == InputField::VideoUrls
@@ -125,14 +137,19 @@ impl InputField {
 
     /// Whether it takes the length of an output, and not its address.
     pub fn is_length(self) -> bool {
-        matches!(self, InputField::Duration | InputField::DurationSeconds)
+        !matches!(self, InputField::ImageUrls | InputField::VideoUrls)
+    }
+
+    /// Whether it is sent as a JSON number.
+    pub fn is_number(self) -> bool {
+        matches!(self, InputField::DurationSeconds | InputField::SourceVideoDurationSeconds)
     }
 
     /// What it takes of outputs of rows of a kind.
     pub fn takes(self, kind: Kind) -> bool {
         match self {
             InputField::ImageUrls => kind == Kind::Image,
-            InputField::VideoUrls => kind == Kind::Video,
+            InputField::VideoUrls | InputField::SourceVideoDurationSeconds => kind == Kind::Video,
             InputField::Duration | InputField::DurationSeconds => {
                 matches!(kind, Kind::Video | Kind::Music | Kind::Speech | Kind::SoundEffect)
             }
@@ -140,10 +157,9 @@ impl InputField {
     }
 }
 
-/// The reference that a body has in the place of its length.
-pub fn length_reference(kind: Kind, body: &Map<String, Value>) -> Option<&str> {
-    let field = InputField::length_of(kind)?;
-    body.get("options")?.get(field.name())?.as_str().filter(|text| is_reference(text))
+/// The reference that options have in the place of a length.
+pub fn length_reference(field: InputField, options: &Map<String, Value>) -> Option<&str> {
+    options.get(field.name())?.as_str().filter(|text| is_reference(text))
 }
 
 /// A row that another one may take outputs of.
@@ -293,6 +309,15 @@ pub const INPUT_TOO_LONG: &str = "input_too_long";
 /// Code of a job that would be as long as an output whose length cannot be told, or that takes no length any more.
 pub const INPUT_LENGTH: &str = "input_length";
 
+/// Why nobody knows what became of a job that may have been sent by a process whose state was lost, and that cannot be sent
+/// again: the output whose length it takes does not fit. Nothing for another fault, whose cause may pass.
+pub fn unfit_after_a_loss(fault: &Fault) -> Option<Fault> {
+    let is_unfit = fault.code == INPUT_TOO_LONG || fault.code == INPUT_LENGTH;
+    let message = "it may have been sent before its state was lost, and cannot be sent again: the output whose length it \
+                   takes does not fit";
+    is_unfit.then(|| Fault::new(&fault.code, message))
+}
+
 /// Why a job is not sent that would be as long as an output: nothing was charged, and a length of its own helps.
 pub fn unfit_length(why: &LengthError, input: &JobInput, batch: &BatchName, label: &str) -> Fault {
     let (code, length) = match why {
@@ -300,13 +325,18 @@ pub fn unfit_length(why: &LengthError, input: &JobInput, batch: &BatchName, labe
         LengthError::NotTaken(_) => (INPUT_LENGTH, "SECONDS"),
     };
     let (row, option) = (input.shown(), input.field.name());
-    Fault::new(
-        code,
-        format!(
+    let message = match (input.field, why) {
+        // Other seconds than those of the video would not make it fit.
+        (InputField::SourceVideoDurationSeconds, LengthError::TooLong { .. }) => format!(
+            "{row} {why} as a source video; nothing was charged. To send it with another model: callsheet retry \
+             {batch}/{label} --set model=MODEL"
+        ),
+        _ => format!(
             "{row} {why}; nothing was charged. To send it with a length of its own: callsheet retry {batch}/{label} \
              --set {option}={length}"
         ),
-    )
+    };
+    Fault::new(code, message)
 }
 
 /// A take of a row as the choice among several has to know it, or a child with the takes that it was made of.
@@ -336,7 +366,8 @@ pub fn chosen_otherwise(
     made_of: &[u32],
     verdict_of: impl Fn(JobId) -> Option<Verdict>,
 ) -> Option<Vec<JobInput>> {
-    if made_of.len() != inputs.len() {
+    // A length that was measured for it comes after those that are written.
+    if made_of.len() < inputs.len() {
         return None;
     }
     let other = |(input, used): (&JobInput, &u32)| {

@@ -23,11 +23,23 @@ pub enum PilotRows {
     Random(NonZeroU32),
     /// The first row of each entry of `jobs`, of which a matrix makes many.
     Entries,
+    /// The first row of each combination of values of a matrix.
+    Cells,
+}
+
+impl PilotRows {
+    /// Whether it chooses by a matrix. Of rows without one each would be chosen, or none.
+    pub fn needs_matrix(self) -> bool {
+        matches!(self, PilotRows::Entries | PilotRows::Cells)
+    }
 }
 
 /// The text names no rows of a pilot.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("found {0:?}, expected a number of rows, random:N, or entries (one row of each entry of a matrix)")]
+#[error(
+    "found {0:?}, expected a number of rows, random:N, or for a matrix cells (one row of each combination) or entries \
+     (one row of each entry of jobs)"
+)]
 pub struct BadPilotRows(String);
 
 impl FromStr for PilotRows {
@@ -36,6 +48,7 @@ impl FromStr for PilotRows {
         let number = |digits: &str| digits.parse().map_err(|_| BadPilotRows(text.to_owned()));
         match text.split_once(':') {
             None if text == "entries" => Ok(PilotRows::Entries),
+            None if text == "cells" => Ok(PilotRows::Cells),
             None => number(text).map(PilotRows::First),
             Some(("random", digits)) => number(digits).map(PilotRows::Random),
             Some(_) => Err(BadPilotRows(text.to_owned())),
@@ -62,6 +75,7 @@ impl fmt::Display for PilotRows {
             PilotRows::First(rows) => write!(f, "{rows}"),
             PilotRows::Random(rows) => write!(f, "random:{rows}"),
             PilotRows::Entries => f.write_str("entries"),
+            PilotRows::Cells => f.write_str("cells"),
         }
     }
 }
@@ -97,6 +111,15 @@ impl Pilot {
     }
 }
 
+/// Where a row comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RowPlace {
+    /// Its line of the manifest; rows that a matrix makes of one entry of `jobs` have the same one.
+    pub line: u64,
+    /// Which combination of a matrix it was made for first.
+    pub cell: Option<u64>,
+}
+
 /// Chooses the rows of a pilot, from all new rows of a manifest in their order.
 ///
 /// It keeps no row in memory but 16 bytes of each that is chosen, and of each with references whose outputs it takes.
@@ -106,8 +129,8 @@ pub struct PilotChooser {
     chosen: HashSet<Fingerprint>,
     /// The least identities, the greatest of them first.
     drawn: BinaryHeap<[u8; 16]>,
-    /// Entries of `jobs` that have a row, by their lines.
-    entries: BTreeSet<u64>,
+    /// Entries of `jobs` that have a row, by their lines, or combinations of the matrix, by their numbers.
+    groups: BTreeSet<u64>,
     /// Whose outputs a row takes.
     givers: HashMap<Fingerprint, Vec<Fingerprint>>,
 }
@@ -119,14 +142,14 @@ impl PilotChooser {
             rows,
             chosen: HashSet::new(),
             drawn: BinaryHeap::new(),
-            entries: BTreeSet::new(),
+            groups: BTreeSet::new(),
             givers: HashMap::new(),
         }
     }
 
-    /// Looks at the next row that is valid, which stands at `line` of the manifest and takes outputs of `givers`. A row all
-    /// of whose jobs the batch has already is not new, and is not chosen.
-    pub fn look_at(&mut self, row: Fingerprint, line: u64, is_new: bool, givers: Vec<Fingerprint>) {
+    /// Looks at the next row that is valid, which takes outputs of `givers`. A row all of whose jobs the batch has already is
+    /// not new, and is not chosen.
+    pub fn look_at(&mut self, row: Fingerprint, place: RowPlace, is_new: bool, givers: Vec<Fingerprint>) {
         if !givers.is_empty() {
             self.givers.insert(row, givers);
         }
@@ -146,7 +169,12 @@ impl PilotChooser {
                 }
             }
             PilotRows::Entries => {
-                if self.entries.insert(line) {
+                if self.groups.insert(place.line) {
+                    self.chosen.insert(row);
+                }
+            }
+            PilotRows::Cells => {
+                if place.cell.is_some_and(|cell| self.groups.insert(cell)) {
                     self.chosen.insert(row);
                 }
             }
@@ -179,7 +207,8 @@ mod tests {
     fn chosen(rows: &str, seen: &[(u8, u64, bool, &[u8])]) -> Vec<u8> {
         let mut chooser = PilotChooser::new(rows.parse().unwrap());
         for (n, line, is_new, givers) in seen {
-            chooser.look_at(row(*n), *line, *is_new, givers.iter().copied().map(row).collect());
+            let place = RowPlace { line: *line, cell: Some(u64::from(*n) / 2) };
+            chooser.look_at(row(*n), place, *is_new, givers.iter().copied().map(row).collect());
         }
         let mut found: Vec<u8> = chooser.finish().iter().map(|row| row.0[0]).collect();
         found.sort_unstable();
@@ -208,11 +237,19 @@ mod tests {
         assert_eq!(chosen("random:2", &rows), [1, 3]);
         assert_eq!(chosen("random:2", &turned), [1, 3]);
         assert_eq!(chosen("entries", &rows), [7, 9]);
+        let rows: [(u8, u64, bool, &[u8]); 5] = [
+            (2, 4, true, &[]),
+            (3, 5, true, &[2]),
+            (4, 4, false, &[]),
+            (5, 5, true, &[4]),
+            (6, 4, true, &[]),
+        ];
+        assert_eq!(chosen("cells", &rows), [2, 4, 5, 6], "one of each pair, and whose outputs it takes");
     }
 
     #[test]
     fn a_pilot_is_written_as_it_is_read() {
-        for text in ["3", "random:20", "entries"] {
+        for text in ["3", "random:20", "entries", "cells"] {
             assert_eq!(text.parse::<PilotRows>().unwrap().to_string(), text);
         }
         for text in ["", "0", "-1", "random", "random:0", "each:3", "all"] {

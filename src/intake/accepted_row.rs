@@ -115,7 +115,7 @@ pub(super) fn written(
     }
     let has_option = |name: &str| identity.get(OPTIONS).and_then(|given| given.get(name)).is_some();
     let is_length = |name: &str, sent: &Value| {
-        InputField::length_of(kind).is_some_and(|length| length.name() == name)
+        InputField::lengths_of(kind).iter().any(|length| length.name() == name)
             && sent.as_str().is_some_and(is_reference)
     };
     let is_told = identity.iter().all(|(name, value)| match (name.as_str(), value) {

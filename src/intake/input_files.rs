@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
+use crate::domain::batch_origin::SourcePlace;
 use crate::domain::diagnostic::Diagnostic;
 use crate::domain::input_file::{InputContent, InputFile, InputMedia, is_file_name, path_of};
 use crate::domain::job_reference::InputField;
@@ -28,7 +29,7 @@ use crate::output::publish::hex;
 /// First bytes of a file that tell its type.
 const HEAD_BYTES: usize = 8 * 1024;
 
-/// What files rows may name.
+/// What files rows may name, and whose rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InputRules {
     /// Below which folders files may lie that a daemon reads itself.
@@ -37,10 +38,13 @@ pub struct InputRules {
     pub max_bytes: u64,
     /// There is an object store to put them into.
     pub has_store: bool,
+    /// Sources whose batches manifests of every other source may name.
+    pub shared_sources: Vec<SourcePlace>,
 }
 
 /// What holds where no configuration says anything: no file may be named.
-pub static NO_FILES: InputRules = InputRules { roots: Vec::new(), max_bytes: 0, has_store: false };
+pub static NO_FILES: InputRules =
+    InputRules { roots: Vec::new(), max_bytes: 0, has_store: false, shared_sources: Vec::new() };
 
 /// A file as its reader hands it over.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

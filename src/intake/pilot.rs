@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use crate::domain::ids::Fingerprint;
-use crate::domain::pilot::{Pilot, PilotChooser, PilotRows};
+use crate::domain::pilot::{Pilot, PilotChooser, PilotRows, RowPlace};
 use crate::domain::row_verdict::JobStanding;
 use crate::intake::receipt::Receipt;
 use crate::store::StoreError;
@@ -83,7 +83,8 @@ fn chosen(
             true => order.order()?.inputs.iter().map(|input| input.fingerprint).collect(),
             false => Vec::new(),
         };
-        chooser.look_at(found.row.fingerprint, found.row.line, jobs > 0, givers);
+        let place = RowPlace { line: found.row.line, cell: found.row.cell };
+        chooser.look_at(found.row.fingerprint, place, jobs > 0, givers);
     }
     Ok(chooser.finish())
 }

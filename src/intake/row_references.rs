@@ -43,6 +43,10 @@ pub(super) struct RowReferences {
     pub(super) needed: HashSet<String>,
 }
 
+/// The options that may be lengths of outputs.
+const LENGTHS: [InputField; 3] =
+    [InputField::Duration, InputField::DurationSeconds, InputField::SourceVideoDurationSeconds];
+
 /// The references of a row: where each stands, and what is written there.
 fn references_of(row: &Row) -> impl Iterator<Item = (InputField, usize, &str)> {
     let lists =
@@ -52,7 +56,7 @@ fn references_of(row: &Row) -> impl Iterator<Item = (InputField, usize, &str)> {
         given.map(move |(place, text)| (field, place, text.as_str()))
     });
     // Another kind has no such option, which is said elsewhere.
-    let lengths = [InputField::Duration, InputField::DurationSeconds].into_iter().filter_map(|field| {
+    let lengths = LENGTHS.into_iter().filter_map(|field| {
         let text = row.request.options.get(field.name())?.as_str().filter(|text| is_reference(text))?;
         Some((field, 0, text))
     });
@@ -91,7 +95,7 @@ pub(super) fn with_identities(request: &Request, inputs: &[JobInput], files: &[I
         let list = match field {
             InputField::ImageUrls => &mut request.image_urls,
             InputField::VideoUrls => &mut request.video_urls,
-            InputField::Duration | InputField::DurationSeconds => {
+            InputField::Duration | InputField::DurationSeconds | InputField::SourceVideoDurationSeconds => {
                 let option = request.options.get_mut(field.name());
                 // One that the plan knew is not written so in its row.
                 let option = option.filter(|value| value.as_str().is_some_and(is_reference));
@@ -111,6 +115,7 @@ fn taken_by(field: InputField) -> &'static str {
         InputField::ImageUrls => "images",
         InputField::VideoUrls => "videos",
         InputField::Duration | InputField::DurationSeconds => "the length of a video or of a sound",
+        InputField::SourceVideoDurationSeconds => "the length of a video",
     }
 }
 
@@ -140,7 +145,8 @@ impl RowReferences {
         own: &BatchName,
     ) -> Result<Vec<JobInput>, Vec<Diagnostic>> {
         let (mut inputs, mut problems) = (Vec::new(), Vec::new());
-        let is_of_kind = |field: InputField| !field.is_length() || InputField::length_of(kind) == Some(field);
+        let is_of_kind =
+            |field: InputField| !field.is_length() || InputField::lengths_of(kind).contains(&field);
         for (field, place, text) in references_of(row).filter(|(field, ..)| is_of_kind(*field)) {
             match self.input(own, field, place, text) {
                 Ok(input) => inputs.push(input),

@@ -6,7 +6,7 @@ use crate::domain::diagnostic::{Diagnostic, Position};
 use crate::domain::ids::{BatchName, Fingerprint};
 use crate::domain::input_file::InputFile;
 use crate::domain::job::Order;
-use crate::domain::job_reference::{InputField, JobInput};
+use crate::domain::job_reference::{InputField, JobInput, is_reference};
 use crate::domain::manifest::row::{BadRow, Deadline, Policy, ReadRow, Row};
 use crate::domain::out_of_credits::AllowanceUse;
 use crate::domain::queue_class::ClassFinder;
@@ -92,7 +92,7 @@ impl RowValidator<'_> {
         classes: &mut ClassFinder,
         notes: &mut Vec<Diagnostic>,
     ) -> ValidateStep {
-        let IdentifiedRow { kind, fingerprint, inputs, files, body } = match self.identify(&mut row) {
+        let IdentifiedRow { kind, fingerprint, mut inputs, files, body } = match self.identify(&mut row) {
             Ok(identified) => identified,
             Err(Unidentified::Kind(diagnostic)) => {
                 let unread = row.unread_options().cloned();
@@ -113,9 +113,9 @@ impl RowValidator<'_> {
                 return ValidateStep::Unread(row.position.line, problems);
             }
         };
-        self.fill_source_seconds(kind, &inputs, &files, &mut row);
         let has_length = inputs.iter().any(|input| input.field.is_length());
         let asked = has_length.then(|| row.request.clone());
+        self.fill_source_seconds(kind, &mut inputs, &files, &mut row);
         let too_long = self.fill_length(kind, &inputs, &mut row).err();
         let row = &row;
         let mut mistyped = row.type_problems(kind);
@@ -128,7 +128,7 @@ impl RowValidator<'_> {
         let wanted = match (self.rules.quoted(row, kind), too_long) {
             (quoted @ Err(_), too_long) | (quoted, too_long @ Some(_)) => {
                 let errors = too_long.into_iter().chain(quoted.err().into_iter().flatten());
-                let errors = errors.map(|error| placed(row, about_source(error, row, &inputs)));
+                let errors = errors.map(|error| placed(row, error));
                 RowRequest::Invalid(errors.collect())
             }
             (Ok(quote), None) => {
@@ -144,8 +144,8 @@ impl RowValidator<'_> {
             }
         };
         let label = row.id.clone();
-        let (count, line) = (row.count, row.position.line);
-        ValidateStep::Row(StagedRow { fingerprint, label, count, line, draws, apart: false, wanted })
+        let (count, line, cell) = (row.count, row.position.line, row.cell);
+        ValidateStep::Row(StagedRow { fingerprint, label, count, line, cell, draws, apart: false, wanted })
     }
 
     /// What makes a row the same row. Its options are read as its kind takes them.
@@ -184,25 +184,53 @@ impl RowValidator<'_> {
         (Fingerprint::derive(namespace, self.batch, id, kind.endpoint(), &body), body)
     }
 
-    /// The length of a source video that another row makes is known from that row, and that of a file from the file. It is no
+    /// The length of a source video that another row makes is known from that row, where its options tell, and that of a
+    /// file from the file. What is not known yet is measured before the row is sent, where its model needs it. It is no
     /// part of the identity: who makes the video is, or its content.
-    fn fill_source_seconds(&self, kind: Kind, inputs: &[JobInput], files: &[InputFile], row: &mut Row) {
-        if kind != Kind::Video || row.request.options.contains_key(SOURCE_SECONDS) {
+    fn fill_source_seconds(
+        &self,
+        kind: Kind,
+        inputs: &mut Vec<JobInput>,
+        files: &[InputFile],
+        row: &mut Row,
+    ) {
+        let written = row.request.options.get(SOURCE_SECONDS);
+        let is_written = written.is_some_and(|written| !written.as_str().is_some_and(is_reference));
+        if kind != Kind::Video || is_written {
             return;
         }
-        if let Some((seconds, from)) =
-            self.references.seconds_of(inputs, self.batch, InputField::is_source_video)
+        let (is_wanted, named): (fn(InputField) -> bool, &str) = match written {
+            Some(_) => (|field| field == InputField::SourceVideoDurationSeconds, SOURCE_FIELD),
+            None => (InputField::is_source_video, "video_urls"),
+        };
+        let is_measured = written.is_some();
+        let (seconds, message) = if let Some((seconds, from)) =
+            self.references.seconds_of(inputs, self.batch, is_wanted)
         {
-            let field = format!("options.{SOURCE_SECONDS}");
             let message = format!("is {seconds}, the duration of {from}");
-            row.notes.push(Diagnostic::at(row.place("video_urls"), message).in_field(field));
-            row.request.options.insert(SOURCE_SECONDS.to_owned(), seconds);
+            (seconds, message)
+        } else if is_measured {
+            return;
         } else if let Some((seconds, name)) = input_files::source_seconds(files) {
-            let field = format!("options.{SOURCE_SECONDS}");
             let message = format!("is {seconds}, the length of {name}");
-            row.notes.push(Diagnostic::at(row.place("video_urls"), message).in_field(field));
-            row.request.options.insert(SOURCE_SECONDS.to_owned(), seconds);
-        }
+            (seconds, message)
+        } else {
+            let Some(source) = inputs.iter().find(|input| input.field.is_source_video()).cloned() else {
+                return;
+            };
+            let IngestContext { catalog, rules, .. } = *self.rules.context;
+            let place = usize::try_from(source.place).unwrap_or(usize::MAX);
+            let Some(reference) = row.request.video_urls.get(place).cloned() else { return };
+            if !quote::wants_source_seconds(&row.request, catalog, rules) {
+                return;
+            }
+            let message = format!("is the length of {}, which is known once that is made", source.shown());
+            let field = InputField::SourceVideoDurationSeconds;
+            inputs.push(JobInput { field, place: 0, ..source });
+            (Value::from(reference), message)
+        };
+        row.notes.push(Diagnostic::at(row.place(named), message).in_field(SOURCE_FIELD));
+        row.request.options.insert(SOURCE_SECONDS.to_owned(), seconds);
     }
 
     /// A length that is taken from another row is known here where the options of that row tell it. It is no part of the
@@ -211,13 +239,12 @@ impl RowValidator<'_> {
     /// # Errors
     /// It is longer than the service takes.
     fn fill_length(&self, kind: Kind, inputs: &[JobInput], row: &mut Row) -> Result<(), Diagnostic> {
-        let length = self.references.seconds_of(inputs, self.batch, InputField::is_length);
-        let (Some((seconds, from)), Some(option)) = (length, InputField::length_of(kind)) else {
-            return Ok(());
-        };
+        let Some(option) = InputField::length_of(kind) else { return Ok(()) };
+        let length = self.references.seconds_of(inputs, self.batch, |field| field == option);
+        let Some((seconds, from)) = length else { return Ok(()) };
         let IngestContext { catalog, rules, .. } = *self.rules.context;
         let field = format!("options.{}", option.name());
-        match quote::fitting_length(kind, &row.request, &seconds, catalog, rules) {
+        match quote::fitting_length((kind, &row.request), option, &seconds, catalog, rules) {
             Ok(length) => {
                 let shown = length.as_str().map_or_else(|| length.to_string(), str::to_owned);
                 let message = format!("is {shown}: {from} is {seconds} s long");
@@ -292,6 +319,8 @@ const LINKED_DEADLINE_MAX: Millis = Millis::from_secs(6 * 24 * 3600);
 
 /// The option that says how long a source video is.
 const SOURCE_SECONDS: &str = "source_video_duration_seconds";
+/// The same as a field.
+const SOURCE_FIELD: &str = "options.source_video_duration_seconds";
 
 /// Why nobody can say who a row is.
 pub(super) enum Unidentified {
@@ -443,20 +472,6 @@ impl RowRules<'_> {
             }
             _ => None,
         }
-    }
-}
-
-/// What helps where the seconds of a source video are missing that another row makes, whose options do not tell them.
-fn about_source(error: Diagnostic, row: &Row, inputs: &[JobInput]) -> Diagnostic {
-    let source = inputs.iter().find(|input| input.field.is_source_video());
-    let is_missing = error.field.as_ref().is_some_and(|field| field.ends_with(SOURCE_SECONDS))
-        && !row.request.options.contains_key(SOURCE_SECONDS);
-    match source.filter(|_| is_missing) {
-        Some(source) => {
-            let name = source.shown();
-            error.hint(format!("how long {name} will be is known once it is made: write the seconds here"))
-        }
-        None => error,
     }
 }
 

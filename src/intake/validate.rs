@@ -271,6 +271,12 @@ pub(super) fn validate_opened(
     if let Some(problem) = layout_problem(&standing.policy) {
         refuse_file(vec![problem], &mut receipt, &mut draft)?;
     }
+    if let Some(pilot) = options.pilot.filter(|pilot| pilot.needs_matrix() && !manifest.has_matrix()) {
+        let message = format!("--pilot {pilot} is for a manifest with a matrix, and this one has none");
+        let problem = Diagnostic::at(Position::line(1), message);
+        let problem = problem.hint("a number of rows is accepted for every manifest: --pilot 3");
+        refuse_file(vec![problem], &mut receipt, &mut draft)?;
+    }
     let expired = expired(&mut standing, present.as_ref(), now);
     let files = InputFiles::new(options.files.as_deref(), folder_of(path), context.inputs);
     let rules = RowRules { policy: &standing.policy, context, files: &files };
@@ -420,6 +426,7 @@ fn references(
         Ok(open_manifest(path, file, rules.context).ok())
     };
     let own = &rules.context.options.place;
+    let is_shared = |place: &SourcePlace| rules.context.inputs.shared_sources.contains(place);
     let batches = std::cell::RefCell::new(batches);
     let takes = || batches.borrow_mut().decided_takes(batch);
     let look_up = |other: &BatchName, ids: &HashSet<String>| {
@@ -427,9 +434,10 @@ fn references(
             return Ok(Err("which does not exist; submit its manifest first".to_owned()));
         };
         Ok(match &found.origin {
-            Some(origin) if origin.place == *own || other == batch => Ok(found),
+            Some(origin) if origin.place == *own || other == batch || is_shared(&origin.place) => Ok(found),
             Some(origin) => Err(format!(
-                "which belongs to {origin}; a manifest can name rows of batches of its own folder or inbox"
+                "which belongs to {origin}; a manifest can name rows of batches of its own folder or inbox, and of \
+                 those that inputs.shared_sources names"
             )),
             None if other == batch => Ok(found),
             None => Err("whose folder or inbox is not known".to_owned()),

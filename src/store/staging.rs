@@ -259,6 +259,7 @@ impl Staging {
             label: None,
             count: 1,
             line,
+            cell: None,
             draws: None,
             apart: false,
             wanted,

@@ -423,6 +423,7 @@ fn classify(existing: &[(u8, u32)], rows: &[(u8, Option<&str>, u32)]) -> (Vec<St
                 label,
                 count: *count,
                 line,
+                cell: None,
                 draws: None,
                 apart: false,
                 wanted,
@@ -486,7 +487,16 @@ fn a_row_replaces_the_newest_one_of_its_id() {
         let (fingerprint, label) = (Fingerprint([fingerprint; 16]), label.map(str::to_owned));
         let wanted = RowRequest::Order(Box::new(StagedOrder::new(&order(line, 0), Classes::default())));
         draft
-            .push(&StagedRow { fingerprint, label, count: 1, line, draws: None, apart: false, wanted })
+            .push(&StagedRow {
+                fingerprint,
+                label,
+                count: 1,
+                line,
+                cell: None,
+                draws: None,
+                apart: false,
+                wanted,
+            })
             .unwrap();
     }
     let staged = draft.classify().unwrap();

@@ -184,15 +184,106 @@ fn a_chain_of_lengths_goes_by_what_was_sent() {
     let env = TestEnv::new();
     story(&env, TEXT);
     let text = std::fs::read_to_string(env.path("story.json")).unwrap();
-    let long = r#"{"id": "long", "kind": "video", "model": "model-s-2-5", "prompt": "on", "video_urls": ["job:clip"], "duration": "5s"}]"#;
-    env.write("long.json", text.replace("}]", &format!("}}, {long}")));
-    let told = env.run(["plan", "long.json"]).exited(2);
-    tells(&told, &["how long clip will be is known once it is made: write the seconds here"]);
     let tune = r#"{"id": "tune", "kind": "music", "prompt": "a waltz", "duration_seconds": "job:clip"}]"#;
     env.write("story.json", text.replace("}]", &format!("}}, {tune}")));
     env.run(["run", "story.json"]).exited(0);
     assert_eq!(clip_made(&env), ("5s".to_owned(), 10));
     assert_eq!(explained(&env, "story/tune")["job"]["ran_options"]["duration_seconds"], 5);
+}
+
+/// A voice, a clip that is as long, and one from that clip, whose seconds are billed as well.
+fn longer_story(env: &TestEnv, more: &str) {
+    story(env, TEXT);
+    let text = std::fs::read_to_string(env.path("story.json")).unwrap();
+    let long = format!(
+        r#"{{"id": "long", "kind": "video", "model": "model-s-2-0", "mode": "reference-to-video", "prompt": "on",
+            "image_urls": ["https://pictures.example/boat.png"], "video_urls": ["job:clip"], "duration": "5s"{more}}}]"#
+    );
+    env.write("story.json", text.replace("}]", &format!("}}, {long}")));
+}
+
+/// What the service was asked for and took for the longer clip.
+fn long_made(env: &TestEnv) -> (Value, u64) {
+    let ran = explained(env, "story/long")["job"]["ran_options"]["source_video_duration_seconds"].clone();
+    let tasks = env.audit().tasks;
+    let long: Vec<_> = tasks.iter().filter(|task| task.prompt == "on").collect();
+    assert_eq!(long.len(), 1, "{tasks:#?}");
+    (ran, long[0].charged_credits)
+}
+
+#[test]
+fn the_seconds_of_a_source_video_are_known_when_it_was_sent() {
+    let env = TestEnv::new();
+    longer_story(&env, r#", "source_video_duration_seconds": 5"#);
+    let exactly =
+        env.run(["plan", "story.json", "--json"]).exited(0).json()["rows"][2]["price_credits"].clone();
+    let exactly = exactly.as_u64().unwrap();
+    longer_story(&env, "");
+    let plan = env.run(["plan", "story.json"]).exited(0);
+    tells(&plan, &["is the length of clip, which is known once that is made", "by the length of job:clip"]);
+    let plan = env.run(["plan", "story.json", "--json"]).exited(0).json();
+    let long = &plan["rows"][2];
+    let (least, most) = (&long["price_from_credits"], &long["price_to_credits"]);
+    let (least, most) = (least.as_u64().unwrap(), most.as_u64().unwrap());
+    assert!(least < exactly && exactly < most, "{long:#}");
+    assert_eq!(long["inputs"], serde_json::json!(["clip"]));
+    let graph = env.run(["plan", "story.json", "--graph"]).exited(0).stdout;
+    assert_eq!(graph.matches("\"story/clip\" -> \"story/long\"").count(), 1, "{graph}");
+    // The budget is held against the most.
+    let enough = 3 + 10 + most;
+    env.run(["run", "story.json", "--budget", &(enough - 1).to_string()]).exited(4);
+    assert_eq!(env.audit().tasks.len(), 2, "the voice and the clip");
+    env.run(["run", "story.json", "--budget", &enough.to_string()]).exited(0);
+    assert_eq!(long_made(&env), (5.into(), exactly));
+    tells(&env.run(["explain", "story/long"]), &[&format!("price {exactly} credits")]);
+    env.run(["run", "story.json"]).exited(0).says("0 new (0 credits), 3 already there");
+    env.run(["state", "verify"]).exited(0).says("all fits");
+    env.audit().each_paid_once(3);
+    // Written out, it is the length of a row that is named, and another request.
+    longer_story(&env, r#", "source_video_duration_seconds": "job:clip""#);
+    let plan = env.run(["plan", "story.json", "--json"]).exited(0).json();
+    assert_eq!(plan["rows"][2]["verdict"], "changed", "{plan:#}");
+    env.run(["run", "story.json", "--budget", "5000"]).exited(0);
+    env.run(["run", "story.json"]).exited(0).says("0 new");
+}
+
+#[test]
+fn a_source_video_that_is_too_long_stops_its_row_free_of_charge() {
+    let env = TestEnv::new();
+    longer_story(&env, "");
+    let text = std::fs::read_to_string(env.path("story.json")).unwrap();
+    let text = text.replace(TEXT, &TEXT.repeat(3)).replace("model-s-2-0", "model-g-omni");
+    let text = text.replace("\"mode\": \"reference-to-video\"", "\"mode\": \"video-to-video\"");
+    let text = text.replace(r#", "duration": "5s""#, "");
+    let text = text.replace(r#""image_urls": ["https://pictures.example/boat.png"], "#, "");
+    env.write("story.json", &text);
+    env.run(["run", "story.json"]).exited(1);
+    let why = "clip is 13 s long, and model-g-omni takes 10 at most as a source video; nothing was charged";
+    tells(&env.run(["explain", "story/long"]), &[why, "callsheet retry story/long --set model=MODEL"]);
+    assert_eq!(explained(&env, "story/long")["job"]["fault"]["code"], "input_too_long");
+    assert_eq!(env.audit().tasks.len(), 2);
+    env.run(["state", "verify"]).exited(0).says("all fits");
+    // With another model it is the row that the manifest would ask for.
+    env.run(["retry", "story/long", "--set", "model=model-f-3"]).exited(0);
+    env.write("story.json", text.replace("model-g-omni", "model-f-3"));
+    env.run(["run", "story.json", "--budget", "5000"]).exited(0).says("0 new");
+    assert_eq!(env.audit().tasks.len(), 3);
+}
+
+#[test]
+fn a_source_video_whose_row_says_nothing_of_its_length_is_measured() {
+    let env = TestEnv::new();
+    let jobs = serde_json::json!({"jobs": [
+        {"id": "clip", "kind": "video", "model": "model-v-3-1", "prompt": "the boat"},
+        {"id": "long", "kind": "video", "model": "model-s-2-5", "prompt": "on", "video_urls": ["job:clip"], "duration": "5s"},
+    ]});
+    env.write("story.json", jobs.to_string());
+    env.run(["run", "story.json"]).exited(0);
+    let long = explained(&env, "story/long");
+    let measured = long["inputs"][1]["measured_ms"].as_u64().unwrap();
+    let (ran, _) = long_made(&env);
+    assert!(measured > 0 && ran.as_f64().unwrap() * 1000.0 == measured as f64, "{long:#}");
+    assert_eq!(long["inputs"][1]["field"], "source_video_duration_seconds");
 }
 
 #[test]

@@ -85,6 +85,38 @@ fn one_row_of_each_entry_of_a_matrix() {
 }
 
 #[test]
+fn one_row_of_each_combination_of_a_matrix() {
+    let env = TestEnv::new();
+    env.write(
+        "shop.json",
+        r#"{"matrix": {"bird": ["gull", "tern"], "tongue": ["en", "de"], "exclude": [{"bird": "tern", "tongue": "de"}]},
+            "jobs": [
+            {"id": "still-{{ bird }}", "kind": "image", "model": "gi-2", "prompt": "a {{ bird }}"},
+            {"id": "voice-{{ bird }}-{{ tongue }}", "kind": "speech", "voice_id": "aria", "text": "{{ tongue }} {{ bird }}."},
+            {"id": "clip-{{ bird }}-{{ tongue }}", "kind": "video", "model": "house-c1", "prompt": "{{ tongue }}",
+             "image_urls": ["job:still-{{ bird }}"], "duration": "2s"}]}"#,
+    );
+    env.run(["run", "shop.json", "--pilot", "cells"]).exited(7).says("pilot: 3 jobs");
+    env.audit().each_paid_once(3);
+    let mut made: Vec<String> = env.audit().tasks.into_iter().map(|task| task.prompt).collect();
+    made.sort();
+    assert_eq!(made, ["a gull", "a tern", "de gull."]);
+    env.run(["continue", "shop"]).exited(0);
+    env.run(["run", "shop.json"]).exited(0);
+    env.audit().each_paid_once(8);
+}
+
+#[test]
+fn a_pilot_by_a_matrix_is_refused_where_there_is_none() {
+    let env = birds(3);
+    for pilot in ["cells", "entries"] {
+        let message = format!("--pilot {pilot} is for a manifest with a matrix, and this one has none");
+        env.run(["run", "birds.csv", "--pilot", pilot]).exited(2).says(&message);
+    }
+    env.audit().each_paid_once(0);
+}
+
+#[test]
 fn a_pilot_that_is_all_there_is_makes_nobody_wait_and_a_wrong_one_is_told() {
     let env = birds(2);
     env.run(["run", "birds.csv", "--pilot", "5"]).exited(0);
@@ -92,7 +124,7 @@ fn a_pilot_that_is_all_there_is_makes_nobody_wait_and_a_wrong_one_is_told() {
     for wrong in ["0", "some", "random:x"] {
         env.run(["run", "birds.csv", "--pilot", wrong])
             .exited(2)
-            .says("expected a number of rows, random:N, or entries");
+            .says("expected a number of rows, random:N, or for a matrix cells");
     }
 }
 

@@ -240,6 +240,43 @@ fn rows_take_outputs_of_another_batch_of_the_same_folder() {
     let foreign = env.run(["run", "elsewhere/clips-2.json"]).exited(2);
     foreign.says("names the batch stills, which belongs to").says("batches of its own folder or inbox");
     env.audit().each_paid_once(5);
+    // Unless the configuration shares them.
+    env.configure("[inputs]\nshared_sources = [\"inbox:stills\", \"socket\"]\n");
+    let foreign = env.run(["run", "elsewhere/clips-2.json"]).exited(2);
+    foreign.says("of those that inputs.shared_sources names");
+    let folder = env.path("").canonicalize().unwrap();
+    env.configure(&format!("[inputs]\nshared_sources = [\"{}\"]\n", folder.display()));
+    env.run(["run", "elsewhere/clips-2.json"]).exited(0);
+    env.audit().each_paid_once(7);
+    env.configure("[inputs]\nshared_sources = [\"stills\"]\n");
+    let bad = env.run(["run", "elsewhere/clips-2.json"]).exited(2);
+    bad.says(
+        "found \"stills\"; inbox:NAME, schedule:NAME, socket, or the absolute path of a folder is accepted",
+    );
+}
+
+#[test]
+fn an_inbox_takes_outputs_of_a_folder_that_is_shared() {
+    let env = TestEnv::new();
+    let folder = env.path("").canonicalize().unwrap();
+    env.configure(&format!(
+        "[[inbox]]\npath = \"acme\"\nname = \"acme\"\n[inputs]\nshared_sources = [\"{}\"]\n",
+        folder.display()
+    ));
+    env.write("stills.json", STILLS);
+    env.run(["run", "stills.json"]).exited(0);
+    let draft = env.write("acme/.clips.tmp", CLIPS.replace("job:clips/", "job:"));
+    let daemon = env.daemon("info");
+    std::fs::rename(draft, env.path("acme/clips.json")).unwrap();
+    crate::support::until("its results", || env.path("output/acme--clips/report.json").exists());
+    daemon.stop();
+    assert_eq!(made(&env), ["a fox", "the fox runs", "and on"]);
+    // What the inbox has is not shared.
+    env.write(
+        "other.json",
+        CLIPS.replace("stills/fox", "acme--clips/clip").replace("image_urls", "video_urls"),
+    );
+    env.run(["plan", "other.json"]).exited(2).says("which belongs to the inbox acme");
 }
 
 #[test]

@@ -3,5 +3,6 @@
 //! closed then may still be locked.
 
 mod checker;
+mod graph_checker;
 mod ledger_restart;
 mod simulation;

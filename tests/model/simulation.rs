@@ -18,6 +18,7 @@ mod operator;
 mod oracle;
 
 mod plan;
+mod references;
 mod service;
 mod transcript;
 mod world;
@@ -70,6 +71,19 @@ fn what_was_found_once_is_not_found_again() {
             panic!("{}\n\n{why}", transcript(seed, Rule::Kept));
         }
     }
+}
+
+#[test]
+fn histories_take_outputs_of_other_batches_and_lengths_of_outputs() {
+    let (mut across, mut by_length) = (0, 0);
+    for seed in 0..SEEDS {
+        let mut world = World::new(seed, Rule::Kept, false);
+        world.run().unwrap();
+        across += world.oracle.across;
+        by_length += world.oracle.by_length;
+    }
+    println!("{across} requests took outputs of other batches, {by_length} were as long as an output");
+    assert!(across > 10 && by_length > 10, "{across}, {by_length}");
 }
 
 #[test]

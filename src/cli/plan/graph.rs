@@ -32,7 +32,7 @@ impl<'w, W: Write> GraphWriter<'w, W> {
         let text = quoted(&format!("{id}\n{}\n{cost}", what.trim_end()));
         let style = if row.verdict == RowVerdict::Done { ", style=dashed" } else { "" };
         writeln!(self.out, "  {} [label={text}{style}];", node(id))?;
-        for input in &order.inputs {
+        for input in order.inputs_by_row() {
             // Of several takes the chosen one is taken: each of them may be it.
             let (first, last) = input.variation.map_or((1, input.takes), |variation| (variation, variation));
             let (output, is_open) = (input.output, last > first);

@@ -246,6 +246,9 @@ impl Change {
             (State::Submitting { may_have_run: false, .. }, Event::InputsLost(fault)) => {
                 change.not_taken(&fault);
             }
+            (State::Submitting { may_have_run: true, .. }, Event::InputsUnfit(fault)) => {
+                change.doubt(fault, None);
+            }
             (State::Submitting { may_have_run, sends, .. }, Event::Posted(answer)) => {
                 change.posted(answer, may_have_run, sends, rules);
             }

@@ -100,7 +100,7 @@ pub static KNOWN: [KnownField; 32] = [
     option("resolution", OptionType::Text),
     option("aspect_ratio", OptionType::Text),
     option("audio", OptionType::Flag),
-    option("source_video_duration_seconds", OptionType::Number),
+    option("source_video_duration_seconds", OptionType::Length),
     option("quality", OptionType::Text),
     option("size", OptionType::Text),
     option("duration_seconds", OptionType::Length),

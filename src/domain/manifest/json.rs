@@ -74,6 +74,13 @@ pub(super) fn open(
     Ok((header, Jobs { document, defaults, matrix_rows, limits: limits.clone(), offset, at }, problems))
 }
 
+impl Jobs {
+    /// Whether a matrix makes them.
+    pub(super) fn has_matrix(&self) -> bool {
+        self.matrix_rows.is_some()
+    }
+}
+
 impl Iterator for Jobs {
     type Item = ReadRow;
 

@@ -195,6 +195,8 @@ impl MatrixRows {
             }
         };
         row.position = job.part.at;
+        // The number of the next combination is one more.
+        row.cell = self.number.checked_sub(1);
         row.combination = Some(shown.as_str().into()).filter(|_| !shown.is_empty());
         let Some(id) = row.id.clone() else { return Some(ReadRow::Good(row)) };
         if let Some((other, before)) = self.ids.get(&id) {

@@ -168,6 +168,11 @@ impl<R> Manifest<R> {
         &self.header
     }
 
+    /// Whether its rows are made by a matrix.
+    pub fn has_matrix(&self) -> bool {
+        matches!(&self.rows, Rows::Json(jobs) if jobs.has_matrix())
+    }
+
     /// The same manifest, in some of whose rows fields are set.
     #[must_use]
     pub fn with_edits(self, edits: RowEdits) -> Manifest<R> {

@@ -40,6 +40,8 @@ pub struct Row {
     pub mistyped: BTreeMap<String, MistypedOption>,
     /// The combination of the matrix for which it was made, as messages name it (`locale "de"`).
     pub combination: Option<Arc<str>>,
+    /// The number of that combination.
+    pub cell: Option<u64>,
     /// How values were read that are written otherwise than the service takes them.
     pub notes: Vec<Diagnostic>,
     /// Where each field stands, by its canonical name (`prompt`, `options.duration`), so that a
@@ -63,6 +65,7 @@ impl Row {
             meta: Map::new(),
             mistyped: BTreeMap::new(),
             combination: None,
+            cell: None,
             notes: Vec::new(),
             places: BTreeMap::new(),
         }

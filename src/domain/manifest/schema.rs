@@ -220,7 +220,7 @@ fn describe(known: &KnownField) -> String {
         "duration" => "Seconds of video: 8, or \"8s\"; or job:ID for as long as the output of another row.",
         "audio" => "Whether the video has sound.",
         "source_video_duration_seconds" => {
-            "Seconds of the source video; filled for a job:ID whose duration is known."
+            "Seconds of the source video, or job:ID for the length of that row's output; filled where video_urls is a job:ID."
         }
         "size" => "Exact pixels, such as 1024x1536, for models that take them.",
         "duration_seconds" => "Seconds of sound, or job:ID for as long as the output of another row.",

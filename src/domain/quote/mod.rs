@@ -55,6 +55,7 @@ pub use model_rules::{AccountPlan, Allowance, AllowanceUnit, Rules, RulesExtensi
 pub use price_matrix::{Bound, Prices};
 pub use reprice::{Cost, reprice};
 pub use surcharge::{Surcharge, Surcharges};
+pub use video::wants_source_seconds;
 
 use price_formula::Priced;
 

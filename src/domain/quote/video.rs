@@ -12,9 +12,9 @@ use super::model_rules::{Allowance, BilledSource, Bounds, InputLimits, ModelRule
 use super::price_formula::Priced;
 use super::validate::{boolean, either, found, nearest, not_one_of, option};
 use super::video_price::{self, Terms, UnsaidSource};
-use super::{PricedBody, QuoteContext, find_model, request_body, validate};
+use super::{Catalog, PricedBody, QuoteContext, Rules, find_model, request_body, validate};
 use crate::domain::diagnostic::Diagnostics;
-use crate::domain::request::Kind;
+use crate::domain::request::{Kind, Request};
 
 /// Judges, defaults and prices a video.
 pub(super) fn draft(basis: &QuoteContext<'_>, diagnostics: &mut Diagnostics) -> PricedBody {
@@ -56,10 +56,8 @@ pub(super) fn draft(basis: &QuoteContext<'_>, diagnostics: &mut Diagnostics) -> 
 pub(super) fn durations(basis: &QuoteContext<'_>) -> Result<Vec<(Decimal, String)>, String> {
     // What is wrong with the request is said where it is judged.
     let unsaid = &mut Diagnostics::default();
-    let found_model = find_model::find(Kind::Video, &basis.catalog.video, basis, unsaid);
-    let mode = mode_of(basis, found_model, unsaid);
-    let job = Job { basis, mode, id: basis.request.model.as_deref().unwrap_or_default() };
-    let id = job.id;
+    let (job, found_model) = job_of(basis);
+    let (mode, id) = (job.mode, job.id);
     let entry = found_model.and_then(|model| model.modes.get(mode));
     let listed = entry.and_then(|entry| Some((entry, entry.durations.as_deref()?)));
     let Some((entry, listed)) = listed else {
@@ -86,6 +84,59 @@ pub(super) fn durations(basis: &QuoteContext<'_>) -> Result<Vec<(Decimal, String
         })?;
     found.sort();
     Ok(found)
+}
+
+/// What a request comes to that has a source video, looked at without saying what is wrong with it.
+fn job_of<'a>(basis: &'a QuoteContext<'a>) -> (Job<'a>, Option<&'a VideoModel>) {
+    let unsaid = &mut Diagnostics::default();
+    let found_model = find_model::find(Kind::Video, &basis.catalog.video, basis, unsaid);
+    let mode = mode_of(basis, found_model, unsaid);
+    (Job { basis, mode, id: basis.request.model.as_deref().unwrap_or_default() }, found_model)
+}
+
+/// Whether the seconds of its source video decide about a video: they must be sent, or there is a limit to them.
+pub fn wants_source_seconds(request: &Request, catalog: &Catalog, rules: &Rules) -> bool {
+    let basis = QuoteContext { request, catalog, rules };
+    let (job, found_model) = job_of(&basis);
+    let has_limit = job.limits().is_some_and(|limits| limits.source_seconds_max.is_some());
+    !request.video_urls.is_empty() && (has_limit || job.needs_source_seconds(found_model))
+}
+
+/// The longest source video that is taken, in seconds, where there is a limit.
+pub(super) fn source_seconds_max(basis: &QuoteContext<'_>) -> Option<u32> {
+    job_of(basis).0.limits()?.source_seconds_max
+}
+
+/// The seconds of source videos that cost the least and the most.
+///
+/// # Errors
+/// Why that is not known, as a sentence without its subject.
+pub(super) fn priced_source_seconds(basis: &QuoteContext<'_>) -> Result<Vec<u32>, String> {
+    const LEAST: u32 = 1;
+    let (job, found_model) = job_of(basis);
+    let entry = found_model.and_then(|model| model.modes.get(job.mode));
+    let has_rate = entry.is_some_and(|entry| {
+        entry.credits_per_second.is_some() || entry.credits_per_second_with_video_input.is_some()
+    });
+    match basis.rules.billed_source(job.id) {
+        BilledSource::UpTo(billed) => {
+            let most = job.limits().and_then(|limits| limits.source_seconds_max);
+            let most = most.map_or(billed, |most| most.min(billed));
+            Ok(if most > LEAST { vec![LEAST, most] } else { vec![LEAST] })
+        }
+        BilledSource::Unsaid if has_rate => {
+            Err(format!("takes the length of an output, and {}; or write the seconds", unsaid_source(job.id)))
+        }
+        BilledSource::Nothing | BilledSource::Unsaid => Ok(vec![LEAST]),
+    }
+}
+
+/// What is missing for the price of a model with a source video.
+fn unsaid_source(id: &str) -> String {
+    format!(
+        "the catalog does not say whether {id} bills the seconds of a source video; set inherit or \
+         billed_source_seconds_max in [rules.models.\"{id}\"] of the configuration"
+    )
 }
 
 /// The mode, given or by default; a finding when the model has no such mode.
@@ -204,14 +255,8 @@ impl Job<'_> {
         const NAME: &str = "source_video_duration_seconds";
         let field = option(NAME);
         let sent = !self.basis.request.video_urls.is_empty();
-        let per_second = model
-            .and_then(|model| model.modes.get(self.mode))
-            .is_some_and(|mode| mode.credits_per_second.is_some());
-        let billed = matches!(self.basis.rules.billed_source(self.id), BilledSource::UpTo(_));
-        let required =
-            per_second || billed || self.limits().is_some_and(|limits| limits.source_seconds_required);
         let Some(value) = options.get(NAME) else {
-            if sent && required {
+            if sent && self.needs_source_seconds(model) {
                 let subject = self.id;
                 diagnostics.refuse(&field, format!("is missing; {subject} needs the source video's seconds"));
             }
@@ -226,6 +271,14 @@ impl Job<'_> {
             Some(seconds) => self.check_source_length(&field, seconds, diagnostics),
         }
         given.filter(|_| sent)
+    }
+
+    fn needs_source_seconds(&self, model: Option<&VideoModel>) -> bool {
+        let per_second = model
+            .and_then(|model| model.modes.get(self.mode))
+            .is_some_and(|mode| mode.credits_per_second.is_some());
+        let billed = matches!(self.basis.rules.billed_source(self.id), BilledSource::UpTo(_));
+        per_second || billed || self.limits().is_some_and(|limits| limits.source_seconds_required)
     }
 
     /// Lengths that the provider refuses, or uses in part (footnotes 2 and 3 of Input limits).
@@ -351,12 +404,7 @@ impl Job<'_> {
             BilledSource::UpTo(most) => Decimal::from(most),
             BilledSource::Nothing => return Ok(None),
             BilledSource::Unsaid => {
-                let id = self.id;
-                let why = format!(
-                    "the catalog does not say whether {id} bills the seconds of a source video; set inherit or \
-                     billed_source_seconds_max in [rules.models.\"{id}\"] of the configuration"
-                );
-                return Err(UnsaidSource { why, seconds: source });
+                return Err(UnsaidSource { why: unsaid_source(self.id), seconds: source });
             }
         };
         let Some(source) = source else { return Ok(None) };

@@ -52,7 +52,7 @@ pub(super) async fn find(
     let giver = giver_of(store, key).await?.ok_or_else(|| gone(input, "has no task"))?;
     let take = input.choice(giver.record.id);
     // The plan knew it.
-    if spec.order.length_reference().is_none() {
+    if !spec.order.is_open(input.field) {
         let planned = spec.order.body.get("options").and_then(|options| options.get(input.field.name()));
         let address = planned.map(|length| length.as_str().map_or_else(|| length.to_string(), str::to_owned));
         return Ok(FoundInput { address: address.unwrap_or_default(), take, length: None });

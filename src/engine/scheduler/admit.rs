@@ -179,7 +179,7 @@ impl Scheduler {
         let release = candidate.release;
         let order = &open.spec().order;
         // What an earlier attempt cost by its length says nothing of what this one is held at.
-        let was = if order.length_reference().is_some() { order.hold() } else { open.job().hold(order) };
+        let was = if order.has_open_length() { order.hold() } else { open.job().hold(order) };
         let was = was.filter(|was| *was != release.hold);
         self.prices.released(key, release);
         self.apply(key, attempt, Event::Price { release, was }, now)?;

@@ -246,6 +246,10 @@ impl Scheduler {
         (fault, faults): (Fault, u32),
         now: Now,
     ) -> Result<(), SchedulerError> {
+        let unfit = job_reference::unfit_after_a_loss(&fault).filter(|_| self.was_taken(key));
+        if let Some(unfit) = unfit {
+            return self.apply(key, attempt, Event::InputsUnfit(unfit), now);
+        }
         self.apply(key, attempt, Event::Posted(PostAnswer::Refused(fault)), now)?;
         self.count_fault(key, attempt);
         let wait = self.wait_times.after_fault(faults, None);
@@ -275,7 +279,7 @@ impl Scheduler {
         let spec = open.spec();
         for (input, found) in spec.order.inputs.iter().zip(&mut found) {
             let Some(length) = found.length else { continue };
-            match self.prices.fitting_length(&spec.order, length)? {
+            match self.prices.fitting_length(&spec.order, input.field, length)? {
                 Ok(Value::String(text)) => found.address = text,
                 Ok(value) => found.address = value.to_string(),
                 Err(why) => {

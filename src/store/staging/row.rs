@@ -29,6 +29,8 @@ pub struct StagedRow {
     pub count: u32,
     /// Its line of the manifest.
     pub line: u64,
+    /// Which combination of a matrix it was made for first.
+    pub cell: Option<u64>,
     /// The plan allowance that each variation would draw from.
     pub draws: Option<AllowanceDraw>,
     /// Its `id` differs from another's only by case or by Unicode normal form; known once all rows are judged.
@@ -105,6 +107,7 @@ const HAS_LABEL: u8 = 1;
 const HAS_DRAWS: u8 = 2;
 const HAS_HOLD: u8 = 4;
 const IS_ORDER: u8 = 8;
+const HAS_CELL: u8 = 16;
 
 /// Appends rows to the file of a draft.
 #[derive(Debug)]
@@ -179,7 +182,7 @@ impl RowReader {
 }
 
 fn encode(row: &StagedRow, bytes: &mut Vec<u8>) -> io::Result<()> {
-    let StagedRow { fingerprint, label, count, line, draws, apart: _, wanted } = row;
+    let StagedRow { fingerprint, label, count, line, cell, draws, apart: _, wanted } = row;
     bytes.clear();
     bytes.extend_from_slice(&[0; HEAD_BYTES]);
     let (order, is_order) = match wanted {
@@ -192,11 +195,15 @@ fn encode(row: &StagedRow, bytes: &mut Vec<u8>) -> io::Result<()> {
         is_order
             | flag(label.is_some(), HAS_LABEL)
             | flag(draws.is_some(), HAS_DRAWS)
-            | flag(hold.is_some(), HAS_HOLD),
+            | flag(hold.is_some(), HAS_HOLD)
+            | flag(cell.is_some(), HAS_CELL),
     );
     bytes.extend_from_slice(&fingerprint.0);
     bytes.extend_from_slice(&count.to_be_bytes());
     bytes.extend_from_slice(&line.to_be_bytes());
+    if let Some(cell) = cell {
+        bytes.extend_from_slice(&cell.to_be_bytes());
+    }
     if let Some(label) = label {
         text(label, bytes);
     }
@@ -240,6 +247,7 @@ fn decode(bytes: &[u8]) -> io::Result<StagedRow> {
     let fingerprint = Fingerprint(fields.next()?);
     let count = u32::from_be_bytes(fields.next()?);
     let line = u64::from_be_bytes(fields.next()?);
+    let cell = if flags & HAS_CELL != 0 { Some(u64::from_be_bytes(fields.next()?)) } else { None };
     let label = if flags & HAS_LABEL != 0 { Some(fields.text()?) } else { None };
     let draws = if flags & HAS_DRAWS != 0 { Some(serde_json::from_str(&fields.text()?)?) } else { None };
     let wanted = if flags & IS_ORDER == 0 {
@@ -259,7 +267,7 @@ fn decode(bytes: &[u8]) -> io::Result<StagedRow> {
         let json = fields.rest()?;
         RowRequest::Order(Box::new(StagedOrder { kind, priority, hold, classes, text, json }))
     };
-    Ok(StagedRow { fingerprint, label, count, line, draws, apart: false, wanted })
+    Ok(StagedRow { fingerprint, label, count, line, cell, draws, apart: false, wanted })
 }
 
 /// What is left to be read of a row.
@@ -312,12 +320,14 @@ mod tests {
             label: None,
             count: 3,
             line: 2,
+            cell: Some(5),
             draws: Some(AllowanceDraw { pool: "p".to_owned(), units: 1, per_day: 10 }),
             apart: false,
             wanted: RowRequest::Order(Box::new(order.clone())),
         };
         let labelled = StagedRow {
             label: Some("möwe".to_owned()),
+            cell: None,
             draws: None,
             wanted: RowRequest::Order(Box::new(StagedOrder { hold: None, text: String::new(), ..order })),
             ..row
@@ -344,6 +354,7 @@ mod tests {
             label: Some("a".to_owned()),
             count: 1,
             line: 2,
+            cell: None,
             draws: None,
             apart: false,
             wanted: RowRequest::Invalid(Vec::new()),

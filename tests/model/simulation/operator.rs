@@ -44,7 +44,16 @@ impl World {
             self.at(self.t + 1_000, Event::Happens(Happening::Manifest(manifest)));
             return Ok(());
         }
+        // It is refused until the rows are there that it names, and handed in again.
+        if self.t < self.horizon && !manifest.rows.iter().all(|row| oracle::knows_parents(row, &self.disk)) {
+            self.at(self.t + 60_000, Event::Happens(Happening::Manifest(manifest)));
+            return Ok(());
+        }
         let Manifest { batch: no, from, mut rows, policy, pilot } = manifest;
+        if !rows.iter().all(|row| oracle::knows_parents(row, &self.disk)) {
+            self.log.say(self.t, "program", format_args!("refuses rows of batch {} that name others", no.0));
+            return Ok(());
+        }
         let owner = self.disk.batches.get(&no).and_then(|batch| batch.origin.clone());
         if owner.is_some_and(|owner| !owner.covers(&from)) {
             self.log.say(self.t, "program", format_args!("refuses a batch {} from {from}", no.0));
@@ -90,9 +99,16 @@ impl World {
         let mut versions: BTreeMap<String, Vec<FoundJob>> = BTreeMap::new();
         let jobs = self.disk.jobs(no);
         // A row that others take outputs of is edited with these, which come in as other rows.
+        let children =
+            numbers.iter().flat_map(|no| self.disk.jobs(*no).into_iter().map(|found| (*no, found)));
         let parents: BTreeSet<JobKey> =
-            jobs.iter().flat_map(|found| oracle::parents(&found.0, no, &self.disk)).collect();
-        for found in jobs.into_iter().filter(|found| !parents.contains(&found.1.key)) {
+            children.flat_map(|(no, found)| oracle::parents(&found.0, no, &self.disk)).collect();
+        let named: BTreeSet<String> = jobs
+            .iter()
+            .filter(|found| parents.contains(&found.1.key))
+            .map(|found| found.0.label.clone())
+            .collect();
+        for found in jobs.into_iter().filter(|found| !named.contains(&found.0.label)) {
             versions.entry(found.0.label.clone()).or_default().push(found);
         }
         if versions.is_empty() {
@@ -370,16 +386,18 @@ impl World {
             let unchosen = inputs.iter().filter(|input| !oracle::has_giver(input, no, &self.disk));
             let takes = unchosen.filter_map(|input| {
                 let ids: BTreeSet<JobId> = input.jobs().collect();
-                let take = jobs.iter().find(|found| ids.contains(&found.0.id) && self.is_done(found))?;
+                let of_batch = self.disk.jobs(input.batch_of(no)).into_iter();
+                let take =
+                    of_batch.into_iter().find(|found| ids.contains(&found.0.id) && self.is_done(found))?;
                 let action = if input.is_choice() { ReviewAction::Pick } else { ReviewAction::Approve };
-                Some((take.0.seq, action))
+                Some((take.1.key, action))
             });
             let undecided = jobs.iter().filter(|found| found.1.job.awaits_review() && self.is_done(found));
-            let undecided = undecided.map(|found| (found.0.seq, ReviewAction::Approve));
-            let actions: BTreeMap<Seq, ReviewAction> = undecided.chain(takes).collect();
-            for (seq, action) in actions {
+            let undecided = undecided.map(|found| (found.1.key, ReviewAction::Approve));
+            let actions: BTreeMap<JobKey, ReviewAction> = undecided.chain(takes).collect();
+            for (key, action) in actions {
                 // As it stands after what was decided before.
-                let found = self.disk.jobs(no).into_iter().find(|found| found.0.seq == seq);
+                let found = self.disk.jobs(key.batch).into_iter().find(|found| found.1.key == key);
                 found.into_iter().try_for_each(|found| self.decide(&found, action))?;
                 self.step()?;
             }
@@ -403,7 +421,9 @@ impl World {
                     && job.is_over()
                     && !matches!(job.state(), State::Succeeded { .. })
             };
-            let undone: Vec<FoundJob> = jobs.iter().filter(|found| is_undone(found)).cloned().collect();
+            let named: BTreeSet<BatchNo> = needed.iter().map(|key| key.batch).collect();
+            let undone: Vec<FoundJob> =
+                named.iter().flat_map(|no| self.disk.jobs(*no)).filter(is_undone).collect();
             if undone.is_empty() {
                 continue;
             }
@@ -418,7 +438,10 @@ impl World {
                 self.truths.get_mut(&spec.id).unwrap().1 = false;
             }
             self.log.say(self.t, "operator", format_args!("retries what others wait for in batch {}", no.0));
-            self.retry(undone)?;
+            for of in named {
+                let undone = undone.iter().filter(|found| found.1.key.batch == of).cloned().collect();
+                self.retry(undone)?;
+            }
         }
         Ok(())
     }

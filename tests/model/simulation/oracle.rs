@@ -13,6 +13,7 @@ use callsheet::engine::scheduler::{Scheduler, Settings};
 use callsheet::store::{BatchRecord, Ended, JobRecord};
 
 use super::disk::Disk;
+use super::references::{length_of, sent_for, times_sent};
 use super::service::{Request, Service, listed};
 use super::transcript::job as named;
 
@@ -42,6 +43,10 @@ pub struct Oracle {
     pub addresses: BTreeMap<(JobKey, u32), Vec<String>>,
     /// Jobs of which a POST has left.
     pub sent: BTreeSet<JobKey>,
+    /// Requests that took an output of another batch.
+    pub across: u32,
+    /// Requests that were as long as an output.
+    pub by_length: u32,
 }
 
 /// What one process was told, and what it did.
@@ -205,7 +210,7 @@ impl Oracle {
         &mut self,
         key: JobKey,
         attempt: AttemptNo,
-        spec: &JobSpec,
+        (spec, inputs): (&JobSpec, &[String]),
         (disk, scheduler, memory, now, at): (&Disk, &Scheduler, &Memory, Now, u64),
         (settings, disk_is_low): (&Settings, bool),
     ) -> Verdict {
@@ -226,12 +231,14 @@ impl Oracle {
         })?;
         // What surely made no task is let out anew each time.
         let made_none = !may_have_run && !memory.resumed.contains(&key);
-        if made_none && settings.rules.is_some() && spec.order.price.is_some() {
+        let by_length = times_sent(&spec.order, inputs).zip(spec.order.cheapest);
+        let price = by_length.map(|(times, least)| Credits(least.0 * times)).or(spec.order.price);
+        if let Some(price) = price.filter(|_| made_none && settings.rules.is_some()) {
             let Some((percent, heard)) = memory.prices else {
                 return Err(format!("{who} is sent, and no prices are known"));
             };
             let held = record.map(|record| record.job.books().held.0).unwrap_or_default();
-            let price = listed(spec.order.price.unwrap_or_default().0, percent);
+            let price = listed(price.0, percent);
             check(held >= price, || format!("{who} is held at {held}, and costs {price}"))?;
             check(at - heard <= CATALOG_AGE, || {
                 format!("{who} is sent by prices of {} s ago", (at - heard) / 1000)
@@ -282,8 +289,16 @@ impl Oracle {
         });
         let made_none = !may_have_run && !memory.resumed.contains(&key);
         for (input, address) in spec.order.inputs.iter().zip(addresses) {
-            let sent =
-                takes_of(input, key.batch, disk).into_iter().find(|take| address_of(take.key, address));
+            self.across += u32::from(input.batch.is_some());
+            self.by_length += u32::from(input.field.is_length());
+            let is_sent = |take: &&JobRecord| match input.field.is_length() {
+                true => sent_for(length_of(take.key)).is_some_and(|(sent, _)| sent == *address),
+                false => address_of(take.key, address),
+            };
+            let takes = takes_of(input, key.batch, disk);
+            // Several takes may be as long.
+            let chosen = takes.iter().copied().find(|take| is_sent(take) && may_give(input, take, disk));
+            let sent = chosen.or_else(|| takes.iter().copied().find(is_sent));
             let Some(sent) = sent else { return Err(format!("{who} is sent with {address} for {input:?}")) };
             let state = sent.job.state();
             check(matches!(state, State::Succeeded { .. }), || {
@@ -422,9 +437,9 @@ fn has_expired(batch: &BatchRecord, now: Now) -> bool {
     })
 }
 
-/// What is durable of the jobs that an input may be an output of: those that have ended.
-fn takes_of<'a>(input: &JobInput, batch: BatchNo, disk: &'a Disk) -> Vec<&'a JobRecord> {
-    let ids: BTreeSet<JobId> = input.jobs().collect();
+/// What is durable of the jobs that an input of a job of `own` may be an output of: those that have ended.
+fn takes_of<'a>(input: &JobInput, own: BatchNo, disk: &'a Disk) -> Vec<&'a JobRecord> {
+    let (ids, batch): (BTreeSet<JobId>, BatchNo) = (input.jobs().collect(), input.batch_of(own));
     let of_batch = disk.outcomes.values().filter(|record| record.key.batch == batch);
     of_batch.filter(|record| ids.contains(&record.id)).collect()
 }
@@ -458,14 +473,25 @@ pub fn has_giver(input: &JobInput, batch: BatchNo, disk: &Disk) -> bool {
     takes.into_iter().any(|take| take.job.has_succeeded() && may_give(input, take, disk))
 }
 
-/// The jobs that a job takes outputs of.
-pub fn parents(spec: &JobSpec, batch: BatchNo, disk: &Disk) -> Vec<JobKey> {
-    let ids: BTreeSet<JobId> = spec.order.inputs.iter().flat_map(JobInput::jobs).collect();
-    if ids.is_empty() {
-        return Vec::new();
-    }
-    let jobs = disk.jobs(batch).into_iter();
-    jobs.filter(|(spec, _)| ids.contains(&spec.id)).map(|(_, record)| record.key).collect()
+/// The jobs that a job of `own` takes outputs of.
+pub fn parents(spec: &JobSpec, own: BatchNo, disk: &Disk) -> Vec<JobKey> {
+    let of_input = |input: &JobInput| {
+        let ids: BTreeSet<JobId> = input.jobs().collect();
+        let jobs = disk.jobs(input.batch_of(own)).into_iter();
+        jobs.filter(move |(spec, _)| ids.contains(&spec.id)).map(|(_, record)| record.key)
+    };
+    spec.order.inputs.iter().flat_map(of_input).collect()
+}
+
+/// Whether every row that a job takes an output of is known.
+pub fn knows_parents(spec: &JobSpec, disk: &Disk) -> bool {
+    spec.order.inputs.iter().all(|input| {
+        input.batch.as_ref().is_none_or(|other| {
+            let ids: BTreeSet<JobId> = input.jobs().collect();
+            disk.batches.contains_key(&other.no)
+                && disk.jobs(other.no).iter().any(|(spec, _)| ids.contains(&spec.id))
+        })
+    })
 }
 
 /// The open jobs of a batch in one line, for a history that does not come to rest.

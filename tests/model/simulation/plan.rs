@@ -9,7 +9,6 @@ use callsheet::domain::budget_group::{GroupKey, GroupLimits, KeyLimits, ValueLim
 use callsheet::domain::credits::Credits;
 use callsheet::domain::ids::{BatchNo, Fingerprint, JobId, JobKey, Seq};
 use callsheet::domain::job::{JobSpec, Order};
-use callsheet::domain::job_reference::{InputField, JobInput};
 use callsheet::domain::manifest::row::{Deadline, OnDeadline, OnDrift, Policy};
 use callsheet::domain::quote::{Catalog, Rules};
 use callsheet::domain::request::Kind;
@@ -20,6 +19,7 @@ use callsheet::engine::scheduler::Settings;
 use fastrand::Rng;
 use serde_json::{Value, json};
 
+use super::references;
 use super::service::{Elsewhere, Trouble};
 
 const SECOND: u64 = 1_000;
@@ -166,7 +166,8 @@ pub fn of(seed: u64) -> Plan {
     let horizon = draw.random.u64(10 * MINUTE..4 * HOUR);
     let settings = draw.settings(seed);
     let mut happenings = draw.manifests(horizon);
-    take_outputs(seed, &mut happenings, &mut draw.truths);
+    references::take_outputs(seed, &mut happenings, &mut draw.truths);
+    references::take_from_elsewhere(seed, draw.is_listed, &mut happenings, &mut draw.truths);
     happenings.extend(draw.disturbances(horizon));
     happenings.extend(others.happenings(horizon, draw.is_listed));
     happenings.extend(losses.happenings(horizon));
@@ -234,7 +235,15 @@ pub fn catalog(percent: u64) -> Catalog {
         "durations": [], "resolutions": [], "aspect_ratios": [], "audio_toggle": false, "defaults": {},
         "credits": {"720p": {"per_generation": price(n)}}}}})
     });
-    Catalog::of(&video.collect(), &image.collect(), &json!([]), &Value::Null)
+    // As long as an output: so much for each 5 seconds.
+    let long = (1..DEAREST).map(|n| {
+        let credits: serde_json::Map<String, Value> =
+            (1..=3).map(|times| (format!("{}s", 5 * times), price(n * times))).collect();
+        json!({"id": format!("long-{n}"), "modes": {"text-to-video": {
+        "durations": ["5s", "10s", "15s"], "resolutions": [], "aspect_ratios": [], "audio_toggle": false,
+        "defaults": {}, "credits": credits}}})
+    });
+    Catalog::of(&video.chain(long).collect(), &image.collect(), &json!([]), &Value::Null)
 }
 
 /// Whose a job is; some are nobody's.
@@ -265,75 +274,6 @@ fn edits(seed: u64, horizon: u64) -> Vec<(u64, Happening)> {
         (random.u64(0..span), Happening::Edit(random.u64(..)))
     };
     (0..count).map(|_| one()).collect()
-}
-
-/// References between the rows of a manifest, drawn apart: most histories have none. A row may stand before the rows
-/// whose outputs it takes.
-fn take_outputs(seed: u64, happenings: &mut [(u64, Happening)], truths: &mut BTreeMap<JobId, (u64, bool)>) {
-    let mut random = Rng::with_seed(seed ^ 0x9A4E_27C4);
-    if random.u32(0..3) > 0 {
-        return;
-    }
-    let mut of_takes = Rng::with_seed(seed ^ 0x7A4E_5000);
-    let has_takes = of_takes.bool();
-    for (_, what) in happenings {
-        let Happening::Manifest(manifest) = what else { continue };
-        if has_takes {
-            ask_for_takes(&mut of_takes, &mut manifest.rows, truths);
-        }
-        let mut order: Vec<usize> = (0..manifest.rows.len()).collect();
-        random.shuffle(&mut order);
-        order.retain(|at| manifest.rows[*at].order.kind.is_keyed() && manifest.rows[*at].variation == 1);
-        for row in &mut manifest.rows {
-            let row = Arc::make_mut(row);
-            let truth = truths.remove(&row.id);
-            row.id = JobId::derive(row.fingerprint, row.variation);
-            truths.extend(truth.map(|truth| (row.id, truth)));
-        }
-        for place in 1..order.len() {
-            let parents: Vec<JobInput> = (0..[0, 1, 1, 2][random.usize(0..4)])
-                .map(|at| {
-                    let parent = &manifest.rows[order[random.usize(0..place)]];
-                    let of_row = manifest.rows.iter().filter(|row| row.fingerprint == parent.fingerprint);
-                    let takes = u32::try_from(of_row.count()).unwrap();
-                    let is_named = takes > 1 && of_takes.u32(0..4) == 0;
-                    JobInput {
-                        field: InputField::ImageUrls,
-                        place: at,
-                        batch: None,
-                        row: parent.label.clone(),
-                        fingerprint: parent.fingerprint,
-                        takes,
-                        variation: is_named.then(|| of_takes.u32(1..=takes)),
-                        output: 1,
-                    }
-                })
-                .collect();
-            let child = manifest.rows[order[place]].fingerprint;
-            for row in manifest.rows.iter_mut().filter(|row| row.fingerprint == child) {
-                Arc::make_mut(row).order.inputs.clone_from(&parents);
-            }
-        }
-    }
-}
-
-/// Some rows are asked for twice: two jobs of one row. Of some outputs a person says whether they are good.
-fn ask_for_takes(random: &mut Rng, rows: &mut [Arc<JobSpec>], truths: &mut BTreeMap<JobId, (u64, bool)>) {
-    for row in rows.iter_mut() {
-        Arc::make_mut(row).order.review = random.u32(0..4) == 0;
-    }
-    for pair in rows.chunks_exact_mut(2) {
-        let [first, second] = pair else { continue };
-        if !first.order.kind.is_keyed() || random.bool() {
-            continue;
-        }
-        let second = Arc::make_mut(second);
-        second.fingerprint = first.fingerprint;
-        second.variation = 2;
-        second.order = Order { line: second.order.line, ..first.order.clone() };
-        let cost = truths[&first.id].0;
-        truths.entry(second.id).and_modify(|truth| truth.0 = cost);
-    }
 }
 
 /// What a person says about outputs, at any moment, drawn apart.

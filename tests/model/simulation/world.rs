@@ -27,6 +27,7 @@ use fastrand::Rng;
 use super::disk::Disk;
 use super::oracle::{self, Memory, Oracle, Verdict};
 use super::plan::{self, BEGINNING, Death, Happening, Plan, Recovery, Weather};
+use super::references::{length_of, times_sent};
 use super::service::{Request, Service};
 use super::transcript::{Transcript, job as named};
 
@@ -115,7 +116,7 @@ pub struct World {
     pub(super) truths: BTreeMap<JobId, (u64, bool)>,
     /// Versions of rows that were made by editing them.
     pub(super) edited: u32,
-    horizon: u64,
+    pub(super) horizon: u64,
     end: u64,
     pub(super) is_over: bool,
     pub(super) in_air: BTreeMap<JobKey, u32>,
@@ -547,7 +548,8 @@ impl World {
             Effect::Post { key, attempt, spec, inputs } => {
                 self.oracle.takes(*key, *attempt, spec, inputs, (&self.disk, memory))?;
                 let seen = (&self.disk, &process.scheduler, memory, self.now(), self.t);
-                self.oracle.posts(*key, *attempt, spec, seen, (&self.settings, self.disk_is_low))
+                let settings = (&self.settings, self.disk_is_low);
+                self.oracle.posts(*key, *attempt, (spec, inputs), seen, settings)
             }
             Effect::Read { key, attempt, .. } => {
                 let least = self.settings.poll_min.0;
@@ -589,7 +591,7 @@ impl World {
             process.pending += 1;
         }
         match effect {
-            Effect::Post { key, attempt, spec, .. } => self.post(key, attempt, spec),
+            Effect::Post { key, attempt, spec, inputs } => self.post(key, attempt, spec, &inputs),
             Effect::FindInputs { key, attempt, spec, givers } => {
                 let is_lost = self.fails(self.weather.lost);
                 let (there, back) = self.way();
@@ -607,7 +609,7 @@ impl World {
                     let found = spec.order.inputs.iter().zip(givers).map(|(input, giver)| FoundInput {
                         address: oracle::address(giver, at),
                         take: self.disk.outcomes.get(&giver).and_then(|record| input.choice(record.id)),
-                        length: None,
+                        length: input.field.is_length().then(|| length_of(giver)),
                     });
                     Ok(found.collect())
                 };
@@ -677,9 +679,11 @@ impl World {
     }
 
     /// A creating POST leaves. What becomes of it on its way is drawn now.
-    fn post(&mut self, key: JobKey, attempt: AttemptNo, spec: JobSpecOf) {
+    fn post(&mut self, key: JobKey, attempt: AttemptNo, spec: JobSpecOf, inputs: &[String]) {
         let (at, number) = (self.t, self.number);
         let (cost, is_refused) = self.truths[&spec.id];
+        let times = times_sent(&spec.order, inputs);
+        let cost = cost * times.unwrap_or(1);
         let kind = spec.order.kind;
         let header = kind.is_keyed().then(|| IdempotencyKey::derive(spec.id, attempt).as_str().to_owned());
         let silences = self.silences.get(&(key, attempt.0)).copied().unwrap_or_default();
@@ -695,7 +699,7 @@ impl World {
             is_refused,
             is_sync: renders_in_call(kind),
             is_coverable: !spec.order.waivable.is_zero(),
-            is_listed: self.settings.rules.is_some() && spec.order.price.is_some(),
+            is_listed: self.settings.rules.is_some() && (spec.order.price.is_some() || times.is_some()),
         };
         let who = named(key, attempt.0);
         if self.fails(self.weather.unconnected) {

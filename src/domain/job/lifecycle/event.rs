@@ -34,6 +34,8 @@ pub enum Event {
     PriceKnown(Credits),
     /// It was let out, and before anything of it was sent an input of it was decided against.
     InputsLost(Fault),
+    /// It may have been sent by a process whose state was lost, and cannot be sent again: what it takes does not fit.
+    InputsUnfit(Fault),
     /// Its creating POST was answered, or was not.
     Posted(PostAnswer),
     /// It is to be sent again, no task was made of it so far, and its price is another one now.
@@ -81,6 +83,7 @@ impl Event {
             Event::InputsFound(_) => "inputs found",
             Event::PriceKnown(_) => "price known",
             Event::InputsLost(_) => "inputs lost",
+            Event::InputsUnfit(_) => "inputs unfit",
             Event::Posted(_) => "posted",
             Event::PriceChanged => "price changed",
             Event::Read(_) => "read",

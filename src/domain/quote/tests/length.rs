@@ -3,7 +3,10 @@
 use serde_json::{Value, json};
 
 use super::{catalog, quoted, request, sent_options, transcript, with};
-use crate::domain::quote::{Rules, fitting_length, fitting_length_of_body, milliseconds_of, reprice};
+use crate::domain::job_reference::InputField;
+use crate::domain::quote::{
+    Rules, fitting_length, fitting_length_of_body, milliseconds_of, reprice, wants_source_seconds,
+};
 use crate::domain::request::Kind;
 use crate::domain::time::Millis;
 
@@ -77,15 +80,12 @@ fn what_is_wrong_beside_the_length_is_told_once() {
 
 #[test]
 fn the_next_length_that_is_taken_is_sent() {
-    let fit = |kind, fields: Value, seconds: Value| match fitting_length(
-        kind,
-        &request(fields),
-        &seconds,
-        &catalog(),
-        &Rules::builtin(),
-    ) {
-        Ok(length) => length.to_string(),
-        Err(why) => why.to_string(),
+    let fit = |kind, fields: Value, seconds: Value| {
+        let own = InputField::length_of(kind).unwrap();
+        match fitting_length((kind, &request(fields)), own, &seconds, &catalog(), &Rules::builtin()) {
+            Ok(length) => length.to_string(),
+            Err(why) => why.to_string(),
+        }
     };
     let clip = || video("house-c1", json!({}));
     assert_eq!(fit(Kind::Video, clip(), json!(4)), "\"4s\"");
@@ -101,7 +101,9 @@ fn the_next_length_that_is_taken_is_sent() {
     assert_eq!(fit(Kind::Music, track(), json!(301)), "is 301 s long, and music takes 300 at most");
     assert_eq!(fit(Kind::SoundEffect, track(), json!(0.1)), "0.5");
     let body = quoted(Kind::Video, clip()).unwrap().body;
-    let measured = fitting_length_of_body(Kind::Video, &body, Millis(4_290), &catalog(), &Rules::builtin());
+    let own = InputField::Duration;
+    let measured =
+        fitting_length_of_body((Kind::Video, &body), own, Millis(4_290), &catalog(), &Rules::builtin());
     assert_eq!(measured.unwrap(), json!("5s"));
     assert_eq!(sent_options(Kind::Video, clip())["duration"], "job:voice");
 }
@@ -111,4 +113,62 @@ fn a_part_of_a_millisecond_is_a_whole_one() {
     assert_eq!(milliseconds_of(&json!("8s")), Some(Millis(8_000)));
     assert_eq!(milliseconds_of(&json!(4.2901)), Some(Millis(4_291)));
     assert_eq!(milliseconds_of(&json!("job:voice")), None);
+}
+
+fn longer(model: &str, options: Value) -> Value {
+    json!({"model": model, "prompt": "on", "video_urls": ["job:clip"], "options": options})
+}
+
+/// A model that bills seconds of a source video, which it takes beside an image.
+fn billed(options: Value) -> Value {
+    let fields = longer("model-s-2-0", options);
+    with(fields, json!({"mode": "reference-to-video", "image_urls": ["https://a.example/a.png"]}))
+}
+
+#[test]
+fn a_source_video_whose_length_is_not_known_is_priced_at_both_ends() {
+    const SOURCE: &str = "source_video_duration_seconds";
+    let open = |more: Value| with(json!({SOURCE: "job:clip"}), more);
+    // Its seconds are billed beside those of the video, up to 15.
+    let alone =
+        |seconds: u32| quoted(Kind::Video, billed(json!({SOURCE: seconds, "duration": "4s"}))).unwrap();
+    let (least, most) = (alone(1).price.unwrap(), alone(15).price.unwrap());
+    assert_eq!(alone(40).price.unwrap(), most);
+    let quote = quoted(Kind::Video, billed(open(json!({"duration": "4s"})))).unwrap();
+    assert_eq!((quote.price, quote.cheapest, quote.bound.dearest), (None, Some(least), most));
+    assert!(quote.bound.is_firm && least < most);
+    assert_eq!(quote.body["options"][SOURCE], "job:clip");
+    assert_eq!(reprice(Kind::Video, &quote.body, &catalog(), &Rules::builtin()).unwrap(), quote.cost());
+    let notes: Vec<_> = quote.notes.iter().filter_map(|note| note.field.as_deref()).collect();
+    assert!(!notes.iter().any(|field| field.ends_with(SOURCE)), "of neither end alone: {notes:?}");
+    // Others need them, and cost the same.
+    let quote = quoted(Kind::Video, longer("model-h3", open(json!({"duration": "5s"})))).unwrap();
+    assert!(
+        quote.price.is_some() && quote.formula.ends_with(", however long job:clip is"),
+        "{}",
+        quote.formula
+    );
+    // Both lengths may be open.
+    let both = quoted(Kind::Video, billed(open(json!({"duration": "job:voice"})))).unwrap();
+    assert!(both.cheapest == Some(least) && both.bound.dearest > most, "{both:?}");
+    assert!(both.formula.ends_with(", by the length of job:voice and job:clip"), "{}", both.formula);
+}
+
+#[test]
+fn the_length_of_a_source_video_is_sent_as_it_is_and_refused_where_it_is_too_long() {
+    let fit = |model: &str, ms: u64| {
+        let body = longer(model, json!({})).as_object().cloned().unwrap();
+        let field = InputField::SourceVideoDurationSeconds;
+        match fitting_length_of_body((Kind::Video, &body), field, Millis(ms), &catalog(), &Rules::builtin()) {
+            Ok(length) => length.to_string(),
+            Err(why) => why.to_string(),
+        }
+    };
+    assert_eq!(fit("model-h3", 5_000), "5");
+    assert_eq!(fit("model-h3", 5_042), "5.042");
+    assert_eq!(fit("model-g-omni", 10_000), "10");
+    assert_eq!(fit("model-g-omni", 10_001), "is 10.001 s long, and model-g-omni takes 10 at most");
+    let wants = |fields: Value| wants_source_seconds(&request(fields), &catalog(), &Rules::builtin());
+    assert!(wants(longer("model-h3", json!({}))) && wants(longer("model-g-omni", json!({}))));
+    assert!(wants(billed(json!({}))) && !wants(longer("model-f-3", json!({}))));
 }

@@ -13,6 +13,7 @@ use crate::domain::credits::Credits;
 use crate::domain::diagnostic::Diagnostic;
 use crate::domain::ids::{BatchName, BatchNo, JobKey, Seq};
 use crate::domain::job::{Job, Order, State};
+use crate::domain::job_reference::InputField;
 use crate::domain::quote::{self, Bound, Catalog, Cost, LengthError, Rules, Surcharges};
 use crate::domain::task::Fault;
 use crate::domain::time::{Millis, Tick};
@@ -136,7 +137,7 @@ impl Prices {
 
     /// The same of what an attempt of a job sends: with the length that was found for it.
     fn cost_as_sent(&self, order: &Order, job: &Job) -> Option<Result<Cost, Diagnostic>> {
-        if order.length_reference().is_none() {
+        if !order.has_open_length() {
             return self.cost(order);
         }
         let (rules, catalog) = (self.rules.as_deref()?, self.catalog.as_deref()?);
@@ -146,17 +147,24 @@ impl Prices {
 
     /// The exact price of a job whose length was measured; nothing where there is none.
     pub fn price_by_length(&self, order: &Order, job: &Job) -> Option<Credits> {
-        order.length_reference()?;
+        if !order.has_open_length() {
+            return None;
+        }
         self.cost_as_sent(order, job)?.ok()?.price
     }
 
-    /// The length that is sent for an output that is so long; nothing where no catalog is known.
+    /// What is sent in this option for an output that is so long; nothing where no catalog is known.
     ///
     /// # Errors
     /// [`LengthError`].
-    pub fn fitting_length(&self, order: &Order, measured: Millis) -> Option<Result<Value, LengthError>> {
+    pub fn fitting_length(
+        &self,
+        order: &Order,
+        field: InputField,
+        measured: Millis,
+    ) -> Option<Result<Value, LengthError>> {
         let (rules, catalog) = (self.rules.as_deref()?, self.catalog.as_deref()?);
-        Some(quote::fitting_length_of_body(order.kind, &order.body, measured, catalog, rules))
+        Some(quote::fitting_length_of_body((order.kind, &order.body), field, measured, catalog, rules))
     }
 
     /// The price at which a waiting job is admitted; `max` is what a person allowed it to cost. Worked out once for every

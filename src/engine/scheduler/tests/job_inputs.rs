@@ -229,6 +229,20 @@ fn what_may_have_been_sent_looks_for_its_inputs_again_when_they_are_gone() {
 }
 
 #[test]
+fn what_may_have_been_sent_and_takes_a_length_that_does_not_fit_is_in_doubt() {
+    let mut stage = stage(&[&[], &[0]]);
+    stage.batch.rebuilt_rows = 2;
+    stage.restart();
+    stage.step(vec![]);
+    assert_eq!(finish(&mut stage, 0), "inputs 1#1 of [0]");
+    let unfit = Err(InputFault::Lasting(fault("input_too_long")));
+    stage.step(vec![Input::InputsFound(Stage::key(1), AttemptNo::FIRST, unfit)]);
+    let job = &stage.outcomes[&Stage::key(1)].job;
+    assert!(job.is_in_doubt(), "{:?}", job.state());
+    assert!(!job.books().held.is_zero(), "it may have been bought");
+}
+
+#[test]
 fn a_child_that_was_ready_waits_while_its_parent_is_downloaded_again() {
     let mut stage = stage(&[&[], &[], &[0]]);
     stage.scheduler.settings.limits.in_flight = 1;
