@@ -366,6 +366,13 @@ impl Config {
         if let Err(error) = Layout::parse(&self.output.layout) {
             wrong("output.layout", &error.to_string());
         }
+        if self.inputs.store.as_ref().is_some_and(|store| store.scheme() == "file") {
+            wrong(
+                "inputs.store",
+                "must be a store that the service can fetch from: s3://bucket/prefix, gs://… or az://…; from a folder of \
+                 this machine it cannot",
+            );
+        }
         if let (Some(inputs), Some(outputs)) = (&self.inputs.store, &self.output.store)
             && is_same_or_below(inputs, outputs)
         {

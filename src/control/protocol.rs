@@ -207,6 +207,29 @@ pub struct Status {
     /// Finished batches that are not among them: each is found by its name.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub not_listed: u64,
+    /// What downloads and uploads took, where the process that answers puts files into an object store.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transfers: Option<Transfers>,
+}
+
+/// Downloads beside uploads, since the process began.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Transfers {
+    /// Results of the service.
+    pub downloads: TransferTotals,
+    /// Files and outputs that were put into object stores.
+    pub uploads: TransferTotals,
+}
+
+/// Files that were transferred.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TransferTotals {
+    pub files: u64,
+    /// Requests that did not end well.
+    pub failed: u64,
+    pub bytes: u64,
+    /// Time that the transfers took, each counted by itself, in milliseconds.
+    pub busy_ms: u64,
 }
 
 fn is_zero(number: &u64) -> bool {

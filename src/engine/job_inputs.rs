@@ -72,16 +72,18 @@ pub(super) async fn find(
             None => continue,
         };
         let address = match address {
-            Err(InputFault::Lasting(fault)) => match own_copy(deps, store, input, *key, &giver).await? {
-                Some(address) => address,
-                None => return Err(InputFault::Lasting(fault)),
-            },
+            Err(InputFault::Lasting(fault)) => {
+                match own_copy(deps, store, (spec, input), *key, &giver).await? {
+                    Some(address) => address,
+                    None => return Err(InputFault::Lasting(fault)),
+                }
+            }
             found => found?,
         };
         inputs.push(FoundInput { address, take: input.choice(giver.id), length: None });
     }
     let staged = StagedInputs::of(store.dir());
-    let files = input_store::upload_all(deps.inputs.as_ref(), &staged, &spec.order.files).await?;
+    let files = input_store::upload_all(deps.inputs.as_ref(), &staged, &spec.order).await?;
     inputs.extend(files.into_iter().map(|address| FoundInput { address, take: None, length: None }));
     Ok(inputs)
 }
@@ -112,7 +114,7 @@ async fn usable(deps: &EngineDeps, input: &JobInput, addresses: &[String]) -> Re
 async fn own_copy(
     deps: &EngineDeps,
     store: &Arc<Store>,
-    input: &JobInput,
+    (spec, input): (&JobSpec, &JobInput),
     key: JobKey,
     giver: &JobRecord,
 ) -> Result<Option<String>, InputFault> {
@@ -133,7 +135,7 @@ async fn own_copy(
         return Ok(None);
     }
     let file = InputFile { field: input.field, place: input.place, name: input.shown(), content };
-    inputs.upload(&staged, &file).await.map(Some)
+    inputs.upload_for(&spec.order, &staged, &file).await.map(Some)
 }
 
 fn gone(input: &JobInput, why: &str) -> InputFault {

@@ -160,10 +160,14 @@ impl OutputStore {
         let _slot = uploads.slot().await;
         let (mut is_new, mut found_bytes) = (false, None);
         for name in [plain.clone(), named_apart(&plain, job.spec.id)] {
+            let (mut is_put, mut denied) = (false, None);
             for _ in 0..ROUNDS_MAX {
                 let found = match storage.find(&name).await {
                     // It may be missing: who may not list a bucket is not told.
-                    Err(error) if error.is_denied() => None,
+                    Err(error) if error.is_denied() && !is_put => {
+                        denied = Some(error);
+                        None
+                    }
                     found => found.map_err(|error| store_fault(&error))?,
                 };
                 found_bytes = found.as_ref().map(|object| object.bytes);
@@ -181,11 +185,15 @@ impl OutputStore {
                 match put {
                     Ok(()) => {
                         failpoint::hit("stored");
-                        is_new = true;
+                        (is_new, is_put) = (true, true);
                         tracing::debug!(object = name, bytes = expected.bytes, "output stored");
                     }
-                    // Looked at again.
-                    Err(PutError::Taken) => {}
+                    // Looked at again, unless whose it is cannot be seen.
+                    Err(PutError::Taken) => {
+                        if let (None, Some(error)) = (&found, denied.take()) {
+                            return Err(store_fault(&error));
+                        }
+                    }
                     Err(PutError::Storage(error)) => return Err(store_fault(&error)),
                     Err(PutError::Changed(why)) => return Err(KeepFault::File(Fault::new("disk", why))),
                 }

@@ -6,4 +6,4 @@ mod labels;
 mod registry;
 
 pub use self::labels::{Answer, Endpoint};
-pub use self::registry::{CONTENT_TYPE, Metrics};
+pub use self::registry::{CONTENT_TYPE, Metrics, Moved};

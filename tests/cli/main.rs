@@ -27,6 +27,7 @@ mod secrets;
 mod shorts_studio;
 mod spreadsheet;
 mod stdin;
+mod store_faults;
 #[path = "../support/mod.rs"]
 mod support;
 mod terminal;
