@@ -48,6 +48,7 @@ pub(super) fn scheduler_settings(config: &Config) -> Result<Settings, Failure> {
         adaptive: config.limits.adaptive,
         rejections: config.limits.pause_after_rejections,
         downloads: config.limits.downloads,
+        scratch_max: (!config.output.keep_local).then(|| config.output.scratch_max.as_u64()),
         poll_min: config.poll.min.0,
         poll_max: config.poll.max.0,
         deadlines: config.deadlines.by_kind(),
@@ -103,6 +104,8 @@ pub(super) fn engine_deps(
         min_free_bytes: config.output.min_free.as_u64(),
         inputs: checked_input_store(chosen, config, &transfers)?,
         outputs: checked_output_store(chosen, config, &transfers)?,
+        // What an emulator makes is put nowhere, and stays.
+        keeps_local: config.output.keep_local || chosen.emulator.is_some(),
         submits: RateLimit::per_second(config.limits.submits_per_second),
         polls: RateLimit::per_second(config.limits.polls_per_second),
         layout: config.layout()?,

@@ -7,7 +7,7 @@ use axum::http::Method;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize, Serializer};
 
-pub use crate::control::batch_status::{BatchState, BatchStatus};
+pub use crate::control::batch_status::{BatchState, BatchStatus, TransferTotals, Transfers};
 pub use crate::control::error_body::{ErrorBody, Refusal};
 pub use crate::control::review_protocol::{
     DecideRequest, DecisionOutcome, DecisionRequest, Decisions, ReviewRequest,
@@ -210,26 +210,6 @@ pub struct Status {
     /// What downloads and uploads took, where the process that answers puts files into an object store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transfers: Option<Transfers>,
-}
-
-/// Downloads beside uploads, since the process began.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Transfers {
-    /// Results of the service.
-    pub downloads: TransferTotals,
-    /// Files and outputs that were put into object stores.
-    pub uploads: TransferTotals,
-}
-
-/// Files that were transferred.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TransferTotals {
-    pub files: u64,
-    /// Requests that did not end well.
-    pub failed: u64,
-    pub bytes: u64,
-    /// Time that the transfers took, each counted by itself, in milliseconds.
-    pub busy_ms: u64,
 }
 
 fn is_zero(number: &u64) -> bool {

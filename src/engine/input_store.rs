@@ -21,6 +21,7 @@ use crate::engine::blocking;
 use crate::engine::scheduler::InputFault;
 use crate::engine::uploads::Uploads;
 use crate::failpoint;
+use crate::metrics::Metrics;
 use crate::object_storage::{CredentialLife, Expected, ObjectStorage, PutError, Replaces, StorageError};
 use crate::store::staged_inputs::StagedInputs;
 
@@ -68,6 +69,12 @@ impl InputStore {
     ) -> InputStore {
         let seen = std::sync::Mutex::default();
         InputStore(Arc::new(Inside { storage, deadlines, clock, uploads, seen }))
+    }
+
+    /// The same store, whose uploads are counted elsewhere.
+    pub(super) fn counted_by(&self, metrics: &Metrics) -> InputStore {
+        let Inside { storage, deadlines, clock, uploads, .. } = &*self.0;
+        InputStore::new(storage.clone(), deadlines.clone(), uploads.counted_by(metrics), *clock)
     }
 
     /// Whether the store answers and its credentials sign links. Nothing is changed. Returns what is to be known of the

@@ -14,13 +14,16 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use tokio::fs::File;
 use tokio::io::AsyncReadExt;
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 
 use crate::failpoint;
 use crate::object_storage::{Expected, HexOf, PART_BYTES, PARTS_AT_ONCE};
 
 /// Most parts of an object; Amazon takes no more.
 const PARTS_MAX: u64 = 10_000;
+
+/// What became of a part: its number, and what the store calls it.
+type PutPart = Result<(usize, String), object_store::Error>;
 
 /// Why an upload in parts did not become an object that may be completed.
 #[derive(Debug)]
@@ -117,7 +120,7 @@ impl PartedUpload<'_> {
     pub(super) async fn complete(&self, parts: Parts) -> Result<(), object_store::Error> {
         failpoint::hit("completing-parts");
         let completed = self.store.complete_multipart(self.path, &parts.upload, parts.ids).await;
-        if completed.is_ok() || completed.as_ref().is_err_and(|error| is_unknown(error)) {
+        if completed.is_ok() || completed.as_ref().is_err_and(is_unknown) {
             self.forget().await;
         }
         completed.map(drop)
@@ -151,7 +154,7 @@ impl PartedUpload<'_> {
 
     async fn part_ended(
         &self,
-        ended: Option<Result<Result<(usize, String), object_store::Error>, tokio::task::JoinError>>,
+        ended: Option<Result<PutPart, JoinError>>,
         progress: &mut Progress,
     ) -> Result<(), PartsError> {
         match ended {

@@ -23,6 +23,7 @@ mod retry_edited;
 mod review;
 mod run;
 mod sampling;
+mod scratch;
 mod secrets;
 mod shorts_studio;
 mod spreadsheet;

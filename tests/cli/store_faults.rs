@@ -203,7 +203,9 @@ fn a_row_is_refused_whose_deadline_is_after_the_end_of_the_credentials() {
     let temporary = |end: Option<&str>, arguments: &[&str]| {
         let mut command = command(&env, &store, arguments);
         command.env("AWS_SESSION_TOKEN", SESSION_TOKEN);
-        end.into_iter().for_each(|end| drop(command.env("AWS_CREDENTIAL_EXPIRATION", end)));
+        if let Some(end) = end {
+            command.env("AWS_CREDENTIAL_EXPIRATION", end);
+        }
         command
     };
     // Images have ten minutes.
