@@ -272,6 +272,7 @@ fn settings(tasks: u32) -> Settings {
         adaptive: true,
         rejections: 5,
         downloads: 64,
+        scratch_max: None,
         poll_min: POLL_MIN,
         poll_max: POLL_MAX,
         deadlines: BTreeMap::from([(Kind::Video, Millis::from_secs(1_800))]),

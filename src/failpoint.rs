@@ -36,6 +36,15 @@ pub const OF_UPLOADS: [&str; 2] = ["uploading", "uploaded"];
 /// Places that only outputs pass that are put into an object store.
 pub const OF_STORED_OUTPUTS: [&str; 2] = ["storing", "stored"];
 
+/// Places that only large files pass on their way into an object store.
+pub const OF_LARGE_UPLOADS: [&str; 2] = ["part-stored", "completing-parts"];
+
+/// Places that only outputs pass whose store is a folder.
+pub const OF_FOLDERS: [&str; 1] = ["noted"];
+
+/// Places that only outputs pass whose copies on disk are removed.
+pub const OF_SCRATCH: [&str; 2] = ["freeing", "freed"];
+
 /// Places that only outputs of edited rows pass, while another version takes their name.
 pub const OF_EDITED_ROWS: [&str; 4] = ["moving", "moving-file", "moved", "versions-applied"];
 
@@ -51,9 +60,19 @@ pub fn hit(name: &'static str) {
     static WANTED: OnceLock<Option<(String, u32)>> = OnceLock::new();
     static HITS: AtomicU32 = AtomicU32::new(0);
     debug_assert!(
-        [&NAMES[..], &OF_FINISHED, &OF_REFERENCES, &OF_UPLOADS, &OF_STORED_OUTPUTS, &OF_EDITED_ROWS]
-            .iter()
-            .any(|names| names.contains(&name)),
+        [
+            &NAMES[..],
+            &OF_FINISHED,
+            &OF_REFERENCES,
+            &OF_UPLOADS,
+            &OF_STORED_OUTPUTS,
+            &OF_LARGE_UPLOADS,
+            &OF_FOLDERS,
+            &OF_SCRATCH,
+            &OF_EDITED_ROWS,
+        ]
+        .iter()
+        .any(|names| names.contains(&name)),
         "{name} is not in the list"
     );
     let wanted = WANTED.get_or_init(|| {

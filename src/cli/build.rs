@@ -1,6 +1,6 @@
 //! Builds the engine's parts from the configuration.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::api::{Service, install_tls_provider};
@@ -49,6 +49,7 @@ pub(super) fn scheduler_settings(config: &Config) -> Result<Settings, Failure> {
         adaptive: config.limits.adaptive,
         rejections: config.limits.pause_after_rejections,
         downloads: config.limits.downloads,
+        scratch_max: (!config.output.keep_local).then(|| config.output.scratch_max.as_u64()),
         poll_min: config.poll.min.0,
         poll_max: config.poll.max.0,
         deadlines: config.deadlines.by_kind(),
@@ -102,8 +103,10 @@ pub(super) fn engine_deps(
             window: config.limits.slow_window.0,
         },
         min_free_bytes: config.output.min_free.as_u64(),
-        inputs: checked_input_store(config, &transfers)?,
+        inputs: checked_input_store(chosen, config, &transfers)?,
         outputs: checked_output_store(chosen, config, &transfers)?,
+        // What an emulator makes is put nowhere, and stays.
+        keeps_local: config.output.keep_local || chosen.emulator.is_some(),
         submits: RateLimit::per_second(config.limits.submits_per_second),
         polls: RateLimit::per_second(config.limits.polls_per_second),
         layout: config.layout()?,
@@ -130,22 +133,44 @@ pub(super) fn ingest_defaults(
     })
 }
 
-/// Where files go that rows name.
-pub(super) fn input_store(config: &Config, uploads: &Uploads) -> Result<Option<InputStore>, Failure> {
+/// The environment, for what reads credentials of stores.
+fn environment(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+/// Where uploads of large files are noted that broke off.
+fn unfinished_uploads(state: &Path) -> PathBuf {
+    state.join("uploads")
+}
+
+/// Where files go that rows name. Large ones are continued where a state notes them.
+pub(super) fn input_store(
+    config: &Config,
+    uploads: &Uploads,
+    state: Option<&Path>,
+) -> Result<Option<InputStore>, Failure> {
     let Some(url) = &config.inputs.store else { return Ok(None) };
     install_tls_provider();
-    let storage = ObjectStorage::open("inputs.store", url)
+    let storage = ObjectStorage::open("inputs.store", url, &environment, state.map(unfinished_uploads))
         .map_err(|bad| Failure::new(Exit::Usage, bad.to_string()).hint("see docs/inputs.md"))?;
     Ok(Some(InputStore::new(storage, config.deadlines.by_kind(), uploads.clone(), Clock::start())))
 }
 
 /// The same for an engine: where the store does not answer, that is said before a job needs it.
-fn checked_input_store(config: &Config, uploads: &Uploads) -> Result<Option<InputStore>, Failure> {
-    let store = input_store(config, uploads)?;
+fn checked_input_store(
+    chosen: &ServiceTarget,
+    config: &Config,
+    uploads: &Uploads,
+) -> Result<Option<InputStore>, Failure> {
+    let store = input_store(config, uploads, Some(&chosen.state))?;
     if let Some(store) = store.clone() {
         tokio::spawn(async move {
-            if let Err(error) = store.check().await {
-                tracing::warn!(%error, "jobs that take files of this machine wait for the object store");
+            match store.check().await {
+                Ok(None) => {}
+                Ok(Some(why)) => tracing::warn!("jobs that take files of this machine are refused: {why}"),
+                Err(error) => {
+                    tracing::warn!(%error, "jobs that take files of this machine wait for the object store");
+                }
             }
         });
     }
@@ -153,11 +178,28 @@ fn checked_input_store(config: &Config, uploads: &Uploads) -> Result<Option<Inpu
 }
 
 /// Where outputs go besides.
-pub(super) fn output_store(config: &Config, uploads: &Uploads) -> Result<Option<OutputStore>, Failure> {
+pub(super) fn output_store(
+    config: &Config,
+    uploads: &Uploads,
+    (state, output): (&Path, &Path),
+) -> Result<Option<OutputStore>, Failure> {
     let Some(url) = &config.output.store else { return Ok(None) };
     install_tls_provider();
-    let storage = ObjectStorage::open("output.store", url)
+    let storage = ObjectStorage::open("output.store", url, &environment, Some(unfinished_uploads(state)))
         .map_err(|bad| Failure::new(Exit::Usage, bad.to_string()).hint("see docs/outputs.md"))?;
+    if let Some(folder) = storage.folder() {
+        let place =
+            |path: &Path| path.canonicalize().or_else(|_| std::path::absolute(path)).unwrap_or_default();
+        let (folder, output) = (place(folder), place(output));
+        if folder.starts_with(&output) || output.starts_with(&folder) {
+            let text = format!(
+                "output.store: {} must not be the output directory {}, nor above or below it",
+                folder.display(),
+                output.display()
+            );
+            return Err(Failure::new(Exit::Usage, text).hint("see docs/outputs.md"));
+        }
+    }
     Ok(Some(OutputStore::new(storage, uploads.clone())))
 }
 
@@ -171,7 +213,7 @@ fn checked_output_store(
     if chosen.emulator.is_some() {
         return Ok(None);
     }
-    let store = output_store(config, uploads)?;
+    let store = output_store(config, uploads, (&chosen.state, &chosen.output))?;
     if let Some(store) = store.clone() {
         tokio::spawn(async move {
             if let Err(error) = store.check().await {

@@ -75,8 +75,9 @@ async fn sync(request: &SyncOutputsRequest, global: &Global) -> Result<SyncedOut
     }
     let (store, clock) = (Arc::new(Store::open_existing(&state.dir)?), Clock::start());
     let mut parts = build::app_parts(&config, &state.output_dir(&config), None)?;
-    parts.outputs = build::output_store(&config, &Uploads::new(config.limits.uploads, Metrics::new()))?;
     let output_dir = parts.output_dir.clone();
+    let uploads = Uploads::new(config.limits.uploads, Metrics::new());
+    parts.outputs = build::output_store(&config, &uploads, (&state.dir, output_dir.root()))?;
     let app = App::new(store.clone(), Mode::Offline, &Scope::All, parts, clock)?;
     let engine = InProcess::begin(app);
     let synced = engine.client().call(request).await;

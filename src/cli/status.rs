@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::time::Duration;
 
+use bytesize::ByteSize;
 use clap::Args;
 
 use crate::cli::client::{self, StateClient};
@@ -18,7 +19,9 @@ use crate::cli::terminal::say;
 use crate::cli::{summary, terminal, written};
 use crate::clock::Clock;
 use crate::control::client::Client;
-use crate::control::protocol::{BatchState, BatchStatus, ProcessKind, Request, StatusRequest};
+use crate::control::protocol::{
+    BatchState, BatchStatus, ProcessKind, Request, StatusRequest, TransferTotals, Transfers,
+};
 use crate::domain::ids::BatchName;
 use crate::domain::parked_reason::Parked;
 use crate::domain::time::Tick;
@@ -95,6 +98,7 @@ async fn show_until_done(
             if !global.json {
                 parked.iter().for_each(|parked| say!("{}: {}", parked.name(), parked.explain()));
                 summary::short_of_credits(&status.batches);
+                status.transfers.iter().for_each(say_transfers);
                 for batch in status.batches.iter().filter(|batch| batch.refused_rows > 0) {
                     let (name, refused) = (&batch.name, batch.refused_rows);
                     say!(
@@ -113,6 +117,16 @@ async fn show_until_done(
             return Ok(Exit::Success);
         }
         tokio::time::sleep(WATCH_INTERVAL).await;
+    }
+}
+
+/// What uploads take beside downloads.
+fn say_transfers(transfers: &Transfers) {
+    for (what, moved) in [("downloads", transfers.downloads), ("uploads", transfers.uploads)] {
+        let TransferTotals { files, failed, bytes, busy_ms } = moved;
+        let span = humantime::format_duration(Duration::from_millis(busy_ms / 100 * 100));
+        let failed = if failed > 0 { format!(", {failed} requests failed") } else { String::new() };
+        say!("{what}: {files} files, {} in {span}{failed}", ByteSize(bytes));
     }
 }
 

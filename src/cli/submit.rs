@@ -249,7 +249,7 @@ pub(super) fn parked_exit(parked: Parked) -> Exit {
     match parked {
         Parked::Key => Exit::Unauthorised,
         Parked::Disk => Exit::Disk,
-        Parked::Store => Exit::Unreachable,
+        Parked::Store | Parked::Scratch => Exit::Unreachable,
         Parked::Paused | Parked::NoPrice | Parked::Inputs | Parked::Pilot | Parked::NoProcess => {
             Exit::Unfinished
         }

@@ -56,6 +56,10 @@ pub struct OutputConfig {
     pub gallery: bool,
     /// The object store that outputs are put into besides: `s3://bucket/prefix`, `gs://…` or `az://…`.
     pub store: Option<Url>,
+    /// Whether outputs stay on disk when they are in the store.
+    pub keep_local: bool,
+    /// Room on disk for outputs on their way into the store, where they do not stay.
+    pub scratch_max: ByteSize,
     /// Largest output that is downloaded.
     pub max_file: ByteSize,
     /// Free space that is kept on the output disk.
@@ -72,6 +76,8 @@ impl Default for OutputConfig {
             results_csv: CsvDialect::default(),
             gallery: true,
             store: None,
+            keep_local: true,
+            scratch_max: ByteSize::gib(16),
             max_file: ByteSize::gib(8),
             min_free: ByteSize::gib(1),
             allow_hosts: Vec::new(),

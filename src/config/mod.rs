@@ -138,6 +138,22 @@ impl Config {
         if let Err(error) = Layout::parse(&self.output.layout) {
             wrong("output.layout", &error.to_string());
         }
+        if !self.output.keep_local && self.output.store.is_none() {
+            wrong("output.keep_local", "needs output.store: outputs would be nowhere");
+        }
+        if !self.output.keep_local && self.output.scratch_max < self.output.max_file {
+            wrong(
+                "output.scratch_max",
+                "must not be less than output.max_file: an output of that size would not fit",
+            );
+        }
+        if self.inputs.store.as_ref().is_some_and(|store| store.scheme() == "file") {
+            wrong(
+                "inputs.store",
+                "must be a store that the service can fetch from: s3://bucket/prefix, gs://… or az://…; from a folder of \
+                 this machine it cannot",
+            );
+        }
         if let (Some(inputs), Some(outputs)) = (&self.inputs.store, &self.output.store)
             && is_same_or_below(inputs, outputs)
         {

@@ -204,3 +204,23 @@ fn states_of(record: &BatchRecord, overview: &BatchOverview) -> BTreeMap<String,
     let counted = counted.chain([(REPLACED, replaced)]).filter(|(_, n)| *n > 0);
     counted.map(|(state, n)| (state.to_owned(), n)).collect()
 }
+
+/// Downloads beside uploads, since the process began.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Transfers {
+    /// Results of the service.
+    pub downloads: TransferTotals,
+    /// Files and outputs that were put into object stores.
+    pub uploads: TransferTotals,
+}
+
+/// Files that were transferred.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TransferTotals {
+    pub files: u64,
+    /// Requests that did not end well.
+    pub failed: u64,
+    pub bytes: u64,
+    /// Time that the transfers took, each counted by itself, in milliseconds.
+    pub busy_ms: u64,
+}

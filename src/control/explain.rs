@@ -347,7 +347,7 @@ fn parked_reason(
         (State::Fetching { .. }, Parked::Store) => {
             Some(format!("its outputs are not all in the object store: {why}"))
         }
-        (State::Fetching { .. }, Parked::Disk | Parked::NoProcess) => {
+        (State::Fetching { .. }, Parked::Disk | Parked::Scratch | Parked::NoProcess) => {
             Some(format!("its outputs are not downloaded: {why}"))
         }
         _ => None,

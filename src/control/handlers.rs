@@ -98,7 +98,7 @@ pub async fn status(engine: &EngineClient, request: &StatusRequest) -> Result<St
     };
     let batches = found.iter().map(of).collect();
     let not_listed = not_listed(engine, batch, found.iter().map(|(record, _)| record));
-    Ok(Status { batches, not_listed })
+    Ok(Status { batches, not_listed, transfers: None })
 }
 
 /// The batches that a list is about, and how many finished ones it leaves out.

@@ -119,7 +119,7 @@ async fn overview_now(
     app: &AppState,
     batches: &[BatchName],
 ) -> Result<(Fragments, BTreeMap<BatchName, Fragments>), HandlerError> {
-    let Status { batches: found, not_listed } =
+    let Status { batches: found, not_listed, .. } =
         handlers::status(&app.engine, &StatusRequest::default()).await?;
     let account = app.engine.account().await?;
     let now = app.pages.clock().now().wall;

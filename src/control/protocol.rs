@@ -7,7 +7,7 @@ use axum::http::Method;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize, Serializer};
 
-pub use crate::control::batch_status::{BatchState, BatchStatus};
+pub use crate::control::batch_status::{BatchState, BatchStatus, TransferTotals, Transfers};
 pub use crate::control::error_body::{ErrorBody, Refusal};
 pub use crate::control::review_protocol::{
     AnotherTakeRequest, DecideRequest, DecisionOutcome, DecisionRequest, Decisions, ReviewRequest,
@@ -209,6 +209,9 @@ pub struct Status {
     /// Finished batches that are not among them: each is found by its name.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub not_listed: u64,
+    /// What downloads and uploads took, where the process that answers puts files into an object store.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transfers: Option<Transfers>,
 }
 
 fn is_zero(number: &u64) -> bool {

@@ -16,6 +16,7 @@ use futures_util::StreamExt;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc;
 
+use crate::clock::whole_ms;
 use crate::control::api_error::{
     ApiError, BODY_MAX_BYTES, JsonBody, Query, check_file_name, ingest_error, storage_error,
 };
@@ -29,7 +30,8 @@ use crate::control::protocol::{
     ExplainRequest, ExportRequest, GalleryRequest, GroupTotalsRequest, Health, HealthRequest, JobsRequest,
     LedgerRequest, MANIFESTS_PATH, NDJSON, NOT_LISTED, OpenJobsRequest, PauseRequest, Refusal, Request as _,
     ResolveRequest, ResumeRequest, RetryEditedRequest, RetryRequest, ReviewRequest, RunScheduleRequest,
-    Schedules, SchedulesRequest, StatusRequest, Submission, SyncOutputsRequest,
+    Schedules, SchedulesRequest, Status, StatusRequest, Submission, SyncOutputsRequest, TransferTotals,
+    Transfers,
 };
 use crate::control::review_handlers;
 use crate::domain::exit_code::Exit;
@@ -39,7 +41,7 @@ use crate::intake::IngestOptions;
 use crate::intake::ingest::IncomingDir;
 use crate::intake::retry_edited::{self, EditedRetryOptions};
 use crate::intake::retry_manifest::JobChoice;
-use crate::metrics::CONTENT_TYPE;
+use crate::metrics::{CONTENT_TYPE, Moved};
 
 /// Largest manifest that may be handed in, in bytes.
 const MANIFEST_MAX_BYTES: u64 = 4 << 30;
@@ -116,8 +118,18 @@ async fn metrics(State(app): Shared) -> impl IntoResponse {
     ([(header::CONTENT_TYPE, CONTENT_TYPE)], app.metrics.render())
 }
 
+fn totals(moved: Moved) -> TransferTotals {
+    let Moved { files, failed, bytes, busy } = moved;
+    TransferTotals { files, failed, bytes, busy_ms: whole_ms(busy) }
+}
+
 async fn status(State(app): Shared, Query(query): Query<StatusRequest>) -> Result<Response, ApiError> {
-    Ok(Json(handlers::status(&app.engine, &query).await?).into_response())
+    let status = handlers::status(&app.engine, &query).await?;
+    let (downloads, uploads) = app.metrics.transfers();
+    // Without a store there is nothing to compare.
+    let transfers = (uploads != Moved::default())
+        .then(|| Transfers { downloads: totals(downloads), uploads: totals(uploads) });
+    Ok(Json(Status { transfers, ..status }).into_response())
 }
 
 async fn explain(State(app): Shared, Query(query): Query<ExplainRequest>) -> Result<Response, ApiError> {

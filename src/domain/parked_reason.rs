@@ -31,6 +31,8 @@ pub enum Parked {
     Disk,
     /// The object store of files or outputs refuses, or cannot be reached.
     Store,
+    /// Outputs that are not in the object store yet take all of the room that they may have on disk.
+    Scratch,
     /// What is left needs outputs of rows that have ended without, or that wait for a decision.
     Inputs,
     /// The pilot of the batch is done, and nobody has continued.
@@ -55,6 +57,7 @@ impl Parked {
             Parked::NoPrice => "no_price",
             Parked::Disk => "disk",
             Parked::Store => "store",
+            Parked::Scratch => "scratch",
             Parked::Inputs => "inputs",
             Parked::Pilot => "pilot",
             Parked::NoProcess => "no_process",
@@ -103,6 +106,10 @@ impl Parked {
             Parked::Store => {
                 "the object store refuses or cannot be reached; it is asked again, with longer and longer waits; see the \
                  log, or: callsheet doctor"
+            }
+            Parked::Scratch => {
+                "outputs that are not in the object store yet take as much of the disk as output.scratch_max allows; it \
+                 continues when they are there; to see what uploads take: callsheet status"
             }
             Parked::Inputs => {
                 "what is left refers to rows that failed, were canceled or wait for a decision; to see which: \

@@ -14,6 +14,7 @@ use crate::domain::task::{Fault, PostAnswer};
 use crate::engine::download::Fetcher;
 use crate::engine::publish_queue::PublishQueue;
 use crate::engine::scheduler::{Effect, FetchFault, FetchOrder, Input, Scheduler};
+use crate::engine::scratch_files::ScratchMarks;
 use crate::engine::suspended_downloads::SuspendedDownloads;
 use crate::engine::{EngineDeps, blocking, edited_rows, input_store, job_inputs, output_sync, row_reader};
 use crate::metrics::{Answer, Endpoint};
@@ -180,6 +181,13 @@ async fn fetch(
     clock: Clock,
 ) -> Result<Vec<Input>, StoreError> {
     let batch = order.key.batch;
+    if !deps.keeps_local {
+        let (marks, key) = (ScratchMarks::of(store.dir()), order.key);
+        if let Err(error) = blocking(move || marks.set(key)).await {
+            let fault = FetchFault::Passing(Fault::new("state", error.to_string()));
+            return Ok(vec![Input::Fetched(order.key, order.attempt, Err(fault))]);
+        }
+    }
     let mut others = Vec::new();
     if order.takes_name {
         let (store, spec) = (store.clone(), order.spec.clone());

@@ -18,6 +18,7 @@ use tokio::sync::Notify;
 
 use crate::clock::Clock;
 use crate::domain::ids::{BatchName, BatchNo};
+use crate::domain::job::OutputFile;
 use crate::domain::job_state::JobStateCounts;
 use crate::domain::parked_reason::Parked;
 use crate::domain::time::{Millis, Tick};
@@ -194,6 +195,15 @@ impl Gallery {
             shared.tell_of_list(listed);
         })
         .await;
+    }
+
+    /// Looks into outputs that are about to leave the disk, so that their thumbnails stay.
+    pub(super) fn keep_facts(&self, batch: &BatchName, files: &[OutputFile]) {
+        let Some(shared) = &self.0 else { return };
+        let mut reader = shared.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Err(error) = media::keep_facts(&shared.output_dir, batch, files, &mut reader) {
+            tracing::debug!(%batch, %error, "an output has no thumbnail");
+        }
     }
 
     /// Makes the gallery of a batch current, or the list of all. Returns the page; nothing where galleries are switched

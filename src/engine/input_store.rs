@@ -16,12 +16,13 @@ use crate::domain::job::Order;
 use crate::domain::manifest::row::Deadline;
 use crate::domain::request::Kind;
 use crate::domain::task::Fault;
-use crate::domain::time::{Millis, Tick};
+use crate::domain::time::{Millis, Tick, Timestamp};
 use crate::engine::blocking;
 use crate::engine::scheduler::InputFault;
 use crate::engine::uploads::Uploads;
 use crate::failpoint;
-use crate::object_storage::{Expected, ObjectStorage, PutError, Replaces, StorageError};
+use crate::metrics::Metrics;
+use crate::object_storage::{CredentialLife, Expected, ObjectStorage, PutError, Replaces, StorageError};
 use crate::store::staged_inputs::StagedInputs;
 
 /// Code of a job whose file is neither in the state nor in the object store.
@@ -32,6 +33,8 @@ const FILE_CHANGED: &str = "input_changed";
 const NO_STORE: &str = "no_input_store";
 /// Code while the store refuses or cannot be reached.
 const STORE: &str = "store";
+/// Code of a job whose deadline is after the end of the store's credentials.
+const CREDENTIALS_TOO_SHORT: &str = "credentials_too_short";
 /// How long an object that was seen is taken to be there.
 const SEEN_FOR: Millis = Millis::from_secs(600);
 /// What a link lives longer than the deadline of its job.
@@ -68,19 +71,61 @@ impl InputStore {
         InputStore(Arc::new(Inside { storage, deadlines, clock, uploads, seen }))
     }
 
-    /// Whether the store answers. Nothing is changed.
+    /// The same store, whose uploads are counted elsewhere.
+    pub(super) fn counted_by(&self, metrics: &Metrics) -> InputStore {
+        let Inside { storage, deadlines, clock, uploads, .. } = &*self.0;
+        InputStore::new(storage.clone(), deadlines.clone(), uploads.counted_by(metrics), *clock)
+    }
+
+    /// Whether the store answers and its credentials sign links. Nothing is changed. Returns what is to be known of the
+    /// credentials: that they end before most deadlines, for one.
     ///
     /// # Errors
     /// [`StorageError`].
-    pub async fn check(&self) -> Result<(), StorageError> {
-        self.0.storage.check().await
+    pub async fn check(&self) -> Result<Option<String>, StorageError> {
+        let Inside { storage, deadlines, .. } = &*self.0;
+        storage.check().await?;
+        storage.signed_link("inputs/none", Duration::from_secs(60)).await?;
+        let longest = deadlines.values().copied().max().unwrap_or_default();
+        Ok(match self.life_for(longest).await? {
+            LinkLife::LongEnough => None,
+            LinkLife::TooShort(why) | LinkLife::UntilRenewed(why) => Some(why),
+        })
     }
 
-    /// The address of a file in the store, where it is on return.
+    /// Whether a link can be signed that outlives the deadline of a job.
+    ///
+    /// # Errors
+    /// Why not, and whether that may pass.
+    async fn check_life(&self, order: &Order) -> Result<(), InputFault> {
+        match self.life_for(self.until_deadline(order)).await.map_err(|error| passing(&error))? {
+            LinkLife::LongEnough => Ok(()),
+            LinkLife::UntilRenewed(why) => Err(InputFault::Passing(Fault::new(STORE, why))),
+            LinkLife::TooShort(why) => Err(lasting(CREDENTIALS_TOO_SHORT, &why)),
+        }
+    }
+
+    /// Whether links that are signed now are valid for so long.
+    async fn life_for(&self, needed: Millis) -> Result<LinkLife, StorageError> {
+        let Inside { storage, clock, .. } = &*self.0;
+        Ok(link_life(storage.credential_life().await?, needed, clock.now().wall))
+    }
+
+    /// The address of a file in the store for a job, where it is on return, and can be linked to until the deadline.
     ///
     /// # Errors
     /// Why it is not there, and whether that may pass.
-    pub(super) async fn upload(&self, staged: &StagedInputs, file: &InputFile) -> Result<String, InputFault> {
+    pub(super) async fn upload_for(
+        &self,
+        order: &Order,
+        staged: &StagedInputs,
+        file: &InputFile,
+    ) -> Result<String, InputFault> {
+        self.check_life(order).await?;
+        self.upload(staged, file).await
+    }
+
+    async fn upload(&self, staged: &StagedInputs, file: &InputFile) -> Result<String, InputFault> {
         let Inside { storage, clock, uploads, .. } = &*self.0;
         let name = file.content.object_name();
         let seen = self.seen(&name);
@@ -201,13 +246,53 @@ impl InputStore {
 
     /// Longer than the deadline of the job, from now on.
     fn link_lifetime(&self, order: &Order) -> Duration {
+        Duration::from_millis(self.until_deadline(order).0.saturating_add(BEYOND_DEADLINE.0))
+    }
+
+    /// How far off the deadline of a job is that is sent now.
+    fn until_deadline(&self, order: &Order) -> Millis {
         let Inside { deadlines, clock, .. } = &*self.0;
-        let until_deadline = match order.deadline {
+        match order.deadline {
             Some(Deadline::After(span)) => span,
             Some(Deadline::At(at)) => at.since(clock.now().wall),
             None => deadlines.get(&order.kind).copied().unwrap_or_default(),
-        };
-        Duration::from_millis(until_deadline.0.saturating_add(BEYOND_DEADLINE.0))
+        }
+    }
+}
+
+/// Whether links live as long as they have to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum LinkLife {
+    LongEnough,
+    /// Not before the credentials are renewed, which happens by itself.
+    UntilRenewed(String),
+    TooShort(String),
+}
+
+/// Whether links that are signed at `now` with such credentials are valid for as long as `needed`.
+fn link_life(credentials: CredentialLife, needed: Millis, now: Timestamp) -> LinkLife {
+    let span = |span: Millis| humantime::format_duration(Duration::from_secs(span.0 / 1000)).to_string();
+    match credentials {
+        CredentialLife::Lasting => LinkLife::LongEnough,
+        CredentialLife::Until { end, .. } if end.since(now) >= needed => LinkLife::LongEnough,
+        CredentialLife::Until { end, renewed_for } => {
+            let left = span(end.since(now));
+            let why = format!(
+                "the store's credentials end in {left}, and with them every link; the deadline is {} off",
+                span(needed)
+            );
+            match renewed_for {
+                Some(life) if life >= needed => LinkLife::UntilRenewed(format!("{why}; they are renewed before")),
+                _ => LinkLife::TooShort(format!(
+                    "{why}; use credentials that live longer, or an earlier deadline, then retry"
+                )),
+            }
+        }
+        CredentialLife::Unknown => LinkLife::TooShort(
+            "the store's credentials are temporary, and nothing says when they end, and with them every link; set \
+             AWS_CREDENTIAL_EXPIRATION, or use credentials that last, then retry"
+                .to_owned(),
+        ),
     }
 }
 
@@ -218,9 +303,13 @@ impl InputStore {
 pub(super) async fn upload_all(
     inputs: Option<&InputStore>,
     staged: &StagedInputs,
-    files: &[InputFile],
+    order: &Order,
 ) -> Result<Vec<String>, InputFault> {
+    let files = &order.files;
     let mut addresses = Vec::with_capacity(files.len());
+    if let Some(store) = inputs.filter(|_| !files.is_empty()) {
+        store.check_life(order).await?;
+    }
     for file in files {
         let Some(store) = inputs else { return Err(InputFault::Lasting(no_store())) };
         addresses.push(store.upload(staged, file).await?);
@@ -273,4 +362,23 @@ fn state_fault(error: &std::io::Error) -> InputFault {
 
 fn lasting(code: &str, text: &str) -> InputFault {
     InputFault::Lasting(Fault::new(code, format!("{text}; nothing was charged")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_has_to_outlive_the_deadline() {
+        let hour = Millis::from_secs(3600);
+        let (now, soon) = (Timestamp(1_000), Timestamp(1_000).after(hour));
+        let life = |end, renewed_for| link_life(CredentialLife::Until { end, renewed_for }, hour, now);
+        assert_eq!(link_life(CredentialLife::Lasting, hour, now), LinkLife::LongEnough);
+        assert_eq!(life(soon, None), LinkLife::LongEnough);
+        let early = soon.before(Some(Millis(1)));
+        assert!(matches!(life(early, None), LinkLife::TooShort(why) if why.contains("end in 59m 59s")));
+        assert!(matches!(life(early, Some(hour)), LinkLife::UntilRenewed(_)));
+        assert!(matches!(life(early, Some(Millis(1))), LinkLife::TooShort(_)));
+        assert!(matches!(link_life(CredentialLife::Unknown, hour, now), LinkLife::TooShort(_)));
+    }
 }

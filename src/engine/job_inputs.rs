@@ -8,14 +8,16 @@
 mod length;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
+use tempfile::NamedTempFile;
 use tokio::sync::Semaphore;
 
 use crate::api::{DownloadError, Version};
 use crate::domain::ids::{BatchNo, JobId, JobKey};
 use crate::domain::input_file::{InputContent, InputFile, InputMedia};
-use crate::domain::job::JobSpec;
+use crate::domain::job::{JobSpec, OutputFile};
 use crate::domain::job_reference::{EndedTake, FoundInput, JobInput};
 use crate::domain::task::{Fault, ReadAnswer, TaskStatus};
 use crate::engine::scheduler::{InputFault, ended_take};
@@ -72,16 +74,18 @@ pub(super) async fn find(
             None => continue,
         };
         let address = match address {
-            Err(InputFault::Lasting(fault)) => match own_copy(deps, store, input, *key, &giver).await? {
-                Some(address) => address,
-                None => return Err(InputFault::Lasting(fault)),
-            },
+            Err(InputFault::Lasting(fault)) => {
+                match own_copy(deps, store, (spec, input), *key, &giver).await? {
+                    Some(address) => address,
+                    None => return Err(InputFault::Lasting(fault)),
+                }
+            }
             found => found?,
         };
         inputs.push(FoundInput { address, take: input.choice(giver.id), length: None });
     }
     let staged = StagedInputs::of(store.dir());
-    let files = input_store::upload_all(deps.inputs.as_ref(), &staged, &spec.order.files).await?;
+    let files = input_store::upload_all(deps.inputs.as_ref(), &staged, &spec.order).await?;
     inputs.extend(files.into_iter().map(|address| FoundInput { address, take: None, length: None }));
     Ok(inputs)
 }
@@ -112,7 +116,7 @@ async fn usable(deps: &EngineDeps, input: &JobInput, addresses: &[String]) -> Re
 async fn own_copy(
     deps: &EngineDeps,
     store: &Arc<Store>,
-    input: &JobInput,
+    (spec, input): (&JobSpec, &JobInput),
     key: JobKey,
     giver: &JobRecord,
 ) -> Result<Option<String>, InputFault> {
@@ -123,17 +127,51 @@ async fn own_copy(
     let content = InputContent { sha256: output.sha256.clone(), bytes: output.bytes, media, seconds: None };
     let staged = StagedInputs::of(store.dir());
     let (copy, copied, output_dir) = (store.clone(), staged.clone(), deps.output_dir.clone());
+    let local = output.clone();
     let is_copied = blocking(move || -> Result<bool, StoreError> {
         let Some(batch) = copy.batch(key.batch)? else { return Ok(false) };
-        let Ok(mut file) = open_output(&output_dir, &batch.name, &output) else { return Ok(false) };
-        Ok(copied.copy(&mut file, &output.sha256).is_ok())
+        let Ok(mut file) = open_output(&output_dir, &batch.name, &local) else { return Ok(false) };
+        Ok(copied.copy(&mut file, &local.sha256).is_ok())
     });
     let is_copied = is_copied.await;
-    if !is_copied.map_err(|error| InputFault::Passing(Fault::new("state", error.to_string())))? {
+    let is_copied = is_copied.map_err(|error| InputFault::Passing(Fault::new("state", error.to_string())))?;
+    if !is_copied && !copy_from_store(deps, &staged, &output).await? {
         return Ok(None);
     }
     let file = InputFile { field: input.field, place: input.place, name: input.shown(), content };
-    inputs.upload(&staged, &file).await.map(Some)
+    inputs.upload_for(&spec.order, &staged, &file).await.map(Some)
+}
+
+/// Hands an output over that is in the object store of outputs, and not on disk any more. False where it is not there.
+async fn copy_from_store(
+    deps: &EngineDeps,
+    staged: &StagedInputs,
+    output: &OutputFile,
+) -> Result<bool, InputFault> {
+    let Some((file, _)) = from_store(deps, output).await? else { return Ok(false) };
+    let (copied, sha256) = (staged.clone(), output.sha256.clone());
+    let copy = move || {
+        let mut file = file.reopen()?;
+        copied.copy(&mut file, &sha256).map_err(std::io::Error::other)
+    };
+    let copied = blocking(copy).await;
+    copied.map(|()| true).map_err(|error| InputFault::Passing(Fault::new("state", error.to_string())))
+}
+
+/// A copy of an output that is in the object store of outputs, with its path; nothing where it is not there.
+async fn from_store(
+    deps: &EngineDeps,
+    output: &OutputFile,
+) -> Result<Option<(NamedTempFile, PathBuf)>, InputFault> {
+    let (Some(outputs), Some(address)) = (&deps.outputs, &output.object) else { return Ok(None) };
+    let file = blocking(NamedTempFile::new).await;
+    let file = file.map_err(|error| InputFault::Passing(Fault::new("disk", error.to_string())))?;
+    let path = file.path().to_owned();
+    match outputs.copy_to(address, &path, output).await {
+        Ok(true) => Ok(Some((file, path))),
+        Ok(false) => Ok(None),
+        Err(fault) => Err(InputFault::Passing(fault.fault().clone())),
+    }
 }
 
 fn gone(input: &JobInput, why: &str) -> InputFault {

@@ -30,6 +30,7 @@ pub mod review;
 pub mod review_page;
 mod row_reader;
 pub mod scheduler;
+mod scratch_files;
 mod suspended_downloads;
 pub mod uploads;
 
@@ -51,7 +52,7 @@ pub use self::name_lookup::{FindError, NamedJob, Target, target as find_target};
 pub use self::request_rate::RateLimit;
 use self::restart::{load_days, resume_scheduler, take_up, take_up_finished};
 use crate::clock::Clock;
-use crate::domain::ids::{BatchName, BatchNo};
+use crate::domain::ids::{BatchName, BatchNo, JobKey};
 use crate::domain::time::{Millis, Tick};
 use crate::engine::disk::DISK_INTERVAL;
 use crate::engine::effects::{effect_span, run_effect};
@@ -61,10 +62,11 @@ use crate::engine::publish_queue::PublishQueue;
 use crate::engine::scheduler::{
     Command, CommandOutcome, Effect, Input, Scheduler, SchedulerError, Settings, Standstill, Step,
 };
+use crate::engine::scratch_files::CopyRemover;
 use crate::engine::suspended_downloads::SuspendedDownloads;
 use crate::failpoint;
 use crate::metrics::Metrics;
-use crate::store::{Change, Store, StoreError};
+use crate::store::{Change, JobRecord, Store, StoreError};
 
 /// Exchanges that are open at once, at least. More were slower and larger (measured)...
 const EXCHANGES: usize = 64;
@@ -233,6 +235,7 @@ impl Engine {
         // Commands that came in while the state's disk was full.
         let mut waiting = VecDeque::new();
         let mut grace: Option<Tick> = None;
+        self.remove_copies_left_behind().await?;
         let mut following = self.deps.is_some().then(|| self.gallery.follow(self.handle()));
         loop {
             let mut step = self.decide(std::mem::take(&mut inputs))?;
@@ -250,9 +253,12 @@ impl Engine {
                 self.prepare_output(batch).await;
             }
             observe(&StepView { scheduler: &self.scheduler, step: &step });
-            let Step { wake, effects, .. } = step;
+            let Step { wake, effects, ended, .. } = step;
             match self.deps.clone() {
-                Some(deps) => self.begin(effects, &deps),
+                Some(deps) => {
+                    self.begin(effects, &deps);
+                    self.remove_copies(ended.into_iter().map(|(_, record)| record), &deps);
+                }
                 None => {
                     inputs.extend(self.load_rows(effects).await?);
                     // Its process ends when the command is answered: what follows from it comes first.
@@ -434,7 +440,11 @@ impl Engine {
             Message::EngineDeps(deps) => {
                 // Counters go on.
                 let metrics = self.metrics.clone();
-                self.deps = self.deps.is_some().then(|| Arc::new(EngineDeps { metrics, ..*deps }));
+                self.deps = self.deps.is_some().then(|| {
+                    let inputs = deps.inputs.as_ref().map(|store| store.counted_by(&metrics));
+                    let outputs = deps.outputs.as_ref().map(|store| store.counted_by(&metrics));
+                    Arc::new(EngineDeps { metrics, inputs, outputs, ..*deps })
+                });
                 Ok(None)
             }
         }
@@ -505,6 +515,35 @@ impl Engine {
                 | Effect::KeepSurcharges(_) => {}
             }
         }
+    }
+
+    /// Removes copies of outputs that are in the object store, which is durable, where they do not stay on disk.
+    fn remove_copies(&self, ended: impl IntoIterator<Item = JobRecord>, deps: &Arc<EngineDeps>) {
+        if deps.keeps_local {
+            return;
+        }
+        for record in ended {
+            tokio::spawn(self.copy_remover(deps).remove(record));
+        }
+    }
+
+    fn copy_remover(&self, deps: &EngineDeps) -> CopyRemover {
+        CopyRemover {
+            store: self.store.clone(),
+            output_dir: deps.output_dir.clone(),
+            gallery: self.gallery.clone(),
+            sender: self.sender.clone(),
+        }
+    }
+
+    /// The same for what an earlier process left.
+    async fn remove_copies_left_behind(&self) -> Result<(), EngineError> {
+        let Some(deps) = self.deps.as_ref().filter(|deps| !deps.keeps_local) else { return Ok(()) };
+        let open: HashSet<JobKey> = self.scheduler.open_jobs().map(|record| record.key).collect();
+        let remover = self.copy_remover(deps);
+        let left = blocking(move || remover.left_behind(|key| open.contains(&key))).await?;
+        self.remove_copies(left, deps);
+        Ok(())
     }
 
     /// Begins what was decided and is durable.

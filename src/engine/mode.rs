@@ -53,6 +53,8 @@ pub struct EngineDeps {
     pub inputs: Option<InputStore>,
     /// Where published outputs go besides; nothing where they stay on disk alone.
     pub outputs: Option<OutputStore>,
+    /// Whether outputs stay on disk when they are in the store.
+    pub keeps_local: bool,
     /// How fast creating POSTs may leave.
     pub submits: RateLimit,
     /// How fast tasks may be read.

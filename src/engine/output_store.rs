@@ -15,6 +15,7 @@ use crate::domain::time::Timestamp;
 use crate::engine::blocking;
 use crate::engine::uploads::Uploads;
 use crate::failpoint;
+use crate::metrics::Metrics;
 use crate::object_storage::{
     Expected, FoundObject, GetError, ObjectStorage, PutError, Replaces, StorageError,
 };
@@ -90,6 +91,11 @@ impl OutputStore {
         OutputStore(Arc::new(Inside { storage, uploads, clock: Clock::start() }))
     }
 
+    /// The same store, whose uploads are counted elsewhere.
+    pub(super) fn counted_by(&self, metrics: &Metrics) -> OutputStore {
+        OutputStore::new(self.0.storage.clone(), self.0.uploads.counted_by(metrics))
+    }
+
     /// Whether the store answers. Nothing is changed.
     ///
     /// # Errors
@@ -160,10 +166,14 @@ impl OutputStore {
         let _slot = uploads.slot().await;
         let (mut is_new, mut found_bytes) = (false, None);
         for name in [plain.clone(), named_apart(&plain, job.spec.id)] {
+            let (mut is_put, mut denied) = (false, None);
             for _ in 0..ROUNDS_MAX {
                 let found = match storage.find(&name).await {
                     // It may be missing: who may not list a bucket is not told.
-                    Err(error) if error.is_denied() => None,
+                    Err(error) if error.is_denied() && !is_put => {
+                        denied = Some(error);
+                        None
+                    }
                     found => found.map_err(|error| store_fault(&error))?,
                 };
                 found_bytes = found.as_ref().map(|object| object.bytes);
@@ -181,11 +191,15 @@ impl OutputStore {
                 match put {
                     Ok(()) => {
                         failpoint::hit("stored");
-                        is_new = true;
+                        (is_new, is_put) = (true, true);
                         tracing::debug!(object = name, bytes = expected.bytes, "output stored");
                     }
-                    // Looked at again.
-                    Err(PutError::Taken) => {}
+                    // Looked at again, unless whose it is cannot be seen.
+                    Err(PutError::Taken) => {
+                        if let (None, Some(error)) = (&found, denied.take()) {
+                            return Err(store_fault(&error));
+                        }
+                    }
                     Err(PutError::Storage(error)) => return Err(store_fault(&error)),
                     Err(PutError::Changed(why)) => return Err(KeepFault::File(Fault::new("disk", why))),
                 }
@@ -262,6 +276,59 @@ impl OutputStore {
             published.publish(output_spec, &parts, now)
         };
         blocking(publish).await.map(Some).map_err(|error| disk(&error))
+    }
+
+    /// Brings a file back that is not on disk, as it was stored under an address: to its path in the folder of its batch,
+    /// where nothing may be. False: it is there already, or the store has no such object any more.
+    ///
+    /// # Errors
+    /// [`KeepFault`].
+    pub(super) async fn bring_back(
+        &self,
+        output_dir: &OutputDir,
+        (batch, job): (&BatchName, JobId),
+        address: &str,
+        file: &OutputFile,
+    ) -> Result<bool, KeepFault> {
+        let disk = |error: std::io::Error| KeepFault::File(Fault::new("disk", error.to_string()));
+        let to = output_dir.batch_dir(batch).join(&file.path);
+        if tokio::fs::symlink_metadata(&to).await.is_ok() {
+            return Ok(false);
+        }
+        let part = output_dir.part_path(batch, job, 1);
+        if !self.copy_to(address, &part, file).await? {
+            return Ok(false);
+        }
+        tokio::fs::rename(&part, &to).await.map_err(disk)?;
+        Ok(true)
+    }
+
+    /// Copies an object to a file that it makes. False: the store does not have it any more.
+    ///
+    /// # Errors
+    /// [`KeepFault`].
+    pub(super) async fn copy_to(
+        &self,
+        address: &str,
+        to: &Path,
+        file: &OutputFile,
+    ) -> Result<bool, KeepFault> {
+        let storage = &self.0.storage;
+        let Some(name) = storage.name_in(address) else { return Ok(false) };
+        let expected = Expected { bytes: file.bytes, sha256: &file.sha256, content_type: &file.content_type };
+        if storage.find(name).await.map_err(|error| store_fault(&error))?.is_none() {
+            return Ok(false);
+        }
+        match storage.get(name, to, expected).await {
+            Ok(()) => Ok(true),
+            Err(GetError::Changed(_)) => {
+                // Nothing of it is wanted.
+                let _ = tokio::fs::remove_file(to).await;
+                Ok(false)
+            }
+            Err(GetError::Storage(error)) => Err(store_fault(&error)),
+            Err(GetError::File(error)) => Err(KeepFault::File(Fault::new("disk", error.to_string()))),
+        }
     }
 
     /// The files of a job that are on disk as they were published; nothing where one is not.

@@ -16,6 +16,7 @@ use crate::engine::job_iter::JobIter;
 use crate::engine::name_lookup::Target;
 use crate::engine::output_store::{KeepFault, Kept, OutputStore, StoredJob};
 use crate::engine::scheduler::{AppliedVersions, Command, FetchFault, FetchOrder, FoundJob};
+use crate::engine::scratch_files::remove_copies;
 use crate::engine::{EngineDeps, EngineError, blocking, edited_rows};
 use crate::output::file_names::Layout;
 use crate::output::publish::OutputDir;
@@ -101,7 +102,22 @@ pub(super) async fn keep_renamed(
         let versions = versions_of(state, &batch, &renamed.spec).await.map_err(unread)?;
         let (spec, job) = (&*renamed.spec, &renamed.record.job);
         let stored = StoredJob { batch: &batch.name, layout: &layout, spec, job, versions: &versions };
+        // Where outputs do not stay on disk, the store is asked for those that are to have other names.
+        let known: Vec<OutputFile> = job.outputs().to_vec();
+        for (file, known) in renamed.files.iter().zip(&known).filter(|_| !deps.keeps_local) {
+            if let Some(address) = &known.object {
+                store.bring_back(&deps.output_dir, (&batch.name, spec.id), address, file).await?;
+            }
+        }
         renamed.files = store.keep(&deps.output_dir, stored, renamed.files.clone()).await?.files;
+        if !deps.keeps_local {
+            let (output_dir, batch, files) =
+                (deps.output_dir.clone(), batch.name.clone(), renamed.files.clone());
+            let removed = blocking(move || remove_copies(&output_dir, &batch, &files)).await;
+            if let Err(error) = removed {
+                tracing::warn!(%error, "a copy of an output that is in the object store stays on disk");
+            }
+        }
     }
     Ok(())
 }

@@ -20,6 +20,11 @@ impl Uploads {
         Uploads { slots: Arc::new(Semaphore::new(most)), metrics }
     }
 
+    /// The same slots, counted elsewhere.
+    pub(super) fn counted_by(&self, metrics: &Metrics) -> Uploads {
+        Uploads { slots: self.slots.clone(), metrics: metrics.clone() }
+    }
+
     /// Where uploads are counted.
     pub fn metrics(&self) -> &Metrics {
         &self.metrics

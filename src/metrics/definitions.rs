@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use prometheus_client::metrics::counter::Counter;
@@ -41,7 +41,7 @@ const LATENESS_SECONDS: [f64; 10] = [0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 
 /// A commit takes a fifth of a millisecond on a good disk and seconds on one that is failing.
 const COMMIT_SECONDS: [f64; 12] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5];
 /// Every reason for which a batch may be parked.
-const REASONS: [Parked; 14] = [
+const REASONS: [Parked; 15] = [
     Parked::BatchBudget,
     Parked::DayBudget,
     Parked::TotalBudget,
@@ -54,6 +54,7 @@ const REASONS: [Parked; 14] = [
     Parked::NoPrice,
     Parked::Disk,
     Parked::Store,
+    Parked::Scratch,
     Parked::Inputs,
     Parked::Pilot,
 ];
@@ -66,6 +67,43 @@ pub struct Metrics {
     all: Arc<All>,
 }
 
+/// Files that went one way, since the process began.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Moved {
+    pub files: u64,
+    /// Requests that did not end well.
+    pub failed: u64,
+    pub bytes: u64,
+    /// The time that they took, each counted by itself.
+    pub busy: Duration,
+}
+
+/// Requests of one endpoint, as they are added up beside its histogram.
+#[derive(Debug, Default)]
+struct Tally {
+    good: AtomicU64,
+    failed: AtomicU64,
+    busy_micros: AtomicU64,
+}
+
+impl Tally {
+    fn add(&self, answer: Answer, took: Duration) {
+        let count = if answer == Answer::Ok { &self.good } else { &self.failed };
+        count.fetch_add(1, Ordering::Relaxed);
+        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        self.busy_micros.fetch_add(micros, Ordering::Relaxed);
+    }
+
+    fn moved(&self, bytes: u64) -> Moved {
+        Moved {
+            files: self.good.load(Ordering::Relaxed),
+            failed: self.failed.load(Ordering::Relaxed),
+            bytes,
+            busy: Duration::from_micros(self.busy_micros.load(Ordering::Relaxed)),
+        }
+    }
+}
+
 /// Every metric, and the registry that renders them.
 struct All {
     registry: Registry,
@@ -74,6 +112,8 @@ struct All {
     lateness: Histogram,
     download_bytes: Counter,
     upload_bytes: Counter,
+    downloads: Tally,
+    uploads: Tally,
     commit_seconds: Histogram,
     jobs: Family<JobLabels, Gauge>,
     held: Gauge,
@@ -116,6 +156,17 @@ impl Metrics {
         self.all.requests.get_or_create(&RequestLabels::new(endpoint, answer)).inc();
         let seconds = self.all.request_seconds.get_or_create(&EndpointLabel { endpoint: endpoint.name() });
         seconds.observe(latency.as_secs_f64());
+        match endpoint {
+            Endpoint::Result => self.all.downloads.add(answer, latency),
+            Endpoint::Store => self.all.uploads.add(answer, latency),
+            Endpoint::Create(_) | Endpoint::Task | Endpoint::Credits => {}
+        }
+    }
+
+    /// What was downloaded and what was uploaded.
+    pub fn transfers(&self) -> (Moved, Moved) {
+        let All { downloads, uploads, download_bytes, upload_bytes, .. } = &*self.all;
+        (downloads.moved(download_bytes.get()), uploads.moved(upload_bytes.get()))
     }
 
     /// Observes by how much a poll was late.
@@ -235,6 +286,8 @@ impl All {
             lateness,
             download_bytes,
             upload_bytes,
+            downloads: Tally::default(),
+            uploads: Tally::default(),
             commit_seconds,
             jobs,
             held,

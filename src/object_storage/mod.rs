@@ -1,41 +1,42 @@
-//! Object stores (Amazon S3 and what speaks its protocol, Google Cloud Storage, Azure Blob Storage): files are put into a
-//! bucket, and links are signed by which others can fetch them.
+//! Object stores (Amazon S3 and what speaks its protocol, Google Cloud Storage, Azure Blob Storage, a folder): files are put
+//! into a bucket, and links are signed by which others can fetch them.
 //!
 //! Architecture invariant: the only user of the `object_store` crate, which has an HTTP client and retries of its own. The
 //! service's API key never comes here, and the store's credentials leave this module in no value: a signed link is sent to
 //! the service and stored nowhere.
 
+mod aws_credentials;
+mod bucket;
+mod explain;
+mod folder;
+mod multipart;
+
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::TryStreamExt;
-use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey, Checksum};
-use object_store::azure::MicrosoftAzureBuilder;
-use object_store::gcp::GoogleCloudStorageBuilder;
-use object_store::path::Path as ObjectPath;
-use object_store::signer::{Method, Signer};
-use object_store::{
-    Attribute, AttributeValue, Attributes, ClientOptions, GetOptions, ObjectStore, ObjectStoreExt, PutMode,
-    PutMultipartOptions, PutOptions, PutPayload, RetryConfig, UpdateVersion, WriteMultipart,
-};
+use object_store::UpdateVersion;
 use sha2::{Digest, Sha256};
 use tokio::fs::File;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use url::{Host, Url};
+use tokio::io::AsyncWriteExt;
+use url::Url;
+
+pub use self::aws_credentials::CredentialLife;
+use self::bucket::{Bucket, Refused};
+use self::folder::Folder;
 
 /// Files up to this size go in one request; a part of a larger one is as large, in bytes.
 const PART_BYTES: usize = 8 * 1024 * 1024;
 /// Parts of a file that are under way at once.
 const PARTS_AT_ONCE: usize = 4;
-/// How long one request is repeated by itself, with its waits.
-const RETRY_FOR: Duration = Duration::from_secs(30);
-/// Timeout of one request with its response.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(120);
 /// Longest that a link of S3 can be valid; the others are held to it, too.
 pub const LINK_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// The variables of the environment by their names.
+pub type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// The store of a configuration cannot be used as it is written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -127,14 +128,26 @@ pub struct Expected<'a> {
     pub content_type: &'a str,
 }
 
-/// A prefix of a bucket. Cheap to clone.
+/// Which object a file may replace, without borrowing it.
+#[derive(Debug, Clone)]
+enum OwnedReplaces {
+    Any,
+    Nothing,
+    This(FoundObject),
+}
+
+/// A prefix of a bucket, or a folder. Cheap to clone.
 #[derive(Clone)]
 pub struct ObjectStorage {
     /// As it is configured, without a slash at its end.
     url: String,
-    prefix: ObjectPath,
-    store: Arc<dyn ObjectStore>,
-    signer: Arc<dyn Signer>,
+    place: Place,
+}
+
+#[derive(Clone)]
+enum Place {
+    Bucket(Arc<Bucket>),
+    Folder(Folder),
 }
 
 impl fmt::Debug for ObjectStorage {
@@ -144,43 +157,38 @@ impl fmt::Debug for ObjectStorage {
 }
 
 impl ObjectStorage {
-    /// The store at the address that a key of the configuration gives, `inputs.store` for one. Credentials come from where the command line clients of the stores take them:
-    /// environment, files of workload identity, metadata of the machine.
+    /// The store at the address that a key of the configuration gives, `inputs.store` for one. Credentials come from where
+    /// the command line clients of the stores take them: environment, profile files, files of workload identity, metadata of
+    /// the machine. Large uploads that broke off are continued where `unfinished` is a folder to note them in.
     ///
     /// # Errors
     /// What is wrong with the address, or with settings of the environment.
-    pub fn open(key: &'static str, url: &Url) -> Result<ObjectStorage, BadStore> {
+    pub fn open(
+        key: &'static str,
+        url: &Url,
+        environment: Environment<'_>,
+        unfinished: Option<PathBuf>,
+    ) -> Result<ObjectStorage, BadStore> {
         let bad = |why: String| BadStore(format!("{key}: {url}: {why}"));
-        let bucket = url.host_str().filter(|bucket| !bucket.is_empty());
-        let bucket = bucket.ok_or_else(|| bad("has no bucket; write it as s3://bucket/prefix".to_owned()))?;
         if !url.username().is_empty() || url.password().is_some() || url.query().is_some() {
             let why = "holds more than a bucket and a prefix; credentials come from the environment";
             return Err(BadStore(format!("{key}: {why}")));
         }
-        let prefix = ObjectPath::from_url_path(url.path()).map_err(|error| bad(error.to_string()))?;
-        let refused = |error: object_store::Error| bad(told(&error));
-        let retry = RetryConfig { max_retries: 5, retry_timeout: RETRY_FOR, ..RetryConfig::default() };
-        let client = ClientOptions::new().with_timeout(REQUEST_TIMEOUT);
-        let (store, signer): (Arc<dyn ObjectStore>, Arc<dyn Signer>) = match url.scheme() {
-            "s3" => {
-                let builder = AmazonS3Builder::from_env().with_bucket_name(bucket).with_retry(retry);
-                let endpoint = builder.get_config_value(&AmazonS3ConfigKey::Endpoint);
-                // A store on this very machine needs no TLS.
-                let client = client.with_allow_http(endpoint.as_deref().is_some_and(is_loopback));
-                let builder = builder.with_client_options(client).with_checksum_algorithm(Checksum::SHA256);
-                both(builder.build().map_err(refused)?)
-            }
-            "gs" => {
-                let builder = GoogleCloudStorageBuilder::from_env().with_bucket_name(bucket);
-                both(builder.with_retry(retry).with_client_options(client).build().map_err(refused)?)
-            }
-            "az" => {
-                let builder = MicrosoftAzureBuilder::from_env().with_container_name(bucket);
-                both(builder.with_retry(retry).with_client_options(client).build().map_err(refused)?)
-            }
-            other => return Err(bad(format!("{other}: is not a store; s3:, gs: and az: are"))),
+        let place = if url.scheme() == "file" {
+            let path = url.to_file_path().map_err(|()| bad("is not a folder of this machine".to_owned()))?;
+            Place::Folder(Folder::new(path))
+        } else {
+            Place::Bucket(Arc::new(Bucket::open(url, environment, unfinished).map_err(bad)?))
         };
-        Ok(ObjectStorage { url: url.as_str().trim_end_matches('/').to_owned(), prefix, store, signer })
+        Ok(ObjectStorage { url: url.as_str().trim_end_matches('/').to_owned(), place })
+    }
+
+    /// The folder that it is, where it is one.
+    pub fn folder(&self) -> Option<&Path> {
+        match &self.place {
+            Place::Bucket(_) => None,
+            Place::Folder(folder) => Some(folder.root()),
+        }
     }
 
     /// Where an object lies: `s3://bucket/prefix/NAME`.
@@ -193,20 +201,15 @@ impl ObjectStorage {
         address.strip_prefix(self.url.as_str())?.strip_prefix('/')
     }
 
-    fn path_of(&self, name: &str) -> ObjectPath {
-        self.prefix.parts().chain(ObjectPath::from(name).parts()).collect()
-    }
-
     /// Asks for an object that is not there. Nothing is changed.
     ///
     /// # Errors
-    /// [`StorageError`]: the store cannot be reached, or refuses the credentials. Credentials that may only read and
-    /// write what is there are told of no missing object; that is enough.
+    /// [`StorageError`]: the store cannot be reached, refuses the credentials, or has no such bucket. Credentials that may
+    /// only read and write what is there are told of no missing object; that is enough.
     pub async fn check(&self) -> Result<(), StorageError> {
-        match self.store.get(&self.path_of("inputs/none")).await {
-            Ok(_) | Err(object_store::Error::NotFound { .. }) => Ok(()),
-            Err(error) if error.to_string().contains("<Code>AccessDenied</Code>") => Ok(()),
-            Err(error) => Err(self.error(&error)),
+        match &self.place {
+            Place::Bucket(bucket) => bucket.check().await.map_err(|error| self.error(&error)),
+            Place::Folder(folder) => in_folder(folder, Folder::check).await?,
         }
     }
 
@@ -216,10 +219,12 @@ impl ObjectStorage {
     /// # Errors
     /// [`StorageError`].
     pub async fn size_of(&self, name: &str) -> Result<Option<u64>, StorageError> {
-        match self.store.head(&self.path_of(name)).await {
-            Ok(found) => Ok(Some(found.size)),
-            Err(object_store::Error::NotFound { .. }) => Ok(None),
-            Err(error) => Err(self.error(&error)),
+        match &self.place {
+            Place::Bucket(bucket) => bucket.size_of(name).await.map_err(|error| self.error(&error)),
+            Place::Folder(folder) => {
+                let name = name.to_owned();
+                in_folder(folder, move |folder| folder.size_of(&name)).await?
+            }
         }
     }
 
@@ -228,9 +233,12 @@ impl ObjectStorage {
     /// # Errors
     /// [`StorageError`].
     pub async fn remove(&self, name: &str) -> Result<(), StorageError> {
-        match self.store.delete(&self.path_of(name)).await {
-            Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
-            Err(error) => Err(self.error(&error)),
+        match &self.place {
+            Place::Bucket(bucket) => bucket.remove(name).await.map_err(|error| self.error(&error)),
+            Place::Folder(folder) => {
+                let name = name.to_owned();
+                in_folder(folder, move |folder| folder.remove(&name)).await?
+            }
         }
     }
 
@@ -239,23 +247,17 @@ impl ObjectStorage {
     /// # Errors
     /// [`StorageError`].
     pub async fn find(&self, name: &str) -> Result<Option<FoundObject>, StorageError> {
-        let options = GetOptions { head: true, ..GetOptions::default() };
-        let found = match self.store.get_opts(&self.path_of(name), options).await {
-            Ok(found) => found,
-            Err(object_store::Error::NotFound { .. }) => return Ok(None),
-            Err(error) => return Err(self.error(&error)),
-        };
-        let metadata = found.attributes.iter().filter_map(|(attribute, value)| match attribute {
-            Attribute::Metadata(name) => Some((name.to_string(), value.to_string())),
-            _ => None,
-        });
-        let metadata = metadata.collect();
-        let (e_tag, version) = (found.meta.e_tag.clone(), found.meta.version.clone());
-        let version = UpdateVersion { e_tag, version };
-        Ok(Some(FoundObject { bytes: found.meta.size, metadata, version }))
+        match &self.place {
+            Place::Bucket(bucket) => bucket.find(name).await.map_err(|error| self.error(&error)),
+            Place::Folder(folder) => {
+                let name = name.to_owned();
+                in_folder(folder, move |folder| folder.find(&name)).await?
+            }
+        }
     }
 
-    /// Puts a file into the store, hashed once more on its way: one that changed since does not become an object.
+    /// Puts a file into the store, hashed once more on its way: one that changed since does not become an object. What
+    /// became of it is confirmed on return: the store was given its SHA-256 to check, or was asked for all of it again.
     ///
     /// A file of one request replaces what it may by a condition that the store checks. For a larger one the object is
     /// looked at again right before it is completed.
@@ -270,76 +272,40 @@ impl ObjectStorage {
         metadata: &Metadata<'_>,
         replaces: Replaces<'_>,
     ) -> Result<(), PutError> {
-        let changed = |why: String| PutError::Changed(format!("{} {why}", file.display()));
-        let unread = |error: std::io::Error| changed(format!("cannot be read any more: {error}"));
-        let mut reader = File::open(file).await.map_err(unread)?;
-        let said = metadata.iter().map(|(name, value)| {
-            (Attribute::Metadata((*name).into()), AttributeValue::from((*value).to_owned()))
-        });
-        let content_type = AttributeValue::from(expected.content_type.to_owned());
-        let attributes: Attributes = said.chain([(Attribute::ContentType, content_type)]).collect();
-        let path = self.path_of(name);
-        let mut hash = Sha256::new();
-        let is_as_it_was = |hash: Sha256| format!("{:x}", HexOf(&hash.finalize())) == expected.sha256;
-        if expected.bytes <= PART_BYTES as u64 {
-            let mut content = Vec::new();
-            let limit = expected.bytes.saturating_add(1);
-            reader.take(limit).read_to_end(&mut content).await.map_err(unread)?;
-            hash.update(&content);
-            if !is_as_it_was(hash) {
-                return Err(changed("changed since it was read".to_owned()));
+        match &self.place {
+            Place::Bucket(bucket) => {
+                let put = bucket.put((name, self.address_of(name)), file, expected, metadata, replaces).await;
+                put.map_err(|refused| match refused {
+                    Refused::Changed(why) => PutError::Changed(format!("{} {why}", file.display())),
+                    Refused::Taken => PutError::Taken,
+                    Refused::Storage(error) => PutError::Storage(self.error(&error)),
+                    Refused::Different => {
+                        let text =
+                            format!("{} was put there and holds something else", self.address_of(name));
+                        PutError::Storage(StorageError { text, is_denied: false })
+                    }
+                })
             }
-            let mode = match replaces {
-                Replaces::Any => PutMode::Overwrite,
-                Replaces::Nothing => PutMode::Create,
-                Replaces::This(found) => PutMode::Update(found.version.clone()),
-            };
-            let options = PutOptions { mode, attributes, ..PutOptions::default() };
-            let put = self.store.put_opts(&path, PutPayload::from(content), options).await;
-            return put.map(drop).map_err(|error| match error {
-                object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. } => {
-                    PutError::Taken
-                }
-                other => self.error(&other).into(),
-            });
-        }
-        let options = PutMultipartOptions { attributes, ..PutMultipartOptions::default() };
-        let upload = self.store.put_multipart_opts(&path, options).await;
-        let upload = upload.map_err(|error| self.error(&error))?;
-        let mut writer = WriteMultipart::new_with_chunk_size(upload, PART_BYTES);
-        let mut buffer = vec![0; 256 * 1024];
-        let read = loop {
-            let read = match reader.read(&mut buffer).await {
-                Ok(0) => break Ok(()),
-                Ok(read) => buffer.get(..read).unwrap_or_default(),
-                Err(error) => break Err(unread(error)),
-            };
-            hash.update(read);
-            if let Err(error) = writer.wait_for_capacity(PARTS_AT_ONCE).await {
-                break Err(self.error(&error).into());
+            Place::Folder(folder) => {
+                let (name, file) = (name.to_owned(), file.to_owned());
+                let (bytes, sha256) = (expected.bytes, expected.sha256.to_owned());
+                let content_type = expected.content_type.to_owned();
+                let metadata: Vec<_> =
+                    metadata.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
+                let replaces = match replaces {
+                    Replaces::Any => OwnedReplaces::Any,
+                    Replaces::Nothing => OwnedReplaces::Nothing,
+                    Replaces::This(found) => OwnedReplaces::This(found.clone()),
+                };
+                in_folder(folder, move |folder| {
+                    let expected = Expected { bytes, sha256: &sha256, content_type: &content_type };
+                    let metadata: Vec<_> =
+                        metadata.iter().map(|(name, value)| (*name, value.as_str())).collect();
+                    folder.put(&name, &file, expected, &metadata, &replaces)
+                })
+                .await?
             }
-            writer.write(read);
-        };
-        let read = match read {
-            Ok(()) if !is_as_it_was(hash) => Err(changed("changed since it was read".to_owned())),
-            Ok(()) => self.may_replace(name, replaces).await,
-            other => other,
-        };
-        if let Err(error) = read {
-            // What is left of it the store's own rule for unfinished uploads removes.
-            let _ = writer.abort().await;
-            return Err(error);
         }
-        writer.finish().await.map(drop).map_err(|error| self.error(&error).into())
-    }
-
-    async fn may_replace(&self, name: &str, replaces: Replaces<'_>) -> Result<(), PutError> {
-        let may = match replaces {
-            Replaces::Any => true,
-            Replaces::Nothing => self.find(name).await?.is_none(),
-            Replaces::This(before) => self.find(name).await?.as_ref() == Some(before),
-        };
-        if may { Ok(()) } else { Err(PutError::Taken) }
     }
 
     /// Copies an object to a file that it makes, and checks that it holds what it should. The file is on the device on
@@ -348,8 +314,20 @@ impl ObjectStorage {
     /// # Errors
     /// [`GetError`]; what came of the file may then be there.
     pub async fn get(&self, name: &str, file: &Path, expected: Expected<'_>) -> Result<(), GetError> {
+        let bucket = match &self.place {
+            Place::Bucket(bucket) => bucket,
+            Place::Folder(folder) => {
+                let (name, file) = (name.to_owned(), file.to_owned());
+                let (bytes, sha256) = (expected.bytes, expected.sha256.to_owned());
+                return in_folder(folder, move |folder| {
+                    let expected = Expected { bytes, sha256: &sha256, content_type: "" };
+                    folder.get(&name, &file, expected)
+                })
+                .await?;
+            }
+        };
         let storage = |error: object_store::Error| GetError::Storage(self.error(&error));
-        let found = self.store.get(&self.path_of(name)).await.map_err(storage)?;
+        let found = bucket.get(name).await.map_err(storage)?;
         let changed = || GetError::Changed(self.address_of(name));
         if found.meta.size != expected.bytes {
             return Err(changed());
@@ -372,21 +350,44 @@ impl ObjectStorage {
     /// A link by which anybody can fetch an object, for at most [`LINK_MAX`].
     ///
     /// # Errors
-    /// [`StorageError`]: where no credentials are to be found.
+    /// [`StorageError`]: where no credentials are to be found, or they can sign nothing.
     pub async fn signed_link(&self, name: &str, valid_for: Duration) -> Result<String, StorageError> {
-        let signed = self.signer.signed_url(Method::GET, &self.path_of(name), valid_for.min(LINK_MAX)).await;
-        signed.map(String::from).map_err(|error| self.error(&error))
+        match &self.place {
+            Place::Bucket(bucket) => {
+                bucket.signed_link(name, valid_for).await.map_err(|error| self.error(&error))
+            }
+            Place::Folder(_) => {
+                let text = format!("{}: nobody else can fetch from a folder of this machine", self.url);
+                Err(StorageError { text, is_denied: false })
+            }
+        }
+    }
+
+    /// How long links can be valid that are signed now.
+    ///
+    /// # Errors
+    /// [`StorageError`]: where no credentials are to be found.
+    pub async fn credential_life(&self) -> Result<CredentialLife, StorageError> {
+        match &self.place {
+            Place::Bucket(bucket) => bucket.credential_life().await.map_err(|error| self.error(&error)),
+            Place::Folder(_) => Ok(CredentialLife::Lasting),
+        }
     }
 
     fn error(&self, error: &object_store::Error) -> StorageError {
         let is_denied = matches!(error, object_store::Error::PermissionDenied { .. });
-        StorageError { text: format!("{}: {}", self.url, told(error)), is_denied }
+        StorageError { text: format!("{}: {}", self.url, explain::explained(error)), is_denied }
     }
 }
 
-fn both<T: ObjectStore + Signer>(store: T) -> (Arc<dyn ObjectStore>, Arc<dyn Signer>) {
-    let store = Arc::new(store);
-    (store.clone(), store)
+/// Does something in a folder, off the runtime's threads.
+async fn in_folder<T: Send + 'static>(
+    folder: &Folder,
+    does: impl FnOnce(&Folder) -> T + Send + 'static,
+) -> Result<T, StorageError> {
+    let folder = folder.clone();
+    let done = tokio::task::spawn_blocking(move || does(&folder)).await;
+    done.map_err(|error| StorageError { text: error.to_string(), is_denied: false })
 }
 
 /// Bytes in lowercase hex.
@@ -395,40 +396,5 @@ struct HexOf<'a>(&'a [u8]);
 impl fmt::LowerHex for HexOf<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
-}
-
-fn is_loopback(endpoint: &str) -> bool {
-    let url = Url::parse(endpoint).ok();
-    url.is_some_and(|url| match url.host() {
-        Some(Host::Ipv4(ip)) => ip.is_loopback(),
-        Some(Host::Ipv6(ip)) => ip.is_loopback(),
-        Some(Host::Domain(name)) => name == "localhost",
-        None => false,
-    })
-}
-
-/// What a store says, with what to do about it where that is known.
-fn told(error: &object_store::Error) -> String {
-    use object_store::Error;
-    match error {
-        Error::Unauthenticated { .. } => {
-            "the store does not accept the credentials; see those of the environment".to_owned()
-        }
-        Error::PermissionDenied { .. } => {
-            "the store refuses the credentials, or they may not do that there; see docs/inputs.md".to_owned()
-        }
-        other => {
-            let mut text = other.to_string();
-            let mut source = std::error::Error::source(other);
-            while let Some(error) = source {
-                let said = error.to_string();
-                if !text.contains(&said) {
-                    text = format!("{text}: {said}");
-                }
-                source = error.source();
-            }
-            text
-        }
     }
 }

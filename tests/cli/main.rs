@@ -24,10 +24,12 @@ mod retry_edited;
 mod review;
 mod run;
 mod sampling;
+mod scratch;
 mod secrets;
 mod shorts_studio;
 mod spreadsheet;
 mod stdin;
+mod store_faults;
 #[path = "../support/mod.rs"]
 mod support;
 mod terminal;

@@ -176,7 +176,7 @@ impl Story {
             wants_review: still.wants_review(),
             verdict: still.decision().map(|decision| decision.verdict),
         });
-        giver(&INPUT, &[ended]).is_ok()
+        giver(&INPUT, &[ended], Vec::new).is_ok()
     }
 
     /// Applies an event to a job in memory and books what moved. One that has no place is dropped, as the product does.

@@ -49,7 +49,7 @@ const MODULES: &[(&str, &[&str])] = &[
     ("store", &["domain", "failpoint"]),
     ("api", &["clock", "domain"]),
     ("metrics", &["domain"]),
-    ("object_storage", &[]),
+    ("object_storage", &["clock", "domain", "failpoint"]),
     ("clock", &["domain"]),
     ("domain", &[]),
     ("failpoint", &[]),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use hyper::body::Incoming;
@@ -23,13 +24,46 @@ use super::http_client;
 /// The credentials that the server takes, and that must be nowhere else.
 pub const ACCESS_KEY: &str = "AKIDTESTSTORE";
 pub const SECRET_KEY: &str = "store-secret-9f2c7d";
+/// A token of temporary credentials, which must be nowhere else either.
+pub const SESSION_TOKEN: &str = "session-token-41c8aa";
 pub const BUCKET: &str = "media";
+
+/// Whether a text has anything of the store's credentials, or a signature that they made.
+pub fn holds_store_secret(text: &[u8]) -> bool {
+    [SECRET_KEY, SESSION_TOKEN, "X-Amz-Signature"]
+        .iter()
+        .any(|secret| memchr::memmem::find(text, secret.as_bytes()).is_some())
+}
+
+/// The credentials of the store were said nowhere and are in no file below a folder, nor is its access key.
+#[track_caller]
+pub fn store_secrets_are_nowhere(dir: &std::path::Path, said: &[&str]) {
+    assert!(
+        !said.iter().any(|said| holds_store_secret(said.as_bytes())),
+        "the store's credentials are said: {said:?}"
+    );
+    let holds = |path: &PathBuf| {
+        fs::read(path).is_ok_and(|bytes| {
+            holds_store_secret(&bytes) || memchr::memmem::find(&bytes, ACCESS_KEY.as_bytes()).is_some()
+        })
+    };
+    let found: Vec<_> = super::api_key::files(dir).into_iter().filter(holds).collect();
+    assert!(found.is_empty(), "the store's credentials are in {found:?}");
+}
 
 /// What goes wrong with a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StoreFault {
     /// It is answered with this status.
     Status(u16),
+    /// It is answered with this status and an error of this code.
+    Code(u16, &'static str),
+    /// The connection is cut before anything is done.
+    Cut,
+    /// It is done, and the connection is cut before the answer.
+    Unanswered,
+    /// The last byte of what is sent arrives as another one.
+    Corrupted,
 }
 
 #[derive(Debug, Default)]
@@ -37,6 +71,9 @@ struct Shared {
     seen: Mutex<Vec<(Method, String)>>,
     /// The next requests with a method meet these.
     faults: Mutex<Vec<(Method, StoreFault)>>,
+    /// When the credentials end that machines are given here.
+    role_ends: Mutex<String>,
+    is_bucket_gone: AtomicBool,
 }
 
 /// See the module's documentation.
@@ -74,6 +111,25 @@ impl S3Server {
             .env("AWS_SECRET_ACCESS_KEY", SECRET_KEY)
             .env("AWS_REGION", "us-east-1")
             .env("AWS_ENDPOINT_URL", self.base_url());
+    }
+
+    /// Gives a client its credentials as a machine gets them, with their end.
+    pub fn give_by_metadata_to(&self, command: &mut Command, end: &str) {
+        *self.shared.role_ends.lock().unwrap() = end.to_owned();
+        command
+            .env("AWS_METADATA_ENDPOINT", self.base_url())
+            .env("AWS_REGION", "us-east-1")
+            .env("AWS_ENDPOINT_URL", self.base_url());
+    }
+
+    /// The bucket is gone.
+    pub fn remove_bucket(&self) {
+        self.shared.is_bucket_gone.store(true, Ordering::SeqCst);
+    }
+
+    /// It is there again, with everything in it.
+    pub fn restore_bucket(&self) {
+        self.shared.is_bucket_gone.store(false, Ordering::SeqCst);
     }
 
     /// The objects, with their content.
@@ -139,22 +195,74 @@ async fn serve(listener: TcpListener, service: S3Service, shared: Arc<Shared>) {
         let (service, shared) = (service.clone(), shared.clone());
         let answer = service_fn(move |request: Request<Incoming>| {
             let (service, shared) = (service.clone(), shared.clone());
-            async move {
-                let method = request.method().clone();
-                shared.seen.lock().unwrap().push((method.clone(), request.uri().path().to_owned()));
-                let fault = {
-                    let mut faults = shared.faults.lock().unwrap();
-                    let at = faults.iter().position(|(on, _)| *on == method);
-                    at.map(|at| faults.remove(at).1)
-                };
-                if let Some(StoreFault::Status(status)) = fault {
-                    let body = "<Error><Code>SlowDown</Code><Message>slow down</Message></Error>";
-                    let answer = Response::builder().status(StatusCode::from_u16(status).unwrap());
-                    return Ok(answer.body(Body::from(body.to_owned())).unwrap());
-                }
-                hyper::service::Service::call(&service, request).await
-            }
+            async move { answer(&service, &shared, request).await }
         });
         tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), answer));
+    }
+}
+
+/// The largest request that is taken, in bytes.
+const BODY_MAX: usize = 256 << 20;
+
+/// The connection is cut.
+#[derive(Debug)]
+struct CutOff;
+
+impl std::fmt::Display for CutOff {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("cut off")
+    }
+}
+
+impl std::error::Error for CutOff {}
+
+async fn answer(
+    service: &S3Service,
+    shared: &Shared,
+    request: Request<Incoming>,
+) -> Result<Response<Body>, CutOff> {
+    if request.uri().path().starts_with("/latest/") {
+        return Ok(Response::new(Body::from(metadata(request.uri().path(), shared))));
+    }
+    let method = request.method().clone();
+    shared.seen.lock().unwrap().push((method.clone(), request.uri().path().to_owned()));
+    let fault = {
+        let mut faults = shared.faults.lock().unwrap();
+        let at = faults.iter().position(|(on, _)| *on == method);
+        at.map(|at| faults.remove(at).1)
+    };
+    let refused = |status: u16, code: &str| {
+        let body = format!("<Error><Code>{code}</Code><Message>as the test says</Message></Error>");
+        let answer = Response::builder().status(StatusCode::from_u16(status).unwrap());
+        Ok(answer.body(Body::from(body)).unwrap())
+    };
+    // As Amazon says it; the server's folder store says of every object that it is missing.
+    if shared.is_bucket_gone.load(Ordering::SeqCst) {
+        return refused(404, "NoSuchBucket");
+    }
+    let (head, body) = request.into_parts();
+    let mut body = Body::from(body).store_all_limited(BODY_MAX).await.map_err(|_| CutOff)?.to_vec();
+    match fault {
+        Some(StoreFault::Status(status)) => return refused(status, "SlowDown"),
+        Some(StoreFault::Code(status, code)) => return refused(status, code),
+        Some(StoreFault::Cut) => return Err(CutOff),
+        Some(StoreFault::Corrupted) => body.last_mut().into_iter().for_each(|byte| *byte ^= 1),
+        Some(StoreFault::Unanswered) | None => {}
+    }
+    let done = service.call(Request::from_parts(head, Body::from(body))).await.map_err(|_| CutOff)?;
+    if fault == Some(StoreFault::Unanswered) { Err(CutOff) } else { Ok(done) }
+}
+
+/// What the metadata service of a machine says.
+fn metadata(path: &str, shared: &Shared) -> String {
+    match path {
+        "/latest/api/token" => "a-token".to_owned(),
+        "/latest/meta-data/iam/security-credentials/" => "a-role".to_owned(),
+        _ => serde_json::json!({
+            "Code": "Success", "Type": "AWS-HMAC", "LastUpdated": "2026-01-01T00:00:00Z",
+            "AccessKeyId": ACCESS_KEY, "SecretAccessKey": SECRET_KEY, "Token": SESSION_TOKEN,
+            "Expiration": *shared.role_ends.lock().unwrap(),
+        })
+        .to_string(),
     }
 }

@@ -135,7 +135,9 @@ pub(super) async fn run(command: &DoctorCommand, global: &Global) -> Result<Exit
         None if checks.iter().any(|check| check.check == "service") => {}
         None => checks.push(Check::failed("service", service_target::not_configured())),
     }
-    checks.extend(network::object_stores(&config).await);
+    checks.extend(
+        network::object_stores(&config, (&state, &service_target::output_dir(&config, is_emulated))).await,
+    );
     if let Some(emulator) = emulator {
         emulator.stop().await;
     }

@@ -1,5 +1,7 @@
 //! The service: the way to it, its certificate, its clock, the key as it sees it, its catalogs.
 
+use std::path::Path;
+
 use url::Url;
 
 use crate::api::{ClientError, Connectivity, ConnectivityError, FailurePoint, Service, ServiceError};
@@ -56,24 +58,31 @@ pub(super) async fn all(chosen: &ServiceTarget, config: &Config, clock: &Clock) 
 }
 
 /// The object stores of the configuration: that of files that rows name, and that of outputs.
-pub(super) async fn object_stores(config: &Config) -> Vec<Check> {
+pub(super) async fn object_stores(config: &Config, (state, output): (&Path, &Path)) -> Vec<Check> {
     let uploads = Uploads::new(config.limits.uploads, Metrics::new());
     let mut checks = Vec::new();
     let address = |url: &Option<Url>| url.as_ref().map(Url::to_string).unwrap_or_default();
     let (inputs, outputs) = (address(&config.inputs.store), address(&config.output.store));
-    match build::input_store(config, &uploads) {
+    match build::input_store(config, &uploads, None) {
         Ok(None) => {}
-        Ok(Some(store)) => checks.push(of_store(
-            "inputs",
-            store
-                .check()
-                .await
-                .map(|()| format!("{inputs} answers; files that rows name are uploaded to it")),
-            "fix inputs.store or the credentials in the environment; see docs/inputs.md",
-        )),
+        Ok(Some(store)) => checks.push(match store.check().await {
+            Ok(None) => {
+                Check::good("inputs", format!("{inputs} answers; files that rows name are uploaded to it"))
+            }
+            Ok(Some(why)) => Check::advice(
+                "inputs",
+                format!("{inputs} answers; {why}"),
+                "rows that name files are refused whose deadline is later; see docs/inputs.md",
+            ),
+            Err(error) => of_store(
+                "inputs",
+                Err(error),
+                "fix inputs.store or the credentials in the environment; see docs/inputs.md",
+            ),
+        }),
         Err(failure) => checks.push(Check::failed("inputs", failure)),
     }
-    match build::output_store(config, &uploads) {
+    match build::output_store(config, &uploads, (state, output)) {
         Ok(None) => {}
         Ok(Some(store)) => checks.push(of_store(
             "outputs",

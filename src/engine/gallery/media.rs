@@ -88,7 +88,8 @@ impl BatchPages {
                     break;
                 }
                 let question = question(output_dir, &batch.name, &folder, file).map_err(failed)?;
-                let Some(found) = reader.ask(&question) else { return Ok(false) };
+                let found = kept_facts(&question).or_else(|| reader.ask(&question));
+                let Some(found) = found else { return Ok(false) };
                 facts.insert(media_key(file).to_owned(), found);
             }
             if facts.len() > known {
@@ -104,6 +105,35 @@ impl BatchPages {
         }
         Ok(false)
     }
+}
+
+/// Finds out what there is to tell of outputs that are about to leave the disk, and keeps it beside their thumbnails.
+pub(super) fn keep_facts(
+    output_dir: &OutputDir,
+    batch: &BatchName,
+    files: &[OutputFile],
+    reader: &mut MediaReader,
+) -> io::Result<()> {
+    let folder = output_dir.batch_dir(batch).join(GALLERY_FOLDER);
+    for file in files.iter().filter(|file| is_readable(&file.content_type)) {
+        let question = question(output_dir, batch, &folder, file)?;
+        if kept_facts(&question).is_none()
+            && let Some(facts) = reader.ask(&question)
+        {
+            replace(&kept_facts_path(&question), &serde_json::to_vec(&facts)?)?;
+        }
+    }
+    Ok(())
+}
+
+/// What is known of an output that has left the disk.
+fn kept_facts(question: &MediaQuestion) -> Option<MediaFacts> {
+    serde_json::from_slice(&fs::read(kept_facts_path(question)).ok()?).ok()
+}
+
+/// `thumbs/9/9f2c….json`
+fn kept_facts_path(question: &MediaQuestion) -> PathBuf {
+    question.thumbnail.with_extension("json")
 }
 
 /// `data/0003.media.js`

@@ -19,7 +19,7 @@ use crate::domain::quote::{LengthError, milliseconds_of};
 use crate::domain::request::Kind;
 use crate::domain::task::Fault;
 use crate::domain::time::Millis;
-use crate::engine::job_inputs::{gone, link_fault, results};
+use crate::engine::job_inputs::{from_store, gone, link_fault, results};
 use crate::engine::row_reader::RowReader;
 use crate::engine::scheduler::InputFault;
 use crate::engine::{EngineDeps, blocking};
@@ -65,9 +65,19 @@ pub(super) async fn find(
     }
     let place = usize::try_from(input.output).unwrap_or(usize::MAX).saturating_sub(1);
     let output = giver.record.job.outputs().get(place).cloned();
-    let measured = match local(deps, &giver.batch, output).await {
-        Some((path, output)) => measure(path, output.bytes, output.content_type).await?,
-        None => {
+    let stored = match &output {
+        Some(output) if !deps.keeps_local => from_store(deps, output).await?,
+        _ => None,
+    };
+    let measured = match (local(deps, &giver.batch, output.clone()).await, stored, output) {
+        (Some((path, output)), ..) => measure(path, output.bytes, output.content_type).await?,
+        (None, Some((file, path)), Some(output)) => {
+            let length = measure(path, output.bytes, output.content_type).await;
+            // It is removed off the runtime's threads.
+            blocking(move || drop(file)).await;
+            length?
+        }
+        _ => {
             // Closed only when the program ends.
             let _permit = exchanges.acquire().await;
             let links = results(deps, spec, input, &giver.record).await?;

@@ -26,7 +26,8 @@ impl Scheduler {
             return Ok(None);
         }
         let disk = self.disk.is_low().then_some(Parked::Disk);
-        let closed = disk.or(self.output_store.is_down().then_some(Parked::Store));
+        let store = self.output_store.is_down().then_some(Parked::Store);
+        let closed = disk.or(store).or((!self.scratch.has_room()).then_some(Parked::Scratch));
         let jobs = &self.jobs;
         self.batches.for_each(|active| {
             // What is left of an expired batch may have been sent: it waits for a person.

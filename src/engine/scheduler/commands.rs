@@ -509,6 +509,7 @@ impl Scheduler {
         self.wait_times.reconfigure(&settings);
         self.budgets.reserve_groups(&settings.group_limits);
         self.jobs.set_group_keys(settings.group_limits.keys().cloned().collect());
+        self.scratch.set_max(settings.scratch_max);
         self.settings = settings;
         self.batches.for_each(|active| active.park(None));
         let of_job = |open: &OpenJob| open.open_attempts().map(|no| (open.key(), no)).collect::<Vec<_>>();

@@ -53,7 +53,7 @@ impl Scheduler {
             }
         }
         while !self.disk.is_low()
-            && let Some(key) = self.downloads.pop(self.settings.downloads)
+            && let Some(key) = self.downloads.pop(self.settings.downloads, |key| self.scratch.may_begin(key))
         {
             if let Some(attempt) = self.jobs.get(&key).map(|open| open.job().attempt()) {
                 self.begin(key, attempt, Want::Fetch, now.tick);

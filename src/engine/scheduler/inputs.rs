@@ -56,6 +56,10 @@ impl Scheduler {
                 self.versions_applied(applied, now);
                 Ok(())
             }
+            Input::Freed(key) => {
+                self.scratch.release(key);
+                Ok(())
+            }
             Input::DiskIsLow(is_low) => {
                 self.set_disk_low(is_low);
                 Ok(())
@@ -221,6 +225,7 @@ impl Scheduler {
                 Ok(())
             }
             Ok(files) => {
+                self.scratch.came(key, files.iter().map(|file| file.bytes).sum());
                 let is_stored = files.iter().any(|file| file.object.is_some());
                 if is_stored && self.output_store.took() {
                     job_log::queue_unparked(Parked::Store);
@@ -296,6 +301,10 @@ impl Scheduler {
         fault: FetchFault,
         now: Now,
     ) -> Result<(), SchedulerError> {
+        // What came of it was removed.
+        if matches!(fault, FetchFault::Stale(_) | FetchFault::Lasting(_) | FetchFault::DiskRefuses { .. }) {
+            self.scratch.release(key);
+        }
         let (fault, lasting, stale) = match fault {
             FetchFault::Stale(fault) => (fault, false, true),
             FetchFault::Passing(fault) | FetchFault::Slow(fault) | FetchFault::StoreRefuses(fault) => {

@@ -35,6 +35,8 @@ pub struct Settings {
     pub rejections: u32,
     /// Outputs being downloaded at once.
     pub downloads: usize,
+    /// Room that outputs may take on disk until they are in the object store, in bytes; nothing where they stay there.
+    pub scratch_max: Option<u64>,
     /// Least time between two readings of a task.
     pub poll_min: Millis,
     /// Most time between two readings of a task.
@@ -97,6 +99,8 @@ pub enum Input {
     SurchargesKept,
     /// What a manifest went back to was taken up, or outputs were renamed since another version of their row was published.
     Versions(AppliedVersions),
+    /// The outputs of a job that has ended are not on disk any more, or stay there for good.
+    Freed(JobKey),
     /// Whether the output disk has less room than it must keep, or takes nothing more.
     DiskIsLow(bool),
     /// Send nothing new from now on.

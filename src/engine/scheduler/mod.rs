@@ -65,6 +65,7 @@ use crate::engine::scheduler::parts::open_jobs::OpenJobs;
 use crate::engine::scheduler::parts::outage_detector::OutageDetector;
 use crate::engine::scheduler::parts::pending_step::PendingStep;
 use crate::engine::scheduler::parts::prices::Prices;
+use crate::engine::scheduler::parts::scratch::Scratch;
 use crate::engine::scheduler::parts::store_state::StoreState;
 use crate::engine::scheduler::parts::timers::Timers;
 use crate::engine::scheduler::parts::wait_times::WaitTimes;
@@ -99,6 +100,7 @@ pub struct Scheduler {
     outage_detector: OutageDetector,
     disk: DiskState,
     output_store: StoreState,
+    scratch: Scratch,
     input_store: InputStoreState,
     mode: Mode,
     prices: Prices,
@@ -115,6 +117,7 @@ impl Scheduler {
             outage_detector: OutageDetector::default(),
             disk: DiskState::default(),
             output_store: StoreState::default(),
+            scratch: Scratch::new(settings.scratch_max),
             input_store: InputStoreState::default(),
             prices: Prices::new(settings.rules.clone()),
             wait_times: WaitTimes::new(&settings),

@@ -22,6 +22,8 @@ impl Scheduler {
         let counts = self.jobs.counts();
         if counts.busy() > 0
             || self.account.is_asking()
+            // Copies are being removed, or wait for the store.
+            || self.mode != Mode::Stopping && !self.scratch.is_empty()
             || self.inputs.is_looking_up() && self.mode == Mode::Paying
             || self.prices.are_busy() && self.mode != Mode::Stopping
             || self.batches.iter().any(|active| active.is_loading() || active.is_going_back())
@@ -129,6 +131,7 @@ impl Scheduler {
         let key = self.account.key_is_refused().then_some(Parked::Key);
         let disk = self.disk.is_low().then_some(Parked::Disk);
         let store = self.output_store.is_down().then_some(Parked::Store);
+        let store = store.or((!self.scratch.has_room()).then_some(Parked::Scratch));
         // Jobs with files wait for theirs, and nothing of the batch moves.
         let waits = self.jobs.counts().queued_of(no) > 0 || active.has_rows();
         let is_still = self.jobs.counts().queued_of(no) == self.jobs.counts().open_of(no);

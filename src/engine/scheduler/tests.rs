@@ -60,6 +60,7 @@ pub(super) fn settings() -> Settings {
         adaptive: true,
         rejections: 3,
         downloads: 4,
+        scratch_max: None,
         poll_min: Millis(5_000),
         poll_max: Millis(10_000),
         deadlines: BTreeMap::from([(Kind::Video, Millis::from_secs(1800))]),

@@ -180,6 +180,7 @@ impl Scheduler {
             (Want::Fetch, State::Fetching { urls, .. }) => {
                 let Some(active) = self.batches.get(&key.batch) else { return };
                 self.downloads.started();
+                self.scratch.begin(key);
                 let (versions, spec) = (active.versions(), open.spec().clone());
                 let is_superseded = versions.is_superseded(key.seq);
                 let takes_name = versions.is_edited(key.seq) && !is_superseded;

@@ -403,6 +403,7 @@ impl Draw {
             adaptive: self.random.bool(),
             rejections: self.one_of(&[2, 5]),
             downloads: self.one_of(&[1, 4]),
+            scratch_max: None,
             poll_min: Millis(5_000),
             poll_max: Millis(10_000),
             overdue_poll: Millis(self.one_of(&[MINUTE, 5 * MINUTE])),

@@ -19,12 +19,15 @@ impl DownloadQueue {
         queue.push_back(key);
     }
 
-    /// Takes the next job out of the queue, while fewer than `slots` downloads are under way.
-    pub fn pop(&mut self, slots: usize) -> Option<JobKey> {
+    /// Takes the next job that may begin out of the queue, while fewer than `slots` downloads are under way.
+    pub fn pop(&mut self, slots: usize, may_begin: impl Fn(JobKey) -> bool) -> Option<JobKey> {
         if self.under_way >= slots {
             return None;
         }
-        self.waiting.pop_front().or_else(|| self.slow.pop_front())
+        [&mut self.waiting, &mut self.slow].into_iter().find_map(|queue| {
+            let at = queue.iter().position(|key| may_begin(*key))?;
+            queue.remove(at)
+        })
     }
 
     /// A download began.
@@ -59,7 +62,7 @@ mod tests {
         downloads.add(key(2), false);
         downloads.add(key(3), false);
         let next = |downloads: &mut DownloadQueue| {
-            let key = downloads.pop(2);
+            let key = downloads.pop(2, |_| true);
             key.iter().for_each(|_| downloads.started());
             key.map(|key| key.seq.0)
         };
@@ -69,7 +72,9 @@ mod tests {
         );
         downloads.ended();
         assert!(downloads.has_waiting());
-        assert_eq!(next(&mut downloads), Some(1));
+        downloads.add(key(4), false);
+        assert_eq!(downloads.pop(2, |key| key.seq.0 == 1), Some(key(1)), "there is no room for the other");
+        assert_eq!(next(&mut downloads), Some(4));
         assert!(!downloads.has_waiting());
     }
 }

@@ -23,6 +23,7 @@ pub mod pending_step;
 pub mod prices;
 pub mod queued_jobs;
 pub mod row_windows;
+pub mod scratch;
 pub mod store_state;
 pub mod task_owners;
 pub mod timers;

@@ -1,0 +1,380 @@
+//! A prefix of a bucket of Amazon, Google or Azure, or of what speaks their protocols.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::TryStreamExt;
+use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey, AwsCredentialProvider, Checksum};
+use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
+use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
+use object_store::multipart::MultipartStore;
+use object_store::path::Path as ObjectPath;
+use object_store::signer::{Method, Signer};
+use object_store::{
+    Attribute, AttributeValue, Attributes, ClientOptions, Error, GetOptions, GetResult, ObjectStore,
+    ObjectStoreExt, PutMode, PutMultipartOptions, PutOptions, PutPayload, RetryConfig, UpdateVersion,
+    WriteMultipart,
+};
+use sha2::{Digest, Sha256};
+use tokio::fs::File;
+use tokio::io::AsyncReadExt;
+use url::{Host, Url};
+
+use crate::domain::time::Timestamp;
+use crate::object_storage::aws_credentials::{
+    CredentialLife, CredentialWatch, ProfileCredentials, ProfileFiles, end_in,
+};
+use crate::object_storage::explain::{code_of, is_bucket_missing};
+use crate::object_storage::multipart::{PartedUpload, PartsError};
+use crate::object_storage::{
+    Environment, Expected, FoundObject, HexOf, LINK_MAX, Metadata, PART_BYTES, PARTS_AT_ONCE, Replaces,
+};
+
+/// How long one request is repeated by itself, with its waits.
+const RETRY_FOR: Duration = Duration::from_secs(30);
+/// Timeout of one request with its response.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// See the module's documentation.
+pub(super) struct Bucket {
+    prefix: ObjectPath,
+    store: Arc<dyn ObjectStore>,
+    signer: Arc<dyn Signer>,
+    /// Where uploads in parts can be continued.
+    parts: Option<Arc<dyn MultipartStore>>,
+    /// Where they are noted.
+    unfinished: Option<PathBuf>,
+    aws: Option<AwsCredentials>,
+    /// Names of metadata are identifiers there: without hyphens.
+    is_azure: bool,
+    /// The store is not given the SHA-256 of what it is sent: an object is read once to confirm it.
+    reads_back: bool,
+}
+
+/// Where credentials of Amazon's protocol come from.
+struct AwsCredentials {
+    provider: AwsCredentialProvider,
+    profile: Option<Arc<ProfileCredentials>>,
+    /// The end of those of the environment.
+    end: Option<Timestamp>,
+    watch: CredentialWatch,
+}
+
+/// Why a file was not put into a bucket.
+#[derive(Debug)]
+pub(super) enum Refused {
+    Changed(String),
+    Taken,
+    /// What is there now is not what was sent.
+    Different,
+    Storage(Error),
+}
+
+impl From<Error> for Refused {
+    fn from(error: Error) -> Refused {
+        match error {
+            Error::AlreadyExists { .. } | Error::Precondition { .. } => Refused::Taken,
+            other => Refused::Storage(other),
+        }
+    }
+}
+
+impl Bucket {
+    pub(super) fn open(
+        url: &Url,
+        environment: Environment<'_>,
+        unfinished: Option<PathBuf>,
+    ) -> Result<Bucket, String> {
+        let name = url.host_str().filter(|bucket| !bucket.is_empty());
+        let name = name.ok_or("has no bucket; write it as s3://bucket/prefix")?;
+        let prefix = ObjectPath::from_url_path(url.path()).map_err(|error| error.to_string())?;
+        let refused = |error: Error| super::explain::explained(&error);
+        let retry = RetryConfig { max_retries: 5, retry_timeout: RETRY_FOR, ..RetryConfig::default() };
+        let client = ClientOptions::new().with_timeout(REQUEST_TIMEOUT);
+        // A store on this very machine needs no TLS.
+        let client_for = |endpoint: Option<String>| {
+            client.clone().with_allow_http(endpoint.as_deref().is_some_and(is_loopback))
+        };
+        match url.scheme() {
+            "s3" => {
+                let watch = CredentialWatch::of(environment);
+                let (builder, profile) = amazon(environment)?;
+                let keys = [AmazonS3ConfigKey::S3Endpoint, AmazonS3ConfigKey::Endpoint];
+                let endpoint = keys.iter().find_map(|key| builder.get_config_value(key));
+                let builder =
+                    builder.with_bucket_name(name).with_retry(retry).with_http_connector(watch.clone());
+                let builder = builder.with_client_options(client_for(endpoint));
+                let store = builder.with_checksum_algorithm(Checksum::SHA256).build().map_err(refused)?;
+                let aws = AwsCredentials {
+                    provider: AmazonS3::credentials(&store).clone(),
+                    profile,
+                    end: environment("AWS_SESSION_TOKEN").and_then(|_| end_in(environment)),
+                    watch,
+                };
+                let store = Arc::new(store);
+                let parts = Some(store.clone() as Arc<dyn MultipartStore>);
+                let (aws, signer, is_azure, reads_back) = (Some(aws), store.clone(), false, false);
+                Ok(Bucket { prefix, store, signer, parts, unfinished, aws, is_azure, reads_back })
+            }
+            "gs" => {
+                let builder = GoogleCloudStorageBuilder::from_env().with_bucket_name(name).with_retry(retry);
+                let endpoint = builder.get_config_value(&GoogleConfigKey::BaseUrl);
+                let store = builder.with_client_options(client_for(endpoint)).build().map_err(refused)?;
+                let store = Arc::new(store);
+                let parts = Some(store.clone() as Arc<dyn MultipartStore>);
+                let (aws, signer, is_azure, reads_back) = (None, store.clone(), false, true);
+                Ok(Bucket { prefix, store, signer, parts, unfinished, aws, is_azure, reads_back })
+            }
+            "az" => {
+                let builder = MicrosoftAzureBuilder::from_env().with_container_name(name).with_retry(retry);
+                let endpoint = builder.get_config_value(&AzureConfigKey::Endpoint);
+                let store = builder.with_client_options(client_for(endpoint)).build().map_err(refused)?;
+                let store = Arc::new(store);
+                // What is said of an object comes with its completion there, which an upload that is continued cannot say.
+                let (aws, parts, signer, is_azure, reads_back) = (None, None, store.clone(), true, true);
+                Ok(Bucket { prefix, store, signer, parts, unfinished, aws, is_azure, reads_back })
+            }
+            other => Err(format!("{other}: is not a store; s3:, gs: and az: are, and file: for outputs")),
+        }
+    }
+
+    fn path_of(&self, name: &str) -> ObjectPath {
+        self.prefix.parts().chain(ObjectPath::from(name).parts()).collect()
+    }
+
+    pub(super) async fn check(&self) -> Result<(), Error> {
+        match self.store.get(&self.path_of("inputs/none")).await {
+            Ok(_) => Ok(()),
+            Err(error @ Error::NotFound { .. }) if !is_bucket_missing(&error) => Ok(()),
+            Err(error) if code_of(&error).as_deref() == Some("AccessDenied") => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(super) async fn size_of(&self, name: &str) -> Result<Option<u64>, Error> {
+        match self.store.head(&self.path_of(name)).await {
+            Ok(found) => Ok(Some(found.size)),
+            Err(Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(super) async fn remove(&self, name: &str) -> Result<(), Error> {
+        match self.store.delete(&self.path_of(name)).await {
+            Ok(()) | Err(Error::NotFound { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(super) async fn find(&self, name: &str) -> Result<Option<FoundObject>, Error> {
+        let options = GetOptions { head: true, ..GetOptions::default() };
+        let found = match self.store.get_opts(&self.path_of(name), options).await {
+            Ok(found) => found,
+            Err(Error::NotFound { .. }) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let metadata = found.attributes.iter().filter_map(|(attribute, value)| match attribute {
+            Attribute::Metadata(name) if self.is_azure => Some((name.replace('_', "-"), value.to_string())),
+            Attribute::Metadata(name) => Some((name.to_string(), value.to_string())),
+            _ => None,
+        });
+        let metadata = metadata.collect();
+        let (e_tag, version) = (found.meta.e_tag.clone(), found.meta.version.clone());
+        let version = UpdateVersion { e_tag, version };
+        Ok(Some(FoundObject { bytes: found.meta.size, metadata, version }))
+    }
+
+    pub(super) async fn put(
+        &self,
+        (name, address): (&str, String),
+        file: &Path,
+        expected: Expected<'_>,
+        metadata: &Metadata<'_>,
+        replaces: Replaces<'_>,
+    ) -> Result<(), Refused> {
+        let unread = |error: std::io::Error| Refused::Changed(format!("cannot be read any more: {error}"));
+        let mut reader = File::open(file).await.map_err(unread)?;
+        let said = metadata.iter().map(|(name, value)| {
+            let name = if self.is_azure { name.replace('-', "_") } else { (*name).to_owned() };
+            (Attribute::Metadata(name.into()), AttributeValue::from((*value).to_owned()))
+        });
+        let content_type = AttributeValue::from(expected.content_type.to_owned());
+        let attributes: Attributes = said.chain([(Attribute::ContentType, content_type)]).collect();
+        if expected.bytes <= PART_BYTES as u64 {
+            let mut content = Vec::new();
+            let limit = expected.bytes.saturating_add(1);
+            reader.take(limit).read_to_end(&mut content).await.map_err(unread)?;
+            is_as_it_was(Sha256::new_with_prefix(&content), expected)?;
+            let mode = match replaces {
+                Replaces::Any => PutMode::Overwrite,
+                Replaces::Nothing => PutMode::Create,
+                Replaces::This(found) => PutMode::Update(found.version.clone()),
+            };
+            let options = PutOptions { mode, attributes, ..PutOptions::default() };
+            self.store.put_opts(&self.path_of(name), PutPayload::from(content), options).await?;
+        } else if let Some(parts) = &self.parts {
+            let path = self.path_of(name);
+            let folder = self.unfinished.as_deref();
+            let upload = PartedUpload { store: parts, folder, address, path: &path, expected };
+            let there = upload.put_parts(&mut reader, attributes).await.map_err(|error| match error {
+                PartsError::Changed(why) => Refused::Changed(why),
+                PartsError::Storage(error) => Refused::Storage(error),
+            })?;
+            match self.may_replace(name, replaces).await {
+                Err(Refused::Taken) => {
+                    upload.give_up(&there).await;
+                    return Err(Refused::Taken);
+                }
+                may => may?,
+            }
+            upload.complete(there).await?;
+        } else {
+            self.put_as_a_whole(name, &mut reader, attributes, expected, replaces).await?;
+        }
+        if self.reads_back && self.sha256_of(name).await? != expected.sha256 {
+            // So that nothing takes it for what it says that it is.
+            self.remove(name).await?;
+            return Err(Refused::Different);
+        }
+        Ok(())
+    }
+
+    /// A large file, in parts that are lost where the upload breaks off.
+    async fn put_as_a_whole(
+        &self,
+        name: &str,
+        reader: &mut File,
+        attributes: Attributes,
+        expected: Expected<'_>,
+        replaces: Replaces<'_>,
+    ) -> Result<(), Refused> {
+        let options = PutMultipartOptions { attributes, ..PutMultipartOptions::default() };
+        let upload = self.store.put_multipart_opts(&self.path_of(name), options).await?;
+        let mut writer = WriteMultipart::new_with_chunk_size(upload, PART_BYTES);
+        let (mut buffer, mut hash) = (vec![0; 256 * 1024], Sha256::new());
+        let read = loop {
+            let read = match reader.read(&mut buffer).await {
+                Ok(0) => break Ok(()),
+                Ok(read) => buffer.get(..read).unwrap_or_default(),
+                Err(error) => break Err(Refused::Changed(format!("cannot be read any more: {error}"))),
+            };
+            hash.update(read);
+            if let Err(error) = writer.wait_for_capacity(PARTS_AT_ONCE).await {
+                break Err(error.into());
+            }
+            writer.write(read);
+        };
+        let read = match read.and_then(|()| is_as_it_was(hash, expected)) {
+            Ok(()) => self.may_replace(name, replaces).await,
+            changed => changed,
+        };
+        if let Err(error) = read {
+            // What is left of it the store's own rule for unfinished uploads removes.
+            let _ = writer.abort().await;
+            return Err(error);
+        }
+        writer.finish().await?;
+        Ok(())
+    }
+
+    async fn may_replace(&self, name: &str, replaces: Replaces<'_>) -> Result<(), Refused> {
+        let found = match replaces {
+            Replaces::Any => return Ok(()),
+            _ => match self.find(name).await {
+                // It may be missing: who may not list a bucket is not told.
+                Err(Error::PermissionDenied { .. }) => None,
+                found => found?,
+            },
+        };
+        let may = match replaces {
+            Replaces::Any => true,
+            Replaces::Nothing => found.is_none(),
+            Replaces::This(before) => found.as_ref() == Some(before),
+        };
+        if may { Ok(()) } else { Err(Refused::Taken) }
+    }
+
+    pub(super) async fn get(&self, name: &str) -> Result<GetResult, Error> {
+        self.store.get(&self.path_of(name)).await
+    }
+
+    async fn sha256_of(&self, name: &str) -> Result<String, Error> {
+        let mut content = self.get(name).await?.into_stream();
+        let mut hash = Sha256::new();
+        while let Some(chunk) = content.try_next().await? {
+            hash.update(&chunk);
+        }
+        Ok(format!("{:x}", HexOf(&hash.finalize())))
+    }
+
+    pub(super) async fn signed_link(&self, name: &str, valid_for: Duration) -> Result<String, Error> {
+        let signed = self.signer.signed_url(Method::GET, &self.path_of(name), valid_for.min(LINK_MAX)).await;
+        signed.map(String::from)
+    }
+
+    pub(super) async fn credential_life(&self) -> Result<CredentialLife, Error> {
+        let Some(aws) = &self.aws else { return Ok(CredentialLife::Lasting) };
+        let credential = aws.provider.get_credential().await?;
+        if credential.token.as_ref().is_none_or(String::is_empty) {
+            return Ok(CredentialLife::Lasting);
+        }
+        let given = match &aws.profile {
+            Some(profile) => profile.end(),
+            None => aws.end,
+        };
+        Ok(match (given, aws.watch.seen()) {
+            (Some(end), _) => CredentialLife::Until { end, renewed_for: None },
+            (None, Some((end, life))) => CredentialLife::Until { end, renewed_for: Some(life) },
+            (None, None) => CredentialLife::Unknown,
+        })
+    }
+}
+
+fn is_as_it_was(hash: Sha256, expected: Expected<'_>) -> Result<(), Refused> {
+    match format!("{:x}", HexOf(&hash.finalize())) == expected.sha256 {
+        true => Ok(()),
+        false => Err(Refused::Changed("changed since it was read".to_owned())),
+    }
+}
+
+/// What the environment and a profile say of a store of Amazon's protocol, and the profile where the credentials are its.
+fn amazon(
+    environment: Environment<'_>,
+) -> Result<(AmazonS3Builder, Option<Arc<ProfileCredentials>>), String> {
+    let mut builder = AmazonS3Builder::from_env();
+    let has = |name: &str| environment(name).is_some_and(|value| !value.is_empty());
+    let has_others = has("AWS_ACCESS_KEY_ID")
+        || has("AWS_SECRET_ACCESS_KEY")
+        || has("AWS_WEB_IDENTITY_TOKEN_FILE") && has("AWS_ROLE_ARN");
+    let files = ProfileFiles::of(environment);
+    let profile = match files.read() {
+        Err(_) if has_others => None,
+        read => read?,
+    };
+    let Some(profile) = profile else { return Ok((builder, None)) };
+    if let Some(region) = profile.region().filter(|_| !has("AWS_REGION") && !has("AWS_DEFAULT_REGION")) {
+        builder = builder.with_region(region);
+    }
+    if let Some(endpoint) = profile
+        .endpoint()
+        .filter(|_| !has("AWS_ENDPOINT_URL") && !has("AWS_ENDPOINT_URL_S3") && !has("AWS_ENDPOINT"))
+    {
+        builder = builder.with_endpoint(endpoint);
+    }
+    if has_others || profile.credential()?.is_none() {
+        return Ok((builder, None));
+    }
+    let credentials = Arc::new(ProfileCredentials(files));
+    Ok((builder.with_credentials(credentials.clone()), Some(credentials)))
+}
+
+fn is_loopback(endpoint: &str) -> bool {
+    let url = Url::parse(endpoint).ok();
+    url.is_some_and(|url| match url.host() {
+        Some(Host::Ipv4(ip)) => ip.is_loopback(),
+        Some(Host::Ipv6(ip)) => ip.is_loopback(),
+        Some(Host::Domain(name)) => name == "localhost",
+        None => false,
+    })
+}

@@ -1,0 +1,345 @@
+//! Object stores that fail, and credentials: what is lost is tried again, what is wrong is said, and nothing is bought twice.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::process::Command;
+
+use chrono::{TimeDelta, Utc};
+use hyper::Method;
+use serde_json::Value;
+
+use crate::support::process::{Outcome, Running};
+use crate::support::s3::{
+    ACCESS_KEY, S3Server, SECRET_KEY, SESSION_TOKEN, StoreFault, store_secrets_are_nowhere,
+};
+use crate::support::{TestEnv, until};
+
+const OUTPUTS: &str = "[output]\nstore = \"s3://media/out\"\n";
+const INPUTS: &str = "[inputs]\nstore = \"s3://media/refs\"\n";
+const STILLS: &str = "id,kind,model,prompt\na,image,gi-2,a fox\nb,image,gi-2,a gull\n";
+const WITH_FILE: &str = "id,kind,model,prompt,image_urls\na,image,gi-2,a fox,./logo.png\n";
+
+fn png() -> Vec<u8> {
+    b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\x02\0\0\0\x90wS\xde!".to_vec()
+}
+
+fn env(sections: &str) -> (TestEnv, S3Server) {
+    let env = TestEnv::new();
+    env.configure(sections);
+    env.write("stills.csv", STILLS);
+    env.write("logo.png", png());
+    env.write("clips.csv", WITH_FILE);
+    (env, S3Server::start())
+}
+
+fn command(env: &TestEnv, store: &S3Server, arguments: &[&str]) -> Command {
+    let mut command = env.command(arguments.iter().copied());
+    store.give_to(&mut command);
+    command
+}
+
+fn run(env: &TestEnv, store: &S3Server, arguments: &[&str]) -> Outcome {
+    ended(env, command(env, store, arguments))
+}
+
+/// The end of a command that says and leaves nothing of the store's credentials.
+fn ended(env: &TestEnv, command: Command) -> Outcome {
+    let outcome = Running::start(command).end();
+    for left in ["state", "output"] {
+        store_secrets_are_nowhere(&env.path(left), &[&outcome.stdout, &outcome.stderr]);
+    }
+    outcome
+}
+
+/// The outputs and sidecars on disk, by the names of their objects.
+fn on_disk(env: &TestEnv) -> BTreeMap<String, Vec<u8>> {
+    let names = ["a.png", "b.png", "sidecars/a.json", "sidecars/b.json"];
+    let file =
+        |name| (format!("out/stills/{name}"), fs::read(env.path(&format!("output/stills/{name}"))).unwrap());
+    names.map(file).into()
+}
+
+fn in_an_hour(hours: i64) -> String {
+    (Utc::now() + TimeDelta::hours(hours)).format("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+fn in_minutes(minutes: i64) -> String {
+    (Utc::now() + TimeDelta::minutes(minutes)).format("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// What `doctor` says of a store.
+fn diagnosis(env: &TestEnv, mut command: Command, about: &str) -> Value {
+    command.args(["doctor", "--json"]);
+    let outcome = ended(env, command);
+    let checks: Value = serde_json::from_str(&outcome.stdout).unwrap();
+    let all = checks["checks"].as_array().unwrap().clone();
+    all.into_iter().find(|check| check["check"] == about).unwrap()
+}
+
+#[test]
+fn whatever_happens_to_a_request_each_output_is_there_once_and_whole() {
+    let faults = [
+        StoreFault::Cut,
+        StoreFault::Unanswered,
+        StoreFault::Corrupted,
+        StoreFault::Code(503, "SlowDown"),
+        StoreFault::Code(400, "BadDigest"),
+        StoreFault::Code(403, "RequestTimeTooSkewed"),
+        StoreFault::Status(500),
+    ];
+    for fault in faults {
+        for method in [Method::PUT, Method::HEAD] {
+            let (env, store) = env(OUTPUTS);
+            // More often than one request is repeated by itself.
+            store.fault(&method, fault, 8);
+            run(&env, &store, &["run", "stills.csv"]).exited(0);
+            assert_eq!(store.objects(), on_disk(&env), "{fault:?} {method}");
+            env.audit().each_paid_once(2);
+        }
+    }
+}
+
+#[test]
+fn a_file_is_uploaded_whatever_happens_to_a_request() {
+    for fault in [
+        StoreFault::Cut,
+        StoreFault::Unanswered,
+        StoreFault::Corrupted,
+        StoreFault::Code(403, "AccessDenied"),
+    ] {
+        let (env, store) = env(INPUTS);
+        store.fault(&Method::PUT, fault, 8);
+        run(&env, &store, &["run", "clips.csv"]).exited(0);
+        assert_eq!(store.objects().into_values().collect::<Vec<_>>(), [png()], "{fault:?}");
+        env.audit().each_paid_once(1);
+    }
+}
+
+#[test]
+fn a_bucket_that_vanishes_is_said_and_waited_for() {
+    let (env, store) = env(OUTPUTS);
+    store.remove_bucket();
+    let check = diagnosis(&env, command(&env, &store, &[]), "outputs");
+    assert_eq!(
+        (&check["level"], check["found"].as_str().unwrap().contains("there is no such bucket")),
+        (&"wrong".into(), true),
+        "{check}"
+    );
+    store.restore_bucket();
+    let daemon = Running::start(command(&env, &store, &["daemon"]));
+    daemon.says("ready");
+    store.remove_bucket();
+    run(&env, &store, &["submit", "stills.csv"]).exited(0);
+    let status = || -> Value {
+        run(&env, &store, &["status", "stills", "--json"]).exited(0).json()["batches"][0].clone()
+    };
+    until("the queue is parked", || status()["parked_by"] == "store");
+    daemon.says("there is no such bucket");
+    store.restore_bucket();
+    until("all are done", || status()["state"] == "done");
+    daemon.stop().exited(0);
+    assert_eq!(store.objects(), on_disk(&env));
+    env.audit().each_paid_once(2);
+}
+
+#[test]
+fn wrong_credentials_are_told_at_the_start_and_by_doctor() {
+    for section in [OUTPUTS, INPUTS] {
+        let (env, store) = env(section);
+        for process in [&["daemon"][..], &["run", "stills.csv", "--budget", "0"]] {
+            let mut wrong = command(&env, &store, process);
+            wrong.env("AWS_SECRET_ACCESS_KEY", "another");
+            let running = Running::start(wrong);
+            running.says("the store refuses the credentials: they are wrong");
+            // It may not listen to signals yet.
+            drop(running);
+        }
+        let about = if section == OUTPUTS { "outputs" } else { "inputs" };
+        let mut wrong = command(&env, &store, &[]);
+        wrong.env("AWS_ACCESS_KEY_ID", "AKIDNOBODY");
+        let check = diagnosis(&env, wrong, about);
+        assert!(check["found"].as_str().unwrap().contains("refuses the credentials"), "{check}");
+        store.fault(&Method::GET, StoreFault::Code(403, "RequestTimeTooSkewed"), 1);
+        let skewed = diagnosis(&env, command(&env, &store, &[]), about);
+        assert!(skewed["found"].as_str().unwrap().contains("timedatectl"), "{skewed}");
+        assert!(env.audit().tasks.is_empty() && store.objects().is_empty());
+    }
+}
+
+#[test]
+fn credentials_come_from_profile_files() {
+    let (env, store) = env(&format!("{OUTPUTS}{INPUTS}"));
+    let (base_url, home) = (store.base_url(), env.path("home"));
+    env.write(
+        "home/.aws/config",
+        format!("[profile studio]\nregion = us-east-1\nendpoint_url = {base_url}\n"),
+    );
+    let keys = |secret: &str| {
+        format!("[studio]\naws_access_key_id={ACCESS_KEY}\naws_secret_access_key = {secret}\n")
+    };
+    env.write("home/.aws/credentials", keys(SECRET_KEY));
+    let with = |profile: &str, arguments: &[&str]| {
+        let mut command = env.command(arguments.iter().copied());
+        command.env("HOME", &home).env("AWS_PROFILE", profile);
+        command
+    };
+    ended(&env, with("studio", &["run", "clips.csv"])).exited(0);
+    assert_eq!(store.objects().len(), 3, "the file, the output and its sidecar");
+    env.write("home/.aws/credentials", keys("another"));
+    let check = diagnosis(&env, with("studio", &[]), "inputs");
+    assert!(check["found"].as_str().unwrap().contains("refuses the credentials"), "{check}");
+    let missing = ended(&env, with("nobody", &["run", "clips.csv"])).exited(2);
+    missing.says("AWS_PROFILE names the profile nobody, which is neither in");
+    env.write("home/.aws/config", "[profile studio]\nsso_session = one\n");
+    env.write("home/.aws/credentials", "");
+    ended(&env, with("studio", &["run", "clips.csv"])).exited(2).says("aws configure export-credentials");
+    env.audit().each_paid_once(1);
+}
+
+#[test]
+fn a_row_is_refused_whose_deadline_is_after_the_end_of_the_credentials() {
+    let (env, store) = env(INPUTS);
+    let temporary = |end: Option<&str>, arguments: &[&str]| {
+        let mut command = command(&env, &store, arguments);
+        command.env("AWS_SESSION_TOKEN", SESSION_TOKEN);
+        if let Some(end) = end {
+            command.env("AWS_CREDENTIAL_EXPIRATION", end);
+        }
+        command
+    };
+    // Images have ten minutes.
+    ended(&env, temporary(Some(&in_minutes(5)), &["run", "clips.csv"]))
+        .exited(1)
+        .says("credentials_too_short");
+    let explained = run(&env, &store, &["explain", "clips/a"]).exited(0).stdout;
+    assert!(explained.contains("and with them every link; the deadline is 10m off"), "{explained}");
+    let check = diagnosis(&env, temporary(Some(&in_minutes(5)), &[]), "inputs");
+    assert_eq!(check["level"], "advice", "{check}");
+    let unknown = diagnosis(&env, temporary(None, &[]), "inputs");
+    assert!(unknown["found"].as_str().unwrap().contains("AWS_CREDENTIAL_EXPIRATION"), "{unknown}");
+    run(&env, &store, &["retry", "clips"]).exited(0);
+    ended(&env, temporary(None, &["run", "clips.csv"])).exited(1);
+    assert!(store.objects().is_empty() && env.audit().tasks.is_empty(), "nothing was uploaded or bought");
+    run(&env, &store, &["retry", "clips"]).exited(0);
+    ended(&env, temporary(Some(&in_an_hour(1)), &["run", "clips.csv"])).exited(0);
+    env.audit().each_paid_once(1);
+}
+
+#[test]
+fn credentials_that_a_machine_is_given_hold_until_their_end() {
+    let (env, store) = env(INPUTS);
+    let on_machine = |end: &str, arguments: &[&str]| {
+        let mut command = env.command(arguments.iter().copied());
+        store.give_by_metadata_to(&mut command, end);
+        command
+    };
+    ended(&env, on_machine(&in_minutes(6), &["run", "clips.csv"])).exited(1).says("credentials_too_short");
+    assert!(env.audit().tasks.is_empty());
+    run(&env, &store, &["retry", "clips"]).exited(0);
+    ended(&env, on_machine(&in_an_hour(6), &["run", "clips.csv"])).exited(0);
+    assert_eq!(diagnosis(&env, on_machine(&in_an_hour(6), &[]), "inputs")["level"], "good");
+    env.audit().each_paid_once(1);
+}
+
+#[test]
+fn a_large_upload_goes_on_where_it_broke_off() {
+    let (env, store) = env(INPUTS);
+    let picture = [png(), (0..44_000_000_u32).map(|at| (at % 251) as u8).collect()].concat();
+    env.write("logo.png", &picture);
+    let parts = picture.len().div_ceil(8 << 20);
+    for point in ["part-stored:3", "completing-parts"] {
+        let mut killed = command(&env, &store, &["run", "clips.csv"]);
+        killed.env("CALLSHEET_FAILPOINT", point);
+        Running::start(killed).end().was_killed(point);
+    }
+    let puts = store.requests(&Method::PUT);
+    assert!((parts..=parts + 3).contains(&puts), "{puts} parts were sent of {parts}");
+    run(&env, &store, &["run", "clips.csv"]).exited(0);
+    assert_eq!(store.requests(&Method::PUT), puts, "all parts were there");
+    assert!(store.objects().into_values().eq([picture]), "it is whole");
+    assert_eq!(fs::read_dir(env.path("state/uploads")).unwrap().count(), 0, "nothing is left of it");
+    env.audit().each_paid_once(1);
+}
+
+#[test]
+fn an_upload_that_the_store_forgot_begins_anew() {
+    let (env, store) = env(INPUTS);
+    let picture = [png(), (0..20_000_000_u32).map(|at| (at % 251) as u8).collect()].concat();
+    env.write("logo.png", &picture);
+    let mut killed = command(&env, &store, &["run", "clips.csv"]);
+    killed.env("CALLSHEET_FAILPOINT", "completing-parts");
+    Running::start(killed).end().was_killed("completing-parts");
+    store.fault(&Method::POST, StoreFault::Code(404, "NoSuchUpload"), 1);
+    run(&env, &store, &["run", "clips.csv"]).exited(0);
+    assert!(store.objects().into_values().eq([picture]), "it is whole");
+    env.audit().each_paid_once(1);
+}
+
+#[test]
+fn status_says_what_uploads_take_beside_downloads() {
+    let (env, store) = env(OUTPUTS);
+    let daemon = Running::start(command(&env, &store, &["daemon"]));
+    daemon.says("ready");
+    let before = run(&env, &store, &["status", "--json"]).exited(0).json();
+    assert!(before.get("transfers").is_none(), "{before}");
+    run(&env, &store, &["submit", "stills.csv", "--wait"]).exited(0);
+    let transfers = run(&env, &store, &["status", "--json"]).exited(0).json()["transfers"].clone();
+    // Two outputs came; they and their sidecars went.
+    assert_eq!(
+        (&transfers["downloads"]["files"], &transfers["uploads"]["files"]),
+        (&2.into(), &4.into()),
+        "{transfers}"
+    );
+    let (down, up) = (transfers["downloads"]["bytes"].as_u64(), transfers["uploads"]["bytes"].as_u64());
+    assert!(down.is_some_and(|down| down > 0) && up > down, "{transfers}");
+    run(&env, &store, &["status"]).exited(0).says("uploads: 4 files, ");
+    daemon.stop().exited(0);
+}
+
+#[test]
+fn a_folder_can_be_the_store_of_outputs() {
+    let (env, store) = env("");
+    let share = env.path("share");
+    env.configure(&format!("[output]\nstore = \"file://{}\"\n", share.display()));
+    let objects = || -> BTreeMap<String, Vec<u8>> {
+        let files = crate::support::api_key::files(&share).into_iter();
+        let named = files.filter(|path| !path.file_name().unwrap().to_string_lossy().starts_with('.'));
+        let name = |path: &std::path::Path| format!("out/{}", path.strip_prefix(&share).unwrap().display());
+        named.map(|path| (name(&path), fs::read(&path).unwrap())).collect()
+    };
+    // One that is not mounted.
+    let check = diagnosis(&env, command(&env, &store, &[]), "outputs");
+    assert!(check["found"].as_str().unwrap().contains("does not exist; mount or create it"), "{check}");
+    fs::create_dir(&share).unwrap();
+    fs::create_dir(share.join("stills")).unwrap();
+    for point in ["noted", "stored", "ended"] {
+        let mut killed = command(&env, &store, &["run", "stills.csv"]);
+        killed.env("CALLSHEET_FAILPOINT", point);
+        Running::start(killed).end().was_killed(point);
+    }
+    run(&env, &store, &["run", "stills.csv"]).exited(0);
+    assert_eq!(objects(), on_disk(&env));
+    // What somebody changes there is theirs.
+    fs::write(share.join("stills/a.png"), "theirs").unwrap();
+    run(&env, &store, &["outputs", "sync", "stills"]).exited(0).says("1 uploaded");
+    assert_eq!(fs::read(share.join("stills/a.png")).unwrap(), b"theirs");
+    assert_eq!(objects().len(), 5);
+    env.write("stills.csv", STILLS.replace("a gull", "a white gull"));
+    run(&env, &store, &["run", "stills.csv"]).exited(0);
+    assert_eq!(objects()["out/stills/b.png"], fs::read(env.path("output/stills/b.png")).unwrap());
+    env.audit().each_paid_once(3);
+    for (sections, said) in [
+        (
+            "[inputs]\nstore = \"file:///srv/refs\"\n",
+            "inputs.store: must be a store that the service can fetch from",
+        ),
+        (
+            &format!("[output]\nstore = \"file://{}\"\n", env.path("output").display()),
+            "must not be the output directory",
+        ),
+    ] {
+        env.configure(sections);
+        run(&env, &store, &["run", "stills.csv"]).exited(2).says(said);
+    }
+}
