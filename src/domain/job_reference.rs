@@ -9,7 +9,7 @@ use serde_json::{Map, Number, Value};
 
 use crate::domain::ids::{BatchName, BatchNo, Fingerprint, JobId, JobKey, Seq};
 use crate::domain::job_state::JobState;
-use crate::domain::quote::{LengthError, seconds_as_number};
+use crate::domain::quote::seconds_as_number;
 use crate::domain::request::Kind;
 use crate::domain::review::Verdict;
 use crate::domain::task::Fault;
@@ -316,27 +316,6 @@ pub fn unfit_after_a_loss(fault: &Fault) -> Option<Fault> {
     let message = "it may have been sent before its state was lost, and cannot be sent again: the output whose length it \
                    takes does not fit";
     is_unfit.then(|| Fault::new(&fault.code, message))
-}
-
-/// Why a job is not sent that would be as long as an output: nothing was charged, and a length of its own helps.
-pub fn unfit_length(why: &LengthError, input: &JobInput, batch: &BatchName, label: &str) -> Fault {
-    let (code, length) = match why {
-        LengthError::TooLong { most, .. } => (INPUT_TOO_LONG, most.as_str()),
-        LengthError::NotTaken(_) => (INPUT_LENGTH, "SECONDS"),
-    };
-    let (row, option) = (input.shown(), input.field.name());
-    let message = match (input.field, why) {
-        // Other seconds than those of the video would not make it fit.
-        (InputField::SourceVideoDurationSeconds, LengthError::TooLong { .. }) => format!(
-            "{row} {why} as a source video; nothing was charged. To send it with another model: callsheet retry \
-             {batch}/{label} --set model=MODEL"
-        ),
-        _ => format!(
-            "{row} {why}; nothing was charged. To send it with a length of its own: callsheet retry {batch}/{label} \
-             --set {option}={length}"
-        ),
-    };
-    Fault::new(code, message)
 }
 
 /// A take of a row as the choice among several has to know it, or a child with the takes that it was made of.

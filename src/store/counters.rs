@@ -1,23 +1,11 @@
-//! How many jobs of each kind a batch has, and how they ended.
+//! Counting the jobs of a batch: how many of each kind it has, and how they ended.
 //!
 //! Rows that have not begun lie in the spool, and ended jobs in the outcomes: without these numbers only a
 //! reading of both would tell.
 
-use serde::{Deserialize, Serialize};
-
 use crate::domain::job::State;
 use crate::domain::request::Kind;
 use crate::store::{BatchRecord, Ended};
-
-/// The jobs of one kind in a batch.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct KindCounts {
-    /// Accepted so far.
-    pub rows: u32,
-    /// Ended so far.
-    pub ended: Ended,
-}
 
 impl BatchRecord {
     /// Counts a job that is accepted.

@@ -27,7 +27,6 @@ use crate::domain::ledger::Totals;
 use crate::domain::request::Kind;
 use crate::domain::time::Timestamp;
 use crate::store::commit::Writes;
-use crate::store::finished_sums::FinishedSums;
 use crate::store::folders::batch_dir;
 use crate::store::spool::{Appender, Lines};
 use crate::store::{BatchRecord, Ended, KindCounts, Store, StoreError, codec, db_keys};
@@ -434,12 +433,6 @@ impl Store {
         let names: Vec<BatchName> = self.database()?.scan(db_keys::UNANNOUNCED)?;
         let lines = names.iter().map(|name| self.line(name)).filter_map(Result::transpose);
         lines.map(|line| line.map(|line| line.no)).collect()
-    }
-
-    /// How the jobs of all finished batches ended, by kind; nothing stands for those of which it was not counted.
-    pub fn finished_jobs(&self) -> Result<BTreeMap<Option<Kind>, Ended>, StoreError> {
-        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(writer.total.finished.as_ref().map(FinishedSums::ended_by_kind).unwrap_or_default())
     }
 }
 

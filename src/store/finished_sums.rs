@@ -5,6 +5,7 @@
 //! read, and it is made anew.
 
 use std::collections::BTreeMap;
+use std::sync::PoisonError;
 
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +13,7 @@ use crate::domain::budget_group::GroupTotals;
 use crate::domain::ledger::Totals;
 use crate::domain::request::Kind;
 use crate::store::commit::Database;
-use crate::store::{Ended, FinishedBatch, StoreError, db_keys};
+use crate::store::{Ended, FinishedBatch, Store, StoreError, db_keys};
 
 /// What all finished batches come to.
 #[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
@@ -59,6 +60,14 @@ impl FinishedSums {
     pub(super) fn ended_by_kind(&self) -> BTreeMap<Option<Kind>, Ended> {
         let kinds = self.kinds.iter().map(|(kind, ended)| (Some(*kind), *ended));
         kinds.chain((self.other.all() > 0).then_some((None, self.other))).collect()
+    }
+}
+
+impl Store {
+    /// How the jobs of all finished batches ended, by kind; nothing stands for those of which it was not counted.
+    pub fn finished_jobs(&self) -> Result<BTreeMap<Option<Kind>, Ended>, StoreError> {
+        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(writer.total.finished.as_ref().map(FinishedSums::ended_by_kind).unwrap_or_default())
     }
 }
 

@@ -49,6 +49,7 @@ mod db_keys;
 mod decided_takes;
 mod disk_reserve;
 pub mod dump;
+mod ended_counts;
 mod error;
 mod finished;
 mod finished_sums;
@@ -88,9 +89,9 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock};
 
 // What is committed.
-pub use crate::store::batch::{BatchRecord, Ended, Pause, Segment};
+pub use crate::store::batch::{BatchRecord, Pause, Segment};
 pub use crate::store::commit::{COMMIT_MAX_JOBS, Change};
-pub use crate::store::counters::KindCounts;
+pub use crate::store::ended_counts::{Ended, KindCounts};
 pub use crate::store::job_record::JobRecord;
 // What is loaded.
 pub use crate::store::error::StoreError;

@@ -40,7 +40,7 @@ fn a_cycle_is_found_through_groups_and_what_a_module_offers() {
     fs::create_dir(folder.path().join("shop")).unwrap();
     write("lib.rs", "mod cart;\nmod shop;\n");
     write("cart.rs", "use std::fmt;\nuse crate::shop::{Price, till::{self}};\n");
-    write("shop/mod.rs", "mod till;\npub use self::till::Price;\n");
+    write("shop/mod.rs", "mod till;\n#[cfg(test)]\nmod tests;\npub use self::till::Price;\n");
     write("shop/till.rs", "use super::Other;\n// use crate::cart::Cart;\n");
     assert_eq!(Imports::read(folder.path()).cycles(), Vec::<String>::new());
     write("shop/till.rs", "use super::Other;\nfn price() -> crate::cart::Cart {}\n");
@@ -180,7 +180,7 @@ fn way_back(start: &Names, targets: &BTreeMap<&Names, BTreeSet<Names>>) -> Optio
 
 /// The text without its line comments and the module of tests at its end.
 fn code(text: &str) -> String {
-    let end = text.find("#[cfg(test)]\nmod tests").unwrap_or(text.len());
+    let end = text.find("#[cfg(test)]\nmod tests {").unwrap_or(text.len());
     let lines = text[..end].lines().map(|line| line.split("//").next().unwrap_or_default());
     lines.collect::<Vec<_>>().join("\n")
 }

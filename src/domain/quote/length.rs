@@ -15,8 +15,10 @@ use super::reprice::request_of;
 use super::validate::option;
 use super::{Catalog, PricedBody, QuoteContext, Rules, music, priced_as_it_is, sound_effect, video};
 use crate::domain::diagnostic::{Diagnostic, Diagnostics};
-use crate::domain::job_reference::{InputField, length_reference};
+use crate::domain::ids::BatchName;
+use crate::domain::job_reference::{INPUT_LENGTH, INPUT_TOO_LONG, InputField, JobInput, length_reference};
 use crate::domain::request::{Kind, Request};
+use crate::domain::task::Fault;
 use crate::domain::time::Millis;
 
 /// Which lengths a request may have.
@@ -43,6 +45,27 @@ pub enum LengthError {
     /// It takes no length, or nobody says which.
     #[error("{0}")]
     NotTaken(String),
+}
+
+/// Why a job is not sent that would be as long as an output: nothing was charged, and a length of its own helps.
+pub fn unfit_length(why: &LengthError, input: &JobInput, batch: &BatchName, label: &str) -> Fault {
+    let (code, length) = match why {
+        LengthError::TooLong { most, .. } => (INPUT_TOO_LONG, most.as_str()),
+        LengthError::NotTaken(_) => (INPUT_LENGTH, "SECONDS"),
+    };
+    let (row, option) = (input.shown(), input.field.name());
+    let message = match (input.field, why) {
+        // Other seconds than those of the video would not make it fit.
+        (InputField::SourceVideoDurationSeconds, LengthError::TooLong { .. }) => format!(
+            "{row} {why} as a source video; nothing was charged. To send it with another model: callsheet retry \
+             {batch}/{label} --set model=MODEL"
+        ),
+        _ => format!(
+            "{row} {why}; nothing was charged. To send it with a length of its own: callsheet retry {batch}/{label} \
+             --set {option}={length}"
+        ),
+    };
+    Fault::new(code, message)
 }
 
 /// The lengths of a request that are those of outputs, with the references in their places.

@@ -50,7 +50,7 @@ mod video_price;
 pub use canonical::canonical_body;
 pub use catalog::{Catalog, CatalogPart};
 pub use infer_kind::infer_kind;
-pub use length::{LengthError, fitting_length, fitting_length_of_body};
+pub use length::{LengthError, fitting_length, fitting_length_of_body, unfit_length};
 pub use model_rules::{AccountPlan, Allowance, AllowanceUnit, Rules, RulesExtension};
 pub use price_matrix::{Bound, Prices};
 pub use reprice::{Cost, reprice};

@@ -15,7 +15,7 @@ use crate::api::{DownloadError, Version};
 use crate::domain::ids::{BatchName, BatchNo, JobKey};
 use crate::domain::job::{JobSpec, OutputFile};
 use crate::domain::job_reference::{self, FoundInput, JobInput};
-use crate::domain::quote::{LengthError, milliseconds_of};
+use crate::domain::quote::{LengthError, milliseconds_of, unfit_length};
 use crate::domain::request::Kind;
 use crate::domain::task::Fault;
 use crate::domain::time::Millis;
@@ -95,7 +95,7 @@ pub(super) async fn find(
     let batch =
         batch.await.map_err(|error| state_fault(&error))?.map(|batch| batch.name).unwrap_or(giver.batch);
     let why = LengthError::NotTaken("has an output that does not tell how long it is".to_owned());
-    Err(InputFault::Lasting(job_reference::unfit_length(&why, input, &batch, &spec.label)))
+    Err(InputFault::Lasting(unfit_length(&why, input, &batch, &spec.label)))
 }
 
 fn state_fault(error: &StoreError) -> InputFault {

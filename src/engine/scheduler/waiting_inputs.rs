@@ -7,6 +7,7 @@ use crate::domain::job::JobSpec;
 use crate::domain::job_reference::{self, EndedTake, FoundInput};
 use crate::domain::lifecycle::{Event, Want};
 use crate::domain::parked_reason::Parked;
+use crate::domain::quote::unfit_length;
 use crate::domain::task::{Fault, PostAnswer};
 use crate::domain::time::Now;
 use crate::engine::scheduler::parts::active_batch::ActiveBatch;
@@ -283,12 +284,7 @@ impl Scheduler {
                 Ok(Value::String(text)) => found.address = text,
                 Ok(value) => found.address = value.to_string(),
                 Err(why) => {
-                    return Some(Err(job_reference::unfit_length(
-                        &why,
-                        input,
-                        &active.record().name,
-                        &spec.label,
-                    )));
+                    return Some(Err(unfit_length(&why, input, &active.record().name, &spec.label)));
                 }
             }
         }
