@@ -167,14 +167,14 @@ impl CompletionWorker {
         let (store, output_dir, hooks) = (self.store.clone(), self.output_dir.clone(), self.hooks.clone());
         let (record, now) = (batch.clone(), self.clock.now().wall);
         let tell = move || {
-            engine::write_results(&store, &output_dir, &record)?;
+            let report = engine::write_results(&store, &output_dir, &record)?;
             if is_told {
                 return Ok(());
             }
-            let output = output_dir.batch_dir(&record.name);
+            let (output, decisions) = (output_dir.batch_dir(&record.name), report.decisions());
             let event = match waits_for_inputs && !record.has_ended() {
-                true => BatchDone::waiting(&record, &output, now),
-                false => BatchDone::of(&record, &output, now),
+                true => BatchDone::waiting(&record, decisions, &output, now),
+                false => BatchDone::of(&record, decisions, &output, now),
             };
             Ok::<(), NotifyError>(hooks.batch_done(&event)?)
         };

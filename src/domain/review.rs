@@ -17,7 +17,7 @@ pub const NOTE_MAX_CHARS: usize = 1_000;
 pub const BY_MAX_CHARS: usize = 100;
 
 /// What is decided about the outputs of a job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// They are good.

@@ -1,5 +1,6 @@
 //! The event that hooks get: one JSON object, the same on a command's standard input and in a webhook's body.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -8,6 +9,7 @@ use sha2::{Digest, Sha256};
 use crate::domain::credits::Credits;
 use crate::domain::ids::BatchName;
 use crate::domain::pilot::Pilot;
+use crate::domain::review::Verdict;
 use crate::domain::time::Timestamp;
 use crate::store::{BatchRecord, Ended};
 
@@ -41,6 +43,9 @@ struct Data<'a> {
     verdicts: Verdicts,
     /// Jobs whose outputs wait for a person's decision.
     waiting_for_review: u32,
+    /// How many jobs were decided about, and how; nothing where none was.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    decisions: &'a BTreeMap<Verdict, u32>,
     /// What waits for a person to continue, and what was done before.
     #[serde(skip_serializing_if = "Option::is_none")]
     pilot: Option<Pilot>,
@@ -70,17 +75,33 @@ impl Verdicts {
 
 impl BatchDone {
     /// The end of a batch, as its record shows it. `output` is the batch's output folder, which is told as a path from
-    /// the root: a hook runs elsewhere.
-    pub fn of(batch: &BatchRecord, output: &Path, now: Timestamp) -> BatchDone {
-        BatchDone::new(batch, false, output, now)
+    /// the root: a hook runs elsewhere. `decisions` are how many of its jobs were decided about, and how.
+    pub fn of(
+        batch: &BatchRecord,
+        decisions: &BTreeMap<Verdict, u32>,
+        output: &Path,
+        now: Timestamp,
+    ) -> BatchDone {
+        BatchDone::new(batch, false, decisions, output, now)
     }
 
     /// All that is left of a batch waits for rows that a person has to see to. `output` as for [`BatchDone::of`].
-    pub fn waiting(batch: &BatchRecord, output: &Path, now: Timestamp) -> BatchDone {
-        BatchDone::new(batch, true, output, now)
+    pub fn waiting(
+        batch: &BatchRecord,
+        decisions: &BTreeMap<Verdict, u32>,
+        output: &Path,
+        now: Timestamp,
+    ) -> BatchDone {
+        BatchDone::new(batch, true, decisions, output, now)
     }
 
-    fn new(batch: &BatchRecord, waits_for_inputs: bool, output: &Path, now: Timestamp) -> BatchDone {
+    fn new(
+        batch: &BatchRecord,
+        waits_for_inputs: bool,
+        decisions: &BTreeMap<Verdict, u32>,
+        output: &Path,
+        now: Timestamp,
+    ) -> BatchDone {
         let id = id(batch, waits_for_inputs);
         let output = &std::path::absolute(output).unwrap_or_else(|_| output.to_owned());
         let message = Message {
@@ -98,6 +119,7 @@ impl BatchDone {
                 states: batch.ended,
                 verdicts: Verdicts::of(batch.ended),
                 waiting_for_review: batch.unreviewed,
+                decisions,
                 pilot: batch.pilot,
                 refused_rows: batch.refused_rows,
                 planned_credits: batch.planned,

@@ -1,6 +1,6 @@
 //! Hooks with a real receiver, real commands and real restarts.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs;
 use std::net::SocketAddr;
 
@@ -169,7 +169,12 @@ fn batch(name: &str, succeeded: u32) -> BatchRecord {
 }
 
 fn done(name: &str, succeeded: u32) -> BatchDone {
-    BatchDone::of(&batch(name, succeeded), Path::new("/srv/output/spring"), Timestamp(5_000))
+    BatchDone::of(
+        &batch(name, succeeded),
+        &BTreeMap::new(),
+        Path::new("/srv/output/spring"),
+        Timestamp(5_000),
+    )
 }
 
 /// HMAC-SHA256 from its definition (RFC 2104), not from the library that signs.
@@ -461,9 +466,9 @@ fn a_webhook_without_a_secret_is_refused() {
 
 #[test]
 fn another_end_has_another_id_and_the_same_end_the_same() {
-    let id = |batch: &BatchRecord| BatchDone::of(batch, Path::new("x"), Timestamp(0)).id;
+    let id = |batch: &BatchRecord| BatchDone::of(batch, &BTreeMap::new(), Path::new("x"), Timestamp(0)).id;
     let first = batch("spring", 2);
-    assert_eq!(id(&first), BatchDone::of(&first, Path::new("y"), Timestamp(9)).id);
+    assert_eq!(id(&first), BatchDone::of(&first, &BTreeMap::new(), Path::new("y"), Timestamp(9)).id);
     let mut retried = first.clone();
     (retried.ended.succeeded, retried.ended.failed) = (3, 0);
     let mut charged = first.clone();

@@ -13,6 +13,7 @@ use crate::domain::ids::BatchName;
 use crate::domain::job::{Job, JobSpec, State};
 use crate::domain::job_state::JobState;
 use crate::domain::ledger::{Movement, Totals};
+use crate::domain::review::Verdict;
 use crate::domain::task::Fault;
 use crate::output::csv_dialect::draft_path;
 use crate::output::publish::create;
@@ -127,6 +128,9 @@ pub struct Report {
     resubmitted: Vec<Listed>,
     /// Jobs that were charged or made otherwise than planned.
     drift: Vec<Listed>,
+    /// How many outputs of wanted rows were decided about, and how.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    decisions: BTreeMap<Verdict, u32>,
 }
 
 impl Report {
@@ -145,6 +149,7 @@ impl Report {
             late: Vec::new(),
             resubmitted: Vec::new(),
             drift: Vec::new(),
+            decisions: BTreeMap::new(),
         }
     }
 
@@ -170,6 +175,9 @@ impl Report {
             State::InDoubt { fault, .. } => list_fault(&mut self.in_doubt, spec, job, fault),
             State::Queued => self.waiting.add(spec.order.hold().unwrap_or_default()),
             _ => {}
+        }
+        if let Some(decision) = job.decision().filter(|_| !is_superseded) {
+            *self.decisions.entry(decision.verdict).or_default() += 1;
         }
         if job.is_late() {
             list(&mut self.late, spec, "finished after its deadline".to_owned());
@@ -197,6 +205,11 @@ impl Report {
     /// Jobs that were charged or made otherwise than planned, with their lines and how; the first thousand.
     pub fn drifted(&self) -> impl Iterator<Item = (&str, u64, &str)> {
         self.drift.iter().map(|job| (job.id.as_str(), job.line, job.reason.as_str()))
+    }
+
+    /// How many jobs of wanted rows were decided about, and how.
+    pub fn decisions(&self) -> &BTreeMap<Verdict, u32> {
+        &self.decisions
     }
 
     /// Credits that waiting jobs need.

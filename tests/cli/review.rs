@@ -128,7 +128,9 @@ fn hooks_are_told_once_that_it_waits_and_once_that_it_is_done() {
         let events = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
         events
             .map(|event| {
-                format!("{} {}", event["type"].as_str().unwrap(), event["data"]["waiting_for_review"])
+                let data = &event["data"];
+                let (kind, waiting) = (event["type"].as_str().unwrap(), &data["waiting_for_review"]);
+                format!("{kind} {waiting} {}", data["decisions"])
             })
             .collect()
     };
@@ -138,8 +140,8 @@ fn hooks_are_told_once_that_it_waits_and_once_that_it_is_done() {
     daemon.stop();
     let last = told();
     assert_eq!(
-        (last.len(), last[0].ends_with(" 2"), last[1].as_str()),
-        (2, true, "batch.done 0"),
+        (last.len(), last[0].ends_with(" 2 null"), last[1].as_str()),
+        (2, true, "batch.done 0 {\"approved\":2}"),
         "{last:?}"
     );
 }
