@@ -21,7 +21,7 @@ use crate::domain::url_policy::UrlPolicy;
 use crate::engine::input_store::InputStore;
 use crate::engine::output_store::OutputStore;
 use crate::engine::scheduler::Settings;
-use crate::engine::uploads::Uploads;
+use crate::engine::upload_limit::Uploads;
 use crate::engine::{EngineDeps, RateLimit};
 use crate::intake::catalog_refresh::ServiceCatalogs;
 use crate::intake::ingest::IngestDefaults;

@@ -15,7 +15,7 @@ use crate::cli::{build, daemon_discovery, printable, written};
 use crate::clock::Clock;
 use crate::control::app::{App, InProcess};
 use crate::control::protocol::{SyncOutputsRequest, SyncedOutputs};
-use crate::engine::uploads::Uploads;
+use crate::engine::upload_limit::Uploads;
 use crate::engine::{self, Mode, Scope};
 use crate::metrics::Metrics;
 use crate::store::Store;

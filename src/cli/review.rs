@@ -16,7 +16,7 @@ use crate::cli::{another_take, examples, printable, printable_path, review_impor
 use crate::control::protocol::{DecideRequest, DecisionRequest, Decisions, Request, ReviewRequest};
 use crate::domain::ids::BatchName;
 use crate::domain::review::{BY_MAX_CHARS, ReviewAction};
-use crate::output::review_list::{DecisionsWriter, ReviewLine};
+use crate::output::decisions_csv::{DecisionsWriter, ReviewLine};
 
 /// What `review` takes.
 #[derive(Debug, Args)]

@@ -16,7 +16,7 @@ use crate::cli::{printable, printable_path, written};
 use crate::control::protocol::{DecideRequest, DecisionRequest, Request, ReviewRequest};
 use crate::domain::ids::BatchName;
 use crate::domain::review::{NOTE_MAX_CHARS, ReviewAction, Verdict};
-use crate::output::review_list::ReviewLine;
+use crate::output::decisions_csv::ReviewLine;
 
 /// Lines that are wrong and are said; the rest are counted.
 const SHOWN_MAX: usize = 20;
@@ -214,7 +214,7 @@ mod tests {
     use super::*;
     use crate::domain::credits::Credits;
     use crate::output::CsvDialect;
-    use crate::output::review_list::{DecisionsWriter, ReviewResult};
+    use crate::output::decisions_csv::{DecisionsWriter, ReviewResult};
 
     fn job(label: &str, row: &str, decision: &str) -> ReviewLine {
         let review = ReviewResult { decision: decision.to_owned(), by: None, at: None, note: None };

@@ -17,7 +17,7 @@ use crate::domain::exit_code::Exit;
 use crate::domain::review::ReviewAction;
 use crate::engine::review_page::review_page;
 use crate::engine::{blocking, to_the_end};
-use crate::output::review_list::ReviewLine;
+use crate::output::decisions_csv::ReviewLine;
 use crate::pages::document::in_address;
 use crate::pages::live_document::{Frame, Viewer, live_page};
 use crate::pages::live_review::{

@@ -19,8 +19,8 @@ use crate::engine::review::AskedDecision;
 use crate::engine::{self, Target, blocking};
 use crate::intake::another_take::{self, AnotherTake, TakeError};
 use crate::intake::ingest::Ingest;
+use crate::output::decisions_csv::ReviewLine;
 use crate::output::publish::OutputDir;
-use crate::output::review_list::ReviewLine;
 use crate::store::{BatchRecord, Store};
 
 /// Who decides where nobody is named.

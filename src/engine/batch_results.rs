@@ -9,10 +9,10 @@ use crate::engine::EngineError;
 use crate::engine::job_iter::JobIter;
 use crate::failpoint;
 use crate::output::CsvDialect;
+use crate::output::decisions_csv::{DecisionsFile, ReviewLine};
 use crate::output::publish::OutputDir;
 use crate::output::report::Report;
 use crate::output::results::{self, ResultLine, ResultsWriter};
-use crate::output::review_list::{DecisionsFile, ReviewLine};
 use crate::store::{BatchRecord, JobRecord, Store, StoreError};
 
 /// Jobs that are handed from one thread to the next at once.

@@ -19,7 +19,7 @@ use crate::domain::task::Fault;
 use crate::domain::time::{Millis, Tick, Timestamp};
 use crate::engine::blocking;
 use crate::engine::scheduler::InputFault;
-use crate::engine::uploads::Uploads;
+use crate::engine::upload_limit::Uploads;
 use crate::failpoint;
 use crate::metrics::Metrics;
 use crate::object_storage::{CredentialLife, Expected, ObjectStorage, PutError, Replaces, StorageError};

@@ -32,7 +32,7 @@ mod row_reader;
 pub mod scheduler;
 mod scratch_files;
 mod suspended_downloads;
-pub mod uploads;
+pub mod upload_limit;
 
 use std::collections::{HashSet, VecDeque};
 use std::path::PathBuf;

@@ -13,7 +13,7 @@ use crate::domain::job::{Job, JobSpec, OutputFile};
 use crate::domain::task::Fault;
 use crate::domain::time::Timestamp;
 use crate::engine::blocking;
-use crate::engine::uploads::Uploads;
+use crate::engine::upload_limit::Uploads;
 use crate::failpoint;
 use crate::metrics::Metrics;
 use crate::object_storage::{

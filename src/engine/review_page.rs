@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::domain::ids::Fingerprint;
 use crate::engine::job_iter::JobIter;
-use crate::output::review_list::{ReviewLine, ReviewResult};
+use crate::output::decisions_csv::{ReviewLine, ReviewResult};
 use crate::store::{BatchRecord, Store, StoreError};
 
 /// Some rows of a batch, in manifest order.

@@ -5,6 +5,7 @@
 //! is called `.part` and begins with a dot.
 
 mod csv_dialect;
+pub mod decisions_csv;
 pub mod file_names;
 mod group_sync;
 mod integrity;
@@ -15,7 +16,6 @@ pub mod output_spec;
 pub mod publish;
 pub mod report;
 pub mod results;
-pub mod review_list;
 mod row_version_names;
 pub mod sidecar;
 mod task_fields;

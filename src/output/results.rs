@@ -16,8 +16,8 @@ use crate::domain::job::{Job, JobSpec, OutputFile, State};
 use crate::domain::task::Fault;
 use crate::domain::time::Timestamp;
 use crate::output::csv_dialect::{CsvDialect, FORMULA_STARTS, draft_path};
+use crate::output::decisions_csv::{self, ReviewResult};
 use crate::output::publish::create;
-use crate::output::review_list::{self, ReviewResult};
 use crate::output::task_fields::TaskFields;
 
 /// A line of `results.jsonl`. Scripts rely on the names: fields may be added, not renamed.
@@ -296,7 +296,7 @@ impl ResultsWriter {
 
 /// Removes what is left of results that could not be written: a full disk needs the room.
 pub fn sweep(dir: &Path) {
-    for name in ["results.jsonl", "results.csv", "report.json", review_list::FILE_NAME] {
+    for name in ["results.jsonl", "results.csv", "report.json", decisions_csv::FILE_NAME] {
         // One that was not begun is not there.
         let _ = fs::remove_file(draft_path(dir, name));
     }

@@ -14,7 +14,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::domain::quote::{Catalog, CatalogPart};
 use crate::domain::time::{Millis, Timestamp};
-use crate::engine::uploads::Uploads;
+use crate::engine::upload_limit::Uploads;
 use crate::intake::catalog_refresh;
 use crate::metrics::Metrics;
 use crate::object_storage::StorageError;
