@@ -20,7 +20,7 @@ use crate::pages::live_document::{Viewer, credits};
 use crate::pages::live_forms::{ConfirmView, Field, FieldKind, confirm_page};
 use crate::pages::live_review::review_address;
 
-/// Where whoever asks comes from.
+/// The page that led here.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct TakeQuery {
     /// The page of the batch's review.
@@ -111,7 +111,8 @@ async fn bought(app: &Arc<AppState>, who: Who, id: String, form: &Form) -> Resul
         form.number(name)?.ok_or_else(|| ApiError::usage(format!("{name}: expected {what}")))
     };
     let take = number("take", "the number of a take")?;
-    let take = u32::try_from(take).map_err(|_| ApiError::usage("take: there is no take of that number"))?;
+    let take =
+        u32::try_from(take).map_err(|_| ApiError::usage("take: expected a number that a take can have"))?;
     let price = number("price", "the price that was shown")?;
     let request = AnotherTakeRequest { job: id, take: Some(take), price_credits: Some(price) };
     let taken = carry_out(app, request).await?;

@@ -12,15 +12,13 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::domain::batch_origin::SourcePlace;
 use crate::domain::credits::Credits;
 use crate::domain::ids::{BatchName, JobId};
 use crate::domain::job::{JobSpec, State};
 use crate::domain::job_label::label;
-use crate::domain::manifest::row::Policy;
 use crate::domain::pilot::PilotRows;
 use crate::engine::{NamedJob, blocking, to_the_end};
-use crate::intake::context::{BatchVersion, ExpectedTake};
+use crate::intake::context::ExpectedTake;
 use crate::intake::ingest::{IncomingDir, Ingest, IngestError};
 use crate::intake::receipt::Receipt;
 use crate::intake::take_manifest::{self, NoTake, TakeManifest};
@@ -186,21 +184,11 @@ async fn write(
 
 /// As the last manifest of the batch came in, but that it adds this take and nothing else.
 fn ingest_options(batch: &BatchRecord, expected: ExpectedTake) -> IngestOptions {
-    let place = batch.origin.as_ref().map_or(SourcePlace::Socket, |origin| origin.place.clone());
     IngestOptions {
-        batch: Some(batch.name.clone()),
-        policy: Policy {
-            strict: Some(true),
-            allow_unknown_options: batch.policy.allow_unknown_options,
-            ..Policy::default()
-        },
-        default_policy: batch.said.clone().unwrap_or_default(),
-        place,
-        // Whoever looks at a pilot and wants another take of it need not continue first.
+        // A person who looks at a pilot and wants another take of it need not continue first.
         pilot: batch.pilot.map(|_| PilotRows::First(NonZeroU32::MIN)),
-        amends: Some(BatchVersion::of(batch)),
         take: Some(expected),
-        ..IngestOptions::default()
+        ..IngestOptions::amending(batch)
     }
 }
 

@@ -100,6 +100,25 @@ pub struct ExpectedTake {
     pub take: u32,
 }
 
+impl IngestOptions {
+    /// As the last manifest of the batch came in, but that all its rows must be valid, and that the batch must still be
+    /// as it is now.
+    pub(super) fn amending(batch: &BatchRecord) -> IngestOptions {
+        IngestOptions {
+            batch: Some(batch.name.clone()),
+            policy: Policy {
+                strict: Some(true),
+                allow_unknown_options: batch.policy.allow_unknown_options,
+                ..Policy::default()
+            },
+            default_policy: batch.said.clone().unwrap_or_default(),
+            place: batch.origin.as_ref().map_or(SourcePlace::Socket, |origin| origin.place.clone()),
+            amends: Some(BatchVersion::of(batch)),
+            ..IngestOptions::default()
+        }
+    }
+}
+
 /// Which rows a batch has, and which versions of them are wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BatchVersion {

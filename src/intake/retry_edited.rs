@@ -9,13 +9,10 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::domain::batch_origin::SourcePlace;
 use crate::domain::diagnostic::{Diagnostic, Position};
 use crate::domain::ids::BatchName;
-use crate::domain::manifest::row::Policy;
 use crate::domain::manifest::{FieldEdit, RowEdits};
 use crate::engine::{blocking, to_the_end};
-use crate::intake::context::BatchVersion;
 use crate::intake::ingest::{IncomingDir, Ingest, IngestError};
 use crate::intake::receipt::Receipt;
 use crate::intake::retry_manifest::{self, JobChoice, RetryManifest};
@@ -99,7 +96,8 @@ pub async fn retry_edited(
         return Ok(retry);
     }
     let edits = RowEdits { fields, lines: Arc::new(lines) };
-    let options = IngestOptions { files: Some(Arc::new(files)), ..ingest_options(&batch, edits) };
+    let (files, edits) = (Some(Arc::new(files)), Some(edits));
+    let options = IngestOptions { files, edits, ..IngestOptions::amending(&batch) };
     let taken = {
         let ingest = ingest.clone();
         // The folder is kept until the manifest was read, though the client goes away.
@@ -117,24 +115,6 @@ pub async fn retry_edited(
     name_rows(&mut receipt, &labels);
     retry.receipt = Some(receipt);
     Ok(retry)
-}
-
-/// As the last manifest of the batch came in, but that all its rows must be valid.
-fn ingest_options(batch: &BatchRecord, edits: RowEdits) -> IngestOptions {
-    let place = batch.origin.as_ref().map_or(SourcePlace::Socket, |origin| origin.place.clone());
-    IngestOptions {
-        batch: Some(batch.name.clone()),
-        policy: Policy {
-            strict: Some(true),
-            allow_unknown_options: batch.policy.allow_unknown_options,
-            ..Policy::default()
-        },
-        default_policy: batch.said.clone().unwrap_or_default(),
-        place,
-        edits: Some(edits),
-        amends: Some(BatchVersion::of(batch)),
-        ..IngestOptions::default()
-    }
 }
 
 /// Says of problems and notes whose row they are: nobody has seen the manifest.
