@@ -10,6 +10,7 @@ use crate::cli::{client, outcome_json};
 use crate::control::protocol::{BatchStatus, ContinueRequest, Request, StatusRequest};
 use crate::domain::ids::BatchName;
 use crate::domain::job_state::JobState;
+use crate::domain::number_text::counted;
 use crate::domain::pilot::Pilot;
 
 #[derive(Debug, Args)]
@@ -41,12 +42,12 @@ pub(super) async fn run(command: &ContinueCommand, global: &Global) -> Result<Ex
 
 /// `3 jobs (24 credits)`: a pilot as it is planned.
 pub(super) fn first(pilot: Pilot) -> String {
-    format!("{} ({})", jobs(pilot.jobs), pilot.planned_credits)
+    format!("{} ({})", counted(pilot.jobs, "job"), pilot.planned_credits)
 }
 
 /// `97 jobs (776 credits)`: what waits for the end of a pilot.
 pub(super) fn rest(pilot: Pilot) -> String {
-    format!("{} ({})", jobs(pilot.rest_jobs), pilot.rest_credits)
+    format!("{} ({})", counted(pilot.rest_jobs, "job"), pilot.rest_credits)
 }
 
 /// `the pilot of 3 jobs is done: 2 succeeded, 1 failed; 16 charged of 24 credits planned`.
@@ -57,13 +58,9 @@ pub(super) fn done(batch: &BatchStatus, pilot: Pilot) -> String {
         ended.iter().filter(|(n, _)| *n > 0).map(|(n, name)| format!("{n} {name}")).collect();
     format!(
         "the pilot of {} is done: {}; {} charged of {} planned",
-        jobs(pilot.jobs),
+        counted(pilot.jobs, "job"),
         ended.join(", "),
         batch.charged_credits,
         pilot.planned_credits
     )
-}
-
-fn jobs(count: u32) -> String {
-    if count == 1 { "1 job".to_owned() } else { format!("{count} jobs") }
 }

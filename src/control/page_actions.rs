@@ -15,6 +15,7 @@ use crate::domain::budget::BudgetSetting;
 use crate::domain::credits::Credits;
 use crate::domain::ids::BatchName;
 use crate::domain::job::State as JobStateNow;
+use crate::domain::number_text::counted;
 use crate::engine::job_iter::JobIter;
 use crate::engine::{blocking, to_the_end};
 use crate::pages::document::in_address;
@@ -250,7 +251,7 @@ async fn question_of_batch(
                 Some(budget) => {
                     let more = Credits(budget.saturating_sub(committed));
                     let price = format!("May then spend {} more at most.", credits(more));
-                    let field = Field { kind: FieldKind::Hidden, ..number("budget", "", Some(budget), true) };
+                    let field = Field::hidden("budget", &budget);
                     let text = vec![now, format!("It is set to {budget}.")];
                     let view = view("Set the budget of", "budget", text, Some(price), vec![field]);
                     ConfirmView { button: format!("Set it to {budget}"), ..view }
@@ -422,7 +423,7 @@ fn said(verb: &str, done: &BatchOutcomes) -> String {
             text.push(format!("Nothing was done: {refused}."));
             continue;
         }
-        let jobs = if outcome.jobs == 1 { "1 job".to_owned() } else { format!("{} jobs", outcome.jobs) };
+        let jobs = counted(outcome.jobs, "job");
         text.push(format!("{verb}: {jobs}."));
         let more = [
             (outcome.in_flight as usize, "in flight finish"),

@@ -12,12 +12,13 @@ use crate::control::page_forms::{Form, Who, lead_to, operator, reading_only, ref
 use crate::control::protocol::Refusal;
 use crate::domain::credits::Credits;
 use crate::domain::exit_code::Exit;
+use crate::domain::number_text::counted;
 use crate::domain::time::{Millis, Timestamp};
 use crate::engine::to_the_end;
 use crate::intake::receipt::Receipt;
 use crate::pages::document::in_address;
 use crate::pages::live_document::{Viewer, credits};
-use crate::pages::live_forms::{ConfirmView, Field, FieldKind, confirm_page};
+use crate::pages::live_forms::{ConfirmView, Field, confirm_page};
 
 /// How long a plan can be carried out after it was shown.
 const PLAN_SPAN: Millis = Millis::from_secs(3600);
@@ -43,19 +44,12 @@ async fn question(app: &Arc<AppState>, viewer: &Viewer, name: String) -> Result<
         let refusal = Refusal::new(Exit::Usage, format!("a run of {name} would do nothing: {why}"));
         return Err(ApiError(StatusCode::CONFLICT, refusal));
     }
-    let hidden = |name, value: String| Field {
-        name,
-        label: String::new(),
-        value,
-        is_required: true,
-        kind: FieldKind::Hidden,
-    };
     let price = credits(plan.price);
     let view = ConfirmView {
         title: format!("Run {name} now"),
         text: planned(&plan),
         price: Some(format!("It may spend {price} at most.")),
-        fields: vec![hidden("at", at.0.to_string()), hidden("most", plan.price.0.to_string())],
+        fields: vec![Field::hidden("at", &at.0), Field::hidden("most", &plan.price.0)],
         button: format!("Run it for {price} at most"),
         is_grave: false,
         is_question: false,
@@ -67,14 +61,14 @@ async fn question(app: &Arc<AppState>, viewer: &Viewer, name: String) -> Result<
 
 /// What a run would do.
 fn planned(plan: &Receipt) -> Vec<String> {
-    let jobs = if plan.added() == 1 { "1 job".to_owned() } else { format!("{} jobs", plan.added()) };
+    let jobs = counted(plan.added(), "job");
     let batch = plan.batch.as_ref().map(|batch| format!(" in the batch {batch}")).unwrap_or_default();
     let mut text = vec![format!("A run now has {jobs}{batch}, beside the runs that are due.")];
     if let Some(limit) = plan.terms.budget.filter(|limit| *limit < plan.price) {
         text.push(format!("Its budget is {}: the rest would wait.", credits(limit)));
     }
     if plan.invalid > 0 {
-        let rows = if plan.invalid == 1 { "1 row".to_owned() } else { format!("{} rows", plan.invalid) };
+        let rows = counted(plan.invalid, "row");
         let first = plan.problems.first().map(|problem| format!(": {problem}")).unwrap_or_default();
         text.push(format!("{rows} of its manifest would be refused{first}"));
     }

@@ -13,6 +13,7 @@ use crate::control::planned_manifests::Planned;
 use crate::control::protocol::{ProcessKind, Submission};
 use crate::domain::budget::BudgetSetting;
 use crate::domain::credits::Credits;
+use crate::domain::number_text::counted;
 use crate::engine::to_the_end;
 use crate::intake::IngestOptions;
 use crate::intake::ingest::IncomingDir;
@@ -193,7 +194,7 @@ async fn submitted(app: &AppState, form: &Form, viewer: &Viewer) -> Result<Respo
         1 => ", 1 row refused".to_owned(),
         rows => format!(", {rows} rows refused"),
     };
-    let new = if receipt.new == 1 { "1 new job".to_owned() } else { format!("{} new jobs", receipt.new) };
+    let new = counted(receipt.new, "new job");
     let done = format!(
         "{}: {new}, {} changed, {} already there{invalid}; {} at most.",
         planned.submission.file, receipt.changed, receipt.have, receipt.price

@@ -17,7 +17,7 @@ use crate::engine::to_the_end;
 use crate::intake::another_take::AnotherTake;
 use crate::pages::document::in_address;
 use crate::pages::live_document::{Viewer, credits};
-use crate::pages::live_forms::{ConfirmView, Field, FieldKind, confirm_page};
+use crate::pages::live_forms::{ConfirmView, Field, confirm_page};
 use crate::pages::live_review::review_address;
 
 /// The page that led here.
@@ -72,15 +72,8 @@ async fn question(
         let waits = if left < price { ": it would wait until the budget is raised" } else { "" };
         text.push(format!("The budget of {} has {} left{waits}.", take.batch, credits(left)));
     }
-    let hidden = |name, value: u64| Field {
-        name,
-        label: String::new(),
-        value: value.to_string(),
-        is_required: true,
-        kind: FieldKind::Hidden,
-    };
-    let mut fields = vec![hidden("take", u64::from(take.take)), hidden("price", price.0)];
-    fields.extend(query.review.then(|| hidden("review", 1)));
+    let mut fields = vec![Field::hidden("take", &take.take), Field::hidden("price", &price.0)];
+    fields.extend(query.review.then(|| Field::hidden("review", &1)));
     let view = ConfirmView {
         title: format!("Another take: {}/{}", take.batch, take.id),
         text,

@@ -40,6 +40,14 @@ pub struct Field {
     pub kind: FieldKind,
 }
 
+impl Field {
+    /// One that is sent with the form and not shown.
+    pub fn hidden(name: &'static str, value: &impl ToString) -> Field {
+        let (label, value) = (String::new(), value.to_string());
+        Field { name, label, value, is_required: true, kind: FieldKind::Hidden }
+    }
+}
+
 /// What a field takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FieldKind {

@@ -10,6 +10,7 @@ use crate::cli::table::{self, Table};
 use crate::cli::{group_budgets, printable, summary, terminal};
 use crate::domain::credits::Credits;
 use crate::domain::job::Order;
+use crate::domain::number_text::counted;
 use crate::domain::quote::AccountPlan;
 use crate::domain::row_verdict::RowVerdict;
 use crate::intake::receipt::Receipt;
@@ -162,7 +163,7 @@ fn sentences(out: &mut impl Write, report: &PlanReport, totals: &Totals) -> io::
         }
     }
     if report.seen == Visibility::SentUnknown && totals.counts.waiting > 0 {
-        let waiting = jobs(totals.counts.waiting);
+        let waiting = counted(totals.counts.waiting, "job");
         writeln!(
             out,
             "unknown: how many of the waiting jobs ({waiting}) are submitted already; another process works on this \
@@ -201,11 +202,6 @@ fn sentences(out: &mut impl Write, report: &PlanReport, totals: &Totals) -> io::
     balance(out, report.balance, totals.credits)
 }
 
-/// `3 jobs`
-fn jobs(count: u64) -> String {
-    format!("{count} {}", if count == 1 { "job" } else { "jobs" })
-}
-
 /// What is still to be spent, and what is not counted in it.
 fn sums(out: &mut impl Write, totals: &Totals) -> io::Result<()> {
     let Totals { counts, credits, .. } = totals;
@@ -219,21 +215,26 @@ fn sums(out: &mut impl Write, totals: &Totals) -> io::Result<()> {
     }
     writeln!(out, "total: {credits} for {}", parts.join(", "))?;
     if counts.running > 0 {
-        writeln!(out, "running: {}, with {} held or charged", jobs(counts.running), totals.running)?;
+        writeln!(
+            out,
+            "running: {}, with {} held or charged",
+            counted(counts.running, "job"),
+            totals.running
+        )?;
     }
     if counts.in_doubt > 0 {
-        let (count, held) = (jobs(counts.in_doubt), totals.in_doubt);
+        let (count, held) = (counted(counts.in_doubt, "job"), totals.in_doubt);
         writeln!(out, "in doubt: {count}, with {held} held until callsheet resolve JOB records the charge")?;
     }
     if counts.failed > 0 {
         let failed =
             totals.batches.iter().filter(|(_, batch)| batch.failed > 0).map(|(name, _)| name.as_str());
         let name = failed.clone().next().filter(|_| failed.count() == 1).unwrap_or("BATCH");
-        let (count, retry) = (jobs(counts.failed), totals.retry);
+        let (count, retry) = (counted(counts.failed, "job"), totals.retry);
         writeln!(out, "failed: {count}; callsheet retry {name} would cost {retry}")?;
     }
     if counts.done > 0 {
-        writeln!(out, "done: {}, no further cost", jobs(counts.done))?;
+        writeln!(out, "done: {}, no further cost", counted(counts.done, "job"))?;
     }
     Ok(())
 }
