@@ -195,7 +195,10 @@ async fn serve(listener: TcpListener, service: S3Service, shared: Arc<Shared>) {
         let (service, shared) = (service.clone(), shared.clone());
         let answer = service_fn(move |request: Request<Incoming>| {
             let (service, shared) = (service.clone(), shared.clone());
-            async move { answer(&service, &shared, request).await }
+            // A request that arrived whole is done whole, also where its client is killed meanwhile: dropped half-way, it
+            // would leave an object without its metadata, as no store does.
+            let done = tokio::spawn(async move { answer(&service, &shared, request).await });
+            async move { done.await.unwrap_or(Err(CutOff)) }
         });
         tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), answer));
     }
