@@ -1,6 +1,6 @@
 //! What every benchmark needs: a service that answers at once, and the processor time and memory of a process.
 //!
-//! A benchmark starts itself again for its parts ([`parts`]): the service (`--serve`), and whatever it measures beside the
+//! A benchmark starts itself again for its parts ([`parts`]): the service (`--serve`), an object store (`--store`), and whatever it measures beside the
 //! program. So nothing that is measured shares a process with anything else.
 
 // Each benchmark uses a part of it.
@@ -9,6 +9,7 @@
 pub mod bare_client;
 pub mod plot;
 pub mod service;
+pub mod store_server;
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Read, Write};
@@ -83,6 +84,7 @@ pub fn parts() -> bool {
     let mut arguments = std::env::args().skip(1);
     match arguments.next().as_deref() {
         Some("--serve") => service::serve(&arguments.collect::<Vec<_>>()),
+        Some("--store") => store_server::serve(),
         Some("--bare") => bare_client::begin(&arguments.collect::<Vec<_>>()),
         _ => return false,
     }
@@ -111,11 +113,8 @@ pub struct Service {
 
 impl Service {
     pub fn start(options: service::Options) -> Service {
-        let mut command = part("--serve", &options.arguments());
-        let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        Service { process, base_url: format!("http://{}", line.trim()) }
+        let (process, base_url) = start_server(&mut part("--serve", &options.arguments()));
+        Service { process, base_url }
     }
 
     /// Requests for tasks so far.
@@ -135,6 +134,44 @@ impl Service {
 }
 
 impl Drop for Service {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Starts a server that prints its address first, and returns that as a URL.
+fn start_server(command: &mut Command) -> (Child, String) {
+    let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    (process, format!("http://{}", line.trim()))
+}
+
+/// An object store in a process of its own, which ends with this value.
+pub struct StoreServer {
+    process: Child,
+    pub base_url: String,
+}
+
+impl StoreServer {
+    pub fn start() -> StoreServer {
+        let (process, base_url) = start_server(&mut part("--store", &[]));
+        StoreServer { process, base_url }
+    }
+
+    /// Says to a client where it is, as every client of such a store takes it.
+    pub fn give_to<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+        command
+            .env("AWS_ACCESS_KEY_ID", "benchmark")
+            .env("AWS_SECRET_ACCESS_KEY", "benchmark")
+            .env("AWS_REGION", "us-east-1")
+            .env("AWS_ENDPOINT_URL", &self.base_url)
+    }
+}
+
+impl Drop for StoreServer {
     fn drop(&mut self) {
         // It may have ended already.
         let _ = self.process.kill();

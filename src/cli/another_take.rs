@@ -6,13 +6,13 @@ use clap::Args;
 use serde_json::json;
 
 use crate::cli::client;
-use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::global_flags::Global;
 use crate::cli::terminal::say;
 use crate::cli::{printable, written};
 use crate::control::protocol::{AnotherTakeRequest, Request};
 use crate::domain::credits::Credits;
+use crate::domain::exit_code::Exit;
 use crate::intake::another_take::AnotherTake;
 
 #[derive(Debug, Args)]

@@ -5,13 +5,13 @@ use std::io::Write;
 use clap::Args;
 use serde_json::json;
 
-use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::global_flags::Global;
 use crate::cli::terminal::say;
 use crate::cli::{client, written};
 use crate::control::protocol::BudgetRequest;
 use crate::domain::budget::BudgetSetting;
+use crate::domain::exit_code::Exit;
 use crate::domain::ids::BatchName;
 
 /// What `budget` takes.

@@ -4,19 +4,19 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::api::{Service, install_tls_provider};
-use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::service_target::{self, ServiceTarget};
 use crate::clock::Clock;
 use crate::config::{Config, InputsConfig};
 use crate::control::app::AppParts;
 use crate::domain::admission::Limits;
+use crate::domain::balance_check_interval::BALANCE_CHECK_INTERVAL;
 use crate::domain::batch_origin::{SharedSource, SourcePlace};
+use crate::domain::exit_code::Exit;
 use crate::domain::manifest::row::Policy;
 use crate::domain::quote::AccountPlan;
 use crate::domain::retry_delay::Backoff;
 use crate::domain::slow_download::MinRate;
-use crate::domain::time::Millis;
 use crate::domain::url_policy::UrlPolicy;
 use crate::engine::input_store::InputStore;
 use crate::engine::output_store::OutputStore;
@@ -30,9 +30,6 @@ use crate::metrics::Metrics;
 use crate::object_storage::ObjectStorage;
 use crate::output::publish::OutputDir;
 use crate::store::Store;
-
-/// Between two requests for the balance while the key is refused, or while nothing is in flight.
-const BALANCE_INTERVAL: Millis = Millis::from_secs(60);
 
 /// Settings of the scheduler.
 pub(super) fn scheduler_settings(config: &Config) -> Result<Settings, Failure> {
@@ -57,7 +54,7 @@ pub(super) fn scheduler_settings(config: &Config) -> Result<Settings, Failure> {
         watch_overdue_for: config.deadlines.watch_overdue_for.0,
         attempts: config.retry.attempts,
         backoff: Backoff { base: config.retry.base.0, max: config.retry.max.0 },
-        balance_interval: BALANCE_INTERVAL,
+        balance_interval: BALANCE_CHECK_INTERVAL,
         has_allowances: config.service.plan != AccountPlan::None,
         rules: Some(Arc::new(config.rules()?)),
         seed: fastrand::u64(..),

@@ -1,12 +1,12 @@
 //! `callsheet cancel`: drops what is not sent yet.
 
-use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::global_flags::Global;
 use crate::cli::name_arguments::NameArgument;
 use crate::cli::terminal::say;
 use crate::cli::{client, outcome_json, printable};
 use crate::control::protocol::CancelRequest;
+use crate::domain::exit_code::Exit;
 
 pub(super) async fn run(command: &NameArgument, global: &Global) -> Result<Exit, Failure> {
     let request = CancelRequest { name: command.name.clone() };

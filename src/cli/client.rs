@@ -7,7 +7,6 @@ use std::sync::Arc;
 use axum::http::Method;
 
 use crate::cli::daemon_discovery::{self, DaemonConnection};
-use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::global_flags::Global;
 use crate::cli::service_target::PresentState;
@@ -17,6 +16,7 @@ use crate::clock::Clock;
 use crate::control::app::{App, InProcess};
 use crate::control::client::{Client, ClientError};
 use crate::control::protocol::{BatchState, BatchStatus, Lines, ProcessKind, Request, StatusRequest};
+use crate::domain::exit_code::Exit;
 use crate::domain::ids::BatchName;
 use crate::domain::parked_reason::Parked;
 use crate::engine::{Mode, Scope};

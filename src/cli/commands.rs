@@ -4,13 +4,13 @@ use clap::{Parser, Subcommand};
 
 use crate::cli::budget::BudgetCommand;
 use crate::cli::completions::CompletionsCommand;
+use crate::cli::continue_pilot::ContinueCommand;
 use crate::cli::credits::CreditsCommand;
 use crate::cli::daemon::DaemonCommand;
 use crate::cli::doctor::DoctorCommand;
 use crate::cli::download::DownloadCommand;
 #[cfg(feature = "emulator")]
 use crate::cli::emulator::arguments::EmulatorCommand;
-use crate::cli::exit;
 use crate::cli::global_flags::Global;
 use crate::cli::init::InitCommand;
 use crate::cli::jobs::JobsCommand;
@@ -20,7 +20,6 @@ use crate::cli::models::ModelsCommand;
 use crate::cli::name_arguments::{BatchArgument, JobArgument, NameArgument};
 use crate::cli::open::OpenCommand;
 use crate::cli::outputs::OutputsCommand;
-use crate::cli::pilot::ContinueCommand;
 use crate::cli::plan::PlanCommand;
 use crate::cli::report::ReportCommand;
 use crate::cli::resolve::ResolveCommand;
@@ -33,10 +32,11 @@ use crate::cli::status::StatusCommand;
 use crate::cli::submit::SubmitCommand;
 use crate::cli::tasks::TasksCommand;
 use crate::cli::voices::VoicesCommand;
+use crate::domain::exit_code;
 
 /// Turns manifests into finished media files and pays for each job only once.
 #[derive(Debug, Parser)]
-#[command(name = "callsheet", version, after_help = exit::HELP, subcommand_required = true)]
+#[command(name = "callsheet", version, after_help = exit_code::HELP, subcommand_required = true)]
 pub(super) struct Arguments {
     #[command(flatten)]
     pub(super) global: Global,

@@ -7,9 +7,9 @@ use clap::ValueEnum;
 use clap_complete::Shell;
 
 use crate::cli::examples;
-use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::written;
+use crate::domain::exit_code::Exit;
 
 /// Completes commands, options, their values and file names.
 #[derive(Debug, Args)]

@@ -3,16 +3,16 @@
 use anstream::println;
 use clap::Args;
 
-use crate::cli::exit;
-use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::global_flags::Global;
 use crate::cli::service_target::{self, CatalogSource};
 use crate::domain::credits::Credits;
+use crate::domain::exit_code;
+use crate::domain::exit_code::Exit;
 
 /// What `credits` takes.
 #[derive(Debug, Args)]
-#[command(after_help = exit::HELP)]
+#[command(after_help = exit_code::HELP)]
 pub(super) struct CreditsCommand {}
 
 pub(super) async fn run(global: &Global) -> Result<Exit, Failure> {

@@ -7,7 +7,6 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::global_flags::Global;
 use crate::cli::service_target;
@@ -15,6 +14,7 @@ use crate::cli::terminal::say;
 use crate::config::Config;
 use crate::control::client::{Client, ClientError};
 use crate::control::protocol::{Health, HealthRequest, ProcessKind};
+use crate::domain::exit_code::Exit;
 
 /// Name of the control socket in the state.
 const SOCKET: &str = "callsheet.sock";

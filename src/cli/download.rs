@@ -7,7 +7,6 @@ use clap::Args;
 
 use crate::api::Service;
 use crate::cli::daemon_discovery::{self, DaemonConnection};
-use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::global_flags::Global;
 use crate::cli::service_target::{self, PresentState, ServiceTarget};
@@ -20,6 +19,7 @@ use crate::control::app::{App, InProcess};
 use crate::control::client::Client;
 use crate::control::handlers::HandlerError;
 use crate::control::protocol::{BatchOutcome, DownloadRequest};
+use crate::domain::exit_code::Exit;
 use crate::domain::ids::BatchName;
 use crate::domain::job_state::JobState;
 use crate::engine::gallery::Standing;

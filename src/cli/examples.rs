@@ -1,6 +1,6 @@
 //! Examples as `--help` and the man pages show them: each can be typed as it stands.
 
-use crate::cli::exit;
+use crate::domain::exit_code;
 
 pub(super) const RUN: &str = "\
 Examples:
@@ -126,5 +126,5 @@ Examples:
 
 /// Examples, and under them the exit codes.
 pub(super) fn and_exit_codes(examples: &str) -> String {
-    format!("{examples}\n\n{}", exit::HELP)
+    format!("{examples}\n\n{}", exit_code::HELP)
 }

@@ -6,12 +6,12 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::cli::client;
-use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::global_flags::Global;
 use crate::cli::name_arguments::JobArgument;
 use crate::cli::{printable, written};
 use crate::control::protocol::{ExplainRequest, Explanation};
+use crate::domain::exit_code::Exit;
 use crate::domain::job::{Job, JobSpec, State};
 use crate::domain::review::Decision;
 use crate::domain::task::TaskRecord;

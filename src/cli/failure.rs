@@ -6,12 +6,12 @@ use anstream::eprintln;
 use serde::Serialize;
 
 use crate::api::{ClientError, ServiceError};
-use crate::cli::exit::Exit;
 use crate::cli::printable;
 use crate::cli::terminal::say;
 use crate::config::ConfigError;
 use crate::control::protocol::Refusal;
 use crate::domain::diagnostic::Diagnostic;
+use crate::domain::exit_code::Exit;
 use crate::engine::EngineError;
 use crate::intake::IntakeError;
 use crate::intake::catalog_refresh::CatalogError;

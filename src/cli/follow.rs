@@ -6,11 +6,11 @@ use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::cli::daemon_discovery::DaemonConnection;
-use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::terminal::say;
 use crate::control::client::{Client, ClientError};
 use crate::control::protocol::{HealthRequest, ProcessKind};
+use crate::domain::exit_code::Exit;
 
 /// How long to wait for a daemon that went away. Under systemd it is back within seconds.
 const ABSENCE_MAX: Duration = Duration::from_secs(30);

@@ -7,10 +7,10 @@ use clap::Args;
 use serde_json::json;
 use url::Url;
 
-use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::global_flags::Global;
 use crate::cli::{printable_path, written};
+use crate::domain::exit_code::Exit;
 
 /// What `init` takes.
 #[derive(Debug, Args)]

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-use crate::cli::exit::Exit;
 use crate::cli::terminal::say;
+use crate::domain::exit_code::Exit;
 use crate::domain::job_state::JobState;
 use crate::engine::Stop;
 use crate::engine::scheduler::Scheduler;

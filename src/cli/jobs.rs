@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use crate::cli::client;
-use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::global_flags::Global;
 use crate::cli::table::{self, Cell, RowPrinter};
 use crate::cli::terminal::Tone;
 use crate::cli::{printable, written};
 use crate::control::protocol::{JobSummary, JobsRequest, Request};
+use crate::domain::exit_code::Exit;
 use crate::domain::ids::BatchName;
 use crate::domain::job_state::{self, JobState};
 

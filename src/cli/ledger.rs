@@ -5,12 +5,12 @@ use std::io::{self, BufWriter, Write};
 use clap::Args;
 
 use crate::cli::client;
-use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::global_flags::Global;
 use crate::cli::table::{self, RowPrinter};
 use crate::cli::{printable, written};
 use crate::control::protocol::{LedgerEntry, LedgerRequest, Request};
+use crate::domain::exit_code::Exit;
 use crate::domain::ids::BatchName;
 use crate::domain::ledger::Movement;
 

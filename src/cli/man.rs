@@ -10,9 +10,9 @@ use clap::Command;
 use clap_mangen::Man;
 
 use crate::cli::examples;
-use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::written;
+use crate::domain::exit_code::Exit;
 
 /// The pages hold the same texts as --help.
 #[derive(Debug, Args)]

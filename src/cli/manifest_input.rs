@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use tempfile::TempDir;
 
-use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::manifest_arguments::{ManifestArguments, ManifestFormat};
 use crate::cli::terminal::say;
 use crate::config::Config;
 use crate::control::protocol::Submission;
 use crate::domain::batch_origin::SourcePlace;
+use crate::domain::exit_code::Exit;
 use crate::domain::manifest::{self, Limits};
 use crate::engine::blocking;
 use crate::intake::input_files::{self, ReadFiles};

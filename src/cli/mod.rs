@@ -8,6 +8,7 @@ mod cancel;
 mod client;
 mod commands;
 mod completions;
+mod continue_pilot;
 mod credits;
 mod daemon;
 mod daemon_discovery;
@@ -19,7 +20,6 @@ mod emulator;
 #[path = "no_emulator.rs"]
 mod emulator;
 mod examples;
-pub mod exit;
 mod explain;
 mod failure;
 mod follow;
@@ -41,7 +41,6 @@ mod open;
 mod outcome_json;
 mod outputs;
 mod pause;
-mod pilot;
 mod plan;
 mod progress;
 mod progress_lines;
@@ -71,8 +70,8 @@ use clap::{CommandFactory, Parser};
 use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
 
 use crate::cli::commands::{Arguments, Command};
-use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
+pub use crate::domain::exit_code::Exit;
 
 /// Runs the program with the process's arguments and says how it ended.
 pub fn main() -> Exit {
@@ -116,7 +115,7 @@ pub fn main() -> Exit {
             Command::Explain(command) => explain::run(command, &arguments.global).await,
             Command::Pause(command) => pause::pause(command, &arguments.global).await,
             Command::Resume(command) => resume::resume(command, &arguments.global).await,
-            Command::Continue(command) => pilot::run(command, &arguments.global).await,
+            Command::Continue(command) => continue_pilot::run(command, &arguments.global).await,
             Command::Cancel(command) => cancel::run(command, &arguments.global).await,
             Command::Resolve(command) => resolve::run(command, &arguments.global).await,
             Command::Budget(command) => budget::run(command, &arguments.global).await,

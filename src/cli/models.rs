@@ -7,13 +7,13 @@ use clap::ValueEnum;
 use rust_decimal::Decimal;
 use serde_json::{Map, Value};
 
-use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::global_flags::Global;
 use crate::cli::table::{self, Table};
 use crate::cli::terminal;
 use crate::cli::{printable, service_target, written};
 use crate::clock::Clock;
+use crate::domain::exit_code::Exit;
 use crate::domain::quote::catalog::{About, CatalogList, ImageMode, Model, MusicModel, VideoMode};
 use crate::domain::quote::model_rules::{Bounds, InputLimits};
 use crate::domain::quote::{Catalog, Prices, Rules};

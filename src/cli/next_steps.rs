@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use anstream::eprintln;
 
+use crate::cli::continue_pilot;
 use crate::cli::global_flags::Global;
 use crate::cli::manifest_input::STDIN;
-use crate::cli::pilot;
 use crate::cli::terminal::{self, Tone};
 use crate::cli::{printable, printable_path};
 use crate::control::client::Client;
@@ -386,9 +386,9 @@ fn parked(end: &BatchEnd<'_>, invocation: &Invocation, lines: &mut Vec<Line>) {
         }
         (Some(Parked::Pilot), ..) => {
             let numbers = end.status.pilot.unwrap_or_default();
-            wait(format!("{name}: {}; to look at it:", pilot::done(end.status, numbers)));
+            wait(format!("{name}: {}; to look at it:", continue_pilot::done(end.status, numbers)));
             lines.push(Line::Command(invocation.command(&["open", name])));
-            let rest = format!("{name}: {} wait until you continue:", pilot::rest(numbers));
+            let rest = format!("{name}: {} wait until you continue:", continue_pilot::rest(numbers));
             lines.push(Line::Text(rest, Tone::Waiting));
             lines.push(Line::Command(invocation.command(&["continue", name])));
         }

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
+use crate::domain::exit_code::Exit;
 
 /// Opens nothing: there is no emulator.
 pub(super) const DEFAULT_API_KEY: &str = "";

@@ -9,12 +9,12 @@ use clap::Args;
 use serde_json::json;
 use url::Url;
 
-use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::global_flags::Global;
 use crate::cli::terminal::say;
 use crate::cli::{client, printable, printable_path, written};
 use crate::control::protocol::GalleryRequest;
+use crate::domain::exit_code::Exit;
 use crate::domain::ids::BatchName;
 
 /// What `open` takes.

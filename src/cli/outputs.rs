@@ -6,7 +6,6 @@ use std::sync::Arc;
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::global_flags::Global;
 use crate::cli::service_target::{self, PresentState};
@@ -15,6 +14,7 @@ use crate::cli::{build, daemon_discovery, printable, written};
 use crate::clock::Clock;
 use crate::control::app::{App, InProcess};
 use crate::control::protocol::{SyncOutputsRequest, SyncedOutputs};
+use crate::domain::exit_code::Exit;
 use crate::engine::upload_limit::Uploads;
 use crate::engine::{self, Mode, Scope};
 use crate::metrics::Metrics;

@@ -9,12 +9,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::cli::client::{self, StateClient};
-use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::global_flags::Global;
 use crate::cli::{printable, table, written};
 use crate::clock::Clock;
 use crate::control::protocol::{JobsRequest, LedgerEntry, LedgerRequest, Request};
+use crate::domain::exit_code::Exit;
 use crate::domain::ids::BatchName;
 use crate::domain::ledger::Movement;
 use crate::domain::report_group::{GroupBy, Since};

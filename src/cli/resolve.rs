@@ -2,12 +2,12 @@
 
 use clap::Args;
 
-use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::global_flags::Global;
 use crate::cli::terminal::say;
 use crate::cli::{client, outcome_json, printable};
 use crate::control::protocol::ResolveRequest;
+use crate::domain::exit_code::Exit;
 
 /// What `resolve` takes.
 #[derive(Debug, Args)]

@@ -1,12 +1,12 @@
 //! `callsheet resume`.
 
-use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::global_flags::Global;
 use crate::cli::name_arguments::BatchArgument;
 use crate::cli::terminal::say;
 use crate::cli::{client, outcome_json};
 use crate::control::protocol::{Request, ResumeRequest};
+use crate::domain::exit_code::Exit;
 
 pub(super) async fn resume(command: &BatchArgument, global: &Global) -> Result<Exit, Failure> {
     let request = ResumeRequest { batch: command.batch.clone() };

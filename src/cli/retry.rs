@@ -2,13 +2,13 @@
 
 use clap::Args;
 
-use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::global_flags::Global;
 use crate::cli::name_arguments::NameArgument;
 use crate::cli::terminal::say;
 use crate::cli::{client, examples, outcome_json, printable};
 use crate::control::protocol::{Request, RetryRequest};
+use crate::domain::exit_code::Exit;
 use crate::domain::manifest::FieldEdit;
 
 /// What `retry` takes.

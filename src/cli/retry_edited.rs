@@ -6,13 +6,13 @@ use axum::http::Method;
 use serde_json::json;
 
 use crate::cli::client;
-use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::global_flags::Global;
 use crate::cli::retry::{RetryCommand, list};
 use crate::cli::terminal::say;
 use crate::cli::{submit, summary, written};
 use crate::control::protocol::RetryEditedRequest;
+use crate::domain::exit_code::Exit;
 use crate::intake::receipt::Receipt;
 use crate::intake::retry_edited::EditedRetry;
 

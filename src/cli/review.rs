@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 
 use crate::cli::client;
-use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::global_flags::Global;
 use crate::cli::review_decisions::{decide, say_left};
@@ -14,6 +13,7 @@ use crate::cli::table::{self, RowPrinter};
 use crate::cli::terminal::say;
 use crate::cli::{another_take, examples, printable, printable_path, review_import, service_target, written};
 use crate::control::protocol::{DecideRequest, DecisionRequest, Decisions, Request, ReviewRequest};
+use crate::domain::exit_code::Exit;
 use crate::domain::ids::BatchName;
 use crate::domain::review::{BY_MAX_CHARS, ReviewAction};
 use crate::output::decisions_csv::{DecisionsWriter, ReviewLine};

@@ -7,13 +7,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use crate::cli::client;
-use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::global_flags::Global;
 use crate::cli::review_decisions::{decide, say_left};
 use crate::cli::terminal::say;
 use crate::cli::{printable, printable_path, written};
 use crate::control::protocol::{DecideRequest, DecisionRequest, Request, ReviewRequest};
+use crate::domain::exit_code::Exit;
 use crate::domain::ids::BatchName;
 use crate::domain::review::{NOTE_MAX_CHARS, ReviewAction, Verdict};
 use crate::output::decisions_csv::ReviewLine;

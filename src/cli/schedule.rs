@@ -8,7 +8,6 @@ use clap::Subcommand;
 use serde::Serialize;
 
 use crate::cli::daemon_discovery::{self, DaemonConnection};
-use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::global_flags::Global;
 use crate::cli::service_target::PresentState;
@@ -18,6 +17,7 @@ use crate::cli::{printable, service_target, summary, written};
 use crate::clock::Clock;
 use crate::config::{Config, ScheduleConfig};
 use crate::control::protocol::{ActiveSchedule, RunScheduleRequest, SchedulesRequest};
+use crate::domain::exit_code::Exit;
 use crate::domain::ids::{BadBatchName, BatchName};
 use crate::domain::schedule::{Schedule, ScheduleError, name};
 use crate::domain::time::Timestamp;

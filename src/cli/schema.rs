@@ -2,9 +2,9 @@
 
 use std::io::Write;
 
-use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::written;
+use crate::domain::exit_code::Exit;
 use crate::domain::manifest::schema;
 
 pub(super) fn run() -> Result<Exit, Failure> {

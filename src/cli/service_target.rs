@@ -6,7 +6,6 @@ use secrecy::SecretString;
 
 use crate::api::{Service, ServiceOptions};
 use crate::cli::emulator::{self, DEFAULT_API_KEY, Emulator};
-use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::global_flags::{EmulatorArguments, Global};
 use crate::cli::log;
@@ -14,6 +13,7 @@ use crate::cli::printable;
 use crate::cli::terminal::say;
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::domain::exit_code::Exit;
 use crate::domain::time::Millis;
 use crate::intake::catalog_refresh::{self, CatalogError, Catalogs};
 use crate::store::Store;

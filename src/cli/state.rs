@@ -9,7 +9,6 @@ use clap::Subcommand;
 use serde_json::json;
 
 use crate::cli::daemon_discovery;
-use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::global_flags::Global;
 use crate::cli::service_target::PresentState;
@@ -17,11 +16,12 @@ use crate::cli::terminal::say;
 use crate::cli::{client, printable, printable_path, service_target, written};
 use crate::clock::Clock;
 use crate::control::protocol::{ExportRequest, ProcessKind, Request};
+use crate::domain::exit_code::Exit;
 use crate::domain::ids::BatchName;
 use crate::domain::job::JobSpec;
 use crate::output::file_names::Layout;
 use crate::output::publish::OutputDir;
-use crate::pages::media_process;
+use crate::pages::thumbnail_process;
 use crate::recovery::import::import as import_state;
 use crate::recovery::rebuild::rebuild as rebuild_state;
 use crate::store::{Store, StoreError, open_check};
@@ -101,12 +101,12 @@ pub(super) fn try_database() -> Option<Exit> {
 
 /// The child's part of looking into outputs, when this process is that child. Returns whether it was.
 pub(super) fn find_media_facts() -> bool {
-    if std::env::args_os().nth(1).is_some_and(|first| first == media_process::ARGUMENT) {
-        media_process::serve();
+    if std::env::args_os().nth(1).is_some_and(|first| first == thumbnail_process::ARGUMENT) {
+        thumbnail_process::serve();
         return true;
     }
     if let Ok(program) = std::env::current_exe() {
-        media_process::use_program(program);
+        thumbnail_process::use_program(program);
     }
     false
 }

@@ -8,7 +8,6 @@ use clap::Args;
 
 use crate::cli::client::{self, StateClient};
 use crate::cli::daemon_discovery::DaemonConnection;
-use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::follow::{Follower, Interrupts, report_interrupted};
 use crate::cli::global_flags::Global;
@@ -22,6 +21,7 @@ use crate::control::client::Client;
 use crate::control::protocol::{
     BatchState, BatchStatus, ProcessKind, Request, StatusRequest, TransferTotals, Transfers,
 };
+use crate::domain::exit_code::Exit;
 use crate::domain::ids::BatchName;
 use crate::domain::parked_reason::Parked;
 use crate::domain::time::Tick;

@@ -5,7 +5,7 @@ use std::path::Path;
 use anstream::println;
 use serde::Serialize;
 
-use crate::cli::pilot;
+use crate::cli::continue_pilot;
 use crate::cli::progress_lines::span;
 use crate::cli::table::{self, Cell, Table};
 use crate::cli::terminal::{Tone, say};
@@ -64,7 +64,7 @@ pub(super) fn part(receipt: &Receipt) -> Option<String> {
 /// `pilot: 3 jobs (24 credits), then 97 jobs (776 credits) wait for callsheet continue`.
 pub(super) fn pilot_plan(receipt: &Receipt) -> Option<String> {
     let numbers = receipt.pilot?;
-    let (first, rest) = (pilot::first(numbers), pilot::rest(numbers));
+    let (first, rest) = (continue_pilot::first(numbers), continue_pilot::rest(numbers));
     Some(format!("pilot: {first}, then {rest} wait for callsheet continue"))
 }
 

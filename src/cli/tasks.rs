@@ -6,12 +6,12 @@ use clap::Args;
 use serde_json::Value;
 
 use crate::cli::examples;
-use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::global_flags::Global;
 use crate::cli::service_target::{self, CatalogSource};
 use crate::cli::terminal::say;
 use crate::cli::{printable, written};
+use crate::domain::exit_code::Exit;
 use crate::domain::ids::TaskId;
 
 /// What `tasks` takes.

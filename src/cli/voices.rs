@@ -5,11 +5,11 @@ use std::io::{self, Write};
 use clap::Args;
 use serde_json::{Map, Value};
 
-use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::global_flags::Global;
 use crate::cli::{printable, service_target, table, written};
 use crate::clock::Clock;
+use crate::domain::exit_code::Exit;
 
 /// Lists voices for speech.
 #[derive(Debug, Args)]

@@ -1,17 +1,18 @@
 //! The configuration: file, environment and flags, checked once.
 //!
 //! Flag over environment over file over default. An unknown key is an error that names its line and
-//! the nearest key there is. A section is read and checked in the file that has its name; `[inputs]` and `[output]` in `files`.
+//! the nearest key there is. A section is read and checked in the file that has its name.
 
 mod budget;
 mod control;
 mod deadlines;
 mod error;
-mod files;
 mod hooks;
 mod inbox;
+mod inputs;
 mod limits;
 mod log;
+mod output;
 mod paths;
 mod policy;
 mod poll;
@@ -33,12 +34,13 @@ pub use self::budget::Budget;
 pub use self::control::ControlConfig;
 pub use self::deadlines::Deadlines;
 pub use self::error::ConfigError;
-use self::files::is_same_or_below;
-pub use self::files::{InputsConfig, OutputConfig};
 pub use self::hooks::HooksConfig;
 pub use self::inbox::{INBOX_SETTLE, InboxConfig};
+pub use self::inputs::InputsConfig;
 pub use self::limits::LimitsConfig;
 pub use self::log::{LogConfig, LogFormat, check_log_level};
+pub use self::output::OutputConfig;
+use self::output::is_same_or_below;
 pub use self::paths::Paths;
 pub use self::poll::{POLL_ADVISED, Poll};
 use self::read::Positions;

@@ -22,7 +22,7 @@ pub mod listener;
 mod page_actions;
 mod page_forms;
 mod page_gallery;
-mod page_media;
+mod page_output_files;
 mod page_review;
 mod page_routes;
 mod page_schedules;

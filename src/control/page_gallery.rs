@@ -15,7 +15,7 @@ use crate::control::api_error::ApiError;
 use crate::control::app_state::{AppState, Shared};
 use crate::control::handlers;
 use crate::control::page_forms::{Who, batch_name, refused, viewer};
-use crate::control::page_media::{entity_tag, not_there, respond, shown_type};
+use crate::control::page_output_files::{entity_tag, not_there, respond, shown_type};
 use crate::domain::ids::BatchName;
 use crate::domain::job::OutputFile;
 use crate::engine::blocking;

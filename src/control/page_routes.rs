@@ -21,7 +21,8 @@ use crate::control::page_forms::{Who, batch_name, refused, status_of, viewer};
 use crate::control::page_submit;
 use crate::control::protocol::{BatchStatus, Refusal, Schedules, Status, StatusRequest};
 use crate::control::{
-    page_actions, page_forms, page_gallery, page_media, page_review, page_schedules, page_take, page_views,
+    page_actions, page_forms, page_gallery, page_output_files, page_review, page_schedules, page_take,
+    page_views,
 };
 use crate::domain::exit_code::Exit;
 use crate::domain::ids::BatchName;
@@ -48,7 +49,7 @@ pub(super) fn routes() -> Router<Arc<AppState>> {
         .route("/", get(overview))
         .route("/batches/{name}", get(batch))
         .route("/batches/{name}/review", get(page_review::page).post(page_review::decide))
-        .route("/batches/{name}/outputs/{job}/{number}", get(page_media::output))
+        .route("/batches/{name}/outputs/{job}/{number}", get(page_output_files::output))
         .route("/batches/{name}/gallery", get(page_gallery::enter))
         .route("/batches/{name}/gallery/{*path}", get(page_gallery::file))
         .route("/batches/{name}/index.html", get(page_gallery::list))

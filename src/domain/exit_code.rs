@@ -1,4 +1,18 @@
-//! How a program or a request ends: exit codes, the one place where they are written down.
+//! How a program or a request ends: exit codes, and their descriptions as `--help` shows them.
+
+use std::process::{ExitCode, Termination};
+
+/// The codes as `--help` shows them.
+pub const HELP: &str = "Exit codes:
+    0  everything is done
+    1  some jobs failed
+    2  usage, configuration or manifest is wrong
+    3  not authorised
+    4  stopped by a budget or by the balance
+    5  the service does not answer
+    6  the disk is full or not writable, or the state is damaged
+    7  not finished: overdue, paused, in doubt or waiting for review
+  130  interrupted; the state is safe, repeat the command to resume";
 
 /// How the program ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,5 +69,25 @@ impl Exit {
     /// What a code means that a daemon answered with. One that is not known is a matter of usage.
     pub fn of_code(code: u8) -> Exit {
         Exit::ALL.into_iter().find(|exit| exit.code() == code).unwrap_or(Exit::Usage)
+    }
+}
+
+impl Termination for Exit {
+    fn report(self) -> ExitCode {
+        ExitCode::from(self.code())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn help_lists_every_code() {
+        for exit in Exit::ALL {
+            let listed =
+                HELP.lines().any(|line| line.trim_start().starts_with(&format!("{}  ", exit.code())));
+            assert!(listed, "{exit:?}");
+        }
     }
 }

@@ -6,6 +6,7 @@
 pub mod absent_rows;
 pub mod adaptive_limit;
 pub mod admission;
+pub mod balance_check_interval;
 pub mod batch_origin;
 pub mod batch_terms;
 pub mod budget;

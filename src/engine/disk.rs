@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use crate::domain::ids::BatchName;
-use crate::engine::handle::Message;
+use crate::engine::engine_handle::Message;
 use crate::engine::scheduler::Step;
 use crate::engine::{Engine, EngineDeps, EngineError, MESSAGES_MAX, StepView, Stop, blocking};
 use crate::output::publish::{PROBE_BYTES, is_disk_error, is_disk_full};

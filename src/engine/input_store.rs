@@ -16,13 +16,14 @@ use crate::domain::job::Order;
 use crate::domain::manifest::row::Deadline;
 use crate::domain::request::Kind;
 use crate::domain::task::Fault;
-use crate::domain::time::{Millis, Tick, Timestamp};
+use crate::domain::time::{Millis, Tick};
 use crate::engine::blocking;
 use crate::engine::scheduler::InputFault;
+use crate::engine::signed_link_lifetime::{LinkLife, lifetime, link_life};
 use crate::engine::upload_limit::Uploads;
 use crate::failpoint;
 use crate::metrics::Metrics;
-use crate::object_storage::{CredentialLife, Expected, ObjectStorage, PutError, Replaces, StorageError};
+use crate::object_storage::{Expected, ObjectStorage, PutError, Replaces, StorageError};
 use crate::store::staged_inputs::StagedInputs;
 
 /// Code of a job whose file is neither in the state nor in the object store.
@@ -37,8 +38,6 @@ const STORE: &str = "store";
 const CREDENTIALS_TOO_SHORT: &str = "credentials_too_short";
 /// How long an object that was seen is taken to be there.
 const SEEN_FOR: Millis = Millis::from_secs(600);
-/// What a link lives longer than the deadline of its job.
-const BEYOND_DEADLINE: Millis = Millis::from_secs(3600);
 /// Objects that are remembered as seen.
 const SEEN_MAX: usize = 100_000;
 
@@ -231,7 +230,7 @@ impl InputStore {
     /// When one cannot be signed.
     async fn signed(&self, order: &Order, addresses: Vec<String>) -> Result<Vec<String>, Fault> {
         let Inside { storage, .. } = &*self.0;
-        let valid_for = self.link_lifetime(order);
+        let valid_for = lifetime(self.until_deadline(order));
         let mut signed = Vec::with_capacity(addresses.len());
         for address in addresses {
             let Some(name) = storage.name_in(&address) else {
@@ -244,11 +243,6 @@ impl InputStore {
         Ok(signed)
     }
 
-    /// Longer than the deadline of the job, from now on.
-    fn link_lifetime(&self, order: &Order) -> Duration {
-        Duration::from_millis(self.until_deadline(order).0.saturating_add(BEYOND_DEADLINE.0))
-    }
-
     /// How far off the deadline of a job is that is sent now.
     fn until_deadline(&self, order: &Order) -> Millis {
         let Inside { deadlines, clock, .. } = &*self.0;
@@ -257,42 +251,6 @@ impl InputStore {
             Some(Deadline::At(at)) => at.since(clock.now().wall),
             None => deadlines.get(&order.kind).copied().unwrap_or_default(),
         }
-    }
-}
-
-/// Whether links live as long as they have to.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum LinkLife {
-    LongEnough,
-    /// Not before the credentials are renewed, which happens by itself.
-    UntilRenewed(String),
-    TooShort(String),
-}
-
-/// Whether links that are signed at `now` with such credentials are valid for as long as `needed`.
-fn link_life(credentials: CredentialLife, needed: Millis, now: Timestamp) -> LinkLife {
-    let span = |span: Millis| humantime::format_duration(Duration::from_secs(span.0 / 1000)).to_string();
-    match credentials {
-        CredentialLife::Lasting => LinkLife::LongEnough,
-        CredentialLife::Until { end, .. } if end.since(now) >= needed => LinkLife::LongEnough,
-        CredentialLife::Until { end, renewed_for } => {
-            let left = span(end.since(now));
-            let why = format!(
-                "the store's credentials end in {left}, and with them every link; the deadline is {} off",
-                span(needed)
-            );
-            match renewed_for {
-                Some(life) if life >= needed => LinkLife::UntilRenewed(format!("{why}; they are renewed before")),
-                _ => LinkLife::TooShort(format!(
-                    "{why}; use credentials that live longer, or an earlier deadline, then retry"
-                )),
-            }
-        }
-        CredentialLife::Unknown => LinkLife::TooShort(
-            "the store's credentials are temporary, and nothing says when they end, and with them every link; set \
-             AWS_CREDENTIAL_EXPIRATION, or use credentials that last, then retry"
-                .to_owned(),
-        ),
     }
 }
 
@@ -362,23 +320,4 @@ fn state_fault(error: &std::io::Error) -> InputFault {
 
 fn lasting(code: &str, text: &str) -> InputFault {
     InputFault::Lasting(Fault::new(code, format!("{text}; nothing was charged")))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_link_has_to_outlive_the_deadline() {
-        let hour = Millis::from_secs(3600);
-        let (now, soon) = (Timestamp(1_000), Timestamp(1_000).after(hour));
-        let life = |end, renewed_for| link_life(CredentialLife::Until { end, renewed_for }, hour, now);
-        assert_eq!(link_life(CredentialLife::Lasting, hour, now), LinkLife::LongEnough);
-        assert_eq!(life(soon, None), LinkLife::LongEnough);
-        let early = soon.before(Some(Millis(1)));
-        assert!(matches!(life(early, None), LinkLife::TooShort(why) if why.contains("end in 59m 59s")));
-        assert!(matches!(life(early, Some(hour)), LinkLife::UntilRenewed(_)));
-        assert!(matches!(life(early, Some(Millis(1))), LinkLife::TooShort(_)));
-        assert!(matches!(link_life(CredentialLife::Unknown, hour, now), LinkLife::TooShort(_)));
-    }
 }

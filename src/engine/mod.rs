@@ -11,15 +11,15 @@ mod download;
 mod edited_rows;
 mod effects;
 pub mod engine_client;
+mod engine_handle;
+mod engine_mode;
 pub mod gallery;
 mod group_history;
-mod handle;
 pub mod input_retention;
 pub mod input_store;
 mod job_inputs;
 pub mod job_iter;
 pub mod job_page;
-mod mode;
 mod name_lookup;
 pub mod output_store;
 pub mod output_sync;
@@ -31,6 +31,7 @@ pub mod review_page;
 mod row_reader;
 pub mod scheduler;
 mod scratch_files;
+mod signed_link_lifetime;
 mod suspended_downloads;
 pub mod upload_limit;
 
@@ -45,9 +46,9 @@ use tracing::Instrument;
 pub use self::batch_results::write_results;
 pub use self::blocking::{blocking, in_place, to_the_end};
 pub use self::catalog_source::{CatalogRefresh, CatalogSource};
-pub use self::handle::{BatchSnapshot, EngineGone, Handle};
-use self::handle::{Message, Question};
-pub use self::mode::{EngineDeps, Mode, Scope, Stop};
+pub use self::engine_handle::{BatchSnapshot, EngineGone, Handle};
+use self::engine_handle::{Message, Question};
+pub use self::engine_mode::{EngineDeps, Mode, Scope, Stop};
 pub use self::name_lookup::{FindError, NamedJob, Target, target as find_target};
 pub use self::request_rate::RateLimit;
 use self::restart::{load_days, resume_scheduler, take_up, take_up_finished};
@@ -268,7 +269,7 @@ impl Engine {
                 }
             }
             // The command is durable: its sender is told, unless it has gone away.
-            outcome.drain(..).for_each(|(reply, outcome): (handle::Reply, CommandOutcome)| {
+            outcome.drain(..).for_each(|(reply, outcome): (engine_handle::Reply, CommandOutcome)| {
                 let _ = reply.send(outcome);
             });
             if !self.scheduler.disk_is_low() && !self.store.has_room() {
@@ -382,7 +383,7 @@ impl Engine {
         &mut self,
         message: Message,
         taken: &mut Vec<BatchName>,
-    ) -> Result<Option<(handle::Reply, CommandOutcome)>, EngineError> {
+    ) -> Result<Option<(engine_handle::Reply, CommandOutcome)>, EngineError> {
         match message {
             Message::Command(_, _, reply) if self.is_read_only => {
                 let refused = Some("this process only reads the state".to_owned());

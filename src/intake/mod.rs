@@ -15,7 +15,7 @@ pub mod ingest;
 pub mod input_files;
 pub mod manifest_file;
 mod named_rows;
-mod pilot;
+mod pilot_choice;
 mod read_references;
 pub mod receipt;
 pub mod retry_edited;

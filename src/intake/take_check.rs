@@ -2,7 +2,7 @@
 
 use crate::domain::diagnostic::{Diagnostic, Position};
 use crate::intake::context::ExpectedTake;
-use crate::intake::pilot;
+use crate::intake::pilot_choice;
 use crate::store::StoreError;
 use crate::store::staging::{StagedManifest, Verdict};
 
@@ -17,7 +17,7 @@ pub(super) fn problem(
     let (mut is_there, mut is_more) = (false, judged.goes_back());
     let mut rows = judged.rows()?;
     while let Some(found) = rows.next_row()? {
-        let jobs = pilot::new_jobs(&found);
+        let jobs = pilot_choice::new_jobs(&found);
         if jobs == 0 {
             continue;
         }

@@ -24,7 +24,7 @@ use crate::domain::time::Timestamp;
 use crate::failpoint;
 use crate::intake::input_files::{FoundFile, InputFiles};
 use crate::intake::manifest_file::Identity;
-use crate::intake::pilot::{self, PilotPlan, PilotTerms};
+use crate::intake::pilot_choice::{self, PilotPlan, PilotTerms};
 use crate::intake::read_references;
 use crate::intake::receipt::Receipt;
 use crate::intake::row_chooser::{self, RowChooser};
@@ -347,7 +347,7 @@ pub(super) fn validate_opened(
             standing: present.as_ref().and_then(|present| present.pilot),
             has_references: !references.rows.is_empty(),
         };
-        judgement.pilot = pilot::choose(&judgement.judged, terms, &judgement.receipt)?;
+        judgement.pilot = pilot_choice::choose(&judgement.judged, terms, &judgement.receipt)?;
         judgement.receipt.pilot = judgement.pilot.as_ref().map(|plan| plan.pilot);
     }
     if let Some(present) = &present {

@@ -16,8 +16,8 @@ pub mod live_forms;
 pub mod live_overview;
 pub mod live_review;
 pub mod media_facts;
-pub mod media_process;
 pub mod script_data;
+pub mod thumbnail_process;
 
 /// The folder of a batch's folder that a gallery's data, style, script and thumbnails lie in.
 pub const GALLERY_FOLDER: &str = "gallery";
@@ -38,7 +38,7 @@ const SCRIPT: &str = concat!(
     include_str!("gallery_format.js"),
     include_str!("gallery_filter.js"),
     include_str!("gallery_grid.js"),
-    include_str!("gallery_media.js"),
+    include_str!("gallery_thumbnails.js"),
     include_str!("gallery_keyboard.js"),
     include_str!("gallery_viewer.js"),
     include_str!("gallery_start.js"),

@@ -17,8 +17,8 @@ use crate::domain::ids::{BatchName, BatchNo};
 use crate::domain::manifest::row::Policy;
 use crate::domain::pilot::Pilot;
 use crate::domain::time::Timestamp;
-use crate::store::folders::batch_dirs;
 use crate::store::snapshot::Snapshot;
+use crate::store::state_folders::batch_dirs;
 use crate::store::{BatchRecord, Segment, StoreError, write_atomic};
 
 /// What a backup says.

@@ -27,11 +27,11 @@ pub(super) use crate::store::commit::database::READ;
 pub(super) use crate::store::commit::database::{Database, Writes};
 use crate::store::finished::{self, FinishedBatch};
 use crate::store::finished_sums::StoredTotal;
-use crate::store::folders::batch_dir;
 use crate::store::sled_files::SledFiles;
 use crate::store::spool::Appender;
+use crate::store::state_folders::batch_dir;
 use crate::store::{
-    BatchRecord, JobRecord, Store, StoreError, commit_count, db_keys, disk_reserve, quarantine,
+    BatchRecord, JobRecord, Store, StoreError, commit_count, db_keys, disk_reserve, set_aside,
 };
 
 /// Most job changes that one commit should carry: past this nothing is gained (measured), and a
@@ -104,7 +104,7 @@ pub(super) fn open_database(dir: &Path) -> Result<Database, StoreError> {
 }
 
 pub(super) fn set_torn_aside(dir: &Path) -> Result<(), StoreError> {
-    for moved in quarantine::set_torn(dir)? {
+    for moved in set_aside::set_torn(dir)? {
         tracing::warn!(to = %moved.to().display(), "set a torn snapshot of the database aside");
     }
     Ok(())

@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::store::StoreError;
-use crate::store::folders::open_or_create;
+use crate::store::state_folders::open_or_create;
 
 fn path(dir: &Path) -> PathBuf {
     dir.join("commits")

@@ -20,10 +20,10 @@ use crate::domain::row_versions::VersionChange;
 use crate::domain::time::Timestamp;
 use crate::domain::utc_day::UtcDay;
 use crate::store::finished::FinishedBatch;
-use crate::store::folders::batch_dir;
 use crate::store::row_delta::KnownRows;
 use crate::store::snapshot::Snapshot;
 use crate::store::spool::{Appender, Lines, Spool};
+use crate::store::state_folders::batch_dir;
 use crate::store::{BatchRecord, JobRecord, Store, StoreError, state_format};
 
 /// Version of the dump's format. In version 2 a job's record is a list of attempts; the outcomes of older batches are

@@ -27,8 +27,8 @@ use crate::domain::ledger::Totals;
 use crate::domain::request::Kind;
 use crate::domain::time::Timestamp;
 use crate::store::commit::Writes;
-use crate::store::folders::batch_dir;
 use crate::store::spool::{Appender, Lines};
+use crate::store::state_folders::batch_dir;
 use crate::store::{BatchRecord, Ended, KindCounts, Store, StoreError, codec, db_keys};
 
 /// What the database keeps of a batch that is done.

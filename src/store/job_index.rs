@@ -18,8 +18,8 @@ use sha2::{Digest, Sha256};
 
 use crate::domain::ids::JobId;
 use crate::domain::job::JobSpec;
-use crate::store::folders::{batch_dir, open_or_create};
 use crate::store::spool::{Lines, Spool};
+use crate::store::state_folders::{batch_dir, open_or_create};
 use crate::store::{BatchRecord, FinishedBatch, Store, StoreError};
 
 /// Most rows of one run.

@@ -14,10 +14,10 @@ use crate::domain::out_of_credits::AccountBlock;
 use crate::domain::utc_day::UtcDay;
 use crate::store::commit::Database;
 use crate::store::finished_sums::StoredTotal;
-use crate::store::folders::{self, batch_dir};
 use crate::store::snapshot::Snapshot;
 use crate::store::spool::{Lines, Spool};
 use crate::store::staging::Staging;
+use crate::store::state_folders::{self, batch_dir};
 use crate::store::{BatchRecord, JobRecord, Store, StoreError, db_keys};
 
 /// The part of an outcome that tells whose it is.
@@ -124,7 +124,7 @@ impl Store {
     /// [`StoreError::NoRoom`] when the disk is full: what room there is belongs to what is under way.
     pub fn begin_staging(&self) -> Result<Staging, StoreError> {
         self.recover_room()?;
-        Staging::begin(&folders::spool(&self.dir))
+        Staging::begin(&state_folders::spool(&self.dir))
     }
 
     /// The rows and outcomes of a batch.

@@ -23,7 +23,7 @@
 //! A reader looks for one of these:
 //!
 //! - **opening**: `open`, and what guards it: `marker`, `process_lock`, `disk_reserve`, `clean_shutdown`, `open_check`,
-//!   `quarantine`, `commit_count`, `verify`;
+//!   `set_aside`, `commit_count`, `verify`;
 //! - **commit**: `commit` is the single write path. It returns once everything in it is on the device; no effect may begin
 //!   before that. `sled_files`, `batch_backup` and `write_atomic` are what it takes;
 //! - **load**: `load` reads what is not finished, `finished` what is, `snapshot` all at once, `spool` rows and outcomes, `job_record` the record of a job,
@@ -53,7 +53,6 @@ mod ended_counts;
 mod error;
 mod finished;
 mod finished_sums;
-mod folders;
 mod job_index;
 mod job_record;
 mod job_statuses;
@@ -63,18 +62,19 @@ mod open;
 pub mod open_check;
 mod outcome_index;
 mod process_lock;
-mod quarantine;
 pub mod read_only;
 mod row_delta;
 mod row_partitions;
 mod rows_by_id;
 pub mod rows_folder;
 pub mod schedule_progress;
+mod set_aside;
 mod sled_files;
 mod snapshot;
 pub mod spool;
 pub mod staged_inputs;
 pub mod staging;
+mod state_folders;
 mod state_format;
 pub mod surcharge_file;
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! 1. whose folder it is (`state_format`), that nobody else uses it (`lock`), and that the disk has room for it (`disk_reserve`);
 //! 2. what killed processes left half done is removed (`staging`, `write_atomic`, `open_check`);
 //! 3. a database that is not byte for byte as it was closed (`clean_shutdown`) is opened and read by a child process first,
-//!    on a copy (`open_check`); snapshots that are in its way are set aside (`quarantine`);
+//!    on a copy (`open_check`); snapshots that are in its way are set aside (`set_aside`);
 //! 4. it is opened, and what is read is made durable;
 //! 5. it is the latest one (`commit_count`), and does not contradict the spool (`verify`);
 //! 6. what an earlier version wrote is carried over (`finished`), and backups of commits that never were are put right
@@ -22,8 +22,8 @@ use crate::store::open_check::{self, CheckResult};
 use crate::store::process_lock::Lock;
 use crate::store::snapshot::{self, Snapshot};
 use crate::store::{
-    Store, StoreError, batch_backup, clean_shutdown, commit_count, disk_reserve, folders, quarantine,
-    staging, state_format, verify, write_atomic,
+    Store, StoreError, batch_backup, clean_shutdown, commit_count, disk_reserve, set_aside, staging,
+    state_folders, state_format, verify, write_atomic,
 };
 
 impl Store {
@@ -41,7 +41,7 @@ impl Store {
         sweep(dir)?;
         let is_checked = check(dir)?;
         let database = open_database(dir)?;
-        folders::sync_found(dir)?;
+        state_folders::sync_found(dir)?;
         let mut records = load(dir, &database, is_checked)?;
         let jobs_at_open = Mutex::new(Some(std::mem::take(&mut records.open)));
         let commits = (records.commits, commit_count::open(dir, records.commits)?);
@@ -83,7 +83,7 @@ pub(super) fn foresee(dir: &Path) -> Result<(), StoreError> {
 /// Removes what killed processes left: drafts of manifests that were being taken in, of which nothing was acknowledged,
 /// successors of files, and copies of the database.
 fn sweep(dir: &Path) -> Result<(), StoreError> {
-    staging::sweep(&folders::spool(dir))?;
+    staging::sweep(&state_folders::spool(dir))?;
     write_atomic::sweep(dir)?;
     open_check::sweep(dir)
 }
@@ -103,7 +103,7 @@ fn check(dir: &Path) -> Result<bool, StoreError> {
         CheckResult::Untried => Ok(false),
         CheckResult::Opens(()) => Ok(true),
         CheckResult::OpensWithoutSnapshots((), why) => {
-            if quarantine::set_dispensable(dir)?.is_empty() {
+            if set_aside::set_dispensable(dir)?.is_empty() {
                 return Err(why);
             }
             tracing::warn!(%why, "the database is recovered from its whole log");

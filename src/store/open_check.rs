@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::store::commit::Database;
 use crate::store::snapshot::Salvaged;
-use crate::store::{StoreError, commit_count, quarantine, verify};
+use crate::store::{StoreError, commit_count, set_aside, verify};
 
 /// First argument of the child. The second is the folder of the database's copy; the third, if there is one, the state.
 pub const ARGUMENT: &str = "__try-database";
@@ -218,7 +218,7 @@ fn copy_database(from: &Path, to: &Path, with_snapshots: bool) -> Result<(), Sto
         let name = path.file_name().unwrap_or_default().to_os_string();
         if path.is_dir() {
             copy_database(&path, &to.join(name), true)?;
-        } else if with_snapshots || !quarantine::is_dispensable(&name.to_string_lossy()) {
+        } else if with_snapshots || !set_aside::is_dispensable(&name.to_string_lossy()) {
             fs::copy(&path, to.join(name)).map_err(StoreError::io(&path))?;
         }
     }

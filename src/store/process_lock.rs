@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::path::Path;
 
 use crate::store::StoreError;
-use crate::store::folders::open_or_create;
+use crate::store::state_folders::open_or_create;
 
 /// Holds the state directory until dropped, or until the process ends in whatever way.
 #[derive(Debug)]

@@ -24,11 +24,11 @@ use crate::domain::job_reference::{DecidedTake, ReferredRow};
 use crate::domain::pilot::Pilot;
 use crate::domain::time::Timestamp;
 use crate::store::batch_backup::{self, BatchBackup};
-use crate::store::folders::batch_dirs;
 use crate::store::job_statuses::{JobStatuses, note};
 use crate::store::open_check::CheckResult;
 use crate::store::spool::{Lines, Spool};
 use crate::store::staging::Staging;
+use crate::store::state_folders::batch_dirs;
 use crate::store::{
     JobRecord, OpenJobStatus, StoreError, decided_takes, open, open_check, process_lock, rows_by_id,
     state_format, version_file,

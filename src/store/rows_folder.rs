@@ -4,10 +4,10 @@
 use std::fs;
 use std::sync::PoisonError;
 
-use crate::store::folders::sync_dir_and_parent;
 use crate::store::job_index::{self, JobIndexWriter};
 use crate::store::spool::{Appender, Spool};
 use crate::store::staging::StagedManifest;
+use crate::store::state_folders::sync_dir_and_parent;
 use crate::store::{BatchRecord, Store, StoreError, batch_backup};
 
 /// Folder within a draft.

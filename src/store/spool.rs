@@ -13,9 +13,9 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::store::StoreError;
-use crate::store::folders::{open_or_create, sync_dir_and_parent};
 use crate::store::new_row::NewRow;
 use crate::store::row_delta::{self, Base, MARK, RowShortener};
+use crate::store::state_folders::{open_or_create, sync_dir_and_parent};
 
 /// The longest line that is read back, in bytes: far above any row a manifest may have.
 const LINE_MAX_BYTES: u64 = 64 * 1024 * 1024;

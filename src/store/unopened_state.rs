@@ -13,14 +13,14 @@ use crate::domain::job::JobSpec;
 use crate::domain::row_versions::RowVersions;
 use crate::store::batch_backup::{self, BatchBackup};
 use crate::store::dump::{self, DumpError};
-use crate::store::folders::{batch_dir, batch_dirs};
 use crate::store::open_check::{self, CheckResult, REBUILD};
 use crate::store::process_lock::Lock;
 use crate::store::snapshot::{Salvaged, Snapshot};
 use crate::store::spool::{Appender, Lines, Spool};
+use crate::store::state_folders::{batch_dir, batch_dirs};
 use crate::store::{
     BatchRecord, FinishedBatch, JobRecord, StoreError, clean_shutdown, commit_count, disk_reserve, finished,
-    quarantine, state_format, verify, version_file,
+    set_aside, state_format, verify, version_file,
 };
 
 /// A state, whole or damaged, that this process has locked.
@@ -191,7 +191,7 @@ impl UnopenedState {
             fs::remove_file(&draft).map_err(StoreError::io(&draft))?;
             return Err(error);
         }
-        quarantine::set(&self.dir, &path, &format!("rows-{:06}", batch.no.0))?;
+        set_aside::set(&self.dir, &path, &format!("rows-{:06}", batch.no.0))?;
         fs::rename(&draft, &path).map_err(StoreError::io(&draft))?;
         Ok(true)
     }
@@ -220,7 +220,7 @@ impl UnopenedState {
         }
         if path.exists() {
             // The old ones keep their place until the new ones take it.
-            let kept = quarantine::place(&self.dir, &format!("outcomes-{:06}", no.0))?;
+            let kept = set_aside::place(&self.dir, &format!("outcomes-{:06}", no.0))?;
             fs::hard_link(&path, &kept)
                 .or_else(|_| fs::copy(&path, &kept).map(drop))
                 .map_err(StoreError::io(&kept))?;
@@ -246,7 +246,7 @@ impl UnopenedState {
             batch_backup::write(&batch_dir(dir, batch.no), &BatchBackup::of(batch), records.commits)?;
         }
         clean_shutdown::take_mark(dir);
-        let aside = quarantine::set(dir, &dir.join("db"), "db")?.map(|moved| moved.to().to_owned());
+        let aside = set_aside::set(dir, &dir.join("db"), "db")?.map(|moved| moved.to().to_owned());
         fs::rename(&fresh, dir.join("db")).map_err(StoreError::io(&fresh))?;
         commit_count::write(dir, records.commits)?;
         fs::File::open(dir).and_then(|dir| dir.sync_all()).map_err(StoreError::io(dir))?;

@@ -19,9 +19,9 @@ use crate::domain::job::{Books, Job, JobSpec, State};
 use crate::domain::ledger::Totals;
 use crate::domain::utc_day::UtcDay;
 use crate::store::finished::FinishedRecord;
-use crate::store::folders::batch_dir;
 use crate::store::snapshot::Snapshot;
 use crate::store::spool::{Lines, Spool};
+use crate::store::state_folders::batch_dir;
 use crate::store::{BatchRecord, Ended, JobRecord, Store, StoreError, batch_backup};
 
 /// Faults of one sort that are told of one batch; the rest are counted.

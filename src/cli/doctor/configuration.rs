@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use secrecy::{ExposeSecret, SecretString};
 
 use crate::cli::doctor::Check;
-use crate::cli::exit::Exit;
 use crate::cli::global_flags::Global;
 use crate::cli::service_target;
 use crate::config::{Config, ConfigError};
+use crate::domain::exit_code::Exit;
 
 /// The configuration of an installed service, and the key that its unit hands over.
 const INSTALLED: &str = "/etc/callsheet/callsheet.toml";

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::cli::doctor::Check;
-use crate::cli::exit::Exit;
 use crate::cli::service_target::ServiceTarget;
 use crate::control::client::{Client, ClientError};
 use crate::control::listener::PATH_MAX_BYTES;
 use crate::control::protocol::{Health, HealthRequest, ProcessKind};
+use crate::domain::exit_code::Exit;
 
 /// How long a daemon may take to say that it is there.
 const TIMEOUT: Duration = Duration::from_secs(5);

@@ -9,9 +9,9 @@ use rustix::fs::{Access, access};
 
 use crate::cli::daemon;
 use crate::cli::doctor::Check;
-use crate::cli::exit::Exit;
 use crate::cli::service_target::{self, ServiceTarget};
 use crate::config::Config;
+use crate::domain::exit_code::Exit;
 use crate::output::OutputOptions;
 use crate::output::publish::OutputDir;
 use crate::store::StoreError;

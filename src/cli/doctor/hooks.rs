@@ -7,11 +7,11 @@ use std::path::PathBuf;
 use rustix::fs::{Access, access};
 
 use crate::cli::doctor::{Check, configuration};
-use crate::cli::exit::Exit;
 use crate::cli::global_flags::Global;
 use crate::cli::service_target;
 use crate::config::Config;
 use crate::daemon;
+use crate::domain::exit_code::Exit;
 
 /// Where the unit's credentials come from, under their own names.
 const UNIT_CREDENTIALS: &str = "/etc/callsheet";

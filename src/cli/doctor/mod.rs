@@ -16,11 +16,11 @@ use serde::Serialize;
 
 use crate::cli::doctor::daemon::Daemon;
 use crate::cli::examples;
-use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::global_flags::Global;
 use crate::cli::{daemon_discovery, printable, service_target};
 use crate::clock::Clock;
+use crate::domain::exit_code::Exit;
 
 /// What `doctor` takes.
 #[derive(Debug, Args)]

@@ -5,9 +5,9 @@ use std::io::{self, BufReader, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use crate::cli::doctor::Check;
-use crate::cli::exit::Exit;
 use crate::config::{Config, ScheduleConfig};
 use crate::domain::diagnostic::Diagnostic;
+use crate::domain::exit_code::Exit;
 use crate::domain::manifest::row::ReadRow;
 use crate::domain::manifest::{self, Limits};
 use crate::domain::time::Timestamp;

@@ -13,9 +13,9 @@ use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use self::arguments::{EmulatorCommand, PlanName};
-use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::global_flags::Global;
+use crate::domain::exit_code::Exit;
 
 /// Credits on the account of a command that works offline.
 const CREDITS: u64 = 1_000_000_000;

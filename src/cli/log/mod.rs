@@ -17,12 +17,12 @@ use tracing_subscriber::{EnvFilter, Registry, reload};
 
 use self::format::{FormatLayer, LogOutput, Style};
 use self::journal::Journal;
-use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::global_flags::Global;
 use crate::cli::live_line::LiveLine;
 use crate::clock::Clock;
 use crate::config::{Config, LogConfig, LogFormat};
+use crate::domain::exit_code::Exit;
 
 /// Default level of commands.
 const LEVEL: &str = "warn";

@@ -20,7 +20,6 @@ use clap::Args;
 
 use crate::api::ServiceError;
 use crate::cli::examples;
-use crate::cli::exit::Exit;
 use crate::cli::failure::Failure;
 use crate::cli::global_flags::Global;
 use crate::cli::manifest_arguments::ManifestArguments;
@@ -37,6 +36,7 @@ use crate::control::protocol::{GroupTotalsRequest, OpenJobsRequest};
 use crate::domain::budget::BudgetShortage;
 use crate::domain::budget_group::{GroupLimits, GroupTotals};
 use crate::domain::credits::Credits;
+use crate::domain::exit_code::Exit;
 use crate::domain::ids::{BatchName, BatchNo, Fingerprint, JobId};
 use crate::domain::job_reference::DecidedTake;
 use crate::domain::quote::{AccountPlan, Catalog};

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde_json::{Map, Value};
 
 use super::builtin_model_rules::SCENES;
-use super::canonical::image_scene;
+use super::canonical_request::image_scene;
 use super::catalog::{ImageMode, ImageModel};
 use super::model_rules::ExactPixels;
 use super::price_formula::Priced;

@@ -20,7 +20,7 @@ use crate::domain::time::Millis;
 
 mod audio_note;
 mod builtin_model_rules;
-mod canonical;
+mod canonical_request;
 pub mod catalog;
 mod catalog_list;
 mod duration;
@@ -28,7 +28,7 @@ mod find_model;
 mod image;
 mod infer_kind;
 pub mod kind_fields;
-mod length;
+mod measured_length;
 pub mod model_rules;
 mod music;
 mod pixels;
@@ -47,10 +47,10 @@ mod validate;
 mod video;
 mod video_price;
 
-pub use canonical::canonical_body;
+pub use canonical_request::canonical_body;
 pub use catalog::{Catalog, CatalogPart};
 pub use infer_kind::infer_kind;
-pub use length::{LengthError, fitting_length, fitting_length_of_body, unfit_length};
+pub use measured_length::{LengthError, fitting_length, fitting_length_of_body, unfit_length};
 pub use model_rules::{AccountPlan, Allowance, AllowanceUnit, Rules, RulesExtension};
 pub use price_matrix::{Bound, Prices};
 pub use reprice::{Cost, reprice};
@@ -78,13 +78,13 @@ pub fn milliseconds_of(value: &Value) -> Option<Millis> {
 
 /// Whether two spellings of an option mean the same to the service.
 pub fn same_option(kind: Kind, name: &str, one: &Value, other: &Value) -> bool {
-    let canonical = |value: &Value| canonical::canonical_option(kind, name, value.clone());
+    let canonical = |value: &Value| canonical_request::canonical_option(kind, name, value.clone());
     canonical(one) == canonical(other)
 }
 
 /// Whether an option that is sent tells how it is written in the canonical body.
 pub fn tells_option(kind: Kind, name: &str, sent: &Value, written: &Value) -> bool {
-    sent == written || canonical::canonical_option(kind, name, sent.clone()) == *written
+    sent == written || canonical_request::canonical_option(kind, name, sent.clone()) == *written
 }
 
 /// Whether an option of a body says nothing, because another one in it overrides it.
@@ -162,7 +162,8 @@ pub fn quote(
 
 /// What a request comes to, with everything that is wrong with it in `diagnostics`.
 fn priced_by(kind: Kind, basis: &QuoteContext<'_>, diagnostics: &mut Diagnostics) -> PricedBody {
-    length::priced(kind, basis, diagnostics).unwrap_or_else(|| priced_as_it_is(kind, basis, diagnostics))
+    measured_length::priced(kind, basis, diagnostics)
+        .unwrap_or_else(|| priced_as_it_is(kind, basis, diagnostics))
 }
 
 /// The same of a request whose length is known.

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use super::builtin_model_rules::{SCENES, VIDEO_MODES};
-use super::canonical::{image_scene, video_mode};
+use super::canonical_request::{image_scene, video_mode};
 use super::catalog::{Catalog, CatalogEntry};
 use super::catalog_list::CatalogList;
 use super::duration::seconds_of;

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use super::audio_note::{AudioNote, audio_note};
 use super::builtin_model_rules::{VIDEO, VIDEO_MODES};
-use super::canonical::video_mode;
+use super::canonical_request::video_mode;
 use super::catalog::{VideoMode, VideoModel};
 use super::duration::{plain, seconds, seconds_of};
 use super::model_rules::{Allowance, BilledSource, Bounds, InputLimits, ModelRules};

@@ -5,7 +5,7 @@ use crate::domain::ids::BatchName;
 use crate::store::commit::{READ, Writes};
 use crate::store::finished::{entries, insert};
 use crate::store::finished_sums::StoredTotal;
-use crate::store::folders::folder_name;
+use crate::store::state_folders::folder_name;
 
 /// A batch of one job that was dropped.
 fn done(no: u32, name: &str) -> BatchRecord {

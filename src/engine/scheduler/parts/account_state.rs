@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::domain::admission::{Admission, AllowancePool};
+use crate::domain::balance_check_interval::{BalanceNeed, after, next_check};
 use crate::domain::credits::Credits;
 use crate::domain::ids::JobKey;
 use crate::domain::job::Order;
@@ -17,11 +18,8 @@ use crate::domain::task::Fault;
 use crate::domain::time::{Millis, Now, Tick, Timestamp};
 use crate::engine::scheduler::job_log;
 use crate::engine::scheduler::messages::Settings;
+use crate::engine::scheduler::parts::api_key_state::ApiKeyState;
 
-/// Between two questions for the balance while it keeps something: sooner at first.
-const BALANCE_WAITS_SECS: [u64; 6] = [0, 5, 10, 20, 40, 60];
-/// Between two questions while requests in flight settle.
-const SETTLING_WAIT: Millis = Millis::from_secs(1);
 /// Questions in a row without an answer after which nothing is expected any more.
 const UNANSWERED_MAX: u32 = 3;
 
@@ -33,8 +31,7 @@ pub struct AccountState {
     block: AccountBlock,
     /// It changed in this step.
     has_changed: bool,
-    /// The key was refused; the balance is asked for at this time, to find out whether it works again.
-    key_refused: Option<Tick>,
+    api_key: ApiKeyState,
     known: Option<KnownBalance>,
     /// A question for the balance is under way.
     is_asking: bool,
@@ -95,19 +92,6 @@ impl KnownBalance {
     }
 }
 
-/// Why the balance is asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum BalanceNeed {
-    /// What is known is too old.
-    Fresh,
-    /// There may be more by now than what is known.
-    Settled,
-    /// Nothing is known.
-    Any,
-    /// What is known keeps something.
-    More,
-}
-
 impl AccountState {
     /// An account of which nothing is known.
     pub fn new(settings: &Settings) -> AccountState {
@@ -137,7 +121,7 @@ impl AccountState {
 
     /// Whether the service refuses the key (401).
     pub fn key_is_refused(&self) -> bool {
-        self.key_refused.is_some()
+        self.api_key.is_refused()
     }
 
     /// Whether a question for the balance is under way.
@@ -152,18 +136,15 @@ impl AccountState {
 
     /// A request was answered 401.
     pub fn block_for_key(&mut self, now: Tick) {
-        if self.key_refused.is_none() {
-            job_log::queue_parked(Parked::Key);
-            self.key_refused = Some(now.after(self.settings.balance_interval));
-        }
+        self.api_key.refuse(now, self.settings.balance_interval);
     }
 
     /// A task failed for want of a key that works: what a 401 would say of the account. The balance is asked for at
     /// once, since the fault may be the task's alone: then nothing waits for long.
     pub fn suspect_key(&mut self, now: Tick) {
-        if self.key_refused.is_none() {
+        if !self.api_key.is_refused() {
             self.block_for_key(now);
-            self.key_refused = Some(now);
+            self.api_key.check_at(now);
         }
     }
 
@@ -243,19 +224,14 @@ impl AccountState {
         let Ok(balance) = answer else {
             self.unanswered = self.unanswered.saturating_add(1);
             self.known = None;
-            if self.key_refused.is_some() {
-                self.key_refused = Some(now.after(self.settings.balance_interval));
-            }
+            self.api_key.check_at(now.after(self.settings.balance_interval));
             return BalanceNews::default();
         };
         let mut news = BalanceNews::default();
         let was_out = self.block.out_of_credits.is_some();
         self.unanswered = 0;
         self.tries = self.tries.max(1);
-        if self.key_refused.take().is_some() {
-            job_log::queue_unparked(Parked::Key);
-            news.renews_prices = true;
-        }
+        news.renews_prices = self.api_key.accept();
         let known = KnownBalance { balance: *balance, at: now, unsure: held, sent, may_be_more: false };
         let before = self.known.replace(known).map(KnownBalance::left);
         if was_out {
@@ -276,7 +252,7 @@ impl AccountState {
         if self.wanted.is_some() {
             self.wanted = Some(BalanceNeed::Any);
         }
-        self.key_refused = self.key_refused.map(|_| Tick(0));
+        self.api_key.check_at(Tick(0));
     }
 
     /// What admission says of the balance, or nothing where it decided nothing.
@@ -302,7 +278,7 @@ impl AccountState {
         self.is_asking = true;
         self.asked = Some(now);
         self.tries = self.tries.saturating_add(1);
-        self.key_refused = self.key_refused.map(|_| now);
+        self.api_key.check_at(now);
         true
     }
 
@@ -311,20 +287,10 @@ impl AccountState {
         if self.is_asking {
             return None;
         }
-        let after = |wait: Millis| self.asked.map_or(Tick(0), |asked| asked.after(wait));
-        let wanted = self.wanted.map(|wanted| match wanted {
-            BalanceNeed::Fresh => Tick(0),
-            BalanceNeed::Settled => after(SETTLING_WAIT),
-            BalanceNeed::Any | BalanceNeed::More => {
-                let wait = BALANCE_WAITS_SECS.get(self.tries).or(BALANCE_WAITS_SECS.last());
-                after(Millis::from_secs(wait.copied().unwrap_or_default()))
-            }
-        });
-        let watched = self.settings.has_min_balance.then(|| after(self.settings.balance_interval));
-        match self.key_refused {
-            Some(at) => Some(at),
-            None => [wanted, watched].into_iter().flatten().min(),
-        }
+        let wanted = self.wanted.map(|need| next_check(need, self.asked, self.tries));
+        let watched =
+            self.settings.has_min_balance.then(|| after(self.asked, self.settings.balance_interval));
+        self.api_key.next_check().or_else(|| [wanted, watched].into_iter().flatten().min())
     }
 
     /// Whether the next answer for the balance may let something out.

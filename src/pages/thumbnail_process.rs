@@ -51,15 +51,15 @@ pub fn serve() {
 
 /// The other end of it.
 #[derive(Debug)]
-pub struct MediaProcess {
+pub struct ThumbnailProcess {
     child: Child,
     questions: Option<ChildStdin>,
     answers: Receiver<String>,
 }
 
-impl MediaProcess {
+impl ThumbnailProcess {
     /// Starts one; nothing where that cannot be.
-    pub fn start() -> Option<MediaProcess> {
+    pub fn start() -> Option<ThumbnailProcess> {
         let program = PROGRAM.get()?;
         let mut child = Command::new(program)
             .arg(OsStr::new(ARGUMENT))
@@ -78,7 +78,7 @@ impl MediaProcess {
                 }
             }
         });
-        Some(MediaProcess { child, questions, answers })
+        Some(ThumbnailProcess { child, questions, answers })
     }
 
     /// What there is to tell of a file. Nothing when the process died of it, or does not answer: it is of no use then.
@@ -90,7 +90,7 @@ impl MediaProcess {
     }
 }
 
-impl Drop for MediaProcess {
+impl Drop for ThumbnailProcess {
     fn drop(&mut self) {
         drop(self.questions.take());
         // One that has ended feels nothing.

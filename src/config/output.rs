@@ -1,46 +1,12 @@
-//! Files that go in and come out: `[inputs]` and `[output]`.
-
-use std::path::PathBuf;
+//! `[output]`: where outputs go, and how they are laid out.
 
 use bytesize::ByteSize;
 use serde::Deserialize;
 use url::Url;
 
-use super::span::{Span, secs};
-use crate::domain::batch_origin::SharedSource;
 use crate::domain::url_policy::AllowedHost;
 use crate::output::file_names;
 use crate::output::{CsvDialect, OutputOptions, SidecarPlace};
-
-/// `[inputs]`
-#[derive(Debug, Clone, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct InputsConfig {
-    /// Below which folders files may lie that manifests of inboxes, of schedules and from the control API name.
-    pub roots: Vec<PathBuf>,
-    /// Sources whose batches manifests of every other source may name in references: `inbox:NAME`, `schedule:NAME`,
-    /// `socket`, or the absolute path of a folder.
-    pub shared_sources: Vec<SharedSource>,
-    /// The object store that files of this machine are uploaded to, so that the service can fetch them:
-    /// `s3://bucket/prefix`, `gs://…` or `az://…`. Without one no row may name a file.
-    pub store: Option<Url>,
-    /// Largest file that is uploaded.
-    pub max_file: ByteSize,
-    /// How long an uploaded file stays in the store after a job took it, where no job needs it any more.
-    pub keep: Span,
-}
-
-impl Default for InputsConfig {
-    fn default() -> InputsConfig {
-        InputsConfig {
-            roots: Vec::new(),
-            shared_sources: Vec::new(),
-            store: None,
-            max_file: ByteSize::mib(100),
-            keep: secs(30 * 24 * 3600),
-        }
-    }
-}
 
 /// `[output]`
 #[derive(Debug, Clone, Deserialize)]
