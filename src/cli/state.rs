@@ -21,7 +21,7 @@ use crate::domain::ids::BatchName;
 use crate::domain::job::JobSpec;
 use crate::output::file_names::Layout;
 use crate::output::publish::OutputDir;
-use crate::pages::thumbnail_process;
+use crate::pages::decoder_process;
 use crate::recovery::import::import as import_state;
 use crate::recovery::rebuild::rebuild as rebuild_state;
 use crate::store::{Store, StoreError, open_check};
@@ -101,12 +101,12 @@ pub(super) fn try_database() -> Option<Exit> {
 
 /// The child's part of looking into outputs, when this process is that child. Returns whether it was.
 pub(super) fn find_media_facts() -> bool {
-    if std::env::args_os().nth(1).is_some_and(|first| first == thumbnail_process::ARGUMENT) {
-        thumbnail_process::serve();
+    if std::env::args_os().nth(1).is_some_and(|first| first == decoder_process::ARGUMENT) {
+        decoder_process::serve();
         return true;
     }
     if let Ok(program) = std::env::current_exe() {
-        thumbnail_process::use_program(program);
+        decoder_process::use_program(program);
     }
     false
 }

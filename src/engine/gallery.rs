@@ -5,8 +5,8 @@
 //! later; no job fails for it.
 
 mod list;
+mod output_details;
 mod pages;
-mod thumbnails;
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
@@ -23,8 +23,8 @@ use crate::domain::job_state::JobStateCounts;
 use crate::domain::parked_reason::Parked;
 use crate::domain::time::{Millis, Tick};
 use crate::engine::engine_handle::Handle;
+use crate::engine::gallery::output_details::MediaReader;
 use crate::engine::gallery::pages::BatchPages;
-use crate::engine::gallery::thumbnails::MediaReader;
 use crate::engine::scheduler::{BatchOverview, Scheduler, Step};
 use crate::engine::{EngineError, blocking};
 use crate::output::publish::OutputDir;
@@ -201,7 +201,7 @@ impl Gallery {
     pub(super) fn keep_facts(&self, batch: &BatchName, files: &[OutputFile]) {
         let Some(shared) = &self.0 else { return };
         let mut reader = shared.reader.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Err(error) = thumbnails::keep_facts(&shared.output_dir, batch, files, &mut reader) {
+        if let Err(error) = output_details::keep_facts(&shared.output_dir, batch, files, &mut reader) {
             tracing::debug!(%batch, %error, "an output has no thumbnail");
         }
     }

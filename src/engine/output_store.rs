@@ -72,6 +72,8 @@ pub(super) struct Kept {
     pub(super) files: Vec<OutputFile>,
     /// Whether any of them was not there before.
     pub(super) is_new: bool,
+    /// Whether each of them was read from disk, and has the content that is known of it.
+    pub(super) is_read: bool,
 }
 
 /// See the module's documentation. Cheap to clone.
@@ -116,12 +118,13 @@ impl OutputStore {
         files: Vec<OutputFile>,
     ) -> Result<Kept, KeepFault> {
         let dir = output_dir.batch_dir(job.batch);
-        let mut kept = Kept { files: Vec::with_capacity(files.len()), is_new: false };
+        let mut kept = Kept { files: Vec::with_capacity(files.len()), is_new: false, is_read: true };
         for file in files {
             let expected =
                 Expected { bytes: file.bytes, sha256: &file.sha256, content_type: &file.content_type };
             let (object, is_new) = self.put(job, &file.path, &dir.join(&file.path), expected).await?;
             kept.is_new |= is_new;
+            kept.is_read &= is_new;
             kept.files.push(OutputFile { object: Some(object), ..file });
         }
         let (sidecars, batch, layout, spec) =
@@ -331,17 +334,22 @@ impl OutputStore {
         }
     }
 
-    /// The files of a job that are on disk as they were published; nothing where one is not.
+    /// The files of a job that are on disk as they were published; nothing where one is not. `by_size`: for one who reads
+    /// their contents anyway.
     pub(super) async fn on_disk(
         &self,
         output_dir: &OutputDir,
         job: StoredJob<'_>,
+        by_size: bool,
     ) -> Option<Vec<OutputFile>> {
         let (output_dir, batch, layout) = (output_dir.clone(), job.batch.clone(), job.layout.clone());
         let (spec, record) = (job.spec.clone(), job.job.clone());
         let look = move || {
             let output_spec = OutputSpec { batch: &batch, layout: &layout, spec: &spec, job: &record };
-            output_dir.published(output_spec)
+            match by_size {
+                true => output_dir.published_by_size(output_spec),
+                false => output_dir.published(output_spec),
+            }
         };
         blocking(look).await
     }

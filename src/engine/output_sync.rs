@@ -225,14 +225,26 @@ async fn sync_job(
     let unread = |text: String| KeepFault::File(Fault::new("state", text));
     let versions = versions_of(state, batch, spec).await.map_err(unread)?;
     let stored = StoredJob { batch: &batch.name, layout, spec, job, versions: &versions };
-    let (files, is_restored) = match outputs.on_disk(output_dir, stored).await {
+    // What was never stored is read when it is uploaded, and checked by that.
+    if known.iter().all(|file| file.object.is_none())
+        && let Some(files) = outputs.on_disk(output_dir, stored, true).await
+    {
+        match outputs.keep(output_dir, stored, files).await {
+            Ok(Kept { files, is_new, is_read: true }) => {
+                return Ok(Synced::Stored { is_new, is_restored: false, files });
+            }
+            Err(fault @ KeepFault::Store(_)) => return Err(fault),
+            Ok(_) | Err(KeepFault::File(_)) => {}
+        }
+    }
+    let (files, is_restored) = match outputs.on_disk(output_dir, stored, false).await {
         Some(files) => (files, false),
         None => match outputs.restore(output_dir, stored, known, clock.now().wall).await? {
             Some(files) => (files, true),
             None => return Ok(Synced::Missing),
         },
     };
-    let Kept { files, is_new } = outputs.keep(output_dir, stored, files).await?;
+    let Kept { files, is_new, .. } = outputs.keep(output_dir, stored, files).await?;
     Ok(Synced::Stored { is_new, is_restored, files })
 }
 

@@ -1,6 +1,6 @@
 //! What a page shows of an output without opening it: a small picture and its size, the length of a sound and how loud it is.
 //!
-//! Outputs come from elsewhere, and decoders have had bugs: this is done by a process of its own (`thumbnail_process.rs`), which
+//! Outputs come from elsewhere, and decoders have had bugs: this is done by a process of its own (`decoder_process.rs`), which
 //! may die of a file. Memory is bounded by the pixels that are accepted, and by the process's limit.
 
 mod length;
@@ -29,7 +29,7 @@ pub struct MediaQuestion {
     pub length_only: bool,
 }
 
-/// What was found out; nothing of what cannot be told. The names are those that `gallery_thumbnails.js` reads.
+/// What was found out; nothing of what cannot be told. The names are those that `gallery_players.js` reads.
 #[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MediaFacts {
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -6,6 +6,7 @@
 //! it fetch nothing: data lies in script files.
 
 pub mod batch_list;
+pub mod decoder_process;
 pub mod document;
 pub mod gallery_index;
 pub mod gallery_job;
@@ -17,7 +18,6 @@ pub mod live_overview;
 pub mod live_review;
 pub mod media_facts;
 pub mod script_data;
-pub mod thumbnail_process;
 
 /// The folder of a batch's folder that a gallery's data, style, script and thumbnails lie in.
 pub const GALLERY_FOLDER: &str = "gallery";
@@ -38,7 +38,7 @@ const SCRIPT: &str = concat!(
     include_str!("gallery_format.js"),
     include_str!("gallery_filter.js"),
     include_str!("gallery_grid.js"),
-    include_str!("gallery_thumbnails.js"),
+    include_str!("gallery_players.js"),
     include_str!("gallery_keyboard.js"),
     include_str!("gallery_viewer.js"),
     include_str!("gallery_start.js"),

@@ -137,7 +137,14 @@ fn a_batch_that_was_done_without_a_store_is_put_there_by_a_sync() {
     run(&env, &store, &["run", "stills.csv"]).exited(0);
     run(&env, &store, &["outputs", "sync", "stills"]).exited(2).says("set output.store in the configuration");
     env.configure(STORE);
-    run(&env, &store, &["outputs", "sync", "stills"]).exited(0).says("2 uploaded, 0 restored");
+    // One that somebody changed, of the same size, is not put there for what it was.
+    let (changed, before) =
+        (env.path("output/stills/b.png"), fs::read(env.path("output/stills/b.png")).unwrap());
+    fs::write(&changed, vec![0; before.len()]).unwrap();
+    run(&env, &store, &["outputs", "sync", "stills"]).says("1 uploaded, 0 restored").says("b");
+    assert!(!store.objects().contains_key("out/stills/b.png"));
+    fs::write(&changed, before).unwrap();
+    run(&env, &store, &["outputs", "sync", "stills"]).exited(0).says("1 uploaded, 0 restored");
     assert_eq!(store.objects(), on_disk(&env, "stills"));
     let object = &Outputs::of(&env, "stills").lines[1]["files"][0]["object"];
     assert_eq!(object, "s3://media/out/stills/b.png");

@@ -17,6 +17,7 @@
 //!
 //! A resubmitted job has attempts beside its present one, whose tasks go the same ways: see `resubmission`.
 
+mod charges_and_refunds;
 mod event;
 mod history;
 mod resubmission;
@@ -550,81 +551,6 @@ impl Change {
         if is_followed {
             self.job.begun_for.push(cause);
             self.begin_attempt();
-        }
-    }
-
-    fn settle(&mut self, reading: &TaskReading) {
-        let Attempt { books: Books { held, charged, .. }, state, .. } = self.attempt();
-        let (held, charged) = (*held, *charged);
-        // An adopted task is read while the hold still stands.
-        let unsettled = matches!(state, State::Submitting { .. }) || !held.is_zero();
-        if unsettled {
-            self.attempt_mut().books =
-                Books { held: Credits::ZERO, charged: reading.charged, waived: reading.waived };
-            let movement = Movement::Settle { held, spent: reading.charged, waived: reading.waived };
-            self.note(&format!("task {} created", reading.id), Some(movement));
-        } else if charged != reading.charged {
-            self.attempt_mut().books.charged = reading.charged;
-            let movement = Movement::Correct { from: charged, to: reading.charged };
-            self.note("the task's record shows another charge than before", Some(movement));
-        }
-        self.correct_waived(reading.waived);
-    }
-
-    /// What an allowance covered may turn out otherwise than it was first told.
-    fn correct_waived(&mut self, to: Credits) {
-        let from = std::mem::replace(&mut self.attempt_mut().books.waived, to);
-        if from == to {
-            return;
-        }
-        let nothing = Credits::ZERO;
-        if !from.is_zero() {
-            let movement = Movement::Refund { spent: nothing, waived: from };
-            let what = "the task's record shows that an allowance covered another part";
-            self.note(what, Some(movement));
-        }
-        if !to.is_zero() {
-            let movement = Movement::Settle { held: nothing, spent: nothing, waived: to };
-            self.note("an allowance covered this part, by the task's record", Some(movement));
-        }
-    }
-
-    /// Books what a person found instead of what was feared.
-    fn resolve(&mut self, charged: Credits) {
-        let books = Books { charged, ..Books::default() };
-        let Books { held, charged: before, waived } = std::mem::replace(&mut self.attempt_mut().books, books);
-        let nothing = Credits::ZERO;
-        let movements = [
-            (!held.is_zero() && charged.is_zero()).then_some(Movement::Release(held)),
-            (!held.is_zero() && !charged.is_zero()).then_some(Movement::Settle {
-                held,
-                spent: charged,
-                waived: nothing,
-            }),
-            (held.is_zero() && charged.is_zero() && !(before.is_zero() && waived.is_zero()))
-                .then_some(Movement::Refund { spent: before, waived }),
-            (held.is_zero() && !charged.is_zero() && charged != before)
-                .then_some(Movement::Correct { from: before, to: charged }),
-        ];
-        for movement in movements.into_iter().flatten() {
-            self.note("recorded with callsheet resolve", Some(movement));
-        }
-        if held.is_zero() && !charged.is_zero() {
-            self.attempt_mut().books.waived = waived;
-        }
-    }
-
-    fn release(&mut self) {
-        let held = std::mem::take(&mut self.attempt_mut().books.held);
-        if !held.is_zero() {
-            self.note("nothing was charged", Some(Movement::Release(held)));
-        }
-    }
-
-    fn refund(&mut self) {
-        let Books { charged, waived, .. } = std::mem::take(&mut self.attempt_mut().books);
-        if !charged.is_zero() || !waived.is_zero() {
-            self.note("refunded by the service", Some(Movement::Refund { spent: charged, waived }));
         }
     }
 

@@ -9,9 +9,8 @@ use super::canonical_request::image_scene;
 use super::catalog::{ImageMode, ImageModel};
 use super::model_rules::ExactPixels;
 use super::price_formula::Priced;
-use super::price_matrix::{Pick, Prices, below, settle};
 use super::validate::{either, found, not_one_of, option, text};
-use super::{PricedBody, QuoteContext, find_model, pixels, request_body, validate};
+use super::{PricedBody, QuoteContext, find_model, image_price, pixels, request_body, validate};
 use crate::domain::diagnostic::Diagnostics;
 use crate::domain::request::Kind;
 
@@ -109,21 +108,11 @@ impl ImageOrder<'_> {
         };
         let quality = choose("quality", qualities, false, &family.default_quality);
         if sized {
-            return self.price_of_pixels(quality.as_deref());
+            return image_price::price_of_pixels(self.mode, quality.as_deref());
         }
         let resolution = choose("resolution", &family.resolutions, false, &family.default_resolution);
         let ratio = choose("aspect_ratio", &self.mode.aspect_ratios, true, &family.default_aspect_ratio);
-        self.price(quality.as_deref(), resolution.as_deref(), ratio.as_deref())
-    }
-
-    /// The catalog prices resolutions and aspect ratios: exact pixels are priced where all of them agree.
-    fn price_of_pixels(&self, quality: Option<&str>) -> Priced {
-        let priced = self.price(quality, None, None);
-        if priced.credits.is_some() || self.mode.credits_by_resolution_and_aspect_ratio.is_none() {
-            return priced;
-        }
-        let formula = "the catalog has prices by resolution and aspect ratio, and none for an exact size";
-        Priced { formula: formula.to_owned(), ..priced }
+        image_price::price(self.mode, quality.as_deref(), resolution.as_deref(), ratio.as_deref())
     }
 
     /// Other models take something else in the place of what they do not list; that is refused here.
@@ -146,7 +135,7 @@ impl ImageOrder<'_> {
             None => "; the service would use its default instead".to_owned(),
         };
         let ratio = ratios.make(options, ratio, &becomes, diagnostics);
-        self.price(quality.as_deref(), None, ratio.as_deref())
+        image_price::price(self.mode, quality.as_deref(), None, ratio.as_deref())
     }
 
     /// Without `quality`, `resolution` is read as it: it is sent as what it is read as. Returns the
@@ -174,33 +163,6 @@ impl ImageOrder<'_> {
             None => "quality",
         }
     }
-
-    /// Image cost: by resolution, aspect ratio and quality, by quality, or one price.
-    fn price(&self, quality: Option<&str>, resolution: Option<&str>, ratio: Option<&str>) -> Priced {
-        let mode = self.mode;
-        if let Some(prices) = &mode.credits_by_resolution_and_aspect_ratio {
-            let levels = [("resolution", resolution), ("aspect ratio", ratio), ("quality", quality)];
-            return settled(prices, &levels);
-        }
-        match (&mode.credits, &mode.credits_per_generation) {
-            (Some(prices), _) => settled(prices, &[("quality", quality)]),
-            (None, Some(price)) => settled(price, &[]),
-            (None, None) => Priced::unpriced("the catalog gives it no price"),
-        }
-    }
-}
-
-/// Follows the levels of a price down; a level that nothing decides must not matter.
-fn settled(prices: &Prices, levels: &[(&'static str, Option<&str>)]) -> Priced {
-    let cell = settle(prices, 0, &|map, depth| match levels.get(depth) {
-        Some((_, Some(key))) => match below(map, key) {
-            Some((key, prices)) => Pick::Key(key, prices),
-            None => Pick::Nothing(format!("the catalog lists no price for {key}")),
-        },
-        Some((what, None)) => Pick::Any(what),
-        None => Pick::Any("price key"),
-    });
-    cell.map_or_else(Priced::undecided, |cell| Priced::fixed(&cell))
 }
 
 /// One option with a list of allowed values. An empty list lets everything through.

@@ -1,13 +1,10 @@
-//! Music: the length and its price, and the trap of `style`, `title` and `lyrics` (POST /api/v1/music).
+//! Music: the length, and the trap of `style`, `title` and `lyrics` (POST /api/v1/music).
 
-use rust_decimal::Decimal;
 use serde_json::{Map, Value};
 
-use super::catalog::{Catalog, MusicModel};
-use super::duration::{decimal, plain};
-use super::price_formula::Priced;
-use super::price_matrix::{Most, Prices, Undecided};
-use super::validate::{boolean, found, number_within, option, text};
+use super::catalog::MusicModel;
+use super::music_price::price;
+use super::validate::{boolean, number_within, option, text};
 use super::{PricedBody, QuoteContext, find_model, request_body, validate};
 use crate::domain::diagnostic::Diagnostics;
 use crate::domain::request::Kind;
@@ -19,9 +16,8 @@ pub(super) const RENAMED: [&str; 2] = ["duration", "music_length_ms"];
 pub(super) const SECONDS: (f64, f64) = (3.0, 300.0);
 
 const LENGTH: &str = "duration_seconds";
-/// The length of a track that gives none, and the least that one costs.
+/// The length of a track that gives none.
 const DEFAULT_SECONDS: u32 = 60;
-const LEAST_CREDITS: u32 = 60;
 
 /// Judges, defaults and prices a track.
 pub(super) fn draft(basis: &QuoteContext<'_>, diagnostics: &mut Diagnostics) -> PricedBody {
@@ -33,7 +29,7 @@ pub(super) fn draft(basis: &QuoteContext<'_>, diagnostics: &mut Diagnostics) -> 
     if !options.contains_key(LENGTH) {
         options.insert(LENGTH.to_owned(), Value::from(DEFAULT_SECONDS));
     }
-    let priced = price(&options, basis.catalog);
+    let priced = price(options.get(LENGTH), basis.catalog);
     let body = request_body::body([("prompt", Some(Value::from(prompt)))], options);
     PricedBody::new(request.model.clone(), body, priced)
 }
@@ -79,47 +75,4 @@ fn check_options(options: &Map<String, Value>, diagnostics: &mut Diagnostics) {
 /// Whether a text option says anything.
 fn given(options: &Map<String, Value>, name: &str, diagnostics: &mut Diagnostics) -> bool {
     text(options, name, diagnostics).is_some_and(|text| !text.trim().is_empty())
-}
-
-/// `max(base, ceil(seconds))` (Rules of music, 3).
-fn price(options: &Map<String, Value>, catalog: &Catalog) -> Priced {
-    let Some(seconds) = options.get(LENGTH).and_then(Value::as_number).and_then(decimal) else {
-        return Priced::unpriced(format!("found {}", options.get(LENGTH).map_or(String::new(), found)));
-    };
-    let base = match base(catalog) {
-        Ok(base) => base,
-        Err(Undecided { why, most }) => {
-            let most = Most { price: most.price.max(seconds.ceil()), ..most };
-            return Priced::at_most(why, most);
-        }
-    };
-    let formula = format!("the greater of {} and {} s = ", plain(base), plain(seconds));
-    let by_length = seconds.ceil() > base;
-    let cell = if by_length { "1/s".to_owned() } else { format!("base {}", plain(base)) };
-    Priced::of(base.max(seconds.ceil()), &formula, cell)
-}
-
-/// The base price: the catalog's, and never under the document's. The service chooses the model, so
-/// a catalog whose models differ gives no base.
-fn base(catalog: &Catalog) -> Result<Decimal, Undecided> {
-    let least = Decimal::from(LEAST_CREDITS);
-    let listed = catalog.music.iter().filter_map(|model| model.credits.as_ref());
-    let bases: Vec<Option<Decimal>> = listed
-        .map(|prices| match prices {
-            Prices::One(price) => Some(*price),
-            _ => None,
-        })
-        .collect();
-    let dearest = bases.iter().flatten().copied().fold(least, Decimal::max);
-    let is_firm = !bases.contains(&None);
-    let most = Most { price: dearest, is_firm };
-    if !is_firm {
-        let why = "the base price in the music catalog is not a number".to_owned();
-        return Err(Undecided { why, most });
-    }
-    if bases.windows(2).any(|pair| pair.first() != pair.last()) {
-        let why = "the music models have different base prices, and the service chooses".to_owned();
-        return Err(Undecided { why, most });
-    }
-    Ok(dearest)
 }

@@ -1,18 +1,15 @@
-//! Sound effects: two ranges and one price (POST /api/v1/sound-effects).
+//! Sound effects: two ranges (POST /api/v1/sound-effects).
 
-use rust_decimal::Decimal;
 use serde_json::Value;
 
 use crate::domain::diagnostic::Diagnostics;
 
-use super::price_formula::Priced;
+use super::sound_effect_price::price;
 use super::validate::number_within;
 use super::{PricedBody, QuoteContext, request_body, validate};
 
 /// The shortest and the longest sound effect, in seconds.
 pub(super) const SECONDS: (f64, f64) = (0.5, 22.0);
-/// What each sound effect costs.
-const CREDITS: u32 = 5;
 
 /// Judges and prices a sound effect.
 pub(super) fn draft(basis: &QuoteContext<'_>, diagnostics: &mut Diagnostics) -> PricedBody {
@@ -21,5 +18,5 @@ pub(super) fn draft(basis: &QuoteContext<'_>, diagnostics: &mut Diagnostics) -> 
     number_within(&options, "duration_seconds", SECONDS, diagnostics);
     number_within(&options, "prompt_influence", (0.0, 1.0), diagnostics);
     let body = request_body::body([("prompt", Some(Value::from(prompt)))], options);
-    PricedBody::new(None, body, Priced::of(Decimal::from(CREDITS), "each sound effect: ", "each"))
+    PricedBody::new(None, body, price())
 }

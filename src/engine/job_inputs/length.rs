@@ -26,8 +26,8 @@ use crate::engine::{EngineDeps, blocking};
 use crate::output::detect_media_type;
 use crate::output::open_output::open_output;
 use crate::output::publish::hash;
+use crate::pages::decoder_process::DecoderProcess;
 use crate::pages::media_facts::MediaQuestion;
-use crate::pages::thumbnail_process::ThumbnailProcess;
 use crate::store::{JobRecord, Store, StoreError};
 
 /// Bytes that tell what a file is.
@@ -133,7 +133,7 @@ async fn local(
 async fn measure(path: PathBuf, bytes: u64, content_type: String) -> Result<Option<Millis>, InputFault> {
     let question = MediaQuestion { path, bytes, content_type, thumbnail: PathBuf::new(), length_only: true };
     let ask = move || {
-        let mut process = ThumbnailProcess::start()?;
+        let mut process = DecoderProcess::start()?;
         Some(process.ask(&question).and_then(|facts| facts.seconds))
     };
     let Some(seconds) = blocking(ask).await else {

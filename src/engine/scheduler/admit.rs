@@ -14,6 +14,7 @@ use crate::domain::task::Fault;
 use crate::domain::time::Now;
 use crate::domain::utc_day::UtcDay;
 use crate::engine::scheduler::parts::admission_candidates::WaitingJobs;
+use crate::engine::scheduler::parts::api_key_refusal::Call;
 use crate::engine::scheduler::parts::open_job::OpenJob;
 use crate::engine::scheduler::{ADMIT_MAX, Mode, Scheduler, SchedulerError};
 
@@ -22,7 +23,7 @@ impl Scheduler {
     pub(super) fn admit(&mut self, now: Now) -> Result<Option<Admission>, SchedulerError> {
         // Whatever else keeps the queue: a wait that is over is no reason to wake up.
         self.adaptive_limit.forget_past_wait(now.tick);
-        if self.mode != Mode::Paying || self.account.key_is_refused() {
+        if self.mode != Mode::Paying || !self.account.key_lets(Call::Post) {
             return Ok(None);
         }
         let disk = self.disk.is_low().then_some(Parked::Disk);

@@ -4,6 +4,7 @@ use crate::domain::ids::{AttemptNo, JobKey};
 use crate::domain::lifecycle::{Event, Want};
 use crate::domain::task::{Fault, PostAnswer};
 use crate::domain::time::{Millis, Now};
+use crate::engine::scheduler::parts::api_key_refusal::Call;
 use crate::engine::scheduler::parts::open_job::OpenJob;
 use crate::engine::scheduler::{Effect, Mode, Scheduler, SchedulerError};
 
@@ -48,7 +49,7 @@ impl Scheduler {
                 Want::Post if !self.was_taken(key) && !self.is_held_at_its_price(key, now) => {
                     self.price_again(key, attempt, now)?;
                 }
-                Want::Read if self.account.key_is_refused() => self.postpone(key, attempt, now),
+                Want::Read if !self.account.key_lets(Call::ReadTask) => self.postpone(key, attempt, now),
                 want @ (Want::Post | Want::Read) => self.begin(key, attempt, want, at),
             }
         }

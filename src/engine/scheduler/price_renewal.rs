@@ -5,6 +5,7 @@ use crate::domain::job::State;
 use crate::domain::lifecycle::Event;
 use crate::domain::time::{Now, Tick};
 use crate::engine::scheduler::parts::active_batch::ActiveBatch;
+use crate::engine::scheduler::parts::api_key_refusal::Call;
 use crate::engine::scheduler::{Effect, Mode, Scheduler, SchedulerError};
 
 impl Scheduler {
@@ -57,7 +58,7 @@ impl Scheduler {
     }
 
     fn may_renew_prices(&self) -> bool {
-        self.mode == Mode::Paying && !self.account.key_is_refused()
+        self.mode == Mode::Paying && self.account.key_lets(Call::ReadCatalogs)
     }
 
     /// Whether anything waits that would be sent.

@@ -347,7 +347,7 @@ mod tests {
 
     use super::*;
     use crate::domain::diagnostic::{Diagnostic, Position};
-    use crate::intake::inbox::settled::FileStat;
+    use crate::intake::inbox::complete_manifest::FileStat;
 
     struct TestFolders {
         _dir: TempDir,

@@ -15,7 +15,7 @@ use notify::event::{AccessKind, AccessMode, ModifyKind, RenameMode};
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 
 use crate::domain::time::Millis;
-use crate::intake::inbox::settled::CompletionSign;
+use crate::intake::inbox::complete_manifest::CompletionSign;
 
 /// Names that are noted between two looks. Where there are more, the folder is scanned instead.
 const NOTED_MAX: usize = 20_000;

@@ -9,12 +9,12 @@
 //! changed, or belong to somebody who did not mean to drop it. `link` and then `unlink`, as some writers
 //! publish files, ends with one name and is found by the next scan.
 
+mod complete_manifest;
 mod dir;
 pub mod dispose;
 mod fs_events;
 mod index;
 mod names;
-mod settled;
 #[cfg(test)]
 mod tests;
 
@@ -27,9 +27,9 @@ use tokio::task::{JoinHandle, spawn_blocking};
 
 use crate::clock::Clock;
 use crate::domain::time::{Millis, Tick};
+pub use crate::intake::inbox::complete_manifest::{FileStat, NETWORK_SETTLE};
 use crate::intake::inbox::fs_events::{FolderWatch, FsEvents};
 use crate::intake::inbox::index::FileIndex;
-pub use crate::intake::inbox::settled::{FileStat, NETWORK_SETTLE};
 
 /// How a folder is watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

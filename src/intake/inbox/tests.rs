@@ -12,8 +12,8 @@ use rustix::fs::{CWD, FileType, Mode};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use super::complete_manifest::CompletionSign;
 use super::dispose::{FilingError, Folders, file_away};
-use super::settled::CompletionSign;
 use super::*;
 use crate::domain::quote::Rules;
 use crate::domain::time::Timestamp;

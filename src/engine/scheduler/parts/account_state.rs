@@ -18,7 +18,7 @@ use crate::domain::task::Fault;
 use crate::domain::time::{Millis, Now, Tick, Timestamp};
 use crate::engine::scheduler::job_log;
 use crate::engine::scheduler::messages::Settings;
-use crate::engine::scheduler::parts::api_key_state::ApiKeyState;
+use crate::engine::scheduler::parts::api_key_refusal::{ApiKeyRefusal, Call};
 
 /// Questions in a row without an answer after which nothing is expected any more.
 const UNANSWERED_MAX: u32 = 3;
@@ -31,7 +31,7 @@ pub struct AccountState {
     block: AccountBlock,
     /// It changed in this step.
     has_changed: bool,
-    api_key: ApiKeyState,
+    api_key: ApiKeyRefusal,
     known: Option<KnownBalance>,
     /// A question for the balance is under way.
     is_asking: bool,
@@ -122,6 +122,11 @@ impl AccountState {
     /// Whether the service refuses the key (401).
     pub fn key_is_refused(&self) -> bool {
         self.api_key.is_refused()
+    }
+
+    /// Whether the key lets a call be made now.
+    pub fn key_lets(&self, call: Call) -> bool {
+        self.api_key.lets(call)
     }
 
     /// Whether a question for the balance is under way.
@@ -271,7 +276,7 @@ impl AccountState {
     /// Whether the balance is to be asked for now: then it is being asked for. `charged` is everything that was ever
     /// charged.
     pub fn ask_when_due(&mut self, charged: Credits, now: Tick) -> bool {
-        if self.balance_due().is_none_or(|at| at > now) {
+        if self.balance_due().is_none_or(|at| at > now) || !self.key_lets(Call::ReadBalance) {
             return false;
         }
         self.charged_when_asked = charged;
@@ -339,7 +344,7 @@ impl AccountState {
         is_busy: impl Fn(&JobKey) -> bool,
         now: Timestamp,
     ) -> bool {
-        if self.key_is_refused() {
+        if !self.key_lets(Call::Post) {
             return false;
         }
         if !self.is_out_of_credits() {

@@ -51,15 +51,15 @@ pub fn serve() {
 
 /// The other end of it.
 #[derive(Debug)]
-pub struct ThumbnailProcess {
+pub struct DecoderProcess {
     child: Child,
     questions: Option<ChildStdin>,
     answers: Receiver<String>,
 }
 
-impl ThumbnailProcess {
+impl DecoderProcess {
     /// Starts one; nothing where that cannot be.
-    pub fn start() -> Option<ThumbnailProcess> {
+    pub fn start() -> Option<DecoderProcess> {
         let program = PROGRAM.get()?;
         let mut child = Command::new(program)
             .arg(OsStr::new(ARGUMENT))
@@ -78,7 +78,7 @@ impl ThumbnailProcess {
                 }
             }
         });
-        Some(ThumbnailProcess { child, questions, answers })
+        Some(DecoderProcess { child, questions, answers })
     }
 
     /// What there is to tell of a file. Nothing when the process died of it, or does not answer: it is of no use then.
@@ -90,7 +90,7 @@ impl ThumbnailProcess {
     }
 }
 
-impl Drop for ThumbnailProcess {
+impl Drop for DecoderProcess {
     fn drop(&mut self) {
         drop(self.questions.take());
         // One that has ended feels nothing.

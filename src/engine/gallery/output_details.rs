@@ -10,9 +10,9 @@ use crate::domain::job::{OutputFile, State};
 use crate::engine::EngineError;
 use crate::engine::gallery::pages::{BatchPages, DATA_FOLDER, THUMBNAIL_FOLDER, replace};
 use crate::output::publish::OutputDir;
+use crate::pages::decoder_process::DecoderProcess;
 use crate::pages::gallery_job::media_key;
 use crate::pages::media_facts::{MediaFacts, MediaQuestion, is_readable};
-use crate::pages::thumbnail_process::ThumbnailProcess;
 use crate::pages::{GALLERY_FOLDER, script_data};
 use crate::store::{BatchRecord, JobRecord, Store};
 
@@ -22,7 +22,7 @@ type PageFacts = BTreeMap<String, MediaFacts>;
 /// The process that looks into files, started when there is one to look into.
 #[derive(Debug, Default)]
 pub(super) struct MediaReader {
-    process: Option<ThumbnailProcess>,
+    process: Option<DecoderProcess>,
     /// It cannot be started.
     is_missing: bool,
 }
@@ -31,7 +31,7 @@ impl MediaReader {
     /// What there is to tell of a file; nothing where it cannot be told.
     fn ask(&mut self, question: &MediaQuestion) -> Option<MediaFacts> {
         if self.process.is_none() && !self.is_missing {
-            self.process = ThumbnailProcess::start();
+            self.process = DecoderProcess::start();
             self.is_missing = self.process.is_none();
         }
         let facts = self.process.as_mut()?.ask(question);
@@ -189,7 +189,7 @@ mod tests {
     use std::process::Command;
 
     use super::*;
-    use crate::pages::thumbnail_process;
+    use crate::pages::decoder_process;
 
     #[test]
     fn a_file_that_the_process_dies_of_costs_no_other_file_its_facts() {
@@ -201,7 +201,7 @@ mod tests {
         let write = "printf %s \"$1\" >\"$2\" && chmod 755 \"$2\"";
         let made = Command::new("sh").args(["-c", write, "sh", script]).arg(&program).status();
         assert!(made.unwrap().success());
-        thumbnail_process::use_program(program);
+        decoder_process::use_program(program);
         let mut reader = MediaReader::default();
         let mut ask = |name: &str| {
             let (path, thumbnail) = (dir.path().join(name), dir.path().join("thumbnail"));
