@@ -134,7 +134,7 @@ fn next_step_of(status: &BatchStatus, process: Option<ProcessKind>) -> String {
             format!("it is paused; to continue: callsheet resume {}", status.name)
         }
         (BatchState::Parked, Some(parked)) if parked != Parked::NoProcess => {
-            format!("it is parked: {}", parked.explain())
+            format!("it is parked: {}", parked.explain_for(&status.name))
         }
         (BatchState::Active | BatchState::Parked, _) => match process {
             Some(process) => format!("{} continues it", process.name()),

@@ -307,7 +307,7 @@ fn parked_reason(
     parked: Parked,
     shortage: Option<&BudgetShortage>,
 ) -> Option<String> {
-    let why = parked.explain();
+    let why = parked.explain_for(&batch.name);
     match (state, parked) {
         (_, Parked::Paused) => None,
         (State::Queued, Parked::BatchBudget) => {

@@ -119,7 +119,7 @@ pub(super) fn parked(batch: &BatchStatus) -> Option<ParkedView> {
         Parked::NoPrice => vec![(to("?state=queued#jobs"), "Choose the job…".to_owned())],
         _ => Vec::new(),
     };
-    Some(ParkedView { batch: batch.name.to_string(), why: parked.explain().to_owned(), needs, lifts })
+    Some(ParkedView { batch: batch.name.to_string(), why: parked.explain_for(&batch.name), needs, lifts })
 }
 
 /// When schedules fire next.

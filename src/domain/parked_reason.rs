@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::domain::ids::BatchName;
+
 /// Why a queued job is not sent. Each lifts by itself, or by what its text says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -62,6 +64,11 @@ impl Parked {
             Parked::Pilot => "pilot",
             Parked::NoProcess => "no_process",
         }
+    }
+
+    /// What it is and what lifts it, in commands that name the batch.
+    pub fn explain_for(self, batch: &BatchName) -> String {
+        self.explain().replace("BATCH", batch.as_str())
     }
 
     /// What it is and what lifts it.

@@ -61,7 +61,7 @@ pub struct ParkedNote {
 impl ParkedNote {
     /// In the words of commands, which name the batch.
     pub fn new(parked: Parked, batch: &BatchName) -> ParkedNote {
-        ParkedNote { reason: parked.name(), text: parked.explain().replace("BATCH", batch.as_str()) }
+        ParkedNote { reason: parked.name(), text: parked.explain_for(batch) }
     }
 }
 
