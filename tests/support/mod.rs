@@ -19,6 +19,7 @@ pub mod api_key;
 pub mod collect_outputs;
 pub mod disk;
 pub mod fault_matrix;
+pub mod gcs;
 pub mod manifests;
 pub mod process;
 pub mod proxy;

@@ -64,13 +64,35 @@ pub enum StoreFault {
     Unanswered,
     /// The last byte of what is sent arrives as another one.
     Corrupted,
+    /// Both: it is done with another last byte, and the connection is cut before the answer.
+    CorruptedAndUnanswered,
+}
+
+/// What the next requests with a method meet.
+#[derive(Debug, Default)]
+pub struct Faults(Mutex<Vec<(Method, StoreFault)>>);
+
+impl Faults {
+    pub fn add(&self, method: &Method, fault: StoreFault, times: usize) {
+        self.0.lock().unwrap().extend(std::iter::repeat_n((method.clone(), fault), times));
+    }
+
+    pub fn clear(&self) {
+        self.0.lock().unwrap().clear();
+    }
+
+    /// What a request with this method meets, which the next one does not meet again.
+    pub fn next(&self, method: &Method) -> Option<StoreFault> {
+        let mut faults = self.0.lock().unwrap();
+        let at = faults.iter().position(|(on, _)| on == method)?;
+        Some(faults.remove(at).1)
+    }
 }
 
 #[derive(Debug, Default)]
 struct Shared {
     seen: Mutex<Vec<(Method, String)>>,
-    /// The next requests with a method meet these.
-    faults: Mutex<Vec<(Method, StoreFault)>>,
+    faults: Faults,
     /// When the credentials end that machines are given here.
     role_ends: Mutex<String>,
     is_bucket_gone: AtomicBool,
@@ -163,13 +185,12 @@ impl S3Server {
 
     /// The next requests with this method meet this, as often.
     pub fn fault(&self, method: &Method, fault: StoreFault, times: usize) {
-        let mut faults = self.shared.faults.lock().unwrap();
-        faults.extend(std::iter::repeat_n((method.clone(), fault), times));
+        self.shared.faults.add(method, fault, times);
     }
 
     /// Nothing goes wrong from now on.
     pub fn mend(&self) {
-        self.shared.faults.lock().unwrap().clear();
+        self.shared.faults.clear();
     }
 
     /// Fetches an address as the service would: with nothing but the address.
@@ -209,7 +230,7 @@ const BODY_MAX: usize = 256 << 20;
 
 /// The connection is cut.
 #[derive(Debug)]
-struct CutOff;
+pub struct CutOff;
 
 impl std::fmt::Display for CutOff {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -229,11 +250,7 @@ async fn answer(
     }
     let method = request.method().clone();
     shared.seen.lock().unwrap().push((method.clone(), request.uri().path().to_owned()));
-    let fault = {
-        let mut faults = shared.faults.lock().unwrap();
-        let at = faults.iter().position(|(on, _)| *on == method);
-        at.map(|at| faults.remove(at).1)
-    };
+    let fault = shared.faults.next(&method);
     let refused = |status: u16, code: &str| {
         let body = format!("<Error><Code>{code}</Code><Message>as the test says</Message></Error>");
         let answer = Response::builder().status(StatusCode::from_u16(status).unwrap());
@@ -249,11 +266,16 @@ async fn answer(
         Some(StoreFault::Status(status)) => return refused(status, "SlowDown"),
         Some(StoreFault::Code(status, code)) => return refused(status, code),
         Some(StoreFault::Cut) => return Err(CutOff),
-        Some(StoreFault::Corrupted) => body.last_mut().into_iter().for_each(|byte| *byte ^= 1),
+        Some(StoreFault::Corrupted | StoreFault::CorruptedAndUnanswered) => {
+            body.last_mut().into_iter().for_each(|byte| *byte ^= 1);
+        }
         Some(StoreFault::Unanswered) | None => {}
     }
     let done = service.call(Request::from_parts(head, Body::from(body))).await.map_err(|_| CutOff)?;
-    if fault == Some(StoreFault::Unanswered) { Err(CutOff) } else { Ok(done) }
+    match fault {
+        Some(StoreFault::Unanswered | StoreFault::CorruptedAndUnanswered) => Err(CutOff),
+        _ => Ok(done),
+    }
 }
 
 /// What the metadata service of a machine says.
