@@ -361,3 +361,23 @@ fn credentials_come_from_the_application_and_from_the_machine() {
     assert_eq!(store.objects(), disk);
     env.audit().each_paid_once(6);
 }
+
+/// Google signs for a machine with keys that it changes.
+#[test]
+fn a_row_is_refused_whose_deadline_is_after_the_end_of_links_of_a_machine() {
+    let (env, store) = env(&format!("{INPUTS}[deadlines]\nimage = \"13h\"\n"));
+    let mut on_machine = env.command(["run", "clips.csv"]);
+    store.give_by_metadata_to(&mut on_machine);
+    // Nothing of it asks Google.
+    on_machine.env("https_proxy", "http://127.0.0.1:1").env("no_proxy", "127.0.0.1");
+    ended(&env, &store, on_machine).exited(1).says("credentials_too_short");
+    let explained = run(&env, &store, &["explain", "clips/a"]).exited(0).stdout;
+    assert!(
+        explained.contains("are valid for 12h; the deadline is 13h off; use the key file"),
+        "{explained}"
+    );
+    assert!(store.objects().is_empty() && env.audit().tasks.is_empty(), "nothing was uploaded or bought");
+    run(&env, &store, &["retry", "clips"]).exited(0);
+    run(&env, &store, &["run", "clips.csv"]).exited(0);
+    env.audit().each_paid_once(1);
+}
