@@ -245,8 +245,10 @@ impl Bucket {
             failpoint::hit("confirming");
         }
         if !self.holds(name, expected).await? {
-            // So that nothing takes it for what it says that it is.
-            self.remove(name).await?;
+            // A name that says what it holds must not lie. Any other may be of somebody else by now, and is looked at again.
+            if matches!(replaces, Replaces::Any) {
+                self.remove(name).await?;
+            }
             return Err(Refused::Different);
         }
         Ok(())

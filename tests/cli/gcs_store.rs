@@ -25,7 +25,7 @@ const WITH_FILE: &str = "id,kind,model,prompt,image_urls\na,image,gi-2,a fox,./l
 
 fn png(more: usize) -> Vec<u8> {
     let mut picture = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\x02\0\0\0\x90wS\xde!".to_vec();
-    picture.extend((0..more).map(|at| (at % 251) as u8));
+    picture.extend((0..=250_u8).cycle().take(more));
     picture
 }
 
