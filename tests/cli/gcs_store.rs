@@ -156,6 +156,8 @@ fn what_one_side_lacks_comes_from_the_other() {
     assert_eq!(store.objects(), stored_files(&env, "stills"));
     assert!(store.objects().into_keys().eq(names));
     fs::remove_dir_all(env.path("output/stills")).unwrap();
+    // Again where it broke off.
+    store.fault(&Method::GET, StoreFault::HalfAnswered, 3);
     run(&env, &store, &["outputs", "sync", "stills"]).exited(0).says("0 uploaded, 2 restored");
     assert_eq!(store.objects(), stored_files(&env, "stills"));
     env.audit().each_paid_once(2);
@@ -231,6 +233,7 @@ fn whatever_happens_to_a_request_each_output_is_there_once_and_whole() {
         StoreFault::Unanswered,
         StoreFault::Corrupted,
         StoreFault::CorruptedAndUnanswered,
+        StoreFault::HalfAnswered,
         StoreFault::Code(429, "TooManyRequests"),
         StoreFault::Code(503, "ServiceUnavailable"),
     ];

@@ -67,6 +67,8 @@ pub enum StoreFault {
     Cut,
     /// It is done, and the connection is cut before the answer.
     Unanswered,
+    /// It is done, and the connection is cut in the middle of the answer; only where the answer is an object of Google's.
+    HalfAnswered,
     /// The last byte of what is sent arrives as another one.
     Corrupted,
     /// Both: it is done with another last byte, and the connection is cut before the answer.
@@ -322,7 +324,7 @@ async fn answer(
         Some(StoreFault::Corrupted | StoreFault::CorruptedAndUnanswered) => {
             body.last_mut().into_iter().for_each(|byte| *byte ^= 1);
         }
-        Some(StoreFault::Unanswered) | None => {}
+        Some(StoreFault::Unanswered | StoreFault::HalfAnswered) | None => {}
     }
     let done = service.call(Request::from_parts(head, Body::from(body))).await.map_err(|_| CutOff)?;
     match fault {
