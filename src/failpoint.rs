@@ -36,6 +36,9 @@ pub const OF_UPLOADS: [&str; 2] = ["uploading", "uploaded"];
 /// Places that only outputs pass that are put into an object store.
 pub const OF_STORED_OUTPUTS: [&str; 2] = ["storing", "stored"];
 
+/// Places that only files pass whose store is not told their SHA-256, and which are read back.
+pub const OF_FILES_READ_BACK: [&str; 1] = ["confirming"];
+
 /// Places that only large files pass on their way into an object store.
 pub const OF_LARGE_UPLOADS: [&str; 2] = ["part-stored", "completing-parts"];
 
@@ -66,6 +69,7 @@ pub fn hit(name: &'static str) {
             &OF_REFERENCES,
             &OF_UPLOADS,
             &OF_STORED_OUTPUTS,
+            &OF_FILES_READ_BACK,
             &OF_LARGE_UPLOADS,
             &OF_FOLDERS,
             &OF_SCRATCH,

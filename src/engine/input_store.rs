@@ -167,14 +167,23 @@ impl InputStore {
             Err(error) if error.is_denied() => None,
             found => found.map_err(|error| passing(&error))?,
         };
-        if there == Some(content.bytes) {
+        let expected = Expected {
+            bytes: content.bytes,
+            sha256: &content.sha256,
+            content_type: content.media.content_type(),
+        };
+        let (looked, wanted) = (staged.clone(), sha256.clone());
+        let path = blocking(move || looked.content(&wanted)).await;
+        // While its copy is here, nothing confirmed yet what is there.
+        let is_there = there == Some(content.bytes)
+            && (path.is_none() || storage.holds(name, expected).await.map_err(|error| passing(&error))?);
+        if is_there {
             let (staged, object) = (staged.clone(), name.to_owned());
             return blocking(move || staged.uploaded(&sha256, &object))
                 .await
                 .map_err(|error| state_fault(&error));
         }
-        let (looked, wanted) = (staged.clone(), sha256.clone());
-        let Some(path) = blocking(move || looked.content(&wanted)).await else {
+        let Some(path) = path else {
             let staged = staged.clone();
             blocking(move || staged.is_gone(&sha256)).await.map_err(|error| state_fault(&error))?;
             return Err(lasting(
@@ -187,11 +196,6 @@ impl InputStore {
             ));
         };
         failpoint::hit("uploading");
-        let expected = Expected {
-            bytes: content.bytes,
-            sha256: &content.sha256,
-            content_type: content.media.content_type(),
-        };
         let begun = self.0.clock.elapsed();
         let put = storage.put(name, &path, expected, &[], Replaces::Any).await;
         let took = self.0.clock.elapsed().saturating_sub(begun);

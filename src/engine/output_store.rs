@@ -122,7 +122,13 @@ impl OutputStore {
         for file in files {
             let expected =
                 Expected { bytes: file.bytes, sha256: &file.sha256, content_type: &file.content_type };
-            let (object, is_new) = self.put(job, &file.path, &dir.join(&file.path), expected).await?;
+            let known = job.job.outputs();
+            let was_confirmed = |address: &str| {
+                let mut same = known.iter().filter(|known| known.sha256 == file.sha256);
+                same.any(|known| known.object.as_deref() == Some(address))
+            };
+            let on_disk = dir.join(&file.path);
+            let (object, is_new) = self.put(job, &file.path, &on_disk, expected, was_confirmed).await?;
             kept.is_new |= is_new;
             kept.is_read &= is_new;
             kept.files.push(OutputFile { object: Some(object), ..file });
@@ -139,17 +145,20 @@ impl OutputStore {
         let (path, bytes, sha256) = sidecar.await.ok_or_else(gone)?;
         let name = path.strip_prefix(&dir).ok().and_then(Path::to_str).ok_or_else(gone)?.to_owned();
         let expected = Expected { bytes, sha256: &sha256, content_type: "application/json" };
-        self.put(job, &name, &path, expected).await?;
+        let was_confirmed = kept.files == job.job.outputs();
+        self.put(job, &name, &path, expected, |_| was_confirmed).await?;
         Ok(kept)
     }
 
-    /// The address of the object that a file is in, which is there on return, and whether it was not before.
+    /// The address of the object that a file is in, which is there on return, and whether it was not before. One that
+    /// was confirmed to hold what it says is not read once more.
     async fn put(
         &self,
         job: StoredJob<'_>,
         path: &str,
         file: &Path,
         expected: Expected<'_>,
+        was_confirmed: impl Fn(&str) -> bool,
     ) -> Result<(String, bool), KeepFault> {
         let Inside { storage, uploads, clock } = &*self.0;
         let own = job.spec.id.to_string();
@@ -181,7 +190,16 @@ impl OutputStore {
                 };
                 found_bytes = found.as_ref().map(|object| object.bytes);
                 let replaces = match &found {
-                    Some(object) if is_whole(object) => return Ok((storage.address_of(&name), is_new)),
+                    Some(object) if is_whole(object) => {
+                        let address = storage.address_of(&name);
+                        let holds = is_put
+                            || was_confirmed(&address)
+                            || storage.holds(&name, expected).await.map_err(|error| store_fault(&error))?;
+                        if holds {
+                            return Ok((address, is_new));
+                        }
+                        Replaces::This(object)
+                    }
                     Some(object) if is_ours(object) => Replaces::This(object),
                     Some(_) => break,
                     None => Replaces::Nothing,

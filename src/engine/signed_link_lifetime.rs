@@ -28,6 +28,13 @@ pub(super) fn link_life(credentials: CredentialLife, needed: Millis, now: Timest
     let span = |span: Millis| humantime::format_duration(Duration::from_secs(span.0 / 1000)).to_string();
     match credentials {
         CredentialLife::Lasting => LinkLife::LongEnough,
+        CredentialLife::EachLink(life) if life >= needed => LinkLife::LongEnough,
+        CredentialLife::EachLink(life) => LinkLife::TooShort(format!(
+            "links that the store signs for an account without its key are valid for {}; the deadline is {} off; use the key \
+             file of the account, or an earlier deadline, then retry",
+            span(life),
+            span(needed)
+        )),
         CredentialLife::Until { end, .. } if end.since(now) >= needed => LinkLife::LongEnough,
         CredentialLife::Until { end, renewed_for } => {
             let left = span(end.since(now));
@@ -60,6 +67,9 @@ mod tests {
         let (now, soon) = (Timestamp(1_000), Timestamp(1_000).after(hour));
         let life = |end, renewed_for| link_life(CredentialLife::Until { end, renewed_for }, hour, now);
         assert_eq!(link_life(CredentialLife::Lasting, hour, now), LinkLife::LongEnough);
+        assert_eq!(link_life(CredentialLife::EachLink(hour), hour, now), LinkLife::LongEnough);
+        let too_short = link_life(CredentialLife::EachLink(Millis::from_secs(60)), hour, now);
+        assert!(matches!(too_short, LinkLife::TooShort(_)));
         assert_eq!(life(soon, None), LinkLife::LongEnough);
         let early = soon.before(Some(Millis(1)));
         assert!(matches!(life(early, None), LinkLife::TooShort(why) if why.contains("end in 59m 59s")));

@@ -39,6 +39,8 @@ pub enum CredentialLife {
     /// They end then. `renewed_for` is how long they are valid each time that they are renewed, where they are renewed by
     /// themselves.
     Until { end: Timestamp, renewed_for: Option<Millis> },
+    /// They last, and each link that they sign is valid for so long.
+    EachLink(Millis),
     /// They are temporary, and nothing says when they end.
     Unknown,
 }

@@ -308,6 +308,19 @@ impl ObjectStorage {
         }
     }
 
+    /// Whether an object holds what it says that it holds, where nothing confirmed that since it was put there: whose upload
+    /// was killed or not answered may have put something else. A store that checks the SHA-256 of what it is sent is not asked.
+    ///
+    /// # Errors
+    /// [`StorageError`].
+    pub async fn holds(&self, name: &str, expected: Expected<'_>) -> Result<bool, StorageError> {
+        match &self.place {
+            Place::Bucket(bucket) => bucket.holds(name, expected).await.map_err(|error| self.error(&error)),
+            // Whatever is found there, its hash is that of its content.
+            Place::Folder(_) => Ok(true),
+        }
+    }
+
     /// Copies an object to a file that it makes, and checks that it holds what it should. The file is on the device on
     /// return.
     ///

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use hyper::Method;
@@ -152,6 +154,44 @@ fn what_cannot_be_taken_is_said_with_its_place_and_costs_nothing() {
     env.configure("");
     env.write("none.csv", "id,kind,model,prompt,image_urls\nok,image,gi-2,x,./good.png\n");
     run(&env, &store, &["run", "none.csv"]).exited(2).says("set inputs.store in the configuration");
+}
+
+#[test]
+fn a_file_that_may_not_be_read_is_said_with_its_place_and_the_other_rows_go_on() {
+    let (env, store) = env();
+    env.write("good.png", png(1));
+    env.write("closed.png", png(2));
+    env.write("closed/logo.png", png(3));
+    env.write(
+        "stills.csv",
+        "id,kind,model,prompt,image_urls\nok,image,gi-2,x,./good.png\n1,image,gi-2,x,./closed.png\n\
+         2,image,gi-2,x,./closed/logo.png\n",
+    );
+    let close = |name: &str, mode| {
+        fs::set_permissions(env.path(name), fs::Permissions::from_mode(mode)).unwrap();
+    };
+    for name in ["closed.png", "closed"] {
+        close(name, 0o000);
+    }
+    for arguments in [["plan", "stills.csv"], ["run", "stills.csv"]] {
+        let mut command = command(&env, &store, &arguments);
+        // Nothing is closed to root.
+        if rustix::process::getuid().is_root() {
+            close("", 0o777);
+            command.uid(65534).gid(65534);
+        }
+        let outcome = Running::start(command).end().exited(2);
+        for said in [
+            "stills.csv:3:16: image_urls: \"./closed.png\" cannot be read: Permission denied",
+            "stills.csv:4:16: image_urls: \"./closed/logo.png\" cannot be read: Permission denied",
+        ] {
+            assert!(outcome.stderr.contains(said), "{said}\n{}", outcome.stderr);
+        }
+    }
+    // The folder of the test can be removed again.
+    close("closed", 0o700);
+    assert_eq!(store.objects().into_values().collect::<Vec<_>>(), [png(1)]);
+    env.audit().each_paid_once(1);
 }
 
 #[test]

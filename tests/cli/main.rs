@@ -7,6 +7,7 @@ mod docs;
 mod doctor;
 mod edited_rows;
 mod gallery;
+mod gcs_store;
 mod hostile_names;
 mod init;
 mod input_files;

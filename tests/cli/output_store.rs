@@ -1,19 +1,17 @@
 //! Outputs in an object store: whole, under the names that they have on disk, bought once, and no object of others replaced.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use std::sync::{Arc, OnceLock};
 
 use hyper::Method;
 use serde_json::Value;
 
-use crate::support::collect_outputs::Outputs;
+use crate::support::collect_outputs::{Outputs, stored_files};
 use crate::support::process::{Outcome, Running};
 use crate::support::s3::{S3Server, SECRET_KEY, StoreFault};
-use crate::support::scripted_proxy::{Act, Route, ScriptedProxy};
+use crate::support::scripted_proxy::ScriptedProxy;
 use crate::support::{TestEnv, until};
 
 const STORE: &str = "[output]\nstore = \"s3://media/out\"\n";
@@ -40,38 +38,6 @@ fn run(env: &TestEnv, store: &S3Server, arguments: &[&str]) -> Outcome {
     outcome
 }
 
-/// The outputs and sidecars of a batch on disk, by the names that their objects have.
-fn on_disk(env: &TestEnv, batch: &str) -> BTreeMap<String, Vec<u8>> {
-    let root = env.path("output").join(batch);
-    let mut found = BTreeMap::new();
-    for dir in [root.clone(), root.join("sidecars")] {
-        for entry in fs::read_dir(dir).unwrap() {
-            let path = entry.unwrap().path();
-            let name = path.strip_prefix(&root).unwrap().to_str().unwrap().to_owned();
-            let is_of_the_batch = [".", "results.", "report.", "index.", "decisions."].iter();
-            if path.is_file() && !is_of_the_batch.clone().any(|start| name.starts_with(start)) {
-                found.insert(format!("out/{batch}/{name}"), fs::read(&path).unwrap());
-            }
-        }
-    }
-    found
-}
-
-/// A reply with nine megabytes of a silent sound.
-fn large_sound() -> Vec<u8> {
-    const BYTES: u32 = 9 << 20;
-    let mut sound = b"RIFF".to_vec();
-    sound.extend((BYTES + 36).to_le_bytes());
-    sound.extend(b"WAVEfmt \x10\0\0\0\x01\0\x01\0\x40\x1f\0\0\x80\x3e\0\0\x02\0\x10\0data");
-    sound.extend(BYTES.to_le_bytes());
-    sound.resize(44 + BYTES as usize, 0);
-    let head = format!(
-        "HTTP/1.1 200 OK\r\nContent-Type: audio/wav\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
-        sound.len()
-    );
-    [head.into_bytes(), sound].concat()
-}
-
 fn puts(store: &S3Server) -> usize {
     store.requests(&Method::PUT)
 }
@@ -84,7 +50,7 @@ fn outputs_and_their_sidecars_become_objects_under_their_names() {
     let names: Vec<&str> = objects.keys().map(String::as_str).collect();
     let expected = ["a.png", "b.png", "sidecars/a.json", "sidecars/b.json"];
     assert_eq!(names, expected.map(|name| format!("out/stills/{name}")));
-    assert_eq!(objects, on_disk(&env, "stills"));
+    assert_eq!(objects, stored_files(&env, "stills"));
     let outputs = Outputs::of(&env, "stills");
     assert_eq!(outputs.lines[0]["files"][0]["object"], "s3://media/out/stills/a.png");
     let csv = fs::read_to_string(env.path("output/stills/results.csv")).unwrap();
@@ -106,27 +72,27 @@ fn outputs_and_their_sidecars_become_objects_under_their_names() {
 fn what_one_side_lacks_comes_from_the_other_and_costs_nothing() {
     let (env, store) = env();
     run(&env, &store, &["run", "stills.csv"]).exited(0);
-    let (disk, objects) = (on_disk(&env, "stills"), store.objects());
+    let (disk, objects) = (stored_files(&env, "stills"), store.objects());
     // The disk is gone.
     fs::remove_dir_all(env.path("output/stills")).unwrap();
     run(&env, &store, &["outputs", "sync", "stills"]).exited(0).says("0 uploaded, 2 restored");
     for name in ["a.png", "b.png"] {
         let name = format!("out/stills/{name}");
-        assert_eq!(on_disk(&env, "stills")[&name], disk[&name], "{name}");
+        assert_eq!(stored_files(&env, "stills")[&name], disk[&name], "{name}");
     }
     // One of each is gone.
     fs::remove_file(store.path_of("out/stills/a.png")).unwrap();
     fs::remove_file(env.path("output/stills/b.png")).unwrap();
     run(&env, &store, &["outputs", "sync", "stills"]).exited(0).says("1 uploaded, 1 restored");
     assert_eq!(store.objects().keys().collect::<Vec<_>>(), objects.keys().collect::<Vec<_>>());
-    assert_eq!(store.objects(), on_disk(&env, "stills"));
+    assert_eq!(store.objects(), stored_files(&env, "stills"));
     // Both are.
     fs::remove_file(store.path_of("out/stills/a.png")).unwrap();
     fs::remove_file(env.path("output/stills/a.png")).unwrap();
     let missing = run(&env, &store, &["outputs", "sync", "stills"]).exited(1);
     missing.says("1 have outputs in neither: a;").says("callsheet download stills");
     run(&env, &store, &["download", "stills"]).exited(0);
-    assert_eq!(store.objects(), on_disk(&env, "stills"));
+    assert_eq!(store.objects(), stored_files(&env, "stills"));
     env.audit().each_paid_once(2);
 }
 
@@ -145,7 +111,7 @@ fn a_batch_that_was_done_without_a_store_is_put_there_by_a_sync() {
     assert!(!store.objects().contains_key("out/stills/b.png"));
     fs::write(&changed, before).unwrap();
     run(&env, &store, &["outputs", "sync", "stills"]).exited(0).says("1 uploaded, 0 restored");
-    assert_eq!(store.objects(), on_disk(&env, "stills"));
+    assert_eq!(store.objects(), stored_files(&env, "stills"));
     let object = &Outputs::of(&env, "stills").lines[1]["files"][0]["object"];
     assert_eq!(object, "s3://media/out/stills/b.png");
     let again = run(&env, &store, &["outputs", "sync", "stills", "--json"]).exited(0).json();
@@ -177,26 +143,12 @@ fn objects_of_others_are_never_replaced() {
 #[test]
 fn a_large_output_goes_in_parts_and_replaces_nothing_either() {
     let (env, store) = env();
-    let link = Arc::new(OnceLock::<String>::new());
-    let large = link.clone();
-    let proxy = ScriptedProxy::before(&env.base_url(), move |call| {
-        let large = large.clone();
-        match call.route {
-            _ if call.path.ends_with("large.wav") => Act::Bytes(large_sound()),
-            Route::Create | Route::Poll => Act::Change(Box::new(move |body| {
-                if body["data"]["taskUrls"].as_array().is_some_and(|urls| !urls.is_empty()) {
-                    body["data"]["taskUrls"] = serde_json::json!([large.get().unwrap()]);
-                }
-            })),
-            _ => Act::Pass,
-        }
-    });
-    link.set(format!("{}/media/large.wav", proxy.base_url())).unwrap();
+    let proxy = ScriptedProxy::with_large_sounds(&env.base_url());
     env.configure_for(&proxy.base_url(), "", STORE);
     env.write("talks.csv", "id,kind,voice_id,text\na,speech,aria,a gull\n");
     store.fault(&Method::POST, StoreFault::Status(503), 2);
     run(&env, &store, &["run", "talks.csv"]).exited(0);
-    let disk = on_disk(&env, "talks");
+    let disk = stored_files(&env, "talks");
     let (name, content) = disk.first_key_value().unwrap();
     assert!(content.len() > 8 * 1024 * 1024, "{name}: {} bytes", content.len());
     assert!(store.requests(&Method::POST) >= 2, "an upload is begun and completed");
@@ -214,16 +166,16 @@ fn a_large_output_goes_in_parts_and_replaces_nothing_either() {
 fn an_edited_row_takes_the_plain_name_in_the_store_too() {
     let (env, store) = env();
     run(&env, &store, &["run", "stills.csv"]).exited(0);
-    let first = on_disk(&env, "stills")["out/stills/a.png"].clone();
+    let first = stored_files(&env, "stills")["out/stills/a.png"].clone();
     env.write("stills.csv", STILLS.replace("a fox", "a red fox"));
     run(&env, &store, &["run", "stills.csv"]).exited(0);
-    let disk = on_disk(&env, "stills");
+    let disk = stored_files(&env, "stills");
     assert_eq!(store.objects(), disk);
     assert!(disk["out/stills/a.png"] != first && disk.values().any(|content| *content == first));
     // And back.
     env.write("stills.csv", STILLS);
     run(&env, &store, &["run", "stills.csv"]).exited(0);
-    assert_eq!(on_disk(&env, "stills")["out/stills/a.png"], first);
+    assert_eq!(stored_files(&env, "stills")["out/stills/a.png"], first);
     assert_eq!(store.objects()["out/stills/a.png"], first);
     env.audit().each_paid_once(3);
 }
@@ -236,7 +188,7 @@ fn killed_at_every_step_each_output_is_there_once_and_paid_for_once() {
         killed.env("CALLSHEET_FAILPOINT", point);
         Running::start(killed).end().was_killed(point);
         run(&env, &store, &["run", "stills.csv"]).exited(0);
-        assert_eq!(store.objects(), on_disk(&env, "stills"), "{point}");
+        assert_eq!(store.objects(), stored_files(&env, "stills"), "{point}");
         env.audit().each_paid_once(2);
     }
 }
@@ -261,6 +213,6 @@ fn a_store_that_is_down_parks_the_queue_and_what_is_paid_for_waits_on_disk() {
     store.mend();
     until("all are done", || status()["state"] == "done");
     daemon.stop().exited(0);
-    assert_eq!(store.objects(), on_disk(&env, "birds"));
+    assert_eq!(store.objects(), stored_files(&env, "birds"));
     env.audit().each_paid_once(30);
 }

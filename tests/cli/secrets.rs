@@ -15,6 +15,7 @@ use rustix::process::Signal;
 
 use crate::support::api_key::{KEY, KEY_IN_BASE64, KEY_IN_JSON, files, files_with_key, holds_key};
 use crate::support::process::{Outcome, Running};
+use crate::support::s3::{ACCESS_KEY, S3Server, SECRET_KEY, holds_store_secret, store_secrets_are_nowhere};
 use crate::support::scripted_proxy::{Act, Route, ScriptedProxy, reply_of};
 use crate::support::{TestEnv, manifests, until};
 
@@ -226,6 +227,48 @@ fn a_key_in_the_wrong_place_of_the_configuration_is_not_shown() {
     let outcome = run(&env, KEY, &["run", "batch.csv", "--log-level", "trace"]).exited(2);
     assert!(outcome.stderr.contains("unknown key `api_key`"), "{}", outcome.stderr);
     assert!(!holds_key(outcome.stderr.as_bytes()), "{}", outcome.stderr);
+}
+
+/// Files go to the store and outputs are put into it; links to the files go to the service.
+#[test]
+fn the_key_never_goes_to_the_store_and_credentials_of_the_store_never_to_the_service() {
+    let (env, store) = (TestEnv::new(), S3Server::start());
+    let proxy = ScriptedProxy::before(&env.base_url(), |_| Act::Pass);
+    let sections = "[inputs]\nstore = \"s3://media/refs\"\n[output]\nstore = \"s3://media/out\"\n";
+    env.configure_for(&proxy.base_url(), "", sections);
+    env.write("logo.png", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\x02\0\0\0\x90wS\xde!");
+    let rows = "id,kind,model,prompt,image_urls\na,image,gi-2,a fox,./logo.png\nb,image,gi-2,a gull,\n";
+    env.write("stills.csv", rows);
+    for (manifest, level) in [(rows.to_owned(), "trace"), (rows.replace("a gull", "a white gull"), "info")] {
+        env.write("stills.csv", manifest);
+        let mut command = env.command(["run", "stills.csv", "--log-level", level]);
+        store.give_to(&mut command);
+        let outcome = Running::start(command).end().exited(0);
+        key_is_nowhere(&env, &outcome);
+        store_secrets_are_nowhere(&env.path("state"), &[&outcome.stdout, &outcome.stderr]);
+    }
+    let mut command = env.command(["outputs", "sync", "stills"]);
+    store.give_to(&mut command);
+    Running::start(command).end().exited(0);
+    assert_eq!(store.objects().len(), 7, "a file, three outputs with their sidecars");
+    assert_eq!(store.with_service_secrets(), [] as [String; 0]);
+    let creations = proxy.calls(Route::Create);
+    assert!(creations.iter().all(|call| holds_key(call.head.as_bytes())), "the key goes to the service");
+    for route in [Route::Create, Route::Poll, Route::Catalog, Route::Result, Route::Other] {
+        for call in proxy.calls(route) {
+            let elsewhere = format!("{}{}", call.head, if route == Route::Create { "" } else { &call.body });
+            assert!(!holds_store_secret(elsewhere.as_bytes()) && !elsewhere.contains(ACCESS_KEY), "{call:?}");
+            assert!(!call.body.contains(SECRET_KEY), "{call:?}");
+        }
+    }
+    // The link says who signed it, and that is all.
+    assert!(
+        creations.iter().any(|call| call.body.contains(ACCESS_KEY) && call.body.contains("X-Amz-Signature"))
+    );
+    env.audit().each_paid_once(3);
+    // The search would have found it.
+    store.fetch(&format!("{}/media/{KEY}", store.base_url()));
+    assert_eq!(store.with_service_secrets().len(), 1);
 }
 
 /// A daemon that holds the key in its memory, allowed to leave an image of it when it dies.

@@ -13,6 +13,7 @@ use crate::support::process::{Outcome, Running};
 use crate::support::s3::{
     ACCESS_KEY, S3Server, SECRET_KEY, SESSION_TOKEN, StoreFault, store_secrets_are_nowhere,
 };
+use crate::support::tls::{Face, Front};
 use crate::support::{TestEnv, until};
 
 const OUTPUTS: &str = "[output]\nstore = \"s3://media/out\"\n";
@@ -240,6 +241,38 @@ fn credentials_that_a_machine_is_given_hold_until_their_end() {
     ended(&env, on_machine(&in_an_hour(6), &["run", "clips.csv"])).exited(0);
     assert_eq!(diagnosis(&env, on_machine(&in_an_hour(6), &[]), "inputs")["level"], "good");
     env.audit().each_paid_once(1);
+}
+
+/// The ways in which a container or a workload gets credentials that end.
+#[test]
+fn credentials_of_containers_and_workloads_hold_until_their_end() {
+    for way in ["task", "pod", "web identity"] {
+        let (env, store) = env(&format!("{OUTPUTS}{INPUTS}"));
+        let sts = Front::before(&store.base_url(), |_| Face::Good);
+        let token = env.path("identity-token");
+        let with = |end: &str, arguments: &[&str]| {
+            let mut command = env.command(arguments.iter().copied());
+            match way {
+                "task" => store.give_by_container_to(&mut command, end, None),
+                "pod" => store.give_by_container_to(&mut command, end, Some(&token)),
+                _ => store.give_by_web_identity_to(&mut command, end, &token, &sts.https()),
+            }
+            command
+        };
+        let short = ended(&env, with(&in_minutes(6), &["run", "clips.csv"]));
+        short.exited(1).says("credentials_too_short");
+        assert!(env.audit().tasks.is_empty() && store.objects().is_empty(), "{way}");
+        run(&env, &store, &["retry", "clips"]).exited(0);
+        ended(&env, with(&in_an_hour(6), &["run", "clips.csv"])).exited(0);
+        assert_eq!(store.objects().len(), 3, "{way}: the file, the output and its sidecar");
+        assert_eq!(diagnosis(&env, with(&in_an_hour(6), &[]), "inputs")["level"], "good", "{way}");
+        env.audit().each_paid_once(1);
+        // Who may not have them is told so by doctor, without the token.
+        let stranger = with(&in_an_hour(6), &[]);
+        fs::write(&token, "another").unwrap();
+        let refused = diagnosis(&env, stranger, "outputs");
+        assert_eq!(refused["level"], if way == "task" { "good" } else { "wrong" }, "{way}: {refused}");
+    }
 }
 
 #[test]

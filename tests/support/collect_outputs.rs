@@ -13,6 +13,23 @@ use super::TestEnv;
 /// What lies beside the outputs once a run has ended.
 pub const OF_THE_BATCH: [&str; 3] = ["report.json", "results.csv", "results.jsonl"];
 
+/// The outputs and sidecars of a batch on disk, by the names that their objects have in a store below `out`.
+pub fn stored_files(env: &TestEnv, batch: &str) -> BTreeMap<String, Vec<u8>> {
+    let root = env.path("output").join(batch);
+    let mut found = BTreeMap::new();
+    for dir in [root.clone(), root.join("sidecars")] {
+        for entry in fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.strip_prefix(&root).unwrap().to_str().unwrap().to_owned();
+            let is_of_the_batch = [".", "results.", "report.", "index.", "decisions."].iter();
+            if path.is_file() && !is_of_the_batch.clone().any(|start| name.starts_with(start)) {
+                found.insert(format!("out/{batch}/{name}"), fs::read(&path).unwrap());
+            }
+        }
+    }
+    found
+}
+
 /// The folder of a batch.
 #[derive(Debug)]
 pub struct Outputs {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -19,7 +19,9 @@ use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 
+use super::api_key::holds_key;
 use super::http_client;
+use super::tls::AUTHORITY;
 
 /// The credentials that the server takes, and that must be nowhere else.
 pub const ACCESS_KEY: &str = "AKIDTESTSTORE";
@@ -27,17 +29,20 @@ pub const SECRET_KEY: &str = "store-secret-9f2c7d";
 /// A token of temporary credentials, which must be nowhere else either.
 pub const SESSION_TOKEN: &str = "session-token-41c8aa";
 pub const BUCKET: &str = "media";
+/// What a container and a workload show for temporary credentials, and which role they ask for.
+const IDENTITY_TOKEN: &str = "identity-token-77d0f3";
+const ROLE: &str = "arn:aws:iam::123456789012:role/callsheet";
 
 /// Whether a text has anything of the store's credentials, or a signature that they made.
 pub fn holds_store_secret(text: &[u8]) -> bool {
-    [SECRET_KEY, SESSION_TOKEN, "X-Amz-Signature"]
+    [SECRET_KEY, SESSION_TOKEN, IDENTITY_TOKEN, "X-Amz-Signature"]
         .iter()
         .any(|secret| memchr::memmem::find(text, secret.as_bytes()).is_some())
 }
 
 /// The credentials of the store were said nowhere and are in no file below a folder, nor is its access key.
 #[track_caller]
-pub fn store_secrets_are_nowhere(dir: &std::path::Path, said: &[&str]) {
+pub fn store_secrets_are_nowhere(dir: &Path, said: &[&str]) {
     assert!(
         !said.iter().any(|said| holds_store_secret(said.as_bytes())),
         "the store's credentials are said: {said:?}"
@@ -62,18 +67,44 @@ pub enum StoreFault {
     Cut,
     /// It is done, and the connection is cut before the answer.
     Unanswered,
+    /// It is done, and the connection is cut in the middle of the answer; only where the answer is an object of Google's.
+    HalfAnswered,
     /// The last byte of what is sent arrives as another one.
     Corrupted,
+    /// Both: it is done with another last byte, and the connection is cut before the answer.
+    CorruptedAndUnanswered,
+}
+
+/// What the next requests with a method meet.
+#[derive(Debug, Default)]
+pub struct Faults(Mutex<Vec<(Method, StoreFault)>>);
+
+impl Faults {
+    pub fn add(&self, method: &Method, fault: StoreFault, times: usize) {
+        self.0.lock().unwrap().extend(std::iter::repeat_n((method.clone(), fault), times));
+    }
+
+    pub fn clear(&self) {
+        self.0.lock().unwrap().clear();
+    }
+
+    /// What a request with this method meets, which the next one does not meet again.
+    pub fn next(&self, method: &Method) -> Option<StoreFault> {
+        let mut faults = self.0.lock().unwrap();
+        let at = faults.iter().position(|(on, _)| on == method)?;
+        Some(faults.remove(at).1)
+    }
 }
 
 #[derive(Debug, Default)]
 struct Shared {
     seen: Mutex<Vec<(Method, String)>>,
-    /// The next requests with a method meet these.
-    faults: Mutex<Vec<(Method, StoreFault)>>,
+    faults: Faults,
     /// When the credentials end that machines are given here.
     role_ends: Mutex<String>,
     is_bucket_gone: AtomicBool,
+    /// Requests that came with what is the service's alone.
+    with_service_secrets: Mutex<Vec<String>>,
 }
 
 /// See the module's documentation.
@@ -122,6 +153,48 @@ impl S3Server {
             .env("AWS_ENDPOINT_URL", self.base_url());
     }
 
+    /// Gives a client the address at which a container gets its credentials: a full one, or the one that is the same on
+    /// every machine, which is found here by way of a proxy.
+    pub fn give_by_container_to(&self, command: &mut Command, end: &str, token_file: Option<&Path>) {
+        *self.shared.role_ends.lock().unwrap() = end.to_owned();
+        match token_file {
+            Some(file) => {
+                fs::write(file, IDENTITY_TOKEN).unwrap();
+                command
+                    .env(
+                        "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+                        format!("{}/latest/container", self.base_url()),
+                    )
+                    .env("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", file);
+            }
+            None => {
+                command
+                    .env("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "/latest/task")
+                    .env("http_proxy", self.base_url())
+                    .env("no_proxy", "127.0.0.1,localhost");
+            }
+        }
+        command.env("AWS_REGION", "us-east-1").env("AWS_ENDPOINT_URL", self.base_url());
+    }
+
+    /// Gives a client the identity of a workload, which is exchanged for credentials at `sts`, in front of this server.
+    pub fn give_by_web_identity_to(&self, command: &mut Command, end: &str, token_file: &Path, sts: &str) {
+        *self.shared.role_ends.lock().unwrap() = end.to_owned();
+        fs::write(token_file, IDENTITY_TOKEN).unwrap();
+        command
+            .env("AWS_WEB_IDENTITY_TOKEN_FILE", token_file)
+            .env("AWS_ROLE_ARN", ROLE)
+            .env("AWS_ENDPOINT_URL_STS", format!("{sts}/latest/sts"))
+            .env("SSL_CERT_FILE", AUTHORITY)
+            .env("AWS_REGION", "us-east-1")
+            .env("AWS_ENDPOINT_URL", self.base_url());
+    }
+
+    /// Requests so far that came with the API key of the service, or with a key of a request that it is sent.
+    pub fn with_service_secrets(&self) -> Vec<String> {
+        self.shared.with_service_secrets.lock().unwrap().clone()
+    }
+
     /// The bucket is gone.
     pub fn remove_bucket(&self) {
         self.shared.is_bucket_gone.store(true, Ordering::SeqCst);
@@ -163,13 +236,12 @@ impl S3Server {
 
     /// The next requests with this method meet this, as often.
     pub fn fault(&self, method: &Method, fault: StoreFault, times: usize) {
-        let mut faults = self.shared.faults.lock().unwrap();
-        faults.extend(std::iter::repeat_n((method.clone(), fault), times));
+        self.shared.faults.add(method, fault, times);
     }
 
     /// Nothing goes wrong from now on.
     pub fn mend(&self) {
-        self.shared.faults.lock().unwrap().clear();
+        self.shared.faults.clear();
     }
 
     /// Fetches an address as the service would: with nothing but the address.
@@ -209,7 +281,7 @@ const BODY_MAX: usize = 256 << 20;
 
 /// The connection is cut.
 #[derive(Debug)]
-struct CutOff;
+pub struct CutOff;
 
 impl std::fmt::Display for CutOff {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -225,15 +297,11 @@ async fn answer(
     request: Request<Incoming>,
 ) -> Result<Response<Body>, CutOff> {
     if request.uri().path().starts_with("/latest/") {
-        return Ok(Response::new(Body::from(metadata(request.uri().path(), shared))));
+        return Ok(Response::new(Body::from(metadata(&request, shared))));
     }
     let method = request.method().clone();
     shared.seen.lock().unwrap().push((method.clone(), request.uri().path().to_owned()));
-    let fault = {
-        let mut faults = shared.faults.lock().unwrap();
-        let at = faults.iter().position(|(on, _)| *on == method);
-        at.map(|at| faults.remove(at).1)
-    };
+    let fault = shared.faults.next(&method);
     let refused = |status: u16, code: &str| {
         let body = format!("<Error><Code>{code}</Code><Message>as the test says</Message></Error>");
         let answer = Response::builder().status(StatusCode::from_u16(status).unwrap());
@@ -245,27 +313,56 @@ async fn answer(
     }
     let (head, body) = request.into_parts();
     let mut body = Body::from(body).store_all_limited(BODY_MAX).await.map_err(|_| CutOff)?.to_vec();
+    let text = format!("{} {} {:?}", head.method, head.uri, head.headers);
+    if holds_key(text.as_bytes()) || text.contains("idempotency-key") || holds_key(&body) {
+        shared.with_service_secrets.lock().unwrap().push(text);
+    }
     match fault {
         Some(StoreFault::Status(status)) => return refused(status, "SlowDown"),
         Some(StoreFault::Code(status, code)) => return refused(status, code),
         Some(StoreFault::Cut) => return Err(CutOff),
-        Some(StoreFault::Corrupted) => body.last_mut().into_iter().for_each(|byte| *byte ^= 1),
-        Some(StoreFault::Unanswered) | None => {}
+        Some(StoreFault::Corrupted | StoreFault::CorruptedAndUnanswered) => {
+            body.last_mut().into_iter().for_each(|byte| *byte ^= 1);
+        }
+        Some(StoreFault::Unanswered | StoreFault::HalfAnswered) | None => {}
     }
     let done = service.call(Request::from_parts(head, Body::from(body))).await.map_err(|_| CutOff)?;
-    if fault == Some(StoreFault::Unanswered) { Err(CutOff) } else { Ok(done) }
+    match fault {
+        Some(StoreFault::Unanswered | StoreFault::CorruptedAndUnanswered) => Err(CutOff),
+        _ => Ok(done),
+    }
 }
 
-/// What the metadata service of a machine says.
-fn metadata(path: &str, shared: &Shared) -> String {
-    match path {
+/// What machines, containers and workloads are told that ask for credentials. Who may not have them is told nothing.
+fn metadata(request: &Request<Incoming>, shared: &Shared) -> String {
+    let end = shared.role_ends.lock().unwrap();
+    let credentials = serde_json::json!({
+        "Code": "Success", "Type": "AWS-HMAC", "LastUpdated": "2026-01-01T00:00:00Z",
+        "AccessKeyId": ACCESS_KEY, "SecretAccessKey": SECRET_KEY, "Token": SESSION_TOKEN, "Expiration": *end,
+    });
+    let uri = request.uri();
+    match uri.path() {
         "/latest/api/token" => "a-token".to_owned(),
         "/latest/meta-data/iam/security-credentials/" => "a-role".to_owned(),
-        _ => serde_json::json!({
-            "Code": "Success", "Type": "AWS-HMAC", "LastUpdated": "2026-01-01T00:00:00Z",
-            "AccessKeyId": ACCESS_KEY, "SecretAccessKey": SECRET_KEY, "Token": SESSION_TOKEN,
-            "Expiration": *shared.role_ends.lock().unwrap(),
-        })
-        .to_string(),
+        "/latest/task" if uri.host() == Some("169.254.170.2") => credentials.to_string(),
+        "/latest/container"
+            if request.headers().get("authorization").is_some_and(|token| token == IDENTITY_TOKEN) =>
+        {
+            credentials.to_string()
+        }
+        "/latest/sts" if asks_for_the_role(uri.query().unwrap_or_default()) => format!(
+            "<AssumeRoleWithWebIdentityResponse><AssumeRoleWithWebIdentityResult><Credentials>\
+             <SessionToken>{SESSION_TOKEN}</SessionToken><SecretAccessKey>{SECRET_KEY}</SecretAccessKey>\
+             <AccessKeyId>{ACCESS_KEY}</AccessKeyId><Expiration>{end}</Expiration>\
+             </Credentials></AssumeRoleWithWebIdentityResult></AssumeRoleWithWebIdentityResponse>"
+        ),
+        path if path.starts_with("/latest/meta-data/") => credentials.to_string(),
+        _ => String::new(),
     }
+}
+
+fn asks_for_the_role(query: &str) -> bool {
+    let said: BTreeMap<_, _> = url::form_urlencoded::parse(query.as_bytes()).into_owned().collect();
+    let is = |name: &str, value: &str| said.get(name).is_some_and(|said| said == value);
+    is("Action", "AssumeRoleWithWebIdentity") && is("RoleArn", ROLE) && is("WebIdentityToken", IDENTITY_TOKEN)
 }

@@ -3,7 +3,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -25,6 +25,8 @@ pub enum Route {
 pub struct Call {
     pub route: Route,
     pub path: String,
+    /// Its first line and its headers.
+    pub head: String,
     pub body: String,
     /// The first byte that was asked for, where only a part was.
     pub range_from: Option<u64>,
@@ -79,6 +81,26 @@ impl ScriptedProxy {
             }
         });
         ScriptedProxy { port, calls }
+    }
+
+    /// In front of the emulator, with sounds of nine megabytes in the place of its own.
+    pub fn with_large_sounds(base_url: &str) -> ScriptedProxy {
+        let link = Arc::new(OnceLock::<String>::new());
+        let large = link.clone();
+        let proxy = ScriptedProxy::before(base_url, move |call| {
+            let large = large.clone();
+            match call.route {
+                _ if call.path.ends_with("large.wav") => Act::Bytes(large_sound()),
+                Route::Create | Route::Poll => Act::Change(Box::new(move |body| {
+                    if body["data"]["taskUrls"].as_array().is_some_and(|urls| !urls.is_empty()) {
+                        body["data"]["taskUrls"] = serde_json::json!([large.get().unwrap()]);
+                    }
+                })),
+                _ => Act::Pass,
+            }
+        });
+        link.set(format!("{}/media/large.wav", proxy.base_url())).unwrap();
+        proxy
     }
 
     pub fn base_url(&self) -> String {
@@ -167,7 +189,8 @@ fn note(request: &[u8], seen: &Mutex<Vec<Call>>) -> Call {
     let nth = seen.iter().filter(|call| call.path == path && call.body == body).count();
     let range = head.lines().find_map(|line| line.strip_prefix("range: bytes="));
     let range_from = range.map(|range| range.trim_end_matches('-').parse().unwrap());
-    let call = Call { route, path, body: body.to_owned(), range_from, nth };
+    let (head, body) = (head.to_owned(), body.to_owned());
+    let call = Call { route, path, head, body, range_from, nth };
     seen.push(call.clone());
     call
 }
@@ -184,6 +207,21 @@ fn changed(reply: &[u8], change: impl FnOnce(&mut Value)) -> Vec<u8> {
     let mut body: Value = serde_json::from_str(body).unwrap();
     change(&mut body);
     reply_of("200 OK", "application/json", body.to_string())
+}
+
+/// A reply with nine megabytes of a silent sound.
+fn large_sound() -> Vec<u8> {
+    const BYTES: u32 = 9 << 20;
+    let mut sound = b"RIFF".to_vec();
+    sound.extend((BYTES + 36).to_le_bytes());
+    sound.extend(b"WAVEfmt \x10\0\0\0\x01\0\x01\0\x40\x1f\0\0\x80\x3e\0\0\x02\0\x10\0data");
+    sound.extend(BYTES.to_le_bytes());
+    sound.resize(44 + BYTES as usize, 0);
+    let head = format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: audio/wav\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        sound.len()
+    );
+    [head.into_bytes(), sound].concat()
 }
 
 /// A whole reply.
