@@ -6,7 +6,7 @@ mod budget;
 mod build;
 mod cancel;
 mod client;
-mod commands;
+mod command_line;
 mod completions;
 mod continue_pilot;
 mod credits;
@@ -69,7 +69,7 @@ mod voices;
 use clap::{CommandFactory, Parser};
 use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
 
-use crate::cli::commands::{Arguments, Command};
+use crate::cli::command_line::{Arguments, Command};
 use crate::cli::failure::Failure;
 pub use crate::domain::exit_code::Exit;
 

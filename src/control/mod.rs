@@ -15,7 +15,7 @@ pub mod client;
 mod connections;
 mod error_body;
 mod event_stream;
-mod explain;
+mod explain_answer;
 pub mod handlers;
 mod input_routes;
 pub mod listener;

@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use crate::control::api_error::{ApiError, Query};
 use crate::control::app_state::{AppState, Shared};
-use crate::control::explain;
+use crate::control::explain_answer;
 use crate::control::handlers::{self, HandlerError};
 use crate::control::page_forms::{Form, lead_to, operator, reading_only};
 use crate::control::page_forms::{Who, batch_name, refused, status_of, viewer};
@@ -263,7 +263,7 @@ async fn question_of_batch(
 }
 
 async fn question_of_job(app: &AppState, id: &str, action: Action) -> Result<ConfirmView, ApiError> {
-    let explanation = explain::explain(&app.engine, id).await?;
+    let explanation = explain_answer::explain(&app.engine, id).await?;
     let (spec, job) = (&explanation.spec, &explanation.job);
     let label = format!("{}/{}", explanation.batch, spec.label);
     let object = Object::Job(spec.id.to_string());

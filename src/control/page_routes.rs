@@ -15,7 +15,7 @@ use serde::Deserialize;
 use crate::control::api_error::{ApiError, Query};
 use crate::control::app_state::{AppState, Shared};
 use crate::control::event_stream::{STREAMS_MAX, Topic};
-use crate::control::explain;
+use crate::control::explain_answer;
 use crate::control::handlers::{self, HandlerError};
 use crate::control::page_forms::{Who, batch_name, refused, status_of, viewer};
 use crate::control::page_submit;
@@ -215,7 +215,7 @@ async fn job(
     Query(query): Query<PageQuery>,
 ) -> Response {
     let viewer = viewer(&app, who);
-    let explanation = match explain::explain(&app.engine, &id).await {
+    let explanation = match explain_answer::explain(&app.engine, &id).await {
         Ok(explanation) => explanation,
         Err(error) => return refused(&viewer, error),
     };

@@ -21,7 +21,7 @@ use crate::control::api_error::{
     ApiError, BODY_MAX_BYTES, JsonBody, Query, check_file_name, ingest_error, storage_error,
 };
 use crate::control::app_state::{AppState, FireMode, Shared};
-use crate::control::explain;
+use crate::control::explain_answer;
 use crate::control::handlers::{self, HandlerError};
 use crate::control::input_routes;
 use crate::control::page_routes;
@@ -133,7 +133,7 @@ async fn status(State(app): Shared, Query(query): Query<StatusRequest>) -> Resul
 }
 
 async fn explain(State(app): Shared, Query(query): Query<ExplainRequest>) -> Result<Response, ApiError> {
-    Ok(Json(explain::explain(&app.engine, &query.job).await?).into_response())
+    Ok(Json(explain_answer::explain(&app.engine, &query.job).await?).into_response())
 }
 
 async fn jobs(State(app): Shared, Query(query): Query<JobsRequest>) -> Result<Response, ApiError> {

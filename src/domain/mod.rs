@@ -16,7 +16,7 @@ pub mod credit_hold;
 pub mod credits;
 pub mod diagnostic;
 pub mod exit_code;
-pub mod gauges;
+pub mod gauge_values;
 pub mod idempotency_key;
 pub mod ids;
 pub mod input_file;

@@ -5,7 +5,7 @@
 //! lasts. Each is tried before it is sent, so that nothing is charged for a job whose input is gone. Where one is, our own
 //! copy goes to the object store, if there is one.
 
-mod length;
+mod measured_length;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -54,7 +54,7 @@ pub(super) async fn find(
     let mut read: BTreeMap<JobKey, Result<Vec<String>, Fault>> = BTreeMap::new();
     for (input, key) in spec.order.inputs.iter().zip(givers) {
         if input.field.is_length() {
-            inputs.push(length::find(deps, store, exchanges, (own, spec), input, *key).await?);
+            inputs.push(measured_length::find(deps, store, exchanges, (own, spec), input, *key).await?);
             continue;
         }
         let giver = giver(store, input, *key).await?;

@@ -20,7 +20,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Metric, Registry};
 
 use crate::domain::credits::Credits;
-use crate::domain::gauges::Gauges;
+use crate::domain::gauge_values::Gauges;
 use crate::domain::job_state::JobState;
 use crate::domain::parked_reason::Parked;
 use crate::domain::request::Kind;

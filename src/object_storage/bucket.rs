@@ -28,7 +28,7 @@ use crate::failpoint;
 use crate::object_storage::aws_credentials::{
     CredentialLife, CredentialWatch, ProfileCredentials, ProfileFiles, end_in,
 };
-use crate::object_storage::explain::{code_of, is_bucket_missing};
+use crate::object_storage::error_text::{code_of, is_bucket_missing};
 use crate::object_storage::multipart::{PartedUpload, PartsError};
 use crate::object_storage::{
     Environment, Expected, FoundObject, HexOf, LINK_MAX, Metadata, PART_BYTES, PARTS_AT_ONCE, Replaces,
@@ -95,7 +95,7 @@ impl Bucket {
         let name = url.host_str().filter(|bucket| !bucket.is_empty());
         let name = name.ok_or("has no bucket; write it as s3://bucket/prefix")?;
         let prefix = ObjectPath::from_url_path(url.path()).map_err(|error| error.to_string())?;
-        let refused = |error: Error| super::explain::explained(&error);
+        let refused = |error: Error| super::error_text::explained(&error);
         let retry = RetryConfig { max_retries: 5, retry_timeout: RETRY_FOR, ..RetryConfig::default() };
         let client = ClientOptions::new().with_timeout(REQUEST_TIMEOUT);
         // A store on this very machine needs no TLS.

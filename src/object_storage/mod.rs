@@ -7,7 +7,7 @@
 
 mod aws_credentials;
 mod bucket;
-mod explain;
+mod error_text;
 mod folder;
 mod multipart;
 
@@ -389,7 +389,7 @@ impl ObjectStorage {
 
     fn error(&self, error: &object_store::Error) -> StorageError {
         let is_denied = matches!(error, object_store::Error::PermissionDenied { .. });
-        StorageError { text: format!("{}: {}", self.url, explain::explained(error)), is_denied }
+        StorageError { text: format!("{}: {}", self.url, error_text::explained(error)), is_denied }
     }
 }
 

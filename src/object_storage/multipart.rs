@@ -227,7 +227,7 @@ impl PartedUpload<'_> {
 /// Whether the store knows nothing of the upload any more: it was completed, given up or removed by a rule of the store.
 fn is_unknown(error: &object_store::Error) -> bool {
     matches!(error, object_store::Error::NotFound { .. })
-        || super::explain::code_of(error)
+        || super::error_text::code_of(error)
             .is_some_and(|code| code.starts_with("NoSuchUpload") || code == "InvalidPart")
 }
 

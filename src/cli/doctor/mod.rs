@@ -3,6 +3,7 @@
 //! Nothing that is looked at is changed: the state's database is tried out on a copy, catalogs that are read are not
 //! kept, no hook is called, and no request charges.
 
+mod clock;
 mod configuration;
 mod daemon;
 mod directories;

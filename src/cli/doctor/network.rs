@@ -6,7 +6,7 @@ use url::Url;
 
 use crate::api::{ClientError, Connectivity, ConnectivityError, FailurePoint, Service, ServiceError};
 use crate::cli::build;
-use crate::cli::doctor::{Check, Level};
+use crate::cli::doctor::{Check, Level, clock};
 use crate::cli::failure::Failure;
 use crate::cli::service_target::{self, ServiceTarget};
 use crate::clock::Clock;
@@ -20,10 +20,6 @@ use crate::metrics::Metrics;
 use crate::object_storage::StorageError;
 use crate::store::catalog_cache as kept;
 
-/// A clock that differs by more is worth a word. The service tells the time to the second.
-const SKEW_NOTED: Millis = Millis::from_secs(5);
-/// By more, signed webhooks are refused by those who get them, and deadlines and schedules are off.
-const SKEW_WRONG: Millis = Millis::from_secs(5 * 60);
 /// Odd entries of a catalog that are named.
 const ODDITIES_MAX: usize = 3;
 
@@ -44,7 +40,7 @@ pub(super) async fn all(chosen: &ServiceTarget, config: &Config, clock: &Clock) 
         Ok(reached) => {
             checks.push(answered(reached, ended.tick.since(began.tick)));
             checks.push(encryption(chosen));
-            checks.extend(reached.date.map(|date| skew(date, began.wall, ended.wall)));
+            checks.extend(reached.date.map(|date| clock::check(date, began.wall, ended.wall)));
             if chosen.options.api_key.is_some() {
                 checks.push(balance(&service, config).await);
             }
@@ -151,21 +147,6 @@ fn not_reached(error: &ConnectivityError) -> Check {
 fn pace(chosen: &ServiceTarget, config: &Config) -> Option<Check> {
     let hasty = build::poll_interval_warning(chosen, config)?;
     Some(Check::advice("poll", hasty, "remove poll.min, or set it to 5s or more"))
-}
-
-fn skew(date: Timestamp, began: Timestamp, ended: Timestamp) -> Check {
-    // The answer was dated at some time between the two, and its date is cut to the second.
-    let (late, early) = (began.since(date.after(Millis::from_secs(1))), date.since(ended));
-    let (by, how) = if late >= early { (late, "ahead of") } else { (early, "behind") };
-    if by < SKEW_NOTED {
-        return Check::good("clock", "within seconds of the service's clock");
-    }
-    let found = format!("this machine's clock is {} {how} the service's", service_target::format_age(by));
-    let advice = "synchronize it: timedatectl set-ntp true";
-    match by {
-        by if by < SKEW_WRONG => Check::advice("clock", found, advice),
-        _ => Check::wrong("clock", Exit::Usage, found, advice),
-    }
 }
 
 async fn balance(service: &Service, config: &Config) -> Check {

@@ -7,6 +7,7 @@ use crate::domain::diagnostic::{Diagnostic, Diagnostics, Position};
 use super::Limits;
 use super::cell_value::CellValue;
 use super::coerce::{self, not_one_of};
+use super::duplicate_keys::UniqueNames;
 use super::job;
 use super::matrix::Matrix;
 use super::matrix_rows::ROWS_MAX;
@@ -15,7 +16,6 @@ use super::messages::{nearest, placed, shortened};
 use super::row::{Header, OnDeadline, OnDrift, Policy, Row};
 use super::row_template::is_template;
 use super::spanned::{Key, Shape, Spanned};
-use super::unique_names::UniqueNames;
 
 /// The keys of a manifest that is an object.
 const KEYS: &[&str] = &["batch", "defaults", "policy", "matrix", "matrix_max", "tables", "jobs"];

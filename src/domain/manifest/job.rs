@@ -7,12 +7,12 @@ use crate::domain::diagnostic::{Diagnostic, Position};
 use super::Limits;
 use super::cell_value::CellValue;
 use super::coerce::RowBuilder;
+use super::duplicate_keys::UniqueNames;
 use super::fields::{Field, META, OPTIONS, suggestion};
 use super::messages::{quoted, shortened};
 use super::row::{BadRow, Row};
 use super::row_template::is_template;
 use super::spanned::{Key, Shape, Spanned};
-use super::unique_names::UniqueNames;
 
 /// Keys of a job that hold objects.
 const GROUPS: &[&str] = &["options", "meta"];

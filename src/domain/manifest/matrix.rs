@@ -6,10 +6,10 @@ use serde_json::Value;
 
 use crate::domain::diagnostic::{Diagnostic, Diagnostics};
 
+use super::duplicate_keys::UniqueNames;
 use super::matrix_table::{self, AxisValue, Tables, shown_value};
 use super::messages::{nearest, quoted, shortened};
 use super::spanned::{Key, Shape, Spanned};
-use super::unique_names::UniqueNames;
 
 /// Names in a matrix that are no axes.
 const RULES: &[&str] = &["zip", "include", "exclude"];

@@ -24,6 +24,7 @@ mod csv;
 mod csv_records;
 mod csv_separator;
 mod deadline;
+mod duplicate_keys;
 mod header;
 mod job;
 mod json;
@@ -40,7 +41,6 @@ mod spanned;
 mod spreadsheet_values;
 #[cfg(test)]
 mod tests;
-mod unique_names;
 mod url_list;
 
 use format::Format;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::domain::budget;
-use crate::domain::gauges::Gauges;
+use crate::domain::gauge_values::Gauges;
 use crate::domain::job_state::JobState;
 use crate::domain::parked_reason::Parked;
 use crate::domain::request::Kind;

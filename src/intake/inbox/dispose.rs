@@ -21,7 +21,7 @@ use crate::domain::time::Timestamp;
 use crate::failpoint;
 use crate::intake::inbox::ReadyManifest;
 use crate::intake::inbox::dir::{EntryKind, InboxDir, draft_of};
-use crate::intake::inbox::names::RECEIPT_ENDING;
+use crate::intake::inbox::ignored_names::RECEIPT_ENDING;
 use crate::intake::manifest_file::Identity;
 use crate::intake::receipt::Receipt;
 use crate::output::publish::hash;

@@ -13,8 +13,8 @@ mod complete_manifest;
 mod dir;
 pub mod dispose;
 mod fs_events;
+mod ignored_names;
 mod index;
-mod names;
 #[cfg(test)]
 mod tests;
 
