@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use callsheet::domain::credits::Credits;
-use callsheet::domain::gauges::Gauges;
+use callsheet::domain::gauge_values::Gauges;
 use callsheet::domain::job_state::JobState;
 use callsheet::domain::parked_reason::Parked;
 use callsheet::domain::time::Millis;
