@@ -66,12 +66,17 @@ mod tasks;
 mod terminal;
 mod voices;
 
+use std::time::Duration;
+
 use clap::{CommandFactory, Parser};
 use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
 
 use crate::cli::command_line::{Arguments, Command};
 use crate::cli::failure::Failure;
 pub use crate::domain::exit_code::Exit;
+
+/// How long the end waits for what is still under way.
+const END_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Runs the program with the process's arguments and says how it ended.
 pub fn main() -> Exit {
@@ -143,8 +148,9 @@ pub fn main() -> Exit {
             Command::Emulator(command) => emulator::run(command, &arguments.global).await,
         }
     });
-    // Nothing may hold up the end: what is still under way is safe to leave.
-    runtime.shutdown_background();
+    // What is still under way is safe to leave. It is given a moment all the same, so that the state is closed in order: the
+    // next process then need not try it out first.
+    runtime.shutdown_timeout(END_TIMEOUT);
     outcome.unwrap_or_else(|failure| failure.report(arguments.global.json))
 }
 

@@ -6,7 +6,11 @@ use crate::domain::utc_day::UtcDay;
 use crate::engine::group_history::group_history;
 use crate::engine::row_reader;
 use crate::engine::scheduler::{Command, CommandOutcome, Scheduler, Settings};
-use crate::store::{Store, StoreError};
+use crate::store::{JobRecord, Store, StoreError};
+
+/// Rows of open jobs that are read at once, and chunks of them that wait to be taken up.
+const CHUNK_ROWS: usize = 512;
+const CHUNKS_AHEAD: usize = 4;
 
 /// A scheduler that knows what the state knows of the batches that are `ours`: a restart is not a
 /// special path.
@@ -37,17 +41,37 @@ pub(super) fn take_up(
         scheduler.add_batch(batch);
         scheduler.set_versions(no, versions);
     }
-    let mut specs = row_reader::RowReader::new(store);
-    for record in store.open_jobs()?.into_iter().filter(|record| ours(record.key.batch)) {
-        for day in record.job.days() {
-            if !scheduler.has_day(day) {
-                scheduler.set_day(day, store.day(day)?);
+    let open: Vec<JobRecord> =
+        store.open_jobs()?.into_iter().filter(|record| ours(record.key.batch)).collect();
+    let places: Vec<(BatchNo, u64)> = open.iter().map(|record| (record.key.batch, record.row_at)).collect();
+    // Their rows are read by another thread meanwhile.
+    std::thread::scope(|scope| {
+        let (send, specs) = std::sync::mpsc::sync_channel(CHUNKS_AHEAD);
+        scope.spawn(move || {
+            let mut rows = row_reader::RowReader::new(store);
+            for chunk in places.chunks(CHUNK_ROWS) {
+                let read = chunk.iter().map(|(batch, at)| rows.spec_at(*batch, *at));
+                let read = read.collect::<Result<Vec<_>, _>>();
+                // Nobody waits for more after a fault.
+                if send.send(read).is_err() {
+                    return;
+                }
+            }
+        });
+        let mut open = open.into_iter();
+        while let Ok(chunk) = specs.recv() {
+            let chunk = chunk?;
+            for (record, spec) in open.by_ref().take(chunk.len()).zip(chunk) {
+                for day in record.job.days() {
+                    if !scheduler.has_day(day) {
+                        scheduler.set_day(day, store.day(day)?);
+                    }
+                }
+                scheduler.resume_job(record, spec, now);
             }
         }
-        let spec = specs.spec_at(record.key.batch, record.row_at)?;
-        scheduler.resume_job(record, spec, now);
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 /// Tells the scheduler the totals of days that it does not know yet.

@@ -181,6 +181,18 @@ fn a_pause_is_what_keeps_a_paused_batch_whatever_the_key_does() {
 }
 
 #[test]
+fn a_daemon_that_is_stopped_closes_its_state_in_order_so_that_the_next_one_need_not_try_it_out() {
+    let env = TestEnv::new();
+    env.write("batch.csv", manifests::manifest("image", 3));
+    let daemon = env.daemon("info");
+    env.run(["submit", "batch.csv", "--wait"]).exited(0);
+    let mark = env.path("state/closed");
+    assert!(!mark.exists(), "it is open");
+    daemon.stop();
+    assert!(mark.exists());
+}
+
+#[test]
 fn verifying_beside_a_daemon_says_to_stop_it() {
     let env = TestEnv::new();
     let daemon = env.daemon("info");

@@ -4,6 +4,7 @@
 
 use std::fs::File;
 use std::io::ErrorKind;
+use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -20,6 +21,8 @@ use crate::store::{StoreError, codec, db_keys};
 
 /// Memory that the database may use as its cache, in bytes.
 const CACHE_BYTES: u64 = 32 * 1024 * 1024;
+/// So many records are decoded by all processors together.
+const PARALLEL_MIN: usize = 4_096;
 
 /// How often it is tried to open a database that the threads of its last user may still be busy with.
 const AGAIN_TRIES: u32 = 50;
@@ -121,7 +124,7 @@ impl Database {
     }
 
     /// Every record whose key begins with that byte, in order.
-    pub(in crate::store) fn scan<T: for<'de> Deserialize<'de>>(
+    pub(in crate::store) fn scan<T: for<'de> Deserialize<'de> + Send>(
         &self,
         prefix: u8,
     ) -> Result<Vec<T>, StoreError> {
@@ -129,7 +132,7 @@ impl Database {
     }
 
     /// The last records of those keys, `most` at most, in order. What lies before them is not read.
-    pub(in crate::store) fn last_of<T: for<'de> Deserialize<'de>>(
+    pub(in crate::store) fn last_of<T: for<'de> Deserialize<'de> + Send>(
         &self,
         keys: Range<Vec<u8>>,
         most: usize,
@@ -158,16 +161,33 @@ impl Database {
         })
     }
 
-    fn records<T: for<'de> Deserialize<'de>>(
+    fn records<T: for<'de> Deserialize<'de> + Send>(
         &self,
         entries: impl Iterator<Item = sled::Result<(sled::IVec, sled::IVec)>>,
     ) -> Result<Vec<T>, StoreError> {
         let read = entries.map(|entry| {
             count();
-            let (key, bytes) = entry.map_err(|source| refused(&self.dir, source))?;
-            self.decode(&key, &bytes)
+            entry.map_err(|source| refused(&self.dir, source))
         });
-        read.collect()
+        let read: Vec<(sled::IVec, sled::IVec)> = read.collect::<Result<_, StoreError>>()?;
+        let decode_all = |entries: &[(sled::IVec, sled::IVec)]| -> Result<Vec<T>, StoreError> {
+            entries.iter().map(|(key, bytes)| self.decode(key, bytes)).collect()
+        };
+        if read.len() < PARALLEL_MIN {
+            return decode_all(&read);
+        }
+        let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        std::thread::scope(|scope| {
+            let decode_all = &decode_all;
+            let parts = read.chunks(read.len().div_ceil(threads));
+            let under_way: Vec<_> = parts.map(|part| scope.spawn(move || decode_all(part))).collect();
+            let mut decoded = Vec::with_capacity(read.len());
+            for part in under_way {
+                // A thread that panics takes the process down.
+                decoded.extend(part.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
+            }
+            Ok(decoded)
+        })
     }
 
     fn decode<T: for<'de> Deserialize<'de>>(&self, key: &[u8], bytes: &[u8]) -> Result<T, StoreError> {
