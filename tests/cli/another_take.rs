@@ -4,6 +4,7 @@
 use std::fs;
 
 use callsheet::failpoint;
+use callsheet_emulator::Options;
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -20,7 +21,10 @@ fn manifest(count: u32) -> String {
 
 /// A batch that is made, of which two takes wait for a decision.
 fn made() -> TestEnv {
-    let env = TestEnv::new();
+    made_in(TestEnv::new())
+}
+
+fn made_in(env: TestEnv) -> TestEnv {
     env.write("spring.csv", manifest(2));
     env.run(["run", "spring.csv"]).exited(7).says("spring: 2 waiting for review");
     env
@@ -120,7 +124,8 @@ fn a_kill_at_any_step_buys_it_once() {
         !accepting.contains(name) && !failpoint::OF_THE_DAEMON.contains(name) && !others.contains(name)
     };
     for step in failpoint::NAMES.into_iter().filter(of_a_run) {
-        let env = made();
+        // An image takes more than a tenth of a second, so that it is polled on a busy machine, too.
+        let env = made_in(TestEnv::with(Options { speed: 300.0, ..Options::default() }));
         env.run(buy("3", "8")).exited(0);
         let mut dying = env.command(["run", "spring.csv"]);
         dying.env("CALLSHEET_FAILPOINT", step);
