@@ -227,7 +227,7 @@ async fn job(
         viewer: &viewer,
         notice: app.pages.notice(query.done.as_deref()),
     };
-    Html(live_page(&frame, &html! {}, &job_body(&view))).into_response()
+    Html(live_page(&frame, &html! {}, &job_body(&view, &viewer))).into_response()
 }
 
 /// Which page events are asked for.

@@ -12,7 +12,7 @@ use crate::domain::time::Timestamp;
 use crate::engine::job_page::ListedJob;
 use crate::engine::scheduler::AccountOverview;
 use crate::pages::document::in_address;
-use crate::pages::live_batch::{HistoryRow, JobRow, JobView};
+use crate::pages::live_batch::{ANOTHER_TAKE, HistoryRow, JobRow, JobView};
 use crate::pages::live_document::DayCredits;
 use crate::pages::live_overview::{
     BatchCredits, BatchView, BudgetView, Now, OverviewView, ParkedView, ScheduleView,
@@ -208,7 +208,7 @@ pub(super) fn job_view(explanation: &Explanation) -> JobView {
         }
         State::Queued => vec![("cancel", "Cancel…")],
         State::Succeeded { .. } if *superseded => vec![("download", "Download again…")],
-        State::Succeeded { .. } => vec![("download", "Download again…"), ("take", "Another take…")],
+        State::Succeeded { .. } => vec![("download", "Download again…"), (ANOTHER_TAKE, "Another take…")],
         State::Failed { .. } if is_paid => vec![("download", "Download again…"), ("retry", "Retry…")],
         State::Failed { .. } | State::Canceled { .. } | State::Expired => vec![("retry", "Retry…")],
         State::InDoubt { .. } => vec![("resolve", "Record the charge…")],

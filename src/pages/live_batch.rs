@@ -6,7 +6,7 @@ use crate::domain::credits::Credits;
 use crate::domain::time::Timestamp;
 use crate::pages::document::grouped;
 use crate::pages::document::in_address;
-use crate::pages::live_document::{Fragments, credits, moment, state_mark};
+use crate::pages::live_document::{Fragments, Viewer, credits, moment, state_mark};
 use crate::pages::live_overview::{BatchView, BudgetView, ParkedView, budget_bar, parked_list, progress};
 use crate::pages::live_review::review_address;
 
@@ -185,13 +185,17 @@ pub struct HistoryRow {
     pub moved: Option<String>,
 }
 
+/// Last part of the address of another take of a job.
+pub const ANOTHER_TAKE: &str = "take";
+
 /// The page of a job.
-pub fn job_body(job: &JobView) -> Markup {
+pub fn job_body(job: &JobView, viewer: &Viewer) -> Markup {
+    let acts = job.acts.iter().filter(|(action, _)| *action != ANOTHER_TAKE || viewer.buys_takes());
     html! {
         section class="card" {
             h2 { "Next" }
             p { (job.next) }
-            p class="acts" { @for (action, words) in &job.acts {
+            p class="acts" { @for (action, words) in acts {
                 a class="act" href={ "/jobs/" (in_address(&job.id)) "/" (action) } { (words) }
             } }
         }
@@ -209,6 +213,38 @@ pub fn job_body(job: &JobView) -> Markup {
                     span { (line.what) @if let Some(moved) = &line.moved { b { " " (moved) } } }
                 }
             } }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_take_is_offered_where_it_can_be_bought() {
+        let job = JobView {
+            id: "7d".to_owned(),
+            batch: "spring".to_owned(),
+            label: "poster".to_owned(),
+            state: "succeeded".to_owned(),
+            prompt: "A harbour".to_owned(),
+            facts: Vec::new(),
+            history: Vec::new(),
+            next: "nothing".to_owned(),
+            acts: vec![("download", "Download again…"), (ANOTHER_TAKE, "Another take…")],
+        };
+        let operator = |takes_manifests| Viewer::Operator {
+            form_token: "tok".to_owned(),
+            is_logged_in: true,
+            takes_manifests,
+        };
+        for (viewer, is_offered) in
+            [(operator(true), true), (operator(false), false), (Viewer::Reader, false)]
+        {
+            let body = job_body(&job, &viewer).into_string();
+            assert!(body.contains("/jobs/7d/download"), "{body}");
+            assert_eq!(body.contains("/jobs/7d/take"), is_offered, "{viewer:?}");
         }
     }
 }

@@ -50,6 +50,11 @@ impl Viewer {
         }
     }
 
+    /// Whether another take can be bought here. What it costs is shown before.
+    pub fn buys_takes(&self) -> bool {
+        matches!(self, Viewer::Operator { takes_manifests: true, .. })
+    }
+
     /// The hidden field of every form.
     pub fn form_token(&self) -> Markup {
         html! {

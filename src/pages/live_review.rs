@@ -93,7 +93,7 @@ pub fn review_summary(view: &ReviewView) -> Markup {
 /// The rows, and how to decide about them.
 pub fn review_body(view: &ReviewView, viewer: &Viewer) -> Markup {
     let is_operator = matches!(viewer, Viewer::Operator { .. });
-    let buys = buys_takes(viewer);
+    let buys = viewer.buys_takes();
     html! {
         div #review class="wide" data-all[view.is_all] {
             p #keys class="dim keys" hidden {
@@ -110,11 +110,6 @@ pub fn review_body(view: &ReviewView, viewer: &Viewer) -> Markup {
             }
         }
     }
-}
-
-/// Whether another take can be bought here. What it costs is shown before.
-fn buys_takes(viewer: &Viewer) -> bool {
-    matches!(viewer, Viewer::Operator { takes_manifests: true, .. })
 }
 
 fn nothing(view: &ReviewView) -> Markup {
@@ -137,7 +132,7 @@ fn row_card(view: &ReviewView, row: &ReviewRow, viewer: &Viewer) -> Markup {
             p class="text prompt" { (row.prompt) }
             p class="dim" { (row.what) @if row.takes.len() > 1 { " · " (row.takes.len()) " takes" } }
             div class="takes" { @for take in &row.takes { (take_card(view, row, take, viewer)) } }
-            @if let Some(take) = row.takes.first().filter(|_| buys_takes(viewer)) {
+            @if let Some(take) = row.takes.first().filter(|_| viewer.buys_takes()) {
                 p class="acts" {
                     a class="act another" href={ "/jobs/" (in_address(&take.job)) "/take?review=true" } aria-keyshortcuts="t" { "Another take…" }
                 }
