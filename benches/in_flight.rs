@@ -31,6 +31,7 @@ use callsheet::domain::admission::Limits;
 use callsheet::domain::credits::Credits;
 use callsheet::domain::ids::{AttemptNo, BatchNo, Fingerprint, JobId, JobKey, Seq, TaskId};
 use callsheet::domain::job::{JobSpec, Order, OutputFile};
+use callsheet::domain::json_object::JsonObject;
 use callsheet::domain::ledger::Totals;
 use callsheet::domain::request::Kind;
 use callsheet::domain::retry_delay::Backoff;
@@ -38,7 +39,7 @@ use callsheet::domain::task::{PostAnswer, ReadAnswer, TaskReading, TaskStatus};
 use callsheet::domain::time::{Millis, Now, Tick, Timestamp};
 use callsheet::engine::scheduler::{Effect, Input, Scheduler, Settings, SpooledRow};
 use callsheet::store::{BatchRecord, Segment};
-use serde_json::{Map, json};
+use serde_json::json;
 
 /// Microseconds.
 type Micros = u64;
@@ -295,7 +296,7 @@ fn row(at: u64) -> SpooledRow {
         line: at + 2,
         kind: Kind::Video,
         model: Some("house-c1".to_owned()),
-        body: body.as_object().cloned().unwrap(),
+        body: serde_json::from_value(body).unwrap(),
         price: Some(Credits(10)),
         bound: None,
         cheapest: None,
@@ -309,7 +310,7 @@ fn row(at: u64) -> SpooledRow {
         inputs: Vec::new(),
         files: Vec::new(),
         written: None,
-        meta: Map::new(),
+        meta: JsonObject::default(),
     };
     let id = JobId(u128::from(seq).to_be_bytes());
     let spec = JobSpec {

@@ -35,7 +35,7 @@ fn story(explanation: &Explanation) -> String {
             spec.order.line
         ),
         format!("  what      {} {}", spec.order.kind, spec.order.model.as_deref().unwrap_or_default()),
-        format!("  text      {}", shorten(spec.order.text())),
+        format!("  text      {}", shorten(&spec.order.text())),
         format!("  price     {}", price(spec, job)),
         format!("  books     {} held, {} charged, {} waived", books.held.0, books.charged.0, books.waived.0),
         format!("  identity  {}", spec.id),

@@ -194,7 +194,7 @@ pub fn ledger(
                     task_id: task.map(|task| task.0.clone()).unwrap_or_default(),
                     kind: spec.order.kind.name().to_owned(),
                     model: record.job.ran_model().or(spec.order.model.as_deref()).map(str::to_owned),
-                    meta: spec.order.meta.clone(),
+                    meta: spec.order.meta.fields(),
                 };
                 text.clear();
                 serde_json::to_writer(&mut text, &entry).map_err(io::Error::from)?;

@@ -151,7 +151,7 @@ pub(super) fn job_row(listed: &ListedJob) -> JobRow {
         line: order.line,
         state: job.state().name().to_owned(),
         what: format!("{} {model}", order.kind).trim_end().to_owned(),
-        prompt: order.text().to_owned(),
+        prompt: order.text(),
         credits: job.all_books().charged.0,
         error,
         superseded: *superseded,
@@ -197,7 +197,7 @@ pub(super) fn job_view(explanation: &Explanation) -> JobView {
             .iter()
             .map(|input| ("Input", format!("{} is job:{}: {}", input.field, input.reference, input.state))),
     );
-    facts.extend(order.meta.iter().map(|(name, value)| {
+    facts.extend(order.meta.fields().iter().map(|(name, value)| {
         let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         ("Column", format!("meta.{name} = {value}"))
     }));
@@ -225,7 +225,7 @@ pub(super) fn job_view(explanation: &Explanation) -> JobView {
         batch: batch.to_string(),
         label: spec.label.clone(),
         state: job.state().name().to_owned(),
-        prompt: order.text().to_owned(),
+        prompt: order.text(),
         facts,
         history: history.collect(),
         next: next.clone(),

@@ -10,11 +10,12 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::domain::batch_origin::{Origin, SourcePlace};
 use crate::domain::budget::{self, BudgetShortage};
 use crate::domain::credits::Credits;
+use crate::domain::json_object::JsonObject;
 use crate::domain::ledger::{Movement, OutOfBalance, Totals};
 use crate::domain::row_selection::meta_value;
 use crate::domain::utc_day::UtcDay;
@@ -90,19 +91,15 @@ impl fmt::Display for GroupKey {
 
 impl GroupKey {
     /// What a row has for this key; nothing where it has none, or an empty one.
-    pub fn value_of<'a>(
-        &self,
-        meta: &'a Map<String, Value>,
-        origin: Option<&'a Origin>,
-    ) -> Option<Cow<'a, str>> {
+    pub fn value_of<'a>(&self, meta: &JsonObject, origin: Option<&'a Origin>) -> Option<Cow<'a, str>> {
         let value = match self {
             GroupKey::Inbox => match origin.map(|origin| &origin.place) {
                 Some(SourcePlace::Inbox(name)) => Cow::from(name),
                 _ => return None,
             },
-            GroupKey::Meta(name) => match meta_value(meta, name)? {
+            GroupKey::Meta(name) => match meta_value(&meta.fields(), name)? {
                 Value::Null => return None,
-                Value::String(text) => Cow::from(text),
+                Value::String(text) => Cow::from(text.clone()),
                 other => Cow::from(other.to_string()),
             },
         };
@@ -411,7 +408,7 @@ impl GroupTotals {
     }
 
     /// The groups that a row counts for have totals from now on.
-    pub fn take_up(&mut self, meta: &Map<String, Value>, origin: Option<&Origin>) {
+    pub fn take_up(&mut self, meta: &JsonObject, origin: Option<&Origin>) {
         for (key, totals) in &mut self.0 {
             let value = totals.group_of(key.value_of(meta, origin).as_deref());
             totals.get_mut(value);
@@ -422,7 +419,7 @@ impl GroupTotals {
     pub fn limits_of(
         &self,
         limits: &GroupLimits,
-        meta: &Map<String, Value>,
+        meta: &JsonObject,
         origin: Option<&Origin>,
     ) -> Vec<GroupLimit> {
         let of_key = |(key, totals): (&GroupKey, &KeyTotals)| {
@@ -474,7 +471,7 @@ impl GroupTotals {
         &mut self,
         movement: Movement,
         day: Option<UtcDay>,
-        meta: &Map<String, Value>,
+        meta: &JsonObject,
         origin: Option<&Origin>,
     ) -> Result<(), OutOfBalance> {
         self.0.iter_mut().try_for_each(|(key, totals)| {
@@ -484,13 +481,7 @@ impl GroupTotals {
     }
 
     /// Adds what a job of history holds and was charged, by the UTC day of its POST.
-    pub fn add(
-        &mut self,
-        more: Totals,
-        day: Option<UtcDay>,
-        meta: &Map<String, Value>,
-        origin: Option<&Origin>,
-    ) {
+    pub fn add(&mut self, more: Totals, day: Option<UtcDay>, meta: &JsonObject, origin: Option<&Origin>) {
         for (key, totals) in &mut self.0 {
             let value = totals.group_of(key.value_of(meta, origin).as_deref());
             totals.get_mut(value).add(more, day);
@@ -504,8 +495,8 @@ mod tests {
 
     use super::*;
 
-    fn client(name: &str) -> Map<String, Value> {
-        json!({ "client": name }).as_object().cloned().unwrap()
+    fn client(name: &str) -> JsonObject {
+        serde_json::from_value(json!({ "client": name })).unwrap()
     }
 
     fn key() -> GroupKey {
@@ -523,7 +514,7 @@ mod tests {
     #[test]
     fn a_row_has_one_value_however_it_is_written() {
         let of = |meta: Value| {
-            let meta = meta.as_object().cloned().unwrap();
+            let meta = serde_json::from_value(meta).unwrap();
             key().value_of(&meta, None).map(Cow::into_owned)
         };
         assert_eq!(of(json!({ "client": "acme" })), Some("acme".to_owned()));
@@ -532,8 +523,11 @@ mod tests {
         assert_eq!(of(json!({ "client": null, "sku": 1 })), None);
         let origin = |place| Origin { place, stem: None };
         let own = origin(SourcePlace::Inbox("acme".to_owned()));
-        assert_eq!(GroupKey::Inbox.value_of(&Map::new(), Some(&own)).as_deref(), Some("acme"));
-        assert_eq!(GroupKey::Inbox.value_of(&Map::new(), Some(&origin(SourcePlace::Socket))), None);
+        assert_eq!(GroupKey::Inbox.value_of(&JsonObject::default(), Some(&own)).as_deref(), Some("acme"));
+        assert_eq!(
+            GroupKey::Inbox.value_of(&JsonObject::default(), Some(&origin(SourcePlace::Socket))),
+            None
+        );
     }
 
     #[test]

@@ -3,7 +3,6 @@
 //! Judged from the task's record alone, and only where it says something: what it leaves out is no
 //! difference. What to do about it is `policy.on_drift`'s.
 
-use std::borrow::Cow;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -76,21 +75,20 @@ pub fn is_above_hold(order: &Order, job: &Job) -> bool {
 /// other kinds choose none.
 fn model(order: &Order, ran: Option<&str>) -> Option<Drift> {
     let ran = ran.filter(|ran| !ran.is_empty())?;
-    let option = || order.body.get("options")?.get("model_id")?.as_str();
+    let option = || Some(order.body.get("options")?.get("model_id")?.as_str()?.to_owned());
     let planned = match order.kind {
-        Kind::Video | Kind::Image => order.model.as_deref(),
+        Kind::Video | Kind::Image => order.model.clone(),
         Kind::Speech => option(),
         Kind::Music | Kind::SoundEffect | Kind::ShortsStudio => None,
     }?;
-    let rest = ran.strip_prefix(planned);
+    let rest = ran.strip_prefix(planned.as_str());
     let is_same = rest == Some("") || (order.kind == Kind::Video && mode_is_planned(order, rest));
     (!is_same).then(|| drift("model", planned, ran))
 }
 
 fn mode_is_planned(order: &Order, rest: Option<&str>) -> bool {
     let mode = rest.and_then(|rest| rest.strip_prefix('/'));
-    mode.is_some()
-        && (mode == order.body.get("mode").and_then(Value::as_str) || !order.body.contains_key("mode"))
+    mode.is_some() && order.body.get("mode").is_none_or(|planned| planned.as_str() == mode)
 }
 
 /// The options that both sides name, and the mode, which the record keeps among them.
@@ -99,8 +97,8 @@ fn options(order: &Order, job: &Job, ran: &Map<String, Value>) -> Vec<Drift> {
         return Vec::new();
     }
     let body = match order.has_open_length() {
-        true => Cow::Owned(order.body_with_length(job.present().inputs())),
-        false => Cow::Borrowed(&order.body),
+        true => order.body_with_length(job.present().inputs()),
+        false => order.body.fields(),
     };
     let given = body.get("options").and_then(Value::as_object);
     let planned = given.into_iter().flatten();
@@ -113,7 +111,7 @@ fn options(order: &Order, job: &Job, ran: &Map<String, Value>) -> Vec<Drift> {
         differs.then(|| drift(&format!("options.{name}"), expected, actual.clone()))
     });
     let mut found: Vec<Drift> = differing.collect();
-    let mode = ["mode", "scene"].into_iter().find_map(|name| Some((name, order.body.get(name)?)));
+    let mode = ["mode", "scene"].into_iter().find_map(|name| Some((name, body.get(name)?)));
     if let (Some((name, planned)), Some(actual)) = (mode, ran.get("mode"))
         && planned != actual
     {

@@ -16,6 +16,7 @@ use crate::domain::job::attempt::is_default;
 pub use crate::domain::job::attempt::{Attempt, Books, DOWNLOAD_FAILED, RESOLVED, State};
 pub use crate::domain::job::record_format::RecordView;
 use crate::domain::job_reference::{InputField, JobInput, length_reference};
+use crate::domain::json_object::JsonObject;
 use crate::domain::ledger::Movement;
 use crate::domain::manifest::row::Deadline;
 use crate::domain::out_of_credits::AllowanceUse;
@@ -36,7 +37,7 @@ pub struct Order {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     /// The body of the POST.
-    pub body: Map<String, Value>,
+    pub body: JsonObject,
     /// Computed price; absent where the catalog does not tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<Credits>,
@@ -78,8 +79,8 @@ pub struct Order {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub written: Option<Box<Request>>,
     /// The pipeline's own columns.
-    #[serde(default, skip_serializing_if = "Map::is_empty")]
-    pub meta: Map<String, Value>,
+    #[serde(default, skip_serializing_if = "JsonObject::is_empty")]
+    pub meta: JsonObject,
 }
 
 /// One wanted generation: an order, and who it is among the jobs of its batch. Never changes.
@@ -148,7 +149,7 @@ impl Order {
     }
 
     fn filled(&self, found: &[String], is_wanted: impl Fn(InputField) -> bool) -> Map<String, Value> {
-        let mut body = self.body.clone();
+        let mut body = self.body.fields();
         let references = self.inputs.iter().map(|input| (input.field, input.place));
         let places = references.chain(self.files.iter().map(|file| (file.field, file.place)));
         for ((field, place), found) in places.zip(found).filter(|((field, _), _)| is_wanted(*field)) {
@@ -180,13 +181,21 @@ impl Order {
 
     /// Whether that length is.
     pub fn is_open(&self, field: InputField) -> bool {
-        let options = self.body.get("options").and_then(Value::as_object);
+        // Only an input is ever put in its place.
+        if self.inputs.iter().all(|input| input.field != field) {
+            return false;
+        }
+        let options = self.body.get("options");
+        let options = options.as_ref().and_then(Value::as_object);
         options.is_some_and(|options| length_reference(field, options).is_some())
     }
 
     /// The text that describes it: its prompt, or what is to be said.
-    pub fn text(&self) -> &str {
-        let field = |name: &str| self.body.get(name).and_then(Value::as_str);
+    pub fn text(&self) -> String {
+        let field = |name: &str| match self.body.get(name) {
+            Some(Value::String(text)) => Some(text),
+            _ => None,
+        };
         field("prompt").or_else(|| field("text")).unwrap_or_default()
     }
 }
@@ -323,6 +332,12 @@ impl Job {
             review: None,
             history: Vec::new(),
         }
+    }
+
+    /// Gives back the memory that its lists were given beyond what they hold: jobs in flight are many.
+    pub fn shrink_to_fit(&mut self) {
+        self.attempts.shrink_to_fit();
+        self.history.shrink_to_fit();
     }
 
     /// The attempt that decides where the job stands.

@@ -24,6 +24,7 @@ pub mod job;
 pub mod job_label;
 pub mod job_reference;
 pub mod job_state;
+pub mod json_object;
 pub mod ledger;
 pub mod manifest;
 pub mod number_text;

@@ -8,13 +8,12 @@
 
 use std::collections::BTreeSet;
 
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
-
 use crate::domain::budget_group::GroupKey;
 use crate::domain::credits::Credits;
 use crate::domain::job::Order;
+use crate::domain::json_object::JsonObject;
 use crate::domain::request::Kind;
+use serde::{Deserialize, Serialize};
 
 /// Most classes that the rows of one manifest are divided into, unless they have more priorities.
 pub const CLASSES_MAX: usize = 128;
@@ -115,7 +114,7 @@ pub struct GroupHash(pub u32);
 
 impl GroupHash {
     /// Of a job with this `meta`, where these keys have budgets. All jobs of a batch are of one inbox: that divides none.
-    pub fn of(keys: &[GroupKey], meta: &Map<String, Value>) -> GroupHash {
+    pub fn of(keys: &[GroupKey], meta: &JsonObject) -> GroupHash {
         let mut hash = Fnv::new();
         let mut has_column = false;
         for key in keys.iter().filter(|key| matches!(key, GroupKey::Meta(_))) {
@@ -307,7 +306,7 @@ impl Census {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Map;
+    use serde_json::{Map, Value};
 
     use super::*;
     use crate::domain::credits::Credits;
@@ -318,7 +317,7 @@ mod tests {
             line: 1,
             kind,
             model: Some(model.to_owned()),
-            body: Map::new(),
+            body: JsonObject::default(),
             price: Some(Credits(price)),
             bound: None,
             cheapest: None,
@@ -332,7 +331,7 @@ mod tests {
             inputs: Vec::new(),
             files: Vec::new(),
             written: None,
-            meta: Map::new(),
+            meta: JsonObject::default(),
         }
     }
 
@@ -386,7 +385,8 @@ mod tests {
     fn of_client(client: Option<&str>, price: u64) -> Classes {
         let mut finder = ClassFinder::new(&["inbox".parse().unwrap(), "meta.client".parse().unwrap()]);
         let meta = client.map(|client| ("client".to_owned(), Value::from(client)));
-        finder.classes_of(&Order { meta: meta.into_iter().collect(), ..order(Kind::Image, "m", price) })
+        let meta: Map<String, Value> = meta.into_iter().collect();
+        finder.classes_of(&Order { meta: meta.into(), ..order(Kind::Image, "m", price) })
     }
 
     #[test]

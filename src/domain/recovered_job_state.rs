@@ -173,6 +173,7 @@ mod tests {
     use crate::domain::credits::Credits;
     use crate::domain::ids::{Fingerprint, JobId, Seq, TaskId};
     use crate::domain::job::Order;
+    use crate::domain::json_object::JsonObject;
     use crate::domain::request::Kind;
     use crate::domain::task::Fault;
 
@@ -188,7 +189,7 @@ mod tests {
                 line: 2,
                 kind,
                 model: None,
-                body: serde_json::Map::new(),
+                body: JsonObject::default(),
                 price: Some(Credits(8)),
                 bound: None,
                 cheapest: None,
@@ -202,7 +203,7 @@ mod tests {
                 inputs: Vec::new(),
                 files: Vec::new(),
                 written: None,
-                meta: serde_json::Map::new(),
+                meta: JsonObject::default(),
             },
         }
     }

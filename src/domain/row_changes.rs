@@ -27,7 +27,7 @@ pub fn differences(before: &Order, now: &Order) -> Vec<FieldChange> {
         let message = format!("was {}, is {}", before.kind, now.kind);
         found.push(FieldChange { field: "kind".to_owned(), message });
     }
-    compare("", &before.body, &now.body, &mut found);
+    compare("", &before.body.fields(), &now.body.fields(), &mut found);
     let changed_files = now.files.iter().filter(|file| {
         let same_place = |other: &&InputFile| (other.field, other.place) == (file.field, file.place);
         let before = before.files.iter().find(same_place);

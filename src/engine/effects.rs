@@ -78,7 +78,7 @@ pub(super) async fn run_effect(
             let header = spec.order.kind.is_keyed().then_some(&idempotency_key);
             let begun = clock.elapsed();
             let with_inputs = (!inputs.is_empty())
-                .then(|| Order { body: spec.order.body_with(&inputs), ..spec.order.clone() });
+                .then(|| Order { body: spec.order.body_with(&inputs).into(), ..spec.order.clone() });
             let answer = deps.service.post(with_inputs.as_ref().unwrap_or(&spec.order), header).await;
             let (class, took) = (Answer::of_post(&answer), clock.elapsed().saturating_sub(begun));
             metrics.request(Endpoint::Create(spec.order.kind), class, took);

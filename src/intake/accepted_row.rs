@@ -93,7 +93,7 @@ impl AcceptedRow {
         }
         line.insert("review".to_owned(), json!(order.review));
         if !order.meta.is_empty() {
-            line.insert("meta".to_owned(), Value::Object(order.meta.clone()));
+            line.insert("meta".to_owned(), Value::Object(order.meta.fields()));
         }
         Value::Object(line)
     }
@@ -142,9 +142,9 @@ fn sent(order: &Order) -> Option<Request> {
         return Some(Request::clone(written));
     }
     if order.kind == Kind::ShortsStudio {
-        return Some(Request { options: order.body.clone(), ..Request::default() });
+        return Some(Request { options: order.body.fields(), ..Request::default() });
     }
-    serde_json::from_value(Value::Object(order.body.clone())).ok()
+    serde_json::from_str(order.body.as_str()).ok()
 }
 
 /// A request without a mode or scene that follows from its inputs: other inputs would then want another.

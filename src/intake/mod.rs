@@ -346,7 +346,7 @@ impl Validated {
             {
                 let last = jobs.first + jobs.count - 1;
                 let Jobs { order, fingerprint, .. } = &*jobs;
-                found.push((id, ReferredRow::new(*fingerprint, order.kind, last, &order.body)));
+                found.push((id, ReferredRow::new(*fingerprint, order.kind, last, &order.body.fields())));
             }
         }
         Ok(found)

@@ -234,7 +234,7 @@ impl Lookup<'_> {
             return refused(line);
         };
         let Ok(order) = order.order() else { return refused(line) };
-        NamedRow { line, meant: Ok(ReferredRow::new(fingerprint, order.kind, count, &order.body)) }
+        NamedRow { line, meant: Ok(ReferredRow::new(fingerprint, order.kind, count, &order.body.fields())) }
     }
 
     /// Rows that name rows behind them: each after those that it names. What is left over goes in a circle.

@@ -281,7 +281,7 @@ impl RowValidator<'_> {
             line: row.position.line,
             kind: quote.kind,
             model: quote.model,
-            body: quote.body,
+            body: quote.body.into(),
             price,
             bound: Some(quote.bound.dearest).filter(|_| price.is_none() && quote.bound.is_firm),
             cheapest: quote.cheapest,
@@ -296,7 +296,7 @@ impl RowValidator<'_> {
             inputs,
             files,
             written,
-            meta: row.meta.clone(),
+            meta: row.meta.clone().into(),
         };
         RowRequest::Order(Box::new(StagedOrder::new(&order, classes.classes_of(&order))))
     }

@@ -97,7 +97,7 @@ impl ReviewLine {
             seq: spec.seq.0,
             kind: spec.order.kind.name().to_owned(),
             model: job.ran_model().or(spec.order.model.as_deref()).map(str::to_owned),
-            prompt: spec.order.text().to_owned(),
+            prompt: spec.order.text(),
             files: job.outputs().to_vec(),
             charged_credits: job.all_books().charged,
             review: ReviewResult::of(job, superseded),

@@ -222,11 +222,11 @@ fn cut(text: &str, max: usize) -> &str {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use serde_json::Map;
 
     use super::*;
     use crate::domain::ids::{Fingerprint, JobId, Seq};
     use crate::domain::job::Order;
+    use crate::domain::json_object::JsonObject;
     use crate::domain::request::Kind;
 
     fn spec(label: &str) -> JobSpec {
@@ -234,7 +234,7 @@ mod tests {
             line: 2,
             kind: Kind::Video,
             model: Some("house-c1".into()),
-            body: Map::new(),
+            body: JsonObject::default(),
             price: None,
             bound: None,
             cheapest: None,
@@ -248,7 +248,7 @@ mod tests {
             inputs: Vec::new(),
             files: Vec::new(),
             written: None,
-            meta: Map::new(),
+            meta: JsonObject::default(),
         };
         let (id, fingerprint) = (JobId([0xab; 16]), Fingerprint([0; 16]));
         JobSpec { seq: Seq(0), id, fingerprint, variation: 1, label: label.into(), apart: false, order }

@@ -8,12 +8,12 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use serde_json::{Map, Value};
 
 use crate::domain::charge_drift::{self, Drift};
 use crate::domain::credits::Credits;
 use crate::domain::ids::{BatchName, TaskId};
 use crate::domain::job::{Job, JobSpec, OutputFile, State};
+use crate::domain::json_object::JsonObject;
 use crate::domain::task::Fault;
 use crate::domain::time::Timestamp;
 use crate::output::csv_dialect::{CsvDialect, draft_path};
@@ -39,14 +39,14 @@ pub struct ResultLine<'a> {
     error: Option<&'a Fault>,
     #[serde(skip_serializing_if = "Option::is_none")]
     task: Option<TaskFields>,
-    meta: &'a Map<String, Value>,
+    meta: &'a JsonObject,
     kind: &'static str,
     line: u64,
     job: String,
     first_sent: Option<String>,
     ended: Option<String>,
     drift: Vec<Drift>,
-    prompt: &'a str,
+    prompt: String,
     /// The outputs of other rows that it takes: `still-07`, `still-07-v2#3`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     inputs: Vec<String>,

@@ -67,7 +67,7 @@ impl Sidecar {
             downloaded: Some(now.to_string()),
             task: TaskFields::of(job),
             files,
-            meta: spec.order.meta.clone(),
+            meta: spec.order.meta.fields(),
         }
     }
 

@@ -8,6 +8,7 @@ use crate::domain::credit_hold::ABOVE_MAX;
 use crate::domain::ids::BatchName;
 use crate::domain::job::{Job, JobSpec, OutputFile, State};
 use crate::domain::job_reference::{INPUT_LENGTH, INPUT_TOO_LONG};
+use crate::domain::json_object::JsonObject;
 use crate::domain::retry_delay::{self, Prospect};
 
 /// Digits of an output's SHA-256 that its thumbnail is called by.
@@ -31,7 +32,7 @@ pub struct GalleryJob<'a> {
     kind: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     model: Option<&'a str>,
-    prompt: &'a str,
+    prompt: String,
     state: &'static str,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     late: bool,
@@ -62,8 +63,8 @@ pub struct GalleryJob<'a> {
     next: Option<NextStep>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     drift: Vec<String>,
-    #[serde(skip_serializing_if = "Map::is_empty")]
-    meta: &'a Map<String, Value>,
+    #[serde(skip_serializing_if = "JsonObject::is_empty")]
+    meta: &'a JsonObject,
     /// What a command calls it.
     name: String,
 }

@@ -61,6 +61,7 @@ pub mod new_row;
 mod open;
 pub mod open_check;
 mod outcome_index;
+mod parallel_map;
 mod process_lock;
 pub mod read_only;
 mod row_delta;

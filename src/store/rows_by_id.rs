@@ -4,11 +4,11 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use serde::Deserialize;
-use serde_json::{Map, Value};
 
 use crate::domain::ids::{Fingerprint, JobId, Seq};
 use crate::domain::job_label::row_id;
 use crate::domain::job_reference::ReferredRow;
+use crate::domain::json_object::JsonObject;
 use crate::domain::request::Kind;
 use crate::domain::row_versions::RowVersions;
 use crate::store::spool::Lines;
@@ -28,7 +28,7 @@ struct Row {
 #[derive(Deserialize)]
 struct RowOrder {
     kind: Kind,
-    body: Map<String, Value>,
+    body: JsonObject,
 }
 
 /// The rows with these ids in a file of rows, up to so many bytes: of each the version that is wanted.
@@ -45,7 +45,7 @@ pub(super) fn find(
         let has_id = !label.ends_with(&format!("-{}", id.short()));
         let wanted = row_id(&label, variation).filter(|name| has_id && ids.contains(*name));
         let Some(name) = wanted.filter(|_| !versions.is_superseded(seq)) else { continue };
-        let row = || ReferredRow::new(fingerprint, order.kind, variation, &order.body);
+        let row = || ReferredRow::new(fingerprint, order.kind, variation, &order.body.fields());
         let known = found.entry(name.to_owned()).or_insert_with(row);
         known.count = known.count.max(variation);
     }

@@ -18,6 +18,7 @@ use crate::store::commit::Database;
 use crate::store::db_keys::{self, Meaning};
 use crate::store::finished::{self, FinishedBatch, FinishedKeys};
 use crate::store::finished_sums::{FinishedSums, StoredTotal};
+use crate::store::parallel_map::parallel_map;
 use crate::store::{BatchRecord, JobRecord, StoreError, codec};
 
 /// The records of a state.
@@ -68,8 +69,14 @@ impl Salvaged {
     /// Reads all that can be read.
     pub(super) fn of(database: &Database) -> Salvaged {
         let mut salvage = Salvaged::default();
+        // Most of them, where there are many: they are read together.
+        let mut jobs: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
         for entry in database.entries() {
             let taken = match entry {
+                Ok((key, bytes)) if db_keys::meaning(&key) == Some(Meaning::Job) => {
+                    jobs.push((key, bytes));
+                    Ok(())
+                }
                 Ok((key, bytes)) => salvage.records.take(&key, &bytes),
                 Err(error) => {
                     let detail = match error {
@@ -85,8 +92,18 @@ impl Salvaged {
                 salvage.unreadable.push(damage);
             }
         }
+        for (read, (key, _)) in parallel_map(&jobs, |(_, bytes)| codec::decode(bytes)).into_iter().zip(&jobs) {
+            match read {
+                Ok(job) => salvage.records.open.push(job),
+                Err(damage) => salvage.unreadable.push(unreadable(key, &damage)),
+            }
+        }
         salvage
     }
+}
+
+fn unreadable(key: &[u8], damage: &codec::DecodeError) -> String {
+    format!("the record {}: {damage}", db_keys::describe(key))
 }
 
 impl Snapshot {
@@ -217,7 +234,7 @@ impl Snapshot {
             }
             Ok(())
         };
-        put().map_err(|damage| format!("the record {}: {damage}", db_keys::describe(key)))?;
+        put().map_err(|damage| unreadable(key, &damage))?;
         match twin {
             None => Ok(()),
             Some(FinishedBatch { name, .. }) => {

@@ -4,13 +4,14 @@ use std::collections::HashSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use serde_json::{Map, json};
+use serde_json::json;
 use tempfile::TempDir;
 
 use super::*;
 use crate::domain::credits::Credits;
 use crate::domain::ids::{AttemptNo, BatchNo, Fingerprint, JobId, JobKey, Seq, TaskId};
 use crate::domain::job::{Job, JobSpec, Order, State};
+use crate::domain::json_object::JsonObject;
 use crate::domain::ledger::Totals;
 use crate::domain::out_of_credits::AccountBlock;
 use crate::domain::queue_class::Classes;
@@ -54,7 +55,7 @@ fn order(line: u64, priority: i8) -> Box<Order> {
         line,
         kind: Kind::SoundEffect,
         model: None,
-        body: Map::from_iter([("prompt".to_owned(), json!("a gull"))]),
+        body: serde_json::from_value(json!({"prompt": "a gull"})).unwrap(),
         price: Some(Credits(5)),
         bound: None,
         cheapest: None,
@@ -68,7 +69,7 @@ fn order(line: u64, priority: i8) -> Box<Order> {
         inputs: Vec::new(),
         files: Vec::new(),
         written: None,
-        meta: Map::new(),
+        meta: JsonObject::default(),
     })
 }
 

@@ -123,7 +123,7 @@ impl TryFrom<StoredJob> for Job {
         if let Some(kept) = kept.filter(|kept| attempts.iter().all(|attempt| attempt.no != *kept)) {
             return Err(FormatError::Kept(kept));
         }
-        Ok(Job {
+        let mut job = Job {
             attempts,
             kept,
             first_sent: stored.first_sent,
@@ -134,7 +134,9 @@ impl TryFrom<StoredJob> for Job {
             begun_for: stored.begun_for,
             review: stored.review,
             history: stored.history,
-        })
+        };
+        job.shrink_to_fit();
+        Ok(job)
     }
 }
 

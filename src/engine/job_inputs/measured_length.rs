@@ -53,7 +53,8 @@ pub(super) async fn find(
     let take = input.choice(giver.record.id);
     // The plan knew it.
     if !spec.order.is_open(input.field) {
-        let planned = spec.order.body.get("options").and_then(|options| options.get(input.field.name()));
+        let options = spec.order.body.get("options");
+        let planned = options.as_ref().and_then(|options| options.get(input.field.name()));
         let address = planned.map(|length| length.as_str().map_or_else(|| length.to_string(), str::to_owned));
         return Ok(FoundInput { address: address.unwrap_or_default(), take, length: None });
     }

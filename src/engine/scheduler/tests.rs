@@ -15,14 +15,13 @@ mod waits;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde_json::Map;
-
 use super::*;
 use crate::domain::admission::Limits;
 use crate::domain::budget_group::{GroupLimits, GroupTotals};
 use crate::domain::credits::Credits;
 use crate::domain::ids::{AttemptNo, BatchNo, Fingerprint, JobId, JobKey, Seq, TaskId};
 use crate::domain::job::{JobSpec, Order, OutputFile, State};
+use crate::domain::json_object::JsonObject;
 use crate::domain::out_of_credits::AccountBlock;
 use crate::domain::request::Kind;
 use crate::domain::retry_delay::Backoff;
@@ -81,7 +80,7 @@ pub(super) fn spec(seq: u32, kind: Kind) -> Arc<JobSpec> {
         line: u64::from(seq) + 2,
         kind,
         model: None,
-        body: Map::new(),
+        body: JsonObject::default(),
         price: Some(Credits(PRICE)),
         bound: None,
         cheapest: None,
@@ -95,7 +94,7 @@ pub(super) fn spec(seq: u32, kind: Kind) -> Arc<JobSpec> {
         inputs: Vec::new(),
         files: Vec::new(),
         written: None,
-        meta: Map::new(),
+        meta: JsonObject::default(),
     };
     let id = JobId(u128::from(seq).to_be_bytes());
     let (fingerprint, label) = (Fingerprint(id.0), format!("job-{seq}"));

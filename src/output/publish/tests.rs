@@ -1,11 +1,10 @@
 //! Outputs with their sidecars, on real files.
 
-use serde_json::Map;
-
 use super::*;
 use crate::domain::credits::Credits;
 use crate::domain::ids::{AttemptNo, Fingerprint, Seq, TaskId};
 use crate::domain::job::{Job, Order, State};
+use crate::domain::json_object::JsonObject;
 use crate::domain::request::Kind;
 use crate::output::SidecarPlace;
 
@@ -36,7 +35,7 @@ fn spec(id: u8, label: &str) -> JobSpec {
         line: 2,
         kind: Kind::Image,
         model: None,
-        body: Map::new(),
+        body: JsonObject::default(),
         price: Some(Credits(4)),
         bound: None,
         cheapest: None,
@@ -50,7 +49,7 @@ fn spec(id: u8, label: &str) -> JobSpec {
         inputs: Vec::new(),
         files: Vec::new(),
         written: None,
-        meta: Map::new(),
+        meta: JsonObject::default(),
     };
     let (id, fingerprint) = (JobId([id; 16]), Fingerprint([id; 16]));
     JobSpec { seq: Seq(0), id, fingerprint, variation: 1, label: label.into(), apart: false, order }

@@ -150,7 +150,7 @@ impl ResultsCsv {
         row.text(line.kind)?;
         row.shown(Some(line.line))?;
         row.text(&line.drift.iter().map(Drift::to_string).collect::<Vec<_>>().join("; "))?;
-        row.text(line.prompt)?;
+        row.text(&line.prompt)?;
         row.text(line.first_sent.as_deref().unwrap_or_default())?;
         row.text(line.ended.as_deref().unwrap_or_default())?;
         row.shown(file.map(|file| self.dir.join(&file.path).display().to_string()))?;
@@ -162,8 +162,9 @@ impl ResultsCsv {
         row.shown(review.and_then(|review| review.at.as_ref()))?;
         row.shown(review.and_then(|review| review.note.as_ref()))?;
         row.text(file.and_then(|file| file.object.as_deref()).unwrap_or_default())?;
+        let meta = line.meta.fields();
         for name in &self.meta_columns {
-            match line.meta.get(name) {
+            match meta.get(name) {
                 None | Some(Value::Null) => row.text("")?,
                 Some(Value::String(text)) => row.text(text)?,
                 // As JSON.

@@ -4,7 +4,6 @@
 
 use std::fs::File;
 use std::io::ErrorKind;
-use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -16,13 +15,12 @@ use serde::{Deserialize, Serialize};
 use crate::failpoint;
 use crate::store::commit::COMMIT_MAX_JOBS;
 use crate::store::error::database as refused;
+use crate::store::parallel_map::parallel_map;
 use crate::store::sled_files::SledFiles;
 use crate::store::{StoreError, codec, db_keys};
 
 /// Memory that the database may use as its cache, in bytes.
 const CACHE_BYTES: u64 = 32 * 1024 * 1024;
-/// So many records are decoded by all processors together.
-const PARALLEL_MIN: usize = 4_096;
 
 /// How often it is tried to open a database that the threads of its last user may still be busy with.
 const AGAIN_TRIES: u32 = 50;
@@ -170,24 +168,7 @@ impl Database {
             entry.map_err(|source| refused(&self.dir, source))
         });
         let read: Vec<(sled::IVec, sled::IVec)> = read.collect::<Result<_, StoreError>>()?;
-        let decode_all = |entries: &[(sled::IVec, sled::IVec)]| -> Result<Vec<T>, StoreError> {
-            entries.iter().map(|(key, bytes)| self.decode(key, bytes)).collect()
-        };
-        if read.len() < PARALLEL_MIN {
-            return decode_all(&read);
-        }
-        let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        std::thread::scope(|scope| {
-            let decode_all = &decode_all;
-            let parts = read.chunks(read.len().div_ceil(threads));
-            let under_way: Vec<_> = parts.map(|part| scope.spawn(move || decode_all(part))).collect();
-            let mut decoded = Vec::with_capacity(read.len());
-            for part in under_way {
-                // A thread that panics takes the process down.
-                decoded.extend(part.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
-            }
-            Ok(decoded)
-        })
+        parallel_map(&read, |(key, bytes)| self.decode(key, bytes)).into_iter().collect()
     }
 
     fn decode<T: for<'de> Deserialize<'de>>(&self, key: &[u8], bytes: &[u8]) -> Result<T, StoreError> {

@@ -83,7 +83,7 @@ impl StagedOrder {
             priority: order.priority,
             hold: order.hold(),
             classes,
-            text: order.text().to_owned(),
+            text: order.text(),
             // A plain struct with string keys always prints.
             json: serde_json::to_string(order).unwrap_or_default(),
         }

@@ -470,7 +470,7 @@ impl Draw {
             line: u64::from(seq) + 2,
             kind,
             model: None,
-            body,
+            body: body.into(),
             price: is_priced.then_some(Credits(hold)),
             bound: None,
             cheapest: None,
@@ -484,7 +484,7 @@ impl Draw {
             inputs: Vec::new(),
             files: Vec::new(),
             written: None,
-            meta: client(hold),
+            meta: client(hold).into(),
         };
         let id = JobId((u128::from(batch.0) << 32 | u128::from(seq)).to_be_bytes());
         self.truths.insert(id, (cost, is_refused));

@@ -189,7 +189,7 @@ pub fn take_from_elsewhere(
 fn take_length(order: &mut Order, input: JobInput) {
     let least = order.price.unwrap().0;
     let body = json!({"model": format!("long-{least}"), "prompt": "x", "options": {"duration": format!("job:{}", input.row)}});
-    order.body = body.as_object().cloned().unwrap();
+    order.body = serde_json::from_value(body).unwrap();
     (order.price, order.cheapest) = (None, Some(Credits(least)));
     order.bound = Some(Credits(3 * least));
     order.inputs.push(input);

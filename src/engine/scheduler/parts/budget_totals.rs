@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Map, Value};
-
 use crate::domain::batch_origin::Origin;
 use crate::domain::budget_group::{GroupLimits, GroupTotals};
 use crate::domain::credits::Credits;
+use crate::domain::json_object::JsonObject;
 use crate::domain::ledger::{Movement, OutOfBalance, Totals};
 use crate::domain::utc_day::UtcDay;
 
@@ -44,7 +43,7 @@ impl BudgetTotals {
     }
 
     /// The groups that a row counts for have totals from now on.
-    pub fn take_up(&mut self, meta: &Map<String, Value>, origin: Option<&Origin>) {
+    pub fn take_up(&mut self, meta: &JsonObject, origin: Option<&Origin>) {
         self.groups.take_up(meta, origin);
     }
 
@@ -87,7 +86,7 @@ impl BudgetTotals {
         &mut self,
         movement: Movement,
         day: Option<UtcDay>,
-        meta: &Map<String, Value>,
+        meta: &JsonObject,
         origin: Option<&Origin>,
     ) -> Result<(), OutOfBalance> {
         self.total.apply(movement)?;
@@ -109,9 +108,9 @@ mod tests {
         let mut budgets =
             BudgetTotals::new(Totals { held: Credits(5), ..Totals::default() }, &GroupLimits::new());
         budgets.set_day(monday, Totals { held: Credits(5), ..Totals::default() });
-        budgets.apply(Movement::Hold(Credits(10)), Some(tuesday), &Map::new(), None).unwrap();
+        budgets.apply(Movement::Hold(Credits(10)), Some(tuesday), &JsonObject::default(), None).unwrap();
         let settle = Movement::Settle { held: Credits(5), spent: Credits(4), waived: Credits(0) };
-        budgets.apply(settle, Some(monday), &Map::new(), None).unwrap();
+        budgets.apply(settle, Some(monday), &JsonObject::default(), None).unwrap();
         assert_eq!((budgets.day(monday).held, budgets.day(monday).spent), (Credits(0), Credits(4)));
         assert_eq!((budgets.day(tuesday).held, budgets.total().held), (Credits(10), Credits(10)));
         assert_eq!(budgets.charged(), Credits(4));
@@ -122,7 +121,12 @@ mod tests {
         let mut budgets =
             BudgetTotals::new(Totals { spent: Credits(9), ..Totals::default() }, &GroupLimits::new());
         budgets
-            .apply(Movement::Refund { spent: Credits(9), waived: Credits(0) }, None, &Map::new(), None)
+            .apply(
+                Movement::Refund { spent: Credits(9), waived: Credits(0) },
+                None,
+                &JsonObject::default(),
+                None,
+            )
             .unwrap();
         assert_eq!((budgets.total().spent, budgets.charged()), (Credits(0), Credits(9)));
     }
@@ -131,6 +135,10 @@ mod tests {
     fn a_day_that_does_not_balance_is_an_error() {
         let mut budgets =
             BudgetTotals::new(Totals { held: Credits(5), ..Totals::default() }, &GroupLimits::new());
-        assert!(budgets.apply(Movement::Release(Credits(5)), Some(UtcDay(1)), &Map::new(), None).is_err());
+        assert!(
+            budgets
+                .apply(Movement::Release(Credits(5)), Some(UtcDay(1)), &JsonObject::default(), None)
+                .is_err()
+        );
     }
 }

@@ -1,6 +1,5 @@
 //! A job that has begun and not ended, with what this process knows of it beyond its record.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::domain::credits::Credits;
@@ -18,15 +17,16 @@ use crate::store::JobRecord;
 pub struct OpenJob {
     record: JobRecord,
     spec: Arc<JobSpec>,
-    /// The present attempt, and those beside it whose tasks have not ended.
-    attempts: BTreeMap<AttemptNo, AttemptProgress>,
+    /// The present attempt, and those beside it whose tasks have not ended: mostly one.
+    attempts: Vec<AttemptProgress>,
     /// What it was last counted as.
     counted: Option<CountedAs>,
 }
 
 /// What this process knows of an attempt beyond its record.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct AttemptProgress {
+    no: AttemptNo,
     /// An effect of it is under way.
     is_busy: bool,
     /// A timer is set for what it wants next.
@@ -51,10 +51,30 @@ struct AttemptProgress {
     last_running: Option<Tick>,
 }
 
+impl AttemptProgress {
+    /// Nothing is known of it yet.
+    fn of_new(no: AttemptNo) -> AttemptProgress {
+        AttemptProgress {
+            no,
+            is_busy: false,
+            is_timed: false,
+            faults: 0,
+            missing: 0,
+            fetch_faults: 0,
+            slow_rounds: 0,
+            versions_bytes: 0,
+            in_flight_since: None,
+            task_since: None,
+            task_created: None,
+            last_running: None,
+        }
+    }
+}
+
 impl OpenJob {
     /// A job of which this process knows no more than its record.
     pub fn new(record: JobRecord, spec: Arc<JobSpec>) -> OpenJob {
-        let mut open = OpenJob { record, spec, attempts: BTreeMap::new(), counted: None };
+        let mut open = OpenJob { record, spec, attempts: Vec::new(), counted: None };
         open.forget_ended_attempts();
         open
     }
@@ -85,7 +105,8 @@ impl OpenJob {
     }
 
     /// Takes over what an event made of it. Returns what it was.
-    pub fn replace_job(&mut self, job: Job) -> Job {
+    pub fn replace_job(&mut self, mut job: Job) -> Job {
+        job.shrink_to_fit();
         std::mem::replace(&mut self.record.job, job)
     }
 
@@ -106,7 +127,7 @@ impl OpenJob {
 
     /// The attempts that may want something: the present one, and those beside it whose tasks have not ended.
     pub fn open_attempts(&self) -> impl Iterator<Item = AttemptNo> {
-        self.attempts.keys().copied()
+        self.attempts.iter().map(|of| of.no)
     }
 
     /// Keeps what is known of the present attempt and of those beside it whose tasks have not ended. Returns the others,
@@ -115,12 +136,13 @@ impl OpenJob {
         let job = &self.record.job;
         let is_open =
             |no: AttemptNo| no == job.attempt() || job.watched_attempts().any(|other| other.no() == no);
-        let ended: Vec<AttemptNo> = self.attempts.keys().copied().filter(|no| !is_open(*no)).collect();
-        for no in &ended {
-            self.attempts.remove(no);
-        }
+        let ended: Vec<AttemptNo> = self.open_attempts().filter(|no| !is_open(*no)).collect();
+        self.attempts.retain(|of| is_open(of.no));
         for no in job.watched_attempts().map(Attempt::no).chain([job.attempt()]) {
-            self.attempts.entry(no).or_default();
+            if let Err(place) = self.attempts.binary_search_by_key(&no, |of| of.no) {
+                self.attempts.reserve_exact(1);
+                self.attempts.insert(place, AttemptProgress::of_new(no));
+            }
         }
         ended
     }
@@ -132,11 +154,11 @@ impl OpenJob {
 
     /// What this process knows of an attempt; nothing where it wants nothing any more.
     fn progress(&mut self, attempt: AttemptNo) -> Option<&mut AttemptProgress> {
-        self.attempts.get_mut(&attempt)
+        self.attempts.iter_mut().find(|of| of.no == attempt)
     }
 
     fn of(&self, attempt: AttemptNo) -> Option<&AttemptProgress> {
-        self.attempts.get(&attempt)
+        self.attempts.iter().find(|of| of.no == attempt)
     }
 
     fn of_present(&self) -> Option<&AttemptProgress> {
@@ -292,13 +314,13 @@ impl OpenJob {
             Want::Admission | Want::Post | Want::Read | Want::Nothing => NextAction::Nothing,
         };
         let is_queued = matches!(job.state(), State::Queued);
-        let mut others = self.attempts.iter().filter(|(no, _)| **no != job.attempt());
+        let mut others = self.attempts.iter().filter(|of| of.no != job.attempt());
         CountedAs {
             state: job.state().job_state(),
             holds_slot: job.holds_slot(),
-            busy: self.attempts.values().any(|of| of.is_busy),
+            busy: self.attempts.iter().any(|of| of.is_busy),
             never_sent: is_queued && job.first_sent().is_none(),
-            unread: others.any(|(_, of)| of.task_since.is_none()),
+            unread: others.any(|of| of.task_since.is_none()),
             action,
             held_in_queue: if is_queued { job.books().held } else { Credits::ZERO },
         }

@@ -18,7 +18,8 @@ use crate::store::BatchRecord;
 /// See the module's documentation.
 #[derive(Debug, Default)]
 pub struct OpenJobs {
-    jobs: HashMap<JobKey, OpenJob>,
+    /// Boxed, since the table has a place for more jobs than there are.
+    jobs: HashMap<JobKey, Box<OpenJob>>,
     counts: JobCounts,
     /// Queued jobs whose wait is over, if they had one.
     queued: QueuedJobs,
@@ -38,7 +39,7 @@ impl OpenJobs {
 
     /// An open job.
     pub fn get(&self, key: &JobKey) -> Option<&OpenJob> {
-        self.jobs.get(key)
+        self.jobs.get(key).map(Box::as_ref)
     }
 
     /// A job to be changed; it is counted anew when this is dropped.
@@ -49,7 +50,7 @@ impl OpenJobs {
 
     /// All of them, in no order.
     pub fn iter(&self) -> impl Iterator<Item = &OpenJob> {
-        self.jobs.values()
+        self.jobs.values().map(Box::as_ref)
     }
 
     /// A job that had begun before is open from now on, and the tasks that it has are its own.
@@ -63,7 +64,7 @@ impl OpenJobs {
         let key = open.key();
         self.remove(&key);
         recount(&mut open, &mut self.counts);
-        self.jobs.insert(key, open);
+        self.jobs.insert(key, Box::new(open));
     }
 
     /// A job is not open any more. Whose its tasks were is remembered.
@@ -73,7 +74,7 @@ impl OpenJobs {
         if let Some(counted_as) = open.set_counted(None) {
             self.counts.remove(key.batch, &open.spec().order, counted_as);
         }
-        Some(open)
+        Some(*open)
     }
 
     /// An open job waits in the queue and nothing else keeps it: it is a candidate for admission.
@@ -102,12 +103,12 @@ impl OpenJobs {
 
     /// The first candidates of each class of a batch, `most` of each.
     pub fn candidates(&self, batch: BatchNo, most: usize) -> impl Iterator<Item = &OpenJob> {
-        self.queued.fronts(batch, most).filter_map(|key| self.jobs.get(&key))
+        self.queued.fronts(batch, most).filter_map(|key| self.get(&key))
     }
 
     /// Whether the pilot of a batch is done: no job of the batch is open but those that wait for that.
     pub fn wait_after_pilot(&self, batch: &BatchRecord) -> bool {
-        let waits = |open: &OpenJob| {
+        let waits = |open: &Box<OpenJob>| {
             open.key().batch != batch.no || batch.waits_for_pilot(open.record().row_at, open.job())
         };
         batch.waits_after_pilot()

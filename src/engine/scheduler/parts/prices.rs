@@ -132,7 +132,7 @@ impl Prices {
     /// What a body costs now; nothing where no catalog is known.
     fn cost(&self, order: &Order) -> Option<Result<Cost, Diagnostic>> {
         let (rules, catalog) = (self.rules.as_deref()?, self.catalog.as_deref()?);
-        Some(quote::reprice(order.kind, &order.body, catalog, rules))
+        Some(quote::reprice(order.kind, &order.body.fields(), catalog, rules))
     }
 
     /// The same of what an attempt of a job sends: with the length that was found for it.
@@ -164,7 +164,8 @@ impl Prices {
         measured: Millis,
     ) -> Option<Result<Value, LengthError>> {
         let (rules, catalog) = (self.rules.as_deref()?, self.catalog.as_deref()?);
-        Some(quote::fitting_length_of_body((order.kind, &order.body), field, measured, catalog, rules))
+        let body = order.body.fields();
+        Some(quote::fitting_length_of_body((order.kind, &body), field, measured, catalog, rules))
     }
 
     /// The price at which a waiting job is admitted; `max` is what a person allowed it to cost. Worked out once for every
@@ -313,7 +314,7 @@ mod tests {
     fn order() -> Order {
         let body = json!({"model": "flat", "prompt": "a fox", "scene": "text-to-image"});
         let body = body.as_object().unwrap().clone();
-        Order { model: Some("flat".to_owned()), body, ..spec(0, Kind::Image).order.clone() }
+        Order { model: Some("flat".to_owned()), body: body.into(), ..spec(0, Kind::Image).order.clone() }
     }
 
     /// A catalog in which it costs this much.

@@ -75,9 +75,8 @@ impl QueuedJobs {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
-
     use super::*;
+    use crate::domain::json_object::JsonObject;
     use crate::domain::request::Kind;
 
     fn order(client: &str) -> Order {
@@ -85,7 +84,7 @@ mod tests {
             line: 2,
             kind: Kind::Image,
             model: None,
-            body: serde_json::Map::new(),
+            body: JsonObject::default(),
             price: Some(crate::domain::credits::Credits(4)),
             bound: None,
             cheapest: None,
@@ -99,7 +98,7 @@ mod tests {
             inputs: Vec::new(),
             files: Vec::new(),
             written: None,
-            meta: std::iter::once(("client".to_owned(), Value::from(client))).collect(),
+            meta: serde_json::from_value(serde_json::json!({ "client": client })).unwrap(),
         }
     }
 

@@ -16,7 +16,7 @@ fn clients(group_limits: GroupLimits) -> Stage {
     let mut stage = Stage::with(4, Settings { group_limits, ..settings() });
     for (spec, client) in stage.specs.iter_mut().zip(CLIENTS) {
         let mut owned = (**spec).clone();
-        owned.order.meta.insert("client".to_owned(), client.into());
+        owned.order.meta = serde_json::from_value(serde_json::json!({ "client": client })).unwrap();
         *spec = Arc::new(owned);
     }
     stage
