@@ -66,6 +66,7 @@ mod tasks;
 mod terminal;
 mod voices;
 
+use std::pin::Pin;
 use std::time::Duration;
 
 use clap::{CommandFactory, Parser};
@@ -108,7 +109,8 @@ pub fn main() -> Exit {
                 .report(arguments.global.json);
         }
     };
-    let outcome = runtime.block_on(async {
+    // Of one type, so that it is compiled once: otherwise it is for each place where the runtime goes on with it.
+    let command: Pin<Box<dyn Future<Output = _>>> = Box::pin(async {
         match &arguments.command {
             Command::Run(command) => run::run(command, &arguments.global).await,
             Command::Plan(command) => plan::run(command, &arguments.global).await,
@@ -148,6 +150,7 @@ pub fn main() -> Exit {
             Command::Emulator(command) => emulator::run(command, &arguments.global).await,
         }
     });
+    let outcome = runtime.block_on(command);
     // What is still under way is safe to leave. It is given a moment all the same, so that the state is closed in order: the
     // next process then need not try it out first.
     runtime.shutdown_timeout(END_TIMEOUT);

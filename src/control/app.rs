@@ -2,6 +2,7 @@
 //! and for a command that finds no daemon.
 
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use axum::Router;
@@ -124,7 +125,9 @@ impl InProcess {
     pub fn begin(mut app: App) -> InProcess {
         let client = Client::in_process(app.router());
         let (stop, stopped) = watch::channel(Stop::No);
-        let serving = tokio::spawn(async move { app.engine.run(stopped, |_| {}).await });
+        let running: Pin<Box<dyn Future<Output = _> + Send>> =
+            Box::pin(async move { app.engine.run(stopped, |_| {}).await });
+        let serving = tokio::spawn(running);
         InProcess { client, stop, serving }
     }
 

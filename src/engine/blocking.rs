@@ -1,12 +1,32 @@
 //! Work that waits for a device, off the runtime's own threads.
 
+use std::pin::Pin;
+
 use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
+
+/// Work of any kind: what the runtime does with a task is compiled once, and not for each kind of it.
+type AnyWork = Box<dyn FnOnce() + Send>;
+type AnyTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Does `work` where it holds up nobody else. A panic in it goes on here. When the runtime is shut down, the
 /// caller is dropped.
 pub async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    result_of(tokio::task::spawn_blocking(work)).await
+    let (sender, done) = oneshot::channel();
+    // Nobody waits for it any more where the caller was dropped.
+    let work: AnyWork = Box::new(move || drop(sender.send(work())));
+    result_of(tokio::task::spawn_blocking(work)).await;
+    sent(done).await
+}
+
+/// What a task sent that came to its end.
+async fn sent<T>(done: oneshot::Receiver<T>) -> T {
+    match done.await {
+        Ok(done) => done,
+        // It did not come to its end: the runtime is shut down.
+        Err(_) => std::future::pending().await,
+    }
 }
 
 /// The result of a task that nobody aborts. A panic in it goes on here; when the runtime is shut down, the caller is dropped.
@@ -36,5 +56,8 @@ pub fn in_place<T>(work: impl FnOnce() -> T) -> T {
 /// # Panics
 /// When it panics.
 pub async fn to_the_end<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> T {
-    result_of(tokio::spawn(work)).await
+    let (sender, done) = oneshot::channel();
+    let work: AnyTask = Box::pin(async move { drop(sender.send(work.await)) });
+    result_of(tokio::spawn(work)).await;
+    sent(done).await
 }

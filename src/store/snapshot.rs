@@ -21,6 +21,9 @@ use crate::store::finished_sums::{FinishedSums, StoredTotal};
 use crate::store::parallel_map::parallel_map;
 use crate::store::{BatchRecord, JobRecord, StoreError, codec};
 
+/// So many jobs are decoded at once: their bytes are gone before the next are read.
+const CHUNK_JOBS: usize = 16_384;
+
 /// The records of a state.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Snapshot {
@@ -69,15 +72,20 @@ impl Salvaged {
     /// Reads all that can be read.
     pub(super) fn of(database: &Database) -> Salvaged {
         let mut salvage = Salvaged::default();
-        // Most of them, where there are many: they are read together.
-        let mut jobs: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+        // Jobs, of which there are many, are read together, some at a time.
+        let mut jobs = Vec::new();
         for entry in database.entries() {
-            let taken = match entry {
+            match entry {
                 Ok((key, bytes)) if db_keys::meaning(&key) == Some(Meaning::Job) => {
                     jobs.push((key, bytes));
-                    Ok(())
+                    if jobs.len() == CHUNK_JOBS {
+                        salvage.take_jobs(&mut jobs);
+                    }
                 }
-                Ok((key, bytes)) => salvage.records.take(&key, &bytes),
+                Ok((key, bytes)) => {
+                    let taken = salvage.records.take(&key, &bytes);
+                    salvage.unreadable.extend(taken.err());
+                }
                 Err(error) => {
                     let detail = match error {
                         StoreError::Damaged { detail, .. } => detail,
@@ -87,18 +95,21 @@ impl Salvaged {
                     // It has no way past a page that it cannot read.
                     break;
                 }
-            };
-            if let Err(damage) = taken {
-                salvage.unreadable.push(damage);
             }
         }
-        for (read, (key, _)) in parallel_map(&jobs, |(_, bytes)| codec::decode(bytes)).into_iter().zip(&jobs) {
-            match read {
-                Ok(job) => salvage.records.open.push(job),
-                Err(damage) => salvage.unreadable.push(unreadable(key, &damage)),
-            }
-        }
+        salvage.take_jobs(&mut jobs);
         salvage
+    }
+
+    /// Takes the records of jobs in.
+    fn take_jobs(&mut self, jobs: &mut Vec<(Vec<u8>, Vec<u8>)>) {
+        let read = parallel_map(jobs, |(_, bytes)| codec::decode(bytes));
+        for (read, (key, _)) in read.into_iter().zip(jobs.drain(..)) {
+            match read {
+                Ok(job) => self.records.open.push(job),
+                Err(damage) => self.unreadable.push(unreadable(&key, &damage)),
+            }
+        }
     }
 }
 

@@ -22,6 +22,9 @@ use crate::store::{StoreError, codec, db_keys};
 /// Memory that the database may use as its cache, in bytes.
 const CACHE_BYTES: u64 = 32 * 1024 * 1024;
 
+/// So many records are read at once: their bytes are gone before the next are read.
+const CHUNK_RECORDS: usize = 16_384;
+
 /// How often it is tried to open a database that the threads of its last user may still be busy with.
 const AGAIN_TRIES: u32 = 50;
 const AGAIN_WAIT: Duration = Duration::from_millis(20);
@@ -163,12 +166,21 @@ impl Database {
         &self,
         entries: impl Iterator<Item = sled::Result<(sled::IVec, sled::IVec)>>,
     ) -> Result<Vec<T>, StoreError> {
-        let read = entries.map(|entry| {
+        let mut read = entries.map(|entry| {
             count();
             entry.map_err(|source| refused(&self.dir, source))
         });
-        let read: Vec<(sled::IVec, sled::IVec)> = read.collect::<Result<_, StoreError>>()?;
-        parallel_map(&read, |(key, bytes)| self.decode(key, bytes)).into_iter().collect()
+        let mut records = Vec::new();
+        loop {
+            let chunk: Vec<(sled::IVec, sled::IVec)> =
+                read.by_ref().take(CHUNK_RECORDS).collect::<Result<_, _>>()?;
+            if chunk.is_empty() {
+                return Ok(records);
+            }
+            for record in parallel_map(&chunk, |(key, bytes)| self.decode(key, bytes)) {
+                records.push(record?);
+            }
+        }
     }
 
     fn decode<T: for<'de> Deserialize<'de>>(&self, key: &[u8], bytes: &[u8]) -> Result<T, StoreError> {
