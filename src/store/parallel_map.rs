@@ -1,27 +1,60 @@
 //! Many records by all processors together.
 
 use std::num::NonZeroUsize;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 
-/// So few are not worth a thread.
-const PARALLEL_MIN: usize = 4_096;
+/// So many go from one thread to another at once; fewer are not worth a thread.
+const CHUNK: usize = 1_024;
+/// Chunks that wait to be taken up, for each thread.
+const CHUNKS_AHEAD: usize = 2;
 
-/// What `of` makes of each, in order.
-pub(in crate::store) fn parallel_map<E: Sync, T: Send>(entries: &[E], of: impl Fn(&E) -> T + Sync) -> Vec<T> {
-    if entries.len() < PARALLEL_MIN {
-        return entries.iter().map(of).collect();
+/// What `of` makes of each, in order. This thread fetches them, while others make something of those that are there.
+pub(in crate::store) fn parallel_map<E: Send, T: Send>(
+    entries: impl Iterator<Item = E>,
+    of: impl Fn(E) -> T + Sync,
+) -> Vec<T> {
+    let mut entries = entries.fuse();
+    let mut chunks = std::iter::from_fn(|| {
+        let chunk: Vec<E> = entries.by_ref().take(CHUNK).collect();
+        (!chunk.is_empty()).then_some(chunk)
+    });
+    let first = chunks.next().unwrap_or_default();
+    if first.len() < CHUNK {
+        return first.into_iter().map(of).collect();
     }
     let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    std::thread::scope(|scope| {
-        let of = &of;
-        let parts = entries.chunks(entries.len().div_ceil(threads));
-        let under_way: Vec<_> =
-            parts.map(|part| scope.spawn(move || part.iter().map(of).collect::<Vec<T>>())).collect();
-        let mut made = Vec::with_capacity(entries.len());
-        for part in under_way {
-            // A thread that panics takes the process down.
-            made.append(&mut part.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+    let (sender, waiting) = sync_channel(threads * CHUNKS_AHEAD);
+    let waiting = Arc::new(Mutex::new(waiting));
+    let work = |waiting: Arc<Mutex<Receiver<(usize, Vec<E>)>>>| {
+        let mut made: Vec<(usize, Vec<T>)> = Vec::new();
+        loop {
+            let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).recv();
+            let Ok((place, chunk)) = next else { return made };
+            made.push((place, chunk.into_iter().map(&of).collect()));
         }
-        made
+    };
+    std::thread::scope(|scope| {
+        let workers = (0..threads).map(|_| {
+            let waiting = waiting.clone();
+            scope.spawn(|| work(waiting))
+        });
+        let workers: Vec<_> = workers.collect();
+        // Where all of them panicked, nobody takes any.
+        drop(waiting);
+        for chunk in std::iter::once(first).chain(chunks).enumerate() {
+            if sender.send(chunk).is_err() {
+                break;
+            }
+        }
+        drop(sender);
+        let mut made = Vec::new();
+        for worker in workers {
+            // A thread that panics takes the process down.
+            made.append(&mut worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        }
+        made.sort_unstable_by_key(|(place, _)| *place);
+        made.into_iter().flat_map(|(_, made)| made).collect()
     })
 }
 
@@ -31,9 +64,14 @@ mod tests {
 
     #[test]
     fn what_is_made_comes_in_the_order_of_what_it_is_made_of() {
-        for length in [0, 1, PARALLEL_MIN - 1, PARALLEL_MIN, 3 * PARALLEL_MIN + 1] {
-            let entries: Vec<usize> = (0..length).collect();
-            assert!(parallel_map(&entries, |entry| entry + 1).into_iter().eq(1..=length), "{length}");
+        for length in [0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 50 * CHUNK + 1] {
+            assert!(parallel_map(0..length, |entry| entry + 1).into_iter().eq(1..=length), "{length}");
         }
+    }
+
+    #[test]
+    #[should_panic(expected = "what cannot be")]
+    fn a_panic_goes_on_here() {
+        parallel_map(0..100 * CHUNK, |entry| assert!(entry < 2 * CHUNK, "what cannot be"));
     }
 }

@@ -21,9 +21,6 @@ use crate::store::finished_sums::{FinishedSums, StoredTotal};
 use crate::store::parallel_map::parallel_map;
 use crate::store::{BatchRecord, JobRecord, StoreError, codec};
 
-/// So many jobs are decoded at once: their bytes are gone before the next are read.
-const CHUNK_JOBS: usize = 16_384;
-
 /// The records of a state.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Snapshot {
@@ -72,44 +69,40 @@ impl Salvaged {
     /// Reads all that can be read.
     pub(super) fn of(database: &Database) -> Salvaged {
         let mut salvage = Salvaged::default();
-        // Jobs, of which there are many, are read together, some at a time.
-        let mut jobs = Vec::new();
-        for entry in database.entries() {
-            match entry {
-                Ok((key, bytes)) if db_keys::meaning(&key) == Some(Meaning::Job) => {
-                    jobs.push((key, bytes));
-                    if jobs.len() == CHUNK_JOBS {
-                        salvage.take_jobs(&mut jobs);
+        let mut entries = database.entries();
+        // Jobs, of which there are many, are decoded by other threads meanwhile.
+        let jobs = std::iter::from_fn(|| {
+            loop {
+                match entries.next()? {
+                    Ok((key, bytes)) if db_keys::meaning(&key) == Some(Meaning::Job) => {
+                        return Some((key, bytes));
+                    }
+                    Ok((key, bytes)) => {
+                        let taken = salvage.records.take(&key, &bytes);
+                        salvage.unreadable.extend(taken.err());
+                    }
+                    Err(error) => {
+                        let detail = match error {
+                            StoreError::Damaged { detail, .. } => detail,
+                            other => other.to_string(),
+                        };
+                        salvage.unreadable.push(format!("the database: {detail}"));
+                        // It has no way past a page that it cannot read.
+                        return None;
                     }
                 }
-                Ok((key, bytes)) => {
-                    let taken = salvage.records.take(&key, &bytes);
-                    salvage.unreadable.extend(taken.err());
-                }
-                Err(error) => {
-                    let detail = match error {
-                        StoreError::Damaged { detail, .. } => detail,
-                        other => other.to_string(),
-                    };
-                    salvage.unreadable.push(format!("the database: {detail}"));
-                    // It has no way past a page that it cannot read.
-                    break;
-                }
+            }
+        });
+        let decode = |(key, bytes): (Vec<u8>, Vec<u8>)| {
+            codec::decode(&bytes).map_err(|damage| unreadable(&key, &damage))
+        };
+        for job in parallel_map(jobs, decode) {
+            match job {
+                Ok(job) => salvage.records.open.push(job),
+                Err(damage) => salvage.unreadable.push(damage),
             }
         }
-        salvage.take_jobs(&mut jobs);
         salvage
-    }
-
-    /// Takes the records of jobs in.
-    fn take_jobs(&mut self, jobs: &mut Vec<(Vec<u8>, Vec<u8>)>) {
-        let read = parallel_map(jobs, |(_, bytes)| codec::decode(bytes));
-        for (read, (key, _)) in read.into_iter().zip(jobs.drain(..)) {
-            match read {
-                Ok(job) => self.records.open.push(job),
-                Err(damage) => self.unreadable.push(unreadable(&key, &damage)),
-            }
-        }
     }
 }
 

@@ -22,9 +22,6 @@ use crate::store::{StoreError, codec, db_keys};
 /// Memory that the database may use as its cache, in bytes.
 const CACHE_BYTES: u64 = 32 * 1024 * 1024;
 
-/// So many records are read at once: their bytes are gone before the next are read.
-const CHUNK_RECORDS: usize = 16_384;
-
 /// How often it is tried to open a database that the threads of its last user may still be busy with.
 const AGAIN_TRIES: u32 = 50;
 const AGAIN_WAIT: Duration = Duration::from_millis(20);
@@ -166,20 +163,16 @@ impl Database {
         &self,
         entries: impl Iterator<Item = sled::Result<(sled::IVec, sled::IVec)>>,
     ) -> Result<Vec<T>, StoreError> {
-        let mut read = entries.map(|entry| {
+        // Nothing is read after a fault.
+        let mut fault = None;
+        let read = entries.map_while(|entry| {
             count();
-            entry.map_err(|source| refused(&self.dir, source))
+            entry.map_err(|source| fault = Some(refused(&self.dir, source))).ok()
         });
-        let mut records = Vec::new();
-        loop {
-            let chunk: Vec<(sled::IVec, sled::IVec)> =
-                read.by_ref().take(CHUNK_RECORDS).collect::<Result<_, _>>()?;
-            if chunk.is_empty() {
-                return Ok(records);
-            }
-            for record in parallel_map(&chunk, |(key, bytes)| self.decode(key, bytes)) {
-                records.push(record?);
-            }
+        let decoded = parallel_map(read, |(key, bytes)| self.decode(&key, &bytes));
+        match fault {
+            Some(fault) => Err(fault),
+            None => decoded.into_iter().collect(),
         }
     }
 
