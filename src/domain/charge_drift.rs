@@ -45,7 +45,7 @@ pub fn of(order: &Order, job: &Job) -> Vec<Drift> {
     let mut found = Vec::new();
     found.extend(price(order, job));
     found.extend(model(order, job.ran_model()));
-    found.extend(job.ran_options().into_iter().flat_map(|ran| options(order, job, ran)));
+    found.extend(job.ran_options().into_iter().flat_map(|ran| options(order, job, &ran.fields())));
     found
 }
 

@@ -428,7 +428,7 @@ impl Job {
     }
 
     /// The options its task was priced with, defaults filled.
-    pub fn ran_options(&self) -> Option<&Map<String, Value>> {
+    pub fn ran_options(&self) -> Option<&JsonObject> {
         self.present().ran_options.as_ref()
     }
 
@@ -647,7 +647,8 @@ impl Job {
     #[cfg(test)]
     pub(crate) fn with_run(mut self, model: &str, options: &Value) -> Job {
         let present = self.present_mut();
-        (present.ran_model, present.ran_options) = (Some(model.to_owned()), options.as_object().cloned());
+        present.ran_model = Some(model.to_owned());
+        present.ran_options = options.as_object().cloned().map(JsonObject::from);
         self
     }
 }

@@ -50,7 +50,7 @@ impl std::borrow::Borrow<str> for FieldName<'_> {
 
 impl Default for JsonObject {
     fn default() -> JsonObject {
-        JsonObject::from(Map::new())
+        JsonObject(RawValue::from_string("{}".to_owned()).unwrap_or_else(|_| RawValue::NULL.to_owned()))
     }
 }
 
@@ -66,6 +66,8 @@ impl PartialEq for JsonObject {
         self.as_str() == other.as_str()
     }
 }
+
+impl Eq for JsonObject {}
 
 impl<'de> Deserialize<'de> for JsonObject {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<JsonObject, D::Error> {

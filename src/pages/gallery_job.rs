@@ -187,7 +187,7 @@ fn file(file: &OutputFile) -> GalleryFile<'_> {
 /// The options that its task ran with, or that it asks for.
 fn options(spec: &JobSpec, job: &Job) -> Map<String, Value> {
     if let Some(ran) = job.ran_options() {
-        return ran.clone();
+        return ran.fields();
     }
     let body = &spec.order.body_with_length(job.present().inputs());
     let nested = body.get("options").and_then(Value::as_object).into_iter().flatten();

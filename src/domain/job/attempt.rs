@@ -1,13 +1,13 @@
 //! An attempt at a job: one idempotency key, at most one task, and what was charged for it.
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 
 use crate::domain::credits::Credits;
 use crate::domain::ids::{AttemptNo, TaskId};
 use crate::domain::job::OutputFile;
 use crate::domain::job_reference::FoundInput;
 use crate::domain::job_state::JobState;
+use crate::domain::json_object::JsonObject;
 use crate::domain::row_versions::REPLACED;
 use crate::domain::task::{Fault, TaskRecord};
 use crate::domain::time::{Millis, Timestamp};
@@ -210,7 +210,7 @@ pub struct Attempt {
     pub(super) may_have_been_sent: bool,
     /// The error that named its task. The task's record decides whether the attempt is over, and may say less of why.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) rejected: Option<Fault>,
+    pub(super) rejected: Option<Box<Fault>>,
     /// Since when its task is, or was, watched beside the job's present attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) watched_since: Option<Timestamp>,
@@ -219,7 +219,7 @@ pub struct Attempt {
     pub(super) ran_model: Option<String>,
     /// The options its task was priced with, defaults filled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) ran_options: Option<Map<String, Value>>,
+    pub(super) ran_options: Option<JsonObject>,
     /// What else the record of its task says, once the task has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) record: Option<Box<TaskRecord>>,
@@ -248,13 +248,13 @@ struct StoredAttempt {
     #[serde(default)]
     may_have_been_sent: bool,
     #[serde(default)]
-    rejected: Option<Fault>,
+    rejected: Option<Box<Fault>>,
     #[serde(default)]
     watched_since: Option<Timestamp>,
     #[serde(default)]
     ran_model: Option<String>,
     #[serde(default)]
-    ran_options: Option<Map<String, Value>>,
+    ran_options: Option<JsonObject>,
     #[serde(default)]
     record: Option<Box<TaskRecord>>,
     #[serde(default)]

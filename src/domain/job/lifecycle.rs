@@ -29,6 +29,7 @@ use crate::domain::credits::Credits;
 use crate::domain::ids::{AttemptNo, TaskId};
 pub use crate::domain::job::lifecycle::event::Event;
 use crate::domain::job::{ATTEMPTS_MAX, Attempt, Books, HistoryLine, Job, RESOLVED, State};
+use crate::domain::json_object::JsonObject;
 use crate::domain::ledger::Movement;
 use crate::domain::retry_delay::{self, Prospect};
 use crate::domain::row_versions::REPLACED;
@@ -468,7 +469,7 @@ impl Change {
     fn adopt(&mut self, task: TaskId, fault: Fault) {
         self.note(&format!("answered with an error that names task {task}, reading it: {fault}"), None);
         let attempt = self.attempt_mut();
-        (attempt.state, attempt.rejected) = (State::Running { task }, Some(fault));
+        (attempt.state, attempt.rejected) = (State::Running { task }, Some(Box::new(fault)));
     }
 
     /// The task's record is the only source of charges and refunds (money rule 10).
@@ -478,7 +479,7 @@ impl Change {
             attempt.ran_model.clone_from(&reading.model);
         }
         if reading.options.is_some() {
-            attempt.ran_options.clone_from(&reading.options);
+            attempt.ran_options = reading.options.clone().map(JsonObject::from);
         }
         // Not while it runs: many jobs run, and it changes until then.
         if reading.status.is_final() {
@@ -535,7 +536,7 @@ impl Change {
         if let Some(named) = named.filter(|named| prospect_of(named) > prospect_of(&fault)) {
             cause.clone_from(&named.code);
             if prospect_of(&named) == Prospect::Hopeless {
-                fault = named;
+                fault = *named;
             }
         }
         let may_help = match retry_delay::prospect(&cause) {

@@ -5,7 +5,6 @@
 //! written. People and scripts see both at once ([`RecordView`]): the names of format 1, and the attempts.
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 
 use crate::domain::credit_hold::Hold;
 use crate::domain::credits::Credits;
@@ -13,6 +12,7 @@ use crate::domain::ids::{AttemptNo, TaskId};
 use crate::domain::job::attempt::{MissingField, StateFields, is_default};
 use crate::domain::job::{Attempt, Books, HistoryLine, Job, OutputFile, State};
 use crate::domain::job_state::JobState;
+use crate::domain::json_object::JsonObject;
 use crate::domain::review::Review;
 use crate::domain::task::{Fault, TaskRecord};
 use crate::domain::time::Timestamp;
@@ -52,11 +52,11 @@ pub(super) struct StoredJob {
     #[serde(default)]
     may_have_been_sent: bool,
     #[serde(default)]
-    rejected: Option<Fault>,
+    rejected: Option<Box<Fault>>,
     #[serde(default)]
     ran_model: Option<String>,
     #[serde(default)]
-    ran_options: Option<Map<String, Value>>,
+    ran_options: Option<JsonObject>,
     #[serde(default)]
     record: Option<Box<TaskRecord>>,
     #[serde(default)]
@@ -225,7 +225,7 @@ pub struct RecordView<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     ran_model: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    ran_options: Option<&'a Map<String, Value>>,
+    ran_options: Option<&'a JsonObject>,
     #[serde(skip_serializing_if = "Option::is_none")]
     record: Option<&'a TaskRecord>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -249,7 +249,7 @@ impl<'a> RecordView<'a> {
             ran_model: job.ran_model(),
             ran_options: job.ran_options(),
             record: job.task_record(),
-            rejected: present.rejected.as_ref(),
+            rejected: present.rejected.as_deref(),
             superseded: job.resubmitted_attempts().filter_map(SupersededTask::of).collect(),
             job,
         }
@@ -258,7 +258,7 @@ impl<'a> RecordView<'a> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
