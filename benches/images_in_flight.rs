@@ -1,4 +1,5 @@
-//! Many tasks at once: `cargo bench --bench images_in_flight [-- TASKS]`.
+//! Many tasks at once: `cargo bench --bench images_in_flight [-- TASKS]`; how it grows from ten tasks on:
+//! `cargo bench --bench images_in_flight -- growth [TASKS]`, which draws `benches/in_flight_growth.svg`.
 //!
 //! Images that render for 20 s are all submitted at once, polled every 5 s and downloaded. The limit is a bare client
 //! that does the same for each in a task of its own.
@@ -17,7 +18,7 @@ use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
 use support::service::Options;
-use support::{Service, callsheet, measure, number, part, parts};
+use support::{Service, Usage, callsheet, measure, number, part, parts, plot};
 
 const SERVED: Options = Options { result_bytes: 10_000, image_seconds: 20 };
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
@@ -35,7 +36,20 @@ fn main() {
     if parts() {
         return;
     }
-    let tasks = number(0, 5_000);
+    if std::env::args().any(|argument| argument == "growth") {
+        return growth(number(0, 100_000));
+    }
+    let Figures { bare, ours } = run(number(0, 5_000));
+    let ratio = ours.wall.as_secs_f64() / bare.wall.as_secs_f64();
+    println!("callsheet / bare client: {ratio:.2} times as long (goal 1.05)");
+}
+
+struct Figures {
+    bare: Usage,
+    ours: Usage,
+}
+
+fn run(tasks: usize) -> Figures {
     let folder = tempfile::tempdir().unwrap();
     let service = Service::start(SERVED);
     let output = folder.path().join("bare");
@@ -51,11 +65,26 @@ fn main() {
     let mut text = std::fs::read_to_string(&configuration).unwrap();
     text.push_str("[poll]\nmin = \"5s\"\nmax = \"5s\"\n");
     std::fs::write(&configuration, text).unwrap();
-    let usage = measure(&mut command);
-    assert_eq!(usage.code, 0, "callsheet run failed");
-    println!("callsheet: {:.1} s; {}", usage.wall.as_secs_f64(), usage.line(tasks, "tasks"));
-    let ratio = usage.wall.as_secs_f64() / bare.wall.as_secs_f64();
-    println!("callsheet / bare client: {ratio:.2} times as long (goal 1.05)");
+    let ours = measure(&mut command);
+    assert_eq!(ours.code, 0, "callsheet run failed");
+    println!("callsheet: {:.1} s; {}", ours.wall.as_secs_f64(), ours.line(tasks, "tasks"));
+    Figures { bare, ours }
+}
+
+/// Ten times as many tasks each time.
+fn growth(most: usize) {
+    let counts = (1..).map(|power| 10_usize.pow(power)).take_while(|tasks| *tasks <= most);
+    let figures: Vec<(usize, Figures)> = counts.map(|tasks| (tasks, run(tasks))).collect();
+    let line = |of: fn(&Figures) -> f64| -> Vec<(f64, f64)> {
+        figures.iter().map(|(tasks, figures)| (*tasks as f64, of(figures))).collect()
+    };
+    let lines = [
+        ("bare client", line(|figures| figures.bare.wall.as_secs_f64())),
+        ("callsheet", line(|figures| figures.ours.wall.as_secs_f64())),
+        ("callsheet, processor time", line(|figures| figures.ours.cpu_seconds)),
+    ];
+    std::fs::write("benches/in_flight_growth.svg", plot::log_log("tasks at once", "seconds", &lines))
+        .unwrap();
 }
 
 fn write_manifest(path: &Path, tasks: usize) {
