@@ -11,6 +11,7 @@ mod http_client;
 mod http_date;
 mod redact;
 pub mod response;
+mod retry_after;
 mod service_client;
 pub mod shorts_studio;
 mod tls;

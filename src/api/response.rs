@@ -7,13 +7,13 @@ use serde_json::Value;
 use url::Url;
 
 use crate::api::http_client::RawResponse;
-use crate::api::{http_date, tls, wire};
+use crate::api::retry_after::retry_after;
+use crate::api::{tls, wire};
 use crate::domain::credits::Credits;
 use crate::domain::ids::TaskId;
 use crate::domain::quote::Catalog;
 use crate::domain::quote::catalog::CatalogPart;
 use crate::domain::task::{Fault, PostAnswer, ReadAnswer};
-use crate::domain::time::{Millis, Timestamp};
 
 /// Classifies the response to a creating POST.
 pub fn classify_post(raw: &RawResponse) -> PostAnswer {
@@ -218,21 +218,10 @@ fn read_again(raw: &RawResponse, fault: Fault) -> ReadAnswer {
     ReadAnswer::Again { fault, wait: retry_after(raw) }
 }
 
-/// `Retry-After` of a response. An instant is measured by the `Date` of the same answer, so that no clock
-/// has to agree with the service's.
-pub(super) fn retry_after(raw: &RawResponse) -> Option<Millis> {
-    let header = raw.retry_after.as_deref()?.trim();
-    if !header.is_empty() && header.bytes().all(|byte| byte.is_ascii_digit()) {
-        // More digits than a number has are a long time all the same.
-        return Some(Millis(header.parse::<u64>().unwrap_or(u64::MAX).saturating_mul(1000)));
-    }
-    let sent = http_date::parse(raw.date.as_deref()?, Timestamp::default())?;
-    Some(http_date::parse(header, sent)?.since(sent))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::time::Millis;
 
     fn raw(status: u16, body: &str) -> RawResponse {
         RawResponse { status, retry_after: None, date: None, body: body.as_bytes().to_vec() }
@@ -453,30 +442,9 @@ mod tests {
     }
 
     #[test]
-    fn retry_after_is_honoured() {
-        let noon = Some("Sun, 06 Nov 1994 12:00:00 GMT");
-        for (header, date, expected) in [
-            ("7", None, Some(7_000)),
-            (" 7 ", noon, Some(7_000)),
-            ("Sun, 06 Nov 1994 12:01:30 GMT", noon, Some(90_000)),
-            ("Sun, 06 Nov 1994 11:59:59 GMT", noon, Some(0)),
-            ("Fri, 31 Dec 9999 23:59:59 GMT", noon, Some(252_618_177_599_000)),
-            ("Sun, 06 Nov 1994 12:01:30 GMT", None, None),
-            ("Sun, 06 Nov 1994 12:01:30 GMT", Some("noon"), None),
-            ("Sunday, 06-Nov-94 12:01:30 GMT", noon, Some(90_000)),
-            ("Sun Nov  6 12:01:30 1994", noon, Some(90_000)),
-            ("99999999999999999999999", noon, Some(u64::MAX)),
-            ("tomorrow", noon, None),
-            ("-7", noon, None),
-            ("7.5", noon, None),
-            ("", noon, None),
-        ] {
-            let (retry_after, date) = (Some(header.to_owned()), date.map(str::to_owned));
-            let asked = RawResponse { retry_after, date, ..raw(429, "") };
-            let PostAnswer::Again { wait, .. } = classify_post(&asked) else { panic!("no wait") };
-            assert_eq!(wait, expected.map(Millis), "{header}");
-            let ReadAnswer::Again { wait, .. } = classify_read(&asked) else { panic!("no wait") };
-            assert_eq!(wait, expected.map(Millis), "{header}");
-        }
+    fn both_tables_say_how_long_to_wait() {
+        let asked = RawResponse { retry_after: Some("7".to_owned()), ..raw(429, "") };
+        assert!(matches!(classify_post(&asked), PostAnswer::Again { wait: Some(Millis(7_000)), .. }));
+        assert!(matches!(classify_read(&asked), ReadAnswer::Again { wait: Some(Millis(7_000)), .. }));
     }
 }

@@ -8,6 +8,7 @@ use reqwest::header::{CONTENT_TYPE, DATE, RETRY_AFTER};
 use url::Url;
 
 use crate::api::http_client::{ClientError, RawResponse, ServiceOptions, client};
+use crate::api::retry_after::retry_after;
 use crate::api::{http_date, response};
 use crate::clock::Clock;
 use crate::domain::time::Millis;
@@ -94,6 +95,6 @@ impl Webhook {
             date: http_date::date_or_now(header(DATE).as_deref(), self.clock.now().wall),
             body: Vec::new(),
         };
-        Err(WebhookError::Status { status: raw.status, wait: response::retry_after(&raw) })
+        Err(WebhookError::Status { status: raw.status, wait: retry_after(&raw) })
     }
 }

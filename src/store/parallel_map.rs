@@ -9,6 +9,9 @@ const CHUNK: usize = 1_024;
 /// Chunks that wait to be taken up, for each thread.
 const CHUNKS_AHEAD: usize = 2;
 
+/// Chunks that wait to be taken up, with the place of each among all.
+type Waiting<E> = Mutex<Receiver<(usize, Vec<E>)>>;
+
 /// What `of` makes of each, in order. This thread fetches them, while others make something of those that are there.
 pub(in crate::store) fn parallel_map<E: Send, T: Send>(
     entries: impl Iterator<Item = E>,
@@ -26,7 +29,7 @@ pub(in crate::store) fn parallel_map<E: Send, T: Send>(
     let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let (sender, waiting) = sync_channel(threads * CHUNKS_AHEAD);
     let waiting = Arc::new(Mutex::new(waiting));
-    let work = |waiting: Arc<Mutex<Receiver<(usize, Vec<E>)>>>| {
+    let work = |waiting: Arc<Waiting<E>>| {
         let mut made: Vec<(usize, Vec<T>)> = Vec::new();
         loop {
             let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).recv();

@@ -1,4 +1,5 @@
-//! What an owner asks for: pause, resume, cancel, retry, other settings, a batch that was accepted.
+//! What an owner asks for: pause, resume, cancel, retry, other settings, a batch that was accepted. What it takes to cancel, to
+//! retry and to resolve has files of its own.
 //!
 //! A command is executed between two steps and made durable by the next one, so that it is the same thing
 //! whether an engine runs or not.
@@ -7,14 +8,13 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::domain::credits::Credits;
-use crate::domain::ids::{AttemptNo, BatchNo, JobKey, Seq};
-use crate::domain::job::{Job, JobSpec, OutputFile, State};
-use crate::domain::lifecycle::{self, AttemptRules, Event, IllegalEvent, Transition, Want};
-use crate::domain::retry_delay::{self, Prospect};
+use crate::domain::ids::{AttemptNo, BatchNo, Seq};
+use crate::domain::job::{JobSpec, OutputFile};
+use crate::domain::lifecycle::{self, AttemptRules, Event, Transition};
 use crate::domain::review::Decision;
 use crate::domain::time::Now;
 use crate::domain::utc_day::UtcDay;
-use crate::engine::scheduler::parts::active_batch::{ActiveBatch, SKIPPED_MAX};
+use crate::engine::scheduler::parts::active_batch::ActiveBatch;
 use crate::engine::scheduler::parts::open_job::OpenJob;
 use crate::engine::scheduler::{Scheduler, SchedulerError, Settings};
 use crate::store::{BatchRecord, JobRecord, Pause};
@@ -237,125 +237,16 @@ impl Scheduler {
         CommandOutcome { in_flight: self.in_flight_of(no), ..CommandOutcome::default() }
     }
 
-    fn in_flight_of(&self, no: BatchNo) -> u32 {
+    pub(super) fn in_flight_of(&self, no: BatchNo) -> u32 {
         self.jobs.counts().sent_of(no)
     }
 
-    /// Rows that have not begun are dropped as they come up; what is queued is dropped now, and so is
-    /// what comes back for another attempt. What may have been sent by a state that is gone stays, and is kept from
-    /// being sent by a pause: asking for its task under its key would buy it, had it never been sent.
-    fn cancel(&mut self, no: BatchNo, now: Now) -> Result<CommandOutcome, SchedulerError> {
-        let queued = self.jobs.iter().filter(|open| open.key().batch == no);
-        let queued = queued.filter(|open| matches!(open.job().state(), State::Queued));
-        let (kept, queued): (Vec<&OpenJob>, Vec<&OpenJob>) =
-            queued.partition(|open| open.job().may_have_been_sent());
-        let kept = u32::try_from(kept.len()).unwrap_or(u32::MAX);
-        let mut queued: Vec<_> = queued.iter().map(|open| (open.key(), open.job().attempt())).collect();
-        // In the same order each time, so that a seed is one history.
-        queued.sort_unstable();
-        let open = self.jobs.counts().open_of(no);
-        let Some(active) = self.batches.get_mut(&no) else { return Ok(CommandOutcome::default()) };
-        let (mut jobs, may_have_been_sent) = active.cancel(open, kept);
-        self.pending.batch_changed(no);
-        for (key, attempt) in queued {
-            self.apply(key, attempt, Event::Cancel, now)?;
-            jobs += 1;
-        }
-        Ok(CommandOutcome {
-            jobs,
-            may_have_been_sent,
-            in_flight: self.in_flight_of(no),
-            ..CommandOutcome::default()
-        })
-    }
-
-    fn cancel_job(&mut self, (spec, record): FoundJob, now: Now) -> Result<CommandOutcome, SchedulerError> {
-        let key = record.key;
-        let present = self.jobs.get(&key).map(|open| open.job()).unwrap_or(&record.job);
-        match present.state() {
-            State::Queued if self.may_have_been_sent(&spec, &record) => {
-                return Ok(CommandOutcome { may_have_been_sent: 1, ..CommandOutcome::default() });
-            }
-            State::Queued => {}
-            state if state.is_final() => {
-                let refused = Some(format!("it has ended as {}", state.name()));
-                return Ok(CommandOutcome { refused, ..CommandOutcome::default() });
-            }
-            _ => return Ok(CommandOutcome { in_flight: 1, ..CommandOutcome::default() }),
-        }
-        let attempt = present.attempt();
-        if !self.jobs.contains_key(&key) {
-            let Some(active) = self.batches.get_mut(&key.batch) else { return Ok(CommandOutcome::default()) };
-            if !active.skip(spec.seq) {
-                let refused = format!(
-                    "{SKIPPED_MAX} jobs of its batch were canceled before their turn; cancel the batch instead"
-                );
-                return Ok(CommandOutcome { refused: Some(refused), ..CommandOutcome::default() });
-            }
-            self.open_queued(record, spec);
-        }
-        self.apply(key, attempt, Event::Cancel, now)?;
-        Ok(CommandOutcome { jobs: 1, ..CommandOutcome::default() })
-    }
-
     /// Whether a queued job, as it was found in the spool, may have been sent by a state that is gone.
-    fn may_have_been_sent(&self, spec: &JobSpec, found: &JobRecord) -> bool {
+    pub(super) fn may_have_been_sent(&self, spec: &JobSpec, found: &JobRecord) -> bool {
         if let Some(open) = self.jobs.get(&found.key) {
             return open.job().may_have_been_sent();
         }
         self.batches.get(&found.key.batch).is_some_and(|active| active.record().may_have_been_sent(spec.seq))
-    }
-
-    /// What a person found out of a job that may have been sent ends it where it stands in the queue.
-    fn resolve_queued(
-        &mut self,
-        (spec, record): FoundJob,
-        charged: Credits,
-        now: Now,
-    ) -> Result<CommandOutcome, SchedulerError> {
-        let key = record.key;
-        let attempt = self.jobs.get(&key).map_or(record.job.attempt(), |open| open.job().attempt());
-        if !self.jobs.contains_key(&key) {
-            let Some(active) = self.batches.get_mut(&key.batch) else { return Ok(CommandOutcome::default()) };
-            if !active.skip(spec.seq) {
-                let refused = format!("{SKIPPED_MAX} jobs of its batch have ended before their turn already");
-                return Ok(CommandOutcome { refused: Some(refused), ..CommandOutcome::default() });
-            }
-            let mut record = record;
-            record.job.mark_may_have_been_sent();
-            self.open_queued(record, spec);
-        }
-        self.apply(key, attempt, Event::Resolve(charged), now)?;
-        Ok(CommandOutcome { jobs: 1, ..CommandOutcome::default() })
-    }
-
-    fn resolve(
-        &mut self,
-        (spec, record): FoundJob,
-        asked: Option<AttemptNo>,
-        charged: Credits,
-        now: Now,
-    ) -> Result<CommandOutcome, SchedulerError> {
-        let key = record.key;
-        let is_open = self.jobs.contains_key(&key);
-        let job = self.jobs.get(&key).map_or(&record.job, |open| open.job());
-        let is_of_present = asked.is_none_or(|no| no == job.attempt());
-        if is_of_present && matches!(job.state(), State::Queued) && self.may_have_been_sent(&spec, &record) {
-            return self.resolve_queued((spec, record), charged, now);
-        }
-        let attempt = match job.attempt_to_resolve(asked, charged) {
-            Ok(attempt) => attempt.no(),
-            Err(refused) => {
-                return Ok(CommandOutcome { refused: Some(refused), ..CommandOutcome::default() });
-            }
-        };
-        if !is_open {
-            let Some(active) = self.batches.get_mut(&key.batch) else { return Ok(CommandOutcome::default()) };
-            active.job_reopened(spec.seq, spec.order.kind, record.job.state());
-            self.jobs.insert(OpenJob::new(record, spec));
-        }
-        self.apply(key, attempt, Event::Resolve(charged), now)?;
-        Ok(CommandOutcome { jobs: 1, ..CommandOutcome::default() })
     }
 
     pub(super) fn open_queued(&mut self, record: JobRecord, spec: Arc<JobSpec>) {
@@ -365,78 +256,6 @@ impl Scheduler {
         self.queue(key);
         self.pending.job_changed(key);
         self.pending.batch_changed(key.batch);
-    }
-
-    pub(super) fn retry(&mut self, found: Vec<FoundJob>, now: Now) -> CommandOutcome {
-        let mut outcome = CommandOutcome::default();
-        self.prices.renew();
-        for (spec, record) in found {
-            if self.is_superseded(record.key) {
-                outcome.superseded.push(spec.label.clone());
-                continue;
-            }
-            if matches!(record.job.state(), State::Queued) || self.jobs.contains_key(&record.key) {
-                outcome.jobs += u32::from(self.allow(record.key, record.job.max_credits()));
-                continue;
-            }
-            let expires = self.batches.get(&record.key.batch).and_then(|active| active.record().expires());
-            if record.job.first_sent().is_none() && expires.is_some_and(|at| at <= now.wall) {
-                outcome.expired.push(spec.label.clone());
-                continue;
-            }
-            match self.queue_again(&spec, &record, now) {
-                QueuedAgain::No => {}
-                QueuedAgain::Hopeless => outcome.hopeless.push(spec.label.clone()),
-                QueuedAgain::Paid => outcome.paid.push(spec.label.clone()),
-                QueuedAgain::Yes { same_key } => {
-                    outcome.same_key += u32::from(same_key);
-                    outcome.jobs += 1;
-                }
-            }
-        }
-        outcome
-    }
-
-    /// Queues a job that has ended again, where that can help.
-    pub(super) fn queue_again(&mut self, spec: &Arc<JobSpec>, record: &JobRecord, now: Now) -> QueuedAgain {
-        let mut job = match retried(spec, record, now) {
-            RetryVerdict::No => return QueuedAgain::No,
-            RetryVerdict::Hopeless => return QueuedAgain::Hopeless,
-            RetryVerdict::Paid => return QueuedAgain::Paid,
-            RetryVerdict::Yes(job) => job,
-        };
-        let Some(active) = self.batches.get_mut(&record.key.batch) else { return QueuedAgain::No };
-        // No key would find its task again, had a state that is gone sent it after all.
-        let was_dropped = matches!(record.job.state(), State::Canceled { task: None, .. } | State::Expired);
-        if was_dropped && !spec.order.kind.is_keyed() && active.record().may_have_been_sent(spec.seq) {
-            job.mark_may_have_been_sent();
-        }
-        let same_key = job.attempt() == record.job.attempt();
-        active.job_reopened(spec.seq, spec.order.kind, record.job.state());
-        active.uncancel();
-        self.open_queued(JobRecord { job: *job, ..record.clone() }, spec.clone());
-        QueuedAgain::Yes { same_key }
-    }
-
-    /// Lets a waiting job cost more, or less, than its row says. False: it does not wait, or not yet where it could be
-    /// told.
-    fn allow(&mut self, key: JobKey, max_credits: Option<Credits>) -> bool {
-        if max_credits.is_none() {
-            return false;
-        }
-        let is_next = |active: &ActiveBatch| active.holds(key.seq);
-        if !self.jobs.contains_key(&key) && self.batches.get(&key.batch).is_some_and(is_next) {
-            self.open_rows_up_to(key);
-        }
-        let Some(mut open) = self.jobs.get_mut(&key) else { return false };
-        if !matches!(open.job().state(), State::Queued) {
-            return false;
-        }
-        open.set_max_credits(max_credits);
-        drop(open);
-        self.prices.forget(&key);
-        self.pending.job_changed(key);
-        true
     }
 
     fn fetch_again(&mut self, found: Vec<FoundJob>, now: Now) -> CommandOutcome {
@@ -515,49 +334,5 @@ impl Scheduler {
         let of_job = |open: &OpenJob| open.open_attempts().map(|no| (open.key(), no)).collect::<Vec<_>>();
         let attempts: Vec<_> = self.jobs.iter().flat_map(of_job).collect();
         attempts.into_iter().for_each(|(key, attempt)| self.set_deadline_timer(key, attempt));
-    }
-}
-
-/// Whether a job is queued again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum QueuedAgain {
-    /// It has not ended, or its batch is not here.
-    No,
-    /// The service would refuse it again.
-    Hopeless,
-    /// It is paid for.
-    Paid,
-    /// Under the key that it had, or under a new one.
-    Yes { same_key: bool },
-}
-
-/// Whether a job that failed is paid for and only was not downloaded.
-pub fn is_paid_for(spec: &JobSpec, record: &JobRecord, now: Now) -> bool {
-    matches!(retried(spec, record, now), RetryVerdict::Paid)
-}
-
-enum RetryVerdict {
-    No,
-    Hopeless,
-    Paid,
-    Yes(Box<Job>),
-}
-
-fn retried(spec: &JobSpec, record: &JobRecord, now: Now) -> RetryVerdict {
-    if let State::Failed { fault, .. } = record.job.state()
-        && retry_delay::prospect(&fault.code) == Prospect::Hopeless
-    {
-        return RetryVerdict::Hopeless;
-    }
-    let terms = AttemptRules { attempts: u32::MAX, keyed: spec.order.kind.is_keyed() };
-    let attempt = record.job.attempt();
-    match lifecycle::apply(&record.job, attempt, Event::Retry, terms, now.wall) {
-        Ok(transition) if lifecycle::wants(transition.job.state()) == Want::Admission => {
-            RetryVerdict::Yes(Box::new(transition.job))
-        }
-        Err(IllegalEvent::Misplaced { .. }) if matches!(record.job.state(), State::Failed { .. }) => {
-            RetryVerdict::Paid
-        }
-        Ok(_) | Err(_) => RetryVerdict::No,
     }
 }

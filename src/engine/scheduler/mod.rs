@@ -11,6 +11,7 @@
 mod account_overview;
 mod admit;
 mod budget_shortage;
+mod cancel;
 mod commands;
 mod drop_expired_and_canceled;
 mod due_effects;
@@ -23,6 +24,8 @@ mod overdue_watchdog;
 mod overview;
 mod parts;
 mod price_renewal;
+mod resolve;
+mod retry;
 mod row_versions;
 #[cfg(test)]
 mod tests;
@@ -33,12 +36,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 pub use self::account_overview::AccountOverview;
-pub use self::commands::{CHANGED_MEANWHILE, Command, CommandOutcome, FoundJob, is_paid_for};
+pub use self::commands::{CHANGED_MEANWHILE, Command, CommandOutcome, FoundJob};
 pub use self::messages::{
     AppliedVersions, BatchOverview, Effect, EndedVersion, FetchFault, FetchOrder, Input, InputFault,
     LastFailure, RenamedJob, SchedulerError, Settings, SpooledRow, Standstill, Step,
 };
 pub use self::parts::outage_detector::Outage;
+pub use self::retry::is_paid_for;
 pub use self::waiting_inputs::ended_take;
 use crate::domain::adaptive_limit::AdaptiveLimit;
 use crate::domain::budget_group::{GroupLimits, GroupTotals};

@@ -108,12 +108,12 @@ impl OpenJobs {
 
     /// Whether the pilot of a batch is done: no job of the batch is open but those that wait for that.
     pub fn wait_after_pilot(&self, batch: &BatchRecord) -> bool {
-        let waits = |open: &Box<OpenJob>| {
+        let waits = |open: &OpenJob| {
             open.key().batch != batch.no || batch.waits_for_pilot(open.record().row_at, open.job())
         };
         batch.waits_after_pilot()
             && self.counts.open_of(batch.no) == self.counts.queued_of(batch.no)
-            && self.jobs.values().all(waits)
+            && self.iter().all(waits)
     }
 
     /// All candidates of a batch, in order.

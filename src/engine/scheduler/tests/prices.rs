@@ -45,7 +45,7 @@ fn image(seq: u32, max_credits: Option<u64>) -> Arc<JobSpec> {
     let spec = (*spec(seq, Kind::Image)).clone();
     let order = Order {
         model: Some("flat".to_owned()),
-        body: serde_json::from_value(body.clone()).unwrap(),
+        body: serde_json::from_value(body).unwrap(),
         max_credits: max_credits.map(Credits),
         ..spec.order
     };
@@ -289,7 +289,7 @@ fn clip_of_a_voice() -> Stage {
     };
     let order = Order {
         model: Some("clips".to_owned()),
-        body: serde_json::from_value(body.clone()).unwrap(),
+        body: serde_json::from_value(body).unwrap(),
         price: None,
         bound: Some(Credits(20)),
         cheapest: Some(Credits(10)),

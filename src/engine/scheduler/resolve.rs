@@ -1,0 +1,65 @@
+//! Resolving a job in doubt: a person found out what it was charged.
+
+use crate::domain::credits::Credits;
+use crate::domain::ids::AttemptNo;
+use crate::domain::job::State;
+use crate::domain::lifecycle::Event;
+use crate::domain::time::Now;
+use crate::engine::scheduler::commands::FoundJob;
+use crate::engine::scheduler::parts::active_batch::SKIPPED_MAX;
+use crate::engine::scheduler::parts::open_job::OpenJob;
+use crate::engine::scheduler::{CommandOutcome, Scheduler, SchedulerError};
+
+impl Scheduler {
+    /// What a person found out of a job that may have been sent ends it where it stands in the queue.
+    fn resolve_queued(
+        &mut self,
+        (spec, record): FoundJob,
+        charged: Credits,
+        now: Now,
+    ) -> Result<CommandOutcome, SchedulerError> {
+        let key = record.key;
+        let attempt = self.jobs.get(&key).map_or(record.job.attempt(), |open| open.job().attempt());
+        if !self.jobs.contains_key(&key) {
+            let Some(active) = self.batches.get_mut(&key.batch) else { return Ok(CommandOutcome::default()) };
+            if !active.skip(spec.seq) {
+                let refused = format!("{SKIPPED_MAX} jobs of its batch have ended before their turn already");
+                return Ok(CommandOutcome { refused: Some(refused), ..CommandOutcome::default() });
+            }
+            let mut record = record;
+            record.job.mark_may_have_been_sent();
+            self.open_queued(record, spec);
+        }
+        self.apply(key, attempt, Event::Resolve(charged), now)?;
+        Ok(CommandOutcome { jobs: 1, ..CommandOutcome::default() })
+    }
+
+    pub(super) fn resolve(
+        &mut self,
+        (spec, record): FoundJob,
+        asked: Option<AttemptNo>,
+        charged: Credits,
+        now: Now,
+    ) -> Result<CommandOutcome, SchedulerError> {
+        let key = record.key;
+        let is_open = self.jobs.contains_key(&key);
+        let job = self.jobs.get(&key).map_or(&record.job, |open| open.job());
+        let is_of_present = asked.is_none_or(|no| no == job.attempt());
+        if is_of_present && matches!(job.state(), State::Queued) && self.may_have_been_sent(&spec, &record) {
+            return self.resolve_queued((spec, record), charged, now);
+        }
+        let attempt = match job.attempt_to_resolve(asked, charged) {
+            Ok(attempt) => attempt.no(),
+            Err(refused) => {
+                return Ok(CommandOutcome { refused: Some(refused), ..CommandOutcome::default() });
+            }
+        };
+        if !is_open {
+            let Some(active) = self.batches.get_mut(&key.batch) else { return Ok(CommandOutcome::default()) };
+            active.job_reopened(spec.seq, spec.order.kind, record.job.state());
+            self.jobs.insert(OpenJob::new(record, spec));
+        }
+        self.apply(key, attempt, Event::Resolve(charged), now)?;
+        Ok(CommandOutcome { jobs: 1, ..CommandOutcome::default() })
+    }
+}

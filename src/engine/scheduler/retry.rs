@@ -1,0 +1,132 @@
+//! Retrying a job that has ended: whether another attempt can help, and under which key.
+
+use std::sync::Arc;
+
+use crate::domain::credits::Credits;
+use crate::domain::ids::JobKey;
+use crate::domain::job::{Job, JobSpec, State};
+use crate::domain::lifecycle::{self, AttemptRules, Event, IllegalEvent, Want};
+use crate::domain::retry_delay::{self, Prospect};
+use crate::domain::time::Now;
+use crate::engine::scheduler::commands::FoundJob;
+use crate::engine::scheduler::parts::active_batch::ActiveBatch;
+use crate::engine::scheduler::{CommandOutcome, Scheduler};
+use crate::store::JobRecord;
+
+impl Scheduler {
+    pub(super) fn retry(&mut self, found: Vec<FoundJob>, now: Now) -> CommandOutcome {
+        let mut outcome = CommandOutcome::default();
+        self.prices.renew();
+        for (spec, record) in found {
+            if self.is_superseded(record.key) {
+                outcome.superseded.push(spec.label.clone());
+                continue;
+            }
+            if matches!(record.job.state(), State::Queued) || self.jobs.contains_key(&record.key) {
+                outcome.jobs += u32::from(self.allow(record.key, record.job.max_credits()));
+                continue;
+            }
+            let expires = self.batches.get(&record.key.batch).and_then(|active| active.record().expires());
+            if record.job.first_sent().is_none() && expires.is_some_and(|at| at <= now.wall) {
+                outcome.expired.push(spec.label.clone());
+                continue;
+            }
+            match self.queue_again(&spec, &record, now) {
+                QueuedAgain::No => {}
+                QueuedAgain::Hopeless => outcome.hopeless.push(spec.label.clone()),
+                QueuedAgain::Paid => outcome.paid.push(spec.label.clone()),
+                QueuedAgain::Yes { same_key } => {
+                    outcome.same_key += u32::from(same_key);
+                    outcome.jobs += 1;
+                }
+            }
+        }
+        outcome
+    }
+
+    /// Queues a job that has ended again, where that can help.
+    pub(super) fn queue_again(&mut self, spec: &Arc<JobSpec>, record: &JobRecord, now: Now) -> QueuedAgain {
+        let mut job = match retried(spec, record, now) {
+            RetryVerdict::No => return QueuedAgain::No,
+            RetryVerdict::Hopeless => return QueuedAgain::Hopeless,
+            RetryVerdict::Paid => return QueuedAgain::Paid,
+            RetryVerdict::Yes(job) => job,
+        };
+        let Some(active) = self.batches.get_mut(&record.key.batch) else { return QueuedAgain::No };
+        // No key would find its task again, had a state that is gone sent it after all.
+        let was_dropped = matches!(record.job.state(), State::Canceled { task: None, .. } | State::Expired);
+        if was_dropped && !spec.order.kind.is_keyed() && active.record().may_have_been_sent(spec.seq) {
+            job.mark_may_have_been_sent();
+        }
+        let same_key = job.attempt() == record.job.attempt();
+        active.job_reopened(spec.seq, spec.order.kind, record.job.state());
+        active.uncancel();
+        self.open_queued(JobRecord { job: *job, ..record.clone() }, spec.clone());
+        QueuedAgain::Yes { same_key }
+    }
+
+    /// Lets a waiting job cost more, or less, than its row says. False: it does not wait, or not yet where it could be
+    /// told.
+    fn allow(&mut self, key: JobKey, max_credits: Option<Credits>) -> bool {
+        if max_credits.is_none() {
+            return false;
+        }
+        let is_next = |active: &ActiveBatch| active.holds(key.seq);
+        if !self.jobs.contains_key(&key) && self.batches.get(&key.batch).is_some_and(is_next) {
+            self.open_rows_up_to(key);
+        }
+        let Some(mut open) = self.jobs.get_mut(&key) else { return false };
+        if !matches!(open.job().state(), State::Queued) {
+            return false;
+        }
+        open.set_max_credits(max_credits);
+        drop(open);
+        self.prices.forget(&key);
+        self.pending.job_changed(key);
+        true
+    }
+}
+
+/// Whether a job is queued again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum QueuedAgain {
+    /// It has not ended, or its batch is not here.
+    No,
+    /// The service would refuse it again.
+    Hopeless,
+    /// It is paid for.
+    Paid,
+    /// Under the key that it had, or under a new one.
+    Yes { same_key: bool },
+}
+
+/// Whether a job that failed is paid for and only was not downloaded.
+pub fn is_paid_for(spec: &JobSpec, record: &JobRecord, now: Now) -> bool {
+    matches!(retried(spec, record, now), RetryVerdict::Paid)
+}
+
+enum RetryVerdict {
+    No,
+    Hopeless,
+    Paid,
+    Yes(Box<Job>),
+}
+
+fn retried(spec: &JobSpec, record: &JobRecord, now: Now) -> RetryVerdict {
+    if let State::Failed { fault, .. } = record.job.state()
+        && retry_delay::prospect(&fault.code) == Prospect::Hopeless
+    {
+        return RetryVerdict::Hopeless;
+    }
+    let terms = AttemptRules { attempts: u32::MAX, keyed: spec.order.kind.is_keyed() };
+    let attempt = record.job.attempt();
+    match lifecycle::apply(&record.job, attempt, Event::Retry, terms, now.wall) {
+        Ok(transition) if lifecycle::wants(transition.job.state()) == Want::Admission => {
+            RetryVerdict::Yes(Box::new(transition.job))
+        }
+        Err(IllegalEvent::Misplaced { .. }) if matches!(record.job.state(), State::Failed { .. }) => {
+            RetryVerdict::Paid
+        }
+        Ok(_) | Err(_) => RetryVerdict::No,
+    }
+}
