@@ -16,6 +16,7 @@ use crate::engine::blocking;
 use crate::engine::upload_limit::Uploads;
 use crate::failpoint;
 use crate::metrics::Metrics;
+use crate::object_storage::object_metadata::{BATCH, JOB, PRICE, SHA256};
 use crate::object_storage::{
     Expected, FoundObject, GetError, ObjectStorage, PutError, Replaces, StorageError,
 };
@@ -26,14 +27,6 @@ use crate::output::publish::{OutputDir, Part, hash_file};
 
 /// Code while the store refuses or cannot be reached.
 const STORE: &str = "store";
-/// Metadata: the identity of the job whose output the object is.
-const JOB: &str = "callsheet-job";
-/// Metadata: the name of its batch.
-const BATCH: &str = "callsheet-batch";
-/// Metadata: what the job was charged, in credits.
-const PRICE: &str = "callsheet-price";
-/// Metadata: SHA-256 of the content in lowercase hex.
-const SHA256: &str = "callsheet-sha256";
 /// How often an object is put anew that others change meanwhile.
 const ROUNDS_MAX: u32 = 4;
 

@@ -14,9 +14,8 @@ use object_store::multipart::MultipartStore;
 use object_store::path::Path as ObjectPath;
 use object_store::signer::{Method, Signer};
 use object_store::{
-    Attribute, AttributeValue, Attributes, ClientOptions, Error, GetOptions, GetResult, ObjectStore,
-    ObjectStoreExt, PutMode, PutMultipartOptions, PutOptions, PutPayload, RetryConfig, UpdateVersion,
-    WriteMultipart,
+    Attributes, ClientOptions, Error, GetOptions, GetResult, ObjectStore, ObjectStoreExt, PutMode,
+    PutMultipartOptions, PutOptions, PutPayload, RetryConfig, UpdateVersion, WriteMultipart,
 };
 use sha2::{Digest, Sha256};
 use tokio::fs::File;
@@ -30,8 +29,9 @@ use crate::object_storage::aws_credentials::{
 };
 use crate::object_storage::error_text::{code_of, is_bucket_missing};
 use crate::object_storage::multipart::{PartedUpload, PartsError};
+use crate::object_storage::object_metadata::{Metadata, attributes_of, metadata_in};
 use crate::object_storage::{
-    Environment, Expected, FoundObject, HexOf, LINK_MAX, Metadata, PART_BYTES, PARTS_AT_ONCE, Replaces,
+    Environment, Expected, FoundObject, HexOf, LINK_MAX, PART_BYTES, PARTS_AT_ONCE, Replaces,
 };
 
 /// How long one request is repeated by itself, with its waits.
@@ -52,7 +52,7 @@ pub(super) struct Bucket {
     unfinished: Option<PathBuf>,
     aws: Option<AwsCredentials>,
     google: Option<GcpSigningCredentialProvider>,
-    /// Names of metadata are identifiers there: without hyphens.
+    /// Names of metadata are identifiers there.
     is_azure: bool,
     /// The store is not given the SHA-256 of what it is sent: an object is read once to confirm it.
     reads_back: bool,
@@ -183,12 +183,7 @@ impl Bucket {
             Err(Error::NotFound { .. }) => return Ok(None),
             Err(error) => return Err(error),
         };
-        let metadata = found.attributes.iter().filter_map(|(attribute, value)| match attribute {
-            Attribute::Metadata(name) if self.is_azure => Some((name.replace('_', "-"), value.to_string())),
-            Attribute::Metadata(name) => Some((name.to_string(), value.to_string())),
-            _ => None,
-        });
-        let metadata = metadata.collect();
+        let metadata = metadata_in(&found.attributes, self.is_azure);
         let (e_tag, version) = (found.meta.e_tag.clone(), found.meta.version.clone());
         let version = UpdateVersion { e_tag, version };
         Ok(Some(FoundObject { bytes: found.meta.size, metadata, version }))
@@ -204,12 +199,7 @@ impl Bucket {
     ) -> Result<(), Refused> {
         let unread = |error: std::io::Error| Refused::Changed(format!("cannot be read any more: {error}"));
         let mut reader = File::open(file).await.map_err(unread)?;
-        let said = metadata.iter().map(|(name, value)| {
-            let name = if self.is_azure { name.replace('-', "_") } else { (*name).to_owned() };
-            (Attribute::Metadata(name.into()), AttributeValue::from((*value).to_owned()))
-        });
-        let content_type = AttributeValue::from(expected.content_type.to_owned());
-        let attributes: Attributes = said.chain([(Attribute::ContentType, content_type)]).collect();
+        let attributes = attributes_of(metadata, expected.content_type, self.is_azure);
         if expected.bytes <= PART_BYTES as u64 {
             let mut content = Vec::new();
             let limit = expected.bytes.saturating_add(1);

@@ -16,9 +16,8 @@ use sha2::{Digest, Sha256};
 use tempfile::NamedTempFile;
 
 use crate::failpoint;
-use crate::object_storage::{
-    Expected, FoundObject, GetError, HexOf, Metadata, OwnedReplaces, PutError, StorageError,
-};
+use crate::object_storage::object_metadata::Metadata;
+use crate::object_storage::{Expected, FoundObject, GetError, HexOf, OwnedReplaces, PutError, StorageError};
 
 /// What is known of an object beside its content.
 #[derive(Debug, Serialize, Deserialize)]

@@ -10,6 +10,7 @@ mod bucket;
 mod error_text;
 mod folder;
 mod multipart;
+pub mod object_metadata;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -27,6 +28,7 @@ use url::Url;
 pub use self::aws_credentials::CredentialLife;
 use self::bucket::{Bucket, Refused};
 use self::folder::Folder;
+use self::object_metadata::Metadata;
 
 /// Files up to this size go in one request; a part of a larger one is as large, in bytes.
 const PART_BYTES: usize = 8 * 1024 * 1024;
@@ -86,9 +88,6 @@ pub enum GetError {
     #[error(transparent)]
     Storage(#[from] StorageError),
 }
-
-/// What is said of an object beside its content.
-pub type Metadata<'a> = [(&'static str, &'a str)];
 
 /// An object as it lies in the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
