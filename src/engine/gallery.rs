@@ -1,12 +1,13 @@
 //! The galleries of batches, written while jobs end.
 //!
-//! It costs the engine a note of each batch whose jobs end. What is written comes from the state, off the engine's loop, at
-//! most every two seconds, and nothing waits for a device. A disk that refuses is warned of once and tried again
+//! It costs the engine a note of each batch whose jobs end. What is written comes from the state, off the engine's loop, not
+//! too often (`write_interval.rs`), and nothing waits for a device. A disk that refuses is warned of once and tried again
 //! later; no job fails for it.
 
 mod list;
 mod output_details;
 mod pages;
+mod write_interval;
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
@@ -21,10 +22,11 @@ use crate::domain::ids::{BatchName, BatchNo};
 use crate::domain::job::OutputFile;
 use crate::domain::job_state::JobStateCounts;
 use crate::domain::parked_reason::Parked;
-use crate::domain::time::{Millis, Tick};
+use crate::domain::time::Tick;
 use crate::engine::engine_handle::Handle;
 use crate::engine::gallery::output_details::MediaReader;
 use crate::engine::gallery::pages::BatchPages;
+use crate::engine::gallery::write_interval::{LOOK_INTERVAL, rest_after};
 use crate::engine::scheduler::{BatchOverview, Scheduler, Step};
 use crate::engine::{EngineError, blocking};
 use crate::output::publish::OutputDir;
@@ -32,12 +34,6 @@ use crate::pages::INDEX;
 use crate::pages::gallery_index::OPEN_MAX;
 use crate::store::{BatchRecord, Change, JobRecord, Store};
 
-/// Between two times that a gallery is written while jobs end, at least.
-const INTERVAL: Duration = Duration::from_secs(2);
-/// So many times as long as writing took is waited before it is written again.
-const REST: u32 = 25;
-/// Between two looks at what changed without a job that ended.
-const LOOK_INTERVAL: Millis = Millis::from_secs(10);
 /// Unfinished batches that are looked at then, at most.
 const LOOK_MAX: usize = 50;
 /// How long outputs are looked into at most by a command that opens a page. What is left is found out the next time.
@@ -46,8 +42,6 @@ const FACTS_AT_ONCE: Duration = Duration::from_secs(3);
 const FACTS_AT_END: Duration = Duration::from_millis(250);
 /// Where more jobs end between two times that galleries are written, outputs are looked into later.
 const BUSY_JOBS: usize = 100;
-/// After a disk refused.
-const RETRY_INTERVAL: Duration = Duration::from_secs(30);
 
 /// A batch as its gallery shows it, but for its ended jobs.
 #[derive(Debug, Clone)]
@@ -268,8 +262,7 @@ impl Shared {
                 blocking(move || shared.tell_of_list(list::write(&shared.store, &shared.output_dir))).await;
             }
             let took = self.clock.elapsed().saturating_sub(begun);
-            let rest = if is_written { INTERVAL.max(took * REST) } else { RETRY_INTERVAL };
-            let rested = begun + took + rest;
+            let rested = begun + took + rest_after(took, is_written);
             let is_busy = self.ended.swap(0, Ordering::Relaxed) > BUSY_JOBS;
             if is_written && !is_busy {
                 let shared = self.clone();
