@@ -5,6 +5,7 @@
 //! delivery and its note leads to a second delivery, with the same id: receivers drop what they know.
 
 mod command;
+mod delivery_retry;
 mod event;
 mod outbox;
 #[cfg(test)]
@@ -20,6 +21,8 @@ use secrecy::{ExposeSecret, SecretString};
 use tokio::sync::Notify;
 use tokio::task::spawn_blocking;
 
+use self::delivery_retry::DeliveryError;
+pub use self::delivery_retry::RetrySchedule;
 pub use self::event::BatchDone;
 use self::outbox::{Channel, DeliveryState, DueMessage, Outbox};
 pub use self::webhook_signature::BadSecret;
@@ -29,8 +32,6 @@ use crate::api::webhook_client::Webhook;
 use crate::clock::Clock;
 use crate::config::HooksConfig;
 use crate::domain::ids::BatchName;
-use crate::domain::retry_delay::Backoff;
-use crate::domain::time::Millis;
 
 /// Timeouts and retries of deliveries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,10 +39,8 @@ pub struct HookTimeouts {
     pub command: Duration,
     /// Of a request to the webhook with its response.
     pub webhook: Duration,
-    /// Delay between two tries.
-    pub backoff: Backoff,
-    /// Age at which a message is given up.
-    pub give_up: Millis,
+    /// When one that failed is tried again.
+    pub retries: RetrySchedule,
     /// How long a stop waits for deliveries under way.
     pub stop: Duration,
 }
@@ -51,8 +50,7 @@ impl Default for HookTimeouts {
         HookTimeouts {
             command: Duration::from_secs(60),
             webhook: Duration::from_secs(20),
-            backoff: Backoff { base: Millis::from_secs(5), max: Millis::from_secs(3600) },
-            give_up: Millis::from_secs(3 * 24 * 3600),
+            retries: RetrySchedule::default(),
             stop: Duration::from_secs(5),
         }
     }
@@ -97,13 +95,6 @@ struct HooksInner {
     webhook: Option<(Webhook, Secret)>,
     timeouts: HookTimeouts,
     clock: Clock,
-}
-
-/// Why a delivery failed.
-struct DeliveryError {
-    reason: String,
-    wait: Option<Millis>,
-    is_final: bool,
 }
 
 fn webhook(
@@ -312,11 +303,12 @@ impl HooksInner {
         let DueMessage { number, tries, entry, .. } = due;
         let delivery_state = match outcome {
             Ok(()) => DeliveryState::Delivered,
-            Err(DeliveryError { reason, wait, is_final }) => {
+            Err(error) => {
                 let now = self.clock.now();
-                let is_old = now.wall.since(entry.since) >= self.timeouts.give_up;
-                if !is_final && !is_old {
-                    let wait = self.timeouts.backoff.wait(tries, fastrand::f64(), wait);
+                let age = now.wall.since(entry.since);
+                let wait = self.timeouts.retries.wait(&error, tries, age, fastrand::f64());
+                let reason = error.reason;
+                if let Some(wait) = wait {
                     let secs = wait.0.div_ceil(1000);
                     tracing::info!(batch = entry.batch, "{what}: {reason}; retrying in {secs} s");
                     return self.outbox().postpone(number, channel, now.tick.after(wait));

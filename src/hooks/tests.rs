@@ -18,7 +18,8 @@ use tokio::task::JoinHandle;
 use super::*;
 use crate::domain::credits::Credits;
 use crate::domain::ids::BatchNo;
-use crate::domain::time::Timestamp;
+use crate::domain::retry_delay::Backoff;
+use crate::domain::time::{Millis, Timestamp};
 use crate::store::BatchRecord;
 
 /// Longest wait for anything: a test that waits for it has failed.
@@ -102,8 +103,8 @@ struct House {
 
 fn house() -> House {
     let quick = Backoff { base: Millis(20), max: Millis(40) };
-    let timeouts =
-        HookTimeouts { backoff: quick, stop: Duration::from_millis(50), ..HookTimeouts::default() };
+    let retries = RetrySchedule { backoff: quick, ..RetrySchedule::default() };
+    let timeouts = HookTimeouts { retries, stop: Duration::from_millis(50), ..HookTimeouts::default() };
     House { dir: tempfile::tempdir().unwrap(), config: HooksConfig::default(), timeouts }
 }
 
@@ -334,7 +335,7 @@ async fn a_command_that_hangs_is_stopped_with_all_that_it_started_and_holds_up_n
     let (receiver, address) = Receiver::start(&[]).await;
     let mut house = house().posting_to(address);
     house.timeouts.command = Duration::from_secs(1);
-    house.timeouts.give_up = Millis(0);
+    house.timeouts.retries.give_up = Millis(0);
     let pids = house.path("pids");
     let script = format!("sleep 1000 & echo $! $$ > {0}.new; mv {0}.new {0}; sleep 1000", pids.display());
     let house = house.running(&script);
@@ -383,7 +384,7 @@ async fn what_is_never_taken_is_set_aside_and_not_told_again() {
     // Too old.
     receiver.statuses.lock().unwrap().push_back(500);
     running.stop().await;
-    house.timeouts.give_up = Millis(0);
+    house.timeouts.retries.give_up = Millis(0);
     let hooks = house.hooks();
     hooks.batch_done(&done("autumn", 2)).unwrap();
     let running = start(&hooks);
