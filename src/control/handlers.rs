@@ -3,8 +3,8 @@
 use std::io;
 
 use crate::control::protocol::{
-    BatchOutcome, BatchOutcomes, BatchStatus, BudgetSet, FINISHED_SHOWN, GalleryPage, LedgerEntry, Refusal,
-    ResolveRequest, RetryRequest, Status, StatusRequest, SyncedOutputs,
+    BatchOutcome, BatchOutcomes, BudgetSet, GalleryPage, LedgerEntry, Refusal, ResolveRequest, RetryRequest,
+    SyncedOutputs,
 };
 use crate::domain::credits::Credits;
 use crate::domain::exit_code::Exit;
@@ -17,7 +17,7 @@ use crate::engine::gallery::Gallery;
 use crate::engine::job_iter::JobIter;
 use crate::engine::output_store::OutputStore;
 use crate::engine::output_sync::SyncOutcome;
-use crate::engine::scheduler::{BatchOverview, Command, CommandOutcome};
+use crate::engine::scheduler::{Command, CommandOutcome};
 use crate::engine::{FindError, Target};
 use crate::intake::ingest::Ingest;
 use crate::output::file_names::Layout;
@@ -83,48 +83,6 @@ impl HandlerError {
             HandlerError::Reader(_) => Refusal::new(Exit::Disk, self.to_string()),
         }
     }
-}
-
-/// Every batch in numbers, or the one called so.
-///
-/// # Errors
-/// [`HandlerError`].
-pub async fn status(engine: &EngineClient, request: &StatusRequest) -> Result<Status, HandlerError> {
-    let batch = request.batch.as_ref();
-    let finished_max = if request.all { usize::MAX } else { FINISHED_SHOWN };
-    let found = engine.batch_snapshots(batch, finished_max).await?;
-    let of = |(record, overview): &(BatchRecord, BatchOverview)| {
-        BatchStatus::new(record, overview).with_process(engine.works())
-    };
-    let batches = found.iter().map(of).collect();
-    let not_listed = not_listed(engine, batch, found.iter().map(|(record, _)| record));
-    Ok(Status { batches, not_listed, transfers: None })
-}
-
-/// The batches that a list is about, and how many finished ones it leaves out.
-///
-/// # Errors
-/// [`HandlerError`].
-pub async fn listed(
-    engine: &EngineClient,
-    batch: Option<&BatchName>,
-) -> Result<(Vec<BatchRecord>, u64), HandlerError> {
-    let batches = engine.batches(batch).await?;
-    let not_listed = not_listed(engine, batch, batches.iter());
-    Ok((batches, not_listed))
-}
-
-/// How many finished batches a list leaves out. One that is named is there.
-fn not_listed<'a>(
-    engine: &EngineClient,
-    batch: Option<&BatchName>,
-    listed: impl Iterator<Item = &'a BatchRecord>,
-) -> u64 {
-    if batch.is_some() {
-        return 0;
-    }
-    let listed = listed.filter(|record| record.is_done()).count() as u64;
-    engine.store().finished_count().saturating_sub(listed)
 }
 
 /// Hands over the result of every job of the batches as one line of JSON, in manifest order, or of those

@@ -37,3 +37,4 @@ mod refusals;
 pub mod review_handlers;
 pub mod review_protocol;
 pub mod routes;
+mod status_list;

@@ -13,9 +13,9 @@ use serde::Deserialize;
 use crate::control::access::{Access, TcpAccess};
 use crate::control::api_error::{ApiError, Query};
 use crate::control::app_state::{AppState, Shared};
-use crate::control::handlers;
 use crate::control::page_session::{COOKIE, SESSION_SPAN, is_same};
 use crate::control::protocol::{BatchStatus, ProcessKind, Refusal, StatusRequest};
+use crate::control::status_list;
 use crate::domain::exit_code::Exit;
 use crate::domain::ids::BatchName;
 use crate::pages::live_document::{Viewer, refusal_page};
@@ -57,7 +57,7 @@ pub(super) fn batch_name(text: &str) -> Result<BatchName, ApiError> {
 /// A batch in numbers.
 pub(super) async fn status_of(app: &AppState, name: &BatchName) -> Result<BatchStatus, ApiError> {
     let request = StatusRequest { batch: Some(name.clone()), all: false };
-    let found = handlers::status(&app.engine, &request).await?.batches.pop();
+    let found = status_list::status(&app.engine, &request).await?.batches.pop();
     let missing =
         || ApiError(StatusCode::NOT_FOUND, Refusal::new(Exit::Usage, format!("no batch is called {name}")));
     found.ok_or_else(missing)

@@ -20,6 +20,7 @@ use crate::control::handlers::{self, HandlerError};
 use crate::control::page_forms::{Who, batch_name, refused, status_of, viewer};
 use crate::control::page_submit;
 use crate::control::protocol::{BatchStatus, Refusal, Schedules, Status, StatusRequest};
+use crate::control::status_list;
 use crate::control::{
     page_actions, page_forms, page_gallery, page_output_files, page_review, page_schedules, page_take,
     page_views,
@@ -121,7 +122,7 @@ async fn overview_now(
     batches: &[BatchName],
 ) -> Result<(Fragments, BTreeMap<BatchName, Fragments>), HandlerError> {
     let Status { batches: found, not_listed, .. } =
-        handlers::status(&app.engine, &StatusRequest::default()).await?;
+        status_list::status(&app.engine, &StatusRequest::default()).await?;
     let account = app.engine.account().await?;
     let now = app.pages.clock().now().wall;
     let days = days(app, now.utc_day()).await?;

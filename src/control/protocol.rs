@@ -157,14 +157,11 @@ pub struct RunScheduleRequest {
     pub name: String,
 }
 
-/// Finished batches that a status shows unless it is asked for all: those that finished last.
-pub const FINISHED_SHOWN: usize = 20;
-
 /// Asks for one batch in numbers, or for all.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StatusRequest {
-    /// The batch; none means those that are not done, and the [`FINISHED_SHOWN`] that finished last.
+    /// The batch; none means those that are not done, and some that finished last (`status_list.rs`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch: Option<BatchName>,
     /// Every finished batch that is listed (`retention.list_finished_for`).

@@ -34,6 +34,7 @@ use crate::control::protocol::{
     Transfers,
 };
 use crate::control::review_handlers;
+use crate::control::status_list;
 use crate::domain::exit_code::Exit;
 use crate::domain::job_state::JobState;
 use crate::engine::{EngineError, blocking, to_the_end};
@@ -124,7 +125,7 @@ fn totals(moved: Moved) -> TransferTotals {
 }
 
 async fn status(State(app): Shared, Query(query): Query<StatusRequest>) -> Result<Response, ApiError> {
-    let status = handlers::status(&app.engine, &query).await?;
+    let status = status_list::status(&app.engine, &query).await?;
     let (downloads, uploads) = app.metrics.transfers();
     // Without a store there is nothing to compare.
     let transfers = (uploads != Moved::default())
@@ -139,7 +140,7 @@ async fn explain(State(app): Shared, Query(query): Query<ExplainRequest>) -> Res
 async fn jobs(State(app): Shared, Query(query): Query<JobsRequest>) -> Result<Response, ApiError> {
     let state = query.state.as_deref().map(str::parse::<JobState>).transpose();
     let state = state.map_err(|unknown| ApiError::usage(format!("state: {unknown}")))?;
-    let (batches, not_listed) = handlers::listed(&app.engine, query.batch.as_ref()).await?;
+    let (batches, not_listed) = status_list::listed(&app.engine, query.batch.as_ref()).await?;
     let store = app.engine.store().clone();
     Ok((not_listed_header(not_listed), lines(move |sink| handlers::jobs(&store, &batches, state, sink)))
         .into_response())
@@ -179,7 +180,7 @@ async fn group_totals(State(app): Shared) -> Result<Response, ApiError> {
 }
 
 async fn ledger(State(app): Shared, Query(query): Query<LedgerRequest>) -> Result<Response, ApiError> {
-    let (batches, not_listed) = handlers::listed(&app.engine, query.batch.as_ref()).await?;
+    let (batches, not_listed) = status_list::listed(&app.engine, query.batch.as_ref()).await?;
     let store = app.engine.store().clone();
     Ok((not_listed_header(not_listed), lines(move |sink| handlers::ledger(&store, &batches, sink)))
         .into_response())
