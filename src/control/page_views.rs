@@ -13,10 +13,9 @@ use crate::engine::job_page::ListedJob;
 use crate::engine::scheduler::AccountOverview;
 use crate::pages::document::in_address;
 use crate::pages::live_batch::{ANOTHER_TAKE, HistoryRow, JobRow, JobView};
+use crate::pages::live_budget_bar::BudgetView;
 use crate::pages::live_document::DayCredits;
-use crate::pages::live_overview::{
-    BatchCredits, BatchView, BudgetView, Now, OverviewView, ParkedView, ScheduleView,
-};
+use crate::pages::live_overview::{BatchCredits, BatchView, Now, OverviewView, ParkedView, ScheduleView};
 
 /// Everything on the overview.
 pub(super) fn overview(

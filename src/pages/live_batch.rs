@@ -6,8 +6,9 @@ use crate::domain::credits::Credits;
 use crate::domain::time::Timestamp;
 use crate::pages::document::grouped;
 use crate::pages::document::in_address;
+use crate::pages::live_budget_bar::{BudgetView, budget_bar};
 use crate::pages::live_document::{Fragments, Viewer, credits, moment, state_mark};
-use crate::pages::live_overview::{BatchView, BudgetView, ParkedView, budget_bar, parked_list, progress};
+use crate::pages::live_overview::{BatchView, ParkedView, parked_list, progress};
 use crate::pages::live_review::review_address;
 
 /// Characters of a prompt that a list shows.

@@ -12,6 +12,7 @@ pub mod gallery_index;
 pub mod gallery_job;
 pub mod gallery_page;
 pub mod live_batch;
+pub mod live_budget_bar;
 pub mod live_document;
 pub mod live_forms;
 pub mod live_overview;
