@@ -10,6 +10,7 @@
 //! sidecar where it is.
 
 mod group;
+pub(super) mod name_when_taken;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fs::{self, File};
@@ -26,6 +27,7 @@ use crate::domain::job::{JobSpec, OutputFile, PublishedOutputs};
 use crate::domain::time::Timestamp;
 use crate::output::file_names::{self, Layout, SIDECAR_FOLDER};
 use crate::output::output_spec::OutputSpec;
+use crate::output::publish::name_when_taken::is_edited;
 use crate::output::sidecar::Sidecar;
 use crate::output::{Media, OutputOptions};
 
@@ -34,8 +36,6 @@ use crate::output::{Media, OutputOptions};
 pub const PROBE_BYTES: u64 = 64 * 1024;
 /// Most batches whose folders are known to be new.
 const MADE_MAX: usize = 64;
-/// Most edited copies of one output that are kept.
-const EDITED_MAX: u32 = 100;
 
 /// One downloaded part.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -285,78 +285,6 @@ impl OutputDir {
 fn own_sidecar(path: PathBuf, job: JobId) -> Option<(PathBuf, Sidecar)> {
     let sidecar = Sidecar::read(&path).filter(|sidecar| sidecar.job == job)?;
     Some((path, sidecar))
-}
-
-/// Whether a name of a job's outputs is somebody else's: a sidecar that is at one of its places has it, anything that is
-/// where its own would be put, and without one any file that is there.
-pub(super) fn is_taken(place: &Path, sidecars: &[PathBuf], dir: &Path, files: &[OutputFile]) -> bool {
-    let is_there = |path: &Path| path.symlink_metadata().is_ok();
-    is_there(place)
-        || sidecars.iter().any(|path| Sidecar::read(path).is_some())
-        || files.iter().any(|file| is_there(&dir.join(&file.path)))
-}
-
-/// Whether `path` exists and is none of the expected files.
-pub(super) fn is_edited(path: &Path, may_be: &[&OutputFile]) -> io::Result<bool> {
-    let found = match path.symlink_metadata() {
-        Ok(found) => found,
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
-            return Ok(false);
-        }
-        Err(error) => return Err(error),
-    };
-    if !found.is_file() {
-        return Ok(true);
-    }
-    let is_as_long = |file: &&&OutputFile| file.bytes == found.len();
-    let may_be: Vec<_> = may_be.iter().filter(is_as_long).collect();
-    if may_be.is_empty() {
-        return Ok(true);
-    }
-    let hash = hash_file(path)?;
-    Ok(may_be.iter().all(|file| file.sha256 != hash))
-}
-
-/// Gives files that are downloaded again a name beside those that a person edited meanwhile.
-fn beside_edited(
-    dir: &Path,
-    output_spec: OutputSpec<'_>,
-    own: &Sidecar,
-    files: &mut [OutputFile],
-) -> io::Result<()> {
-    let OutputSpec { batch, layout, spec, .. } = output_spec;
-    let [_, short, long] = file_names::job_names(spec);
-    for (index, file) in files.iter_mut().enumerate() {
-        let fetched = file.clone();
-        let is_theirs = |path: &str| {
-            let named = own.files.iter().find(|file| file.path == path);
-            let may_be: Vec<&OutputFile> = named.into_iter().chain([&fetched]).collect();
-            is_edited(&dir.join(path), &may_be)
-        };
-        let usual = fetched.path.clone();
-        if !is_theirs(&usual)? {
-            continue;
-        }
-        let ext = usual.rsplit('.').next().unwrap_or_default().to_owned();
-        let numbered = (2..=EDITED_MAX).map(|n| format!("{long}.{n}"));
-        let mut free = None;
-        for name in [short.clone(), long.clone()].into_iter().chain(numbered) {
-            let path = layout.path(batch, spec, &name, index + 1, &ext);
-            if path != usual && !is_theirs(&path)? {
-                free = Some(path);
-                break;
-            }
-        }
-        let Some(path) = free else {
-            let reason = format!("{usual} and all its copies were edited; rename some of them");
-            return Err(io::Error::new(io::ErrorKind::AlreadyExists, reason));
-        };
-        tracing::info!(batch = %batch, edited = usual, path, "an output was edited: kept, and downloaded under \
-                                                              another name");
-        file.edited = Some(usual);
-        file.path = path;
-    }
-    Ok(())
 }
 
 /// Whether a disk, or a quota on it, is full.

@@ -15,9 +15,8 @@ use crate::domain::ids::BatchName;
 use crate::domain::job::{JobSpec, OutputFile};
 use crate::failpoint;
 use crate::output::file_names::{self, Layout};
-use crate::output::publish::{
-    OutputDir, create, folders_of, is_edited, is_taken, make_folder, rename, sync_folders,
-};
+use crate::output::publish::name_when_taken::{is_edited, is_taken};
+use crate::output::publish::{OutputDir, create, folders_of, make_folder, rename, sync_folders};
 use crate::output::sidecar::Sidecar;
 
 /// Held while outputs move: two versions of one row may be published at once.

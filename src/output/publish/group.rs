@@ -1,43 +1,27 @@
 //! Publishing the outputs of many jobs together: what each does alone is done for all of them, so that they share their
 //! syncs.
 
-use std::array;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::RenameFlags;
-
 use crate::domain::job::OutputFile;
 use crate::failpoint;
-use crate::output::file_names;
 use crate::output::group_sync::sync_contents;
 use crate::output::output_spec::OutputSpec;
-use crate::output::publish::{
-    OutputDir, Part, Publication, beside_edited, create, folders_of, make_folder, rename, sync_folders,
-};
+use crate::output::publish::name_when_taken::{Chosen, UntriedNames};
+use crate::output::publish::{OutputDir, Publication, create, folders_of, make_folder, rename, sync_folders};
 use crate::output::sidecar::Sidecar;
 
 /// What becomes of one of the jobs.
 struct Publishing<'a> {
     publication: &'a Publication<'a>,
-    /// Names that were not tried yet, and the number of the next one.
-    names: std::iter::Enumerate<array::IntoIter<String, 3>>,
+    names: UntriedNames,
     parts_are_written: bool,
-    /// The first name is taken without a look at what is there.
-    is_unlooked: bool,
     /// The name that is tried.
     chosen: Option<Chosen>,
     outcome: Option<io::Result<Vec<OutputFile>>>,
-}
-
-/// A name, and what lies under it.
-struct Chosen {
-    files: Vec<OutputFile>,
-    sidecar: PathBuf,
-    /// Whether what lies there already is this job's.
-    flags: RenameFlags,
 }
 
 impl OutputDir {
@@ -136,10 +120,8 @@ fn each(
 
 impl<'a> Publishing<'a> {
     fn new(publication: &'a Publication<'a>, is_new: bool) -> Publishing<'a> {
-        let spec = publication.output_spec.spec;
-        let names = file_names::job_names(spec).into_iter().enumerate();
-        let is_unlooked = is_new && !spec.apart;
-        Publishing { publication, names, parts_are_written: false, is_unlooked, chosen: None, outcome: None }
+        let names = UntriedNames::of(publication.output_spec.spec, is_new);
+        Publishing { publication, names, parts_are_written: false, chosen: None, outcome: None }
     }
 
     fn outcome(mut self) -> io::Result<Vec<OutputFile>> {
@@ -165,7 +147,9 @@ impl<'a> Publishing<'a> {
             }
             self.parts_are_written = true;
         }
-        let Some(chosen) = self.choose(dir)? else { return self.nameless().map(|_| files) };
+        let Some(chosen) = self.names.next_free(dir, self.publication)? else {
+            return self.nameless().map(|_| files);
+        };
         for path in chosen.files.iter().map(|file| batch_dir.join(&file.path)).chain([chosen.sidecar.clone()])
         {
             make_folder_once(&dir.root, path.parent().unwrap_or(&batch_dir), made)?;
@@ -176,55 +160,6 @@ impl<'a> Publishing<'a> {
         files.push(draft);
         self.chosen = Some(chosen);
         Ok(files)
-    }
-
-    /// The next name that is free; none if there is no more.
-    fn choose(&mut self, dir: &OutputDir) -> io::Result<Option<Chosen>> {
-        let Publication { output_spec, parts, .. } = *self.publication;
-        let OutputSpec { batch, layout, spec, .. } = output_spec;
-        let batch_dir = dir.batch_dir(batch);
-        let files_of = |name: &str| -> Vec<OutputFile> {
-            let file = |(index, part): (usize, &Part)| OutputFile {
-                path: layout.path(batch, spec, name, index + 1, &part.media.ext),
-                bytes: part.bytes,
-                sha256: part.sha256.clone(),
-                content_type: part.media.content_type.clone(),
-                edited: None,
-                object: None,
-            };
-            parts.iter().enumerate().map(file).collect()
-        };
-        let place_of = |name: &str| batch_dir.join(layout.sidecar(dir.options.sidecars, batch, spec, name));
-        if std::mem::take(&mut self.is_unlooked)
-            && let Some((_, name)) = self.names.clone().next()
-        {
-            let (files, sidecar) = (files_of(&name), place_of(&name));
-            return Ok(Some(Chosen { files, sidecar, flags: RenameFlags::NOREPLACE }));
-        }
-        for (index, name) in self.names.by_ref() {
-            let places = layout.sidecars(batch, spec, &name).map(|path| batch_dir.join(path));
-            let mut found = places.map(|path| Sidecar::read(&path).map(|sidecar| (path, sidecar)));
-            // Outputs keep a name that they have.
-            let own = found.iter_mut().find_map(|found| found.take_if(|(_, sidecar)| sidecar.job == spec.id));
-            if index == 0 && spec.apart && own.is_none() {
-                continue;
-            }
-            let mut files = files_of(&name);
-            if let Some((sidecar, own)) = own {
-                beside_edited(&batch_dir, output_spec, &own, &mut files)?;
-                return Ok(Some(Chosen { files, sidecar, flags: RenameFlags::empty() }));
-            }
-            let sidecar = place_of(&name);
-            let is_there = |path: &Path| path.symlink_metadata().is_ok();
-            // A sidecar at one of its places has the name, and so has anything that is where its files would be put.
-            let is_taken = found.iter().any(Option::is_some)
-                || is_there(&sidecar)
-                || files.iter().any(|file| is_there(&batch_dir.join(&file.path)));
-            if !is_taken {
-                return Ok(Some(Chosen { files, sidecar, flags: RenameFlags::NOREPLACE }));
-            }
-        }
-        Ok(None)
     }
 
     /// Takes the name by the sidecar. Whose name another job was faster to take has none afterwards.

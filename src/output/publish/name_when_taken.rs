@@ -1,0 +1,170 @@
+//! Which other name outputs get where a file of somebody else has theirs, or where a person edited what they replace.
+
+use std::array;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::RenameFlags;
+
+use crate::domain::job::{JobSpec, OutputFile};
+use crate::output::file_names;
+use crate::output::output_spec::OutputSpec;
+use crate::output::publish::{OutputDir, Part, Publication, hash_file};
+use crate::output::sidecar::Sidecar;
+
+/// Most edited copies of one output that are kept.
+const EDITED_MAX: u32 = 100;
+
+/// A name, and what lies under it.
+pub(super) struct Chosen {
+    pub(super) files: Vec<OutputFile>,
+    pub(super) sidecar: PathBuf,
+    /// Whether what lies there already is this job's.
+    pub(super) flags: RenameFlags,
+}
+
+/// The names of a job's outputs that were not tried yet.
+pub(super) struct UntriedNames {
+    /// With the number of the next one.
+    names: std::iter::Enumerate<array::IntoIter<String, 3>>,
+    /// The first name is taken without a look at what is there.
+    is_unlooked: bool,
+}
+
+impl UntriedNames {
+    /// All names of a job. `is_new`: nothing of its batch can have been published before.
+    pub(super) fn of(spec: &JobSpec, is_new: bool) -> UntriedNames {
+        let names = file_names::job_names(spec).into_iter().enumerate();
+        UntriedNames { names, is_unlooked: is_new && !spec.apart }
+    }
+
+    /// The next name that is free; none if there is no more.
+    pub(super) fn next_free(
+        &mut self,
+        dir: &OutputDir,
+        publication: &Publication<'_>,
+    ) -> io::Result<Option<Chosen>> {
+        let Publication { output_spec, parts, .. } = *publication;
+        let OutputSpec { batch, layout, spec, .. } = output_spec;
+        let batch_dir = dir.batch_dir(batch);
+        let files_of = |name: &str| -> Vec<OutputFile> {
+            let file = |(index, part): (usize, &Part)| OutputFile {
+                path: layout.path(batch, spec, name, index + 1, &part.media.ext),
+                bytes: part.bytes,
+                sha256: part.sha256.clone(),
+                content_type: part.media.content_type.clone(),
+                edited: None,
+                object: None,
+            };
+            parts.iter().enumerate().map(file).collect()
+        };
+        let place_of = |name: &str| batch_dir.join(layout.sidecar(dir.options.sidecars, batch, spec, name));
+        if std::mem::take(&mut self.is_unlooked)
+            && let Some((_, name)) = self.names.clone().next()
+        {
+            let (files, sidecar) = (files_of(&name), place_of(&name));
+            return Ok(Some(Chosen { files, sidecar, flags: RenameFlags::NOREPLACE }));
+        }
+        for (index, name) in self.names.by_ref() {
+            let places = layout.sidecars(batch, spec, &name).map(|path| batch_dir.join(path));
+            let mut found = places.map(|path| Sidecar::read(&path).map(|sidecar| (path, sidecar)));
+            // Outputs keep a name that they have.
+            let own = found.iter_mut().find_map(|found| found.take_if(|(_, sidecar)| sidecar.job == spec.id));
+            if index == 0 && spec.apart && own.is_none() {
+                continue;
+            }
+            let mut files = files_of(&name);
+            if let Some((sidecar, own)) = own {
+                beside_edited(&batch_dir, output_spec, &own, &mut files)?;
+                return Ok(Some(Chosen { files, sidecar, flags: RenameFlags::empty() }));
+            }
+            let sidecar = place_of(&name);
+            let is_there = |path: &Path| path.symlink_metadata().is_ok();
+            // A sidecar at one of its places has the name, and so has anything that is where its files would be put.
+            let is_taken = found.iter().any(Option::is_some)
+                || is_there(&sidecar)
+                || files.iter().any(|file| is_there(&batch_dir.join(&file.path)));
+            if !is_taken {
+                return Ok(Some(Chosen { files, sidecar, flags: RenameFlags::NOREPLACE }));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Whether a name of a job's outputs is somebody else's: a sidecar that is at one of its places has it, anything that is
+/// where its own would be put, and without one any file that is there.
+pub(in crate::output) fn is_taken(
+    place: &Path,
+    sidecars: &[PathBuf],
+    dir: &Path,
+    files: &[OutputFile],
+) -> bool {
+    let is_there = |path: &Path| path.symlink_metadata().is_ok();
+    is_there(place)
+        || sidecars.iter().any(|path| Sidecar::read(path).is_some())
+        || files.iter().any(|file| is_there(&dir.join(&file.path)))
+}
+
+/// Whether `path` exists and is none of the expected files.
+pub(in crate::output) fn is_edited(path: &Path, may_be: &[&OutputFile]) -> io::Result<bool> {
+    let found = match path.symlink_metadata() {
+        Ok(found) => found,
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            return Ok(false);
+        }
+        Err(error) => return Err(error),
+    };
+    if !found.is_file() {
+        return Ok(true);
+    }
+    let is_as_long = |file: &&&OutputFile| file.bytes == found.len();
+    let may_be: Vec<_> = may_be.iter().filter(is_as_long).collect();
+    if may_be.is_empty() {
+        return Ok(true);
+    }
+    let hash = hash_file(path)?;
+    Ok(may_be.iter().all(|file| file.sha256 != hash))
+}
+
+/// Gives files that are downloaded again a name beside those that a person edited meanwhile.
+fn beside_edited(
+    dir: &Path,
+    output_spec: OutputSpec<'_>,
+    own: &Sidecar,
+    files: &mut [OutputFile],
+) -> io::Result<()> {
+    let OutputSpec { batch, layout, spec, .. } = output_spec;
+    let [_, short, long] = file_names::job_names(spec);
+    for (index, file) in files.iter_mut().enumerate() {
+        let fetched = file.clone();
+        let is_theirs = |path: &str| {
+            let named = own.files.iter().find(|file| file.path == path);
+            let may_be: Vec<&OutputFile> = named.into_iter().chain([&fetched]).collect();
+            is_edited(&dir.join(path), &may_be)
+        };
+        let usual = fetched.path.clone();
+        if !is_theirs(&usual)? {
+            continue;
+        }
+        let ext = usual.rsplit('.').next().unwrap_or_default().to_owned();
+        let numbered = (2..=EDITED_MAX).map(|n| format!("{long}.{n}"));
+        let mut free = None;
+        for name in [short.clone(), long.clone()].into_iter().chain(numbered) {
+            let path = layout.path(batch, spec, &name, index + 1, &ext);
+            if path != usual && !is_theirs(&path)? {
+                free = Some(path);
+                break;
+            }
+        }
+        let Some(path) = free else {
+            let reason = format!("{usual} and all its copies were edited; rename some of them");
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, reason));
+        };
+        tracing::info!(batch = %batch, edited = usual, path, "an output was edited: kept, and downloaded under \
+                                                              another name");
+        file.edited = Some(usual);
+        file.path = path;
+    }
+    Ok(())
+}
