@@ -56,6 +56,7 @@ mod openapi;
 mod options;
 mod persistence;
 mod pricing;
+mod refund;
 mod server;
 mod service;
 mod state;

@@ -4,7 +4,7 @@
 //! [`ServiceState::prepare`] decides and changes nothing that matters; [`ServiceState::apply`] makes a [`Record`] true.
 //! A record log that is applied again from the start gives the same state.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -14,6 +14,7 @@ use super::catalog::Catalog;
 use super::clock::utc_day;
 use super::errors::ApiError;
 use super::faults::ActiveFaults;
+use super::refund::DueRefunds;
 use super::task_duration::task_duration;
 use super::task_outcome::{self, TaskOutcome};
 use super::tasks::{Ending, FirstAnswer, Kind, Shape, Task, Timing};
@@ -85,8 +86,7 @@ pub(crate) struct ServiceState {
     keys: HashMap<Box<str>, Uuid>,
     /// Tasks of Shorts Studio by their `requestId`.
     requests: HashMap<Uuid, Uuid>,
-    /// Refunds to come, soonest first.
-    due: BTreeSet<(i64, Uuid)>,
+    refunds: DueRefunds,
     text_bytes: usize,
     epoch: u64,
     speed: f64,
@@ -110,7 +110,7 @@ impl ServiceState {
             order: Vec::new(),
             keys: HashMap::new(),
             requests: HashMap::new(),
-            due: BTreeSet::new(),
+            refunds: DueRefunds::default(),
             text_bytes: 0,
             epoch,
             speed,
@@ -125,11 +125,7 @@ impl ServiceState {
 
     /// Makes refunds that are due.
     pub(crate) fn advance(&mut self, now_ms: i64) {
-        while let Some(&(due_ms, id)) = self.due.first() {
-            if due_ms > now_ms {
-                return;
-            }
-            self.due.pop_first();
+        while let Some(id) = self.refunds.next_due(now_ms) {
             if let Some(tracked) = self.tasks.get_mut(&id)
                 && !tracked.refunded
             {
@@ -264,9 +260,7 @@ impl ServiceState {
         }
         self.account.take(task.charged_credits, task.allowance);
         self.totals.created(&task);
-        if let Some(due_ms) = task.refund_due_ms() {
-            self.due.insert((due_ms, task.id));
-        }
+        self.refunds.expect(&task);
         if let Some(key) = &task.key {
             self.keys.insert(key.clone(), task.id);
         }
@@ -289,16 +283,12 @@ impl ServiceState {
         if is_final {
             return;
         }
-        if let Some(due_ms) = task.refund_due_ms() {
-            self.due.remove(&(due_ms, id));
-        }
+        self.refunds.withdraw(task);
         let lived_ms = at_ms.saturating_sub(task.timing.created_ms).max(0);
         task.timing.pending_ms = task.timing.pending_ms.min(lived_ms);
         task.timing.render_ms = lived_ms - task.timing.pending_ms;
         task.ending = ending;
-        if let Some(due_ms) = task.refund_due_ms() {
-            self.due.insert((due_ms, id));
-        }
+        self.refunds.expect(task);
         self.advance(at_ms);
     }
 

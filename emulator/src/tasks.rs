@@ -235,14 +235,6 @@ impl Task {
         Uuid::new_v5(&self.id, b"request")
     }
 
-    /// When the credits go back, if they will.
-    pub(crate) fn refund_due_ms(&self) -> Option<i64> {
-        match self.ending {
-            Ending::Failed { .. } | Ending::Canceled => Some(self.timing.ends_ms()),
-            Ending::Success | Ending::Never => None,
-        }
-    }
-
     fn updated_ms(&self, status: Status) -> i64 {
         match status {
             Status::Pending => self.timing.created_ms,
