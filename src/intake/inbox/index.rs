@@ -15,8 +15,9 @@ use rustix::io::Errno;
 
 use crate::domain::time::{Millis, Tick};
 use crate::intake::inbox::ReadyManifest;
-use crate::intake::inbox::complete_manifest::{CompletionSign, FileStat, FileState, SettleTimes};
+use crate::intake::inbox::complete_manifest::{CompletionSign, FileStat, FileState};
 use crate::intake::inbox::ignored_names::is_left_alone;
+use crate::intake::inbox::settle_time::SettleTimes;
 
 /// Files of one inbox that are kept in mind at once. What lies there beyond that is found by a later
 /// scan, when some of these have been filed away.

@@ -4,7 +4,7 @@
 //! is filed away afterwards. Until then a manifest stays where it was dropped, so that a crash at any
 //! point leads to a second reading, which finds every job there and adds nothing.
 //!
-//! What is left alone: names that say so (`names.rs`), symbolic links, folders, pipes and devices. A file
+//! What is left alone: names that say so (`ignored_names.rs`), symbolic links, folders, pipes and devices. A file
 //! with several hard links stays where it is, too, and is reported: under its other name it may still be
 //! changed, or belong to somebody who did not mean to drop it. `link` and then `unlink`, as some writers
 //! publish files, ends with one name and is found by the next scan.
@@ -15,6 +15,7 @@ pub mod dispose;
 mod fs_events;
 mod ignored_names;
 mod index;
+mod settle_time;
 #[cfg(test)]
 mod tests;
 
@@ -27,9 +28,10 @@ use tokio::task::{JoinHandle, spawn_blocking};
 
 use crate::clock::Clock;
 use crate::domain::time::{Millis, Tick};
-pub use crate::intake::inbox::complete_manifest::{FileStat, NETWORK_SETTLE};
+pub use crate::intake::inbox::complete_manifest::FileStat;
 use crate::intake::inbox::fs_events::{FolderWatch, FsEvents};
 use crate::intake::inbox::index::FileIndex;
+pub use crate::intake::inbox::settle_time::NETWORK_SETTLE;
 
 /// How a folder is watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
