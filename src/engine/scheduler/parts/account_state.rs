@@ -1,8 +1,6 @@
-//! What the account refuses (money rules 6 and 7): a key (401), credits (402), allowances; and what is known of its
-//! balance.
-//!
-//! A refused key keeps everything. Want of credits keeps what the balance does not cover, job by job; what a plan
-//! allowance may cover is tried all the same (see [`crate::domain::out_of_credits`]).
+//! What is known of the account's balance, and when it is asked for; and what the account refuses (money rules 6 and 7): a
+//! key (401, `api_key_refusal.rs`), which keeps everything, or credits (402, `out_of_credits_wait.rs`), which keeps what the
+//! balance does not cover.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,13 +10,12 @@ use crate::domain::credits::Credits;
 use crate::domain::ids::JobKey;
 use crate::domain::job::Order;
 use crate::domain::ledger::Movement;
-use crate::domain::out_of_credits::{AccountBlock, AllowanceUse, Trial};
-use crate::domain::parked_reason::Parked;
+use crate::domain::out_of_credits::{AccountBlock, AllowanceUse};
 use crate::domain::task::Fault;
 use crate::domain::time::{Millis, Now, Tick, Timestamp};
-use crate::engine::scheduler::job_log;
 use crate::engine::scheduler::messages::Settings;
 use crate::engine::scheduler::parts::api_key_refusal::{ApiKeyRefusal, Call};
+use crate::engine::scheduler::parts::out_of_credits_wait::OutOfCreditsWait;
 
 /// Questions in a row without an answer after which nothing is expected any more.
 const UNANSWERED_MAX: u32 = 3;
@@ -27,10 +24,7 @@ const UNANSWERED_MAX: u32 = 3;
 #[derive(Debug, Default)]
 pub struct AccountState {
     settings: AccountSettings,
-    /// What is durable of it.
-    block: AccountBlock,
-    /// It changed in this step.
-    has_changed: bool,
+    out_of_credits: OutOfCreditsWait,
     api_key: ApiKeyRefusal,
     known: Option<KnownBalance>,
     /// A question for the balance is under way.
@@ -44,10 +38,6 @@ pub struct AccountState {
     /// Questions in a row that were not answered.
     unanswered: u32,
     wanted: Option<BalanceNeed>,
-    /// POSTs under way of jobs that an allowance may cover, by pool.
-    covered: BTreeMap<String, BTreeSet<JobKey>>,
-    /// Jobs whose POST is not sent again for want of credits.
-    blocked: BTreeSet<JobKey>,
 }
 
 /// What is configured of it.
@@ -106,17 +96,17 @@ impl AccountState {
 
     /// Takes up what was refused before.
     pub fn set_block(&mut self, block: AccountBlock) {
-        self.block = block;
+        self.out_of_credits.set_block(block);
     }
 
     /// What is durable of it, where that changed since it was last asked for.
     pub fn take_changed_block(&mut self) -> Option<AccountBlock> {
-        std::mem::take(&mut self.has_changed).then(|| self.block.clone())
+        self.out_of_credits.take_changed_block()
     }
 
     /// Whether the service refused something for want of credits (402).
     pub fn is_out_of_credits(&self) -> bool {
-        self.block.out_of_credits.is_some()
+        self.out_of_credits.is_in_force()
     }
 
     /// Whether the service refuses the key (401).
@@ -136,7 +126,7 @@ impl AccountState {
 
     /// Jobs whose POST is not sent again for want of credits.
     pub fn blocked(&self) -> &BTreeSet<JobKey> {
-        &self.blocked
+        self.out_of_credits.blocked()
     }
 
     /// A request was answered 401.
@@ -156,14 +146,11 @@ impl AccountState {
     /// A POST was answered 402, or a task failed for want of credits. The balance is asked for at once, and then
     /// ever more slowly: not at once again where it seemed to cover what was refused.
     pub fn refuse_credits(&mut self, need: Credits, allowance: Option<&AllowanceUse>, now: Now) {
-        if self.block.out_of_credits.is_none() {
-            job_log::queue_parked(Parked::Credits);
+        if self.out_of_credits.refuse(need, allowance, now.wall) {
             (self.known, self.asked, self.tries) = (None, None, 0);
         } else if self.known.is_some_and(|known| known.balance >= need) {
             self.known = None;
         }
-        self.block.refuse(need, allowance, now.wall);
-        self.has_changed = true;
         if self.wanted.is_none() {
             self.wanted = Some(BalanceNeed::Any);
         }
@@ -177,22 +164,7 @@ impl AccountState {
     /// A job has moved, and a POST of it is under way, or is not: keeps count of those that an allowance may cover.
     pub fn job_moved(&mut self, key: JobKey, order: &Order, is_submitting: bool, movements: &[Movement]) {
         let pool = self.allowance_of(order).map(|of| of.pool);
-        if !is_submitting {
-            self.blocked.remove(&key);
-        }
-        if let Some(pool) = pool {
-            let is_waived =
-                |moved: &Movement| matches!(moved, Movement::Refund { waived, .. } if !waived.is_zero());
-            if movements.iter().any(is_waived) {
-                self.has_changed |= self.block.give_back(&pool);
-            }
-            let covered = self.covered.entry(pool).or_default();
-            if is_submitting {
-                covered.insert(key)
-            } else {
-                covered.remove(&key)
-            };
-        }
+        self.out_of_credits.job_moved(key, pool, is_submitting, movements);
         if let Some(known) = &mut self.known {
             known.may_be_more |= movements.iter().any(|moved| match moved {
                 Movement::Hold(_) => false,
@@ -233,21 +205,15 @@ impl AccountState {
             return BalanceNews::default();
         };
         let mut news = BalanceNews::default();
-        let was_out = self.block.out_of_credits.is_some();
+        let was_out = self.out_of_credits.is_in_force();
         self.unanswered = 0;
         self.tries = self.tries.max(1);
         news.renews_prices = self.api_key.accept();
         let known = KnownBalance { balance: *balance, at: now, unsure: held, sent, may_be_more: false };
         let before = self.known.replace(known).map(KnownBalance::left);
-        if was_out {
-            self.block.hear_balance(known.left(), self.settings.slots);
-            if self.block.out_of_credits.is_none() {
-                self.has_changed = true;
-                job_log::queue_unparked(Parked::Credits);
-            }
-        }
+        self.out_of_credits.hear_balance(known.left(), self.settings.slots);
         news.renews_prices |= was_out && before.is_none_or(|before| known.left() > before);
-        news.unblocked = std::mem::take(&mut self.blocked);
+        news.unblocked = self.out_of_credits.take_blocked();
         news
     }
 
@@ -263,7 +229,7 @@ impl AccountState {
     /// What admission says of the balance, or nothing where it decided nothing.
     pub fn note_need(&mut self, decision: Option<&Admission>) {
         let is_stale = decision.is_some_and(|decision| decision.is_stale);
-        let is_short = decision.is_some_and(|decision| decision.is_short) || !self.blocked.is_empty();
+        let is_short = decision.is_some_and(|decision| decision.is_short) || !self.blocked().is_empty();
         self.wanted = match self.known {
             None if is_stale || is_short => Some(BalanceNeed::Any),
             Some(_) if is_stale => Some(BalanceNeed::Fresh),
@@ -309,7 +275,7 @@ impl AccountState {
 
     /// Whether a new UTC day lets something out.
     pub fn waits_for_allowance(&self) -> bool {
-        self.wanted.is_some() && !self.block.pools.is_empty()
+        self.wanted.is_some() && self.out_of_credits.lacks_allowance()
     }
 
     /// The balance as the service told it last, in credits, where that still counts.
@@ -325,15 +291,7 @@ impl AccountState {
 
     /// The allowances that refused something, as admission sees them.
     pub fn pools(&self, now: Timestamp) -> BTreeMap<String, AllowancePool> {
-        let refused = self.block.pools.keys().map(|pool| (pool, self.block.trial(pool, now)));
-        let refused = refused.filter(|(_, trial)| *trial != Trial::Freely);
-        let is_tried = |pool: &String| {
-            let covered = self.covered.get(pool).into_iter().flatten();
-            covered.filter(|key| !self.blocked.contains(key)).count() > 0
-        };
-        refused
-            .map(|(pool, trial)| (pool.clone(), AllowancePool { trial, is_tried: is_tried(pool) }))
-            .collect()
+        self.out_of_credits.pools(now)
     }
 
     /// Whether the POST of a job for which `hold` is set aside may be sent again. What the balance must cover is counted
@@ -354,19 +312,11 @@ impl AccountState {
             && known.balance >= known.sent + hold
         {
             known.sent = known.sent + hold;
-            self.blocked.remove(&key);
+            self.out_of_credits.unblock(&key);
             return true;
         }
-        let is_free = self.allowance_of(order).is_some_and(|AllowanceUse { pool, units }| {
-            let mut others = self.covered.get(&pool).into_iter().flatten().filter(|other| **other != key);
-            self.block.trial(&pool, now).lets(units, others.any(is_busy))
-        });
-        if is_free {
-            self.blocked.remove(&key);
-        } else {
-            self.blocked.insert(key);
-        }
-        is_free
+        let allowance = self.allowance_of(order);
+        self.out_of_credits.may_try(key, allowance, is_busy, now)
     }
 }
 

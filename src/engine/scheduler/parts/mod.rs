@@ -19,6 +19,7 @@ pub mod job_counts;
 pub mod job_inputs;
 pub mod open_job;
 pub mod open_jobs;
+pub mod out_of_credits_wait;
 pub mod outage_detector;
 pub mod output_store_state;
 pub mod pending_step;
