@@ -8,14 +8,13 @@ use crate::domain::admission::{
 use crate::domain::budget_group::Group;
 use crate::domain::ids::{BatchNo, JobKey};
 use crate::domain::lifecycle::{Event, Want};
-use crate::domain::manifest::row::Deadline;
 use crate::domain::parked_reason::Parked;
 use crate::domain::task::Fault;
 use crate::domain::time::Now;
 use crate::domain::utc_day::UtcDay;
+use crate::engine::scheduler::missed_deadlines::could_only_be_late;
 use crate::engine::scheduler::parts::admission_candidates::WaitingJobs;
 use crate::engine::scheduler::parts::api_key_refusal::Call;
-use crate::engine::scheduler::parts::open_job::OpenJob;
 use crate::engine::scheduler::{ADMIT_MAX, Mode, Scheduler, SchedulerError};
 
 impl Scheduler {
@@ -221,11 +220,4 @@ impl Scheduler {
             active.load_rows().into_iter().for_each(|effect| pending.begin(effect));
         });
     }
-}
-
-/// Whether a job that was never sent could only be late. One that may have been sent was perhaps sent in time.
-fn could_only_be_late(open: &OpenJob, now: Now) -> bool {
-    let (job, deadline) = (open.job(), open.spec().order.deadline);
-    let was_never_sent = job.first_sent().is_none() && !job.may_have_been_sent();
-    was_never_sent && matches!(deadline, Some(Deadline::At(at)) if at <= now.wall)
 }

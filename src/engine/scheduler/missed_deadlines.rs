@@ -1,10 +1,11 @@
-//! Deadlines: when a job misses its own, and what follows: it is overdue, or it is resubmitted.
+//! Deadlines: when a job misses its own, and what follows: it is overdue, it is resubmitted, or it is never sent.
 
 use crate::domain::ids::{AttemptNo, JobKey};
 use crate::domain::job::{Attempt, Job, JobSpec, State};
 use crate::domain::lifecycle::Event;
 use crate::domain::manifest::row::{Deadline, OnDeadline};
 use crate::domain::time::{Millis, Now, Timestamp};
+use crate::engine::scheduler::parts::open_job::OpenJob;
 use crate::engine::scheduler::{Scheduler, SchedulerError, overdue_watchdog};
 
 /// How long a deadline that passed unseen waits for its task to be read, before it is looked at again.
@@ -106,4 +107,11 @@ impl Scheduler {
             _ => None,
         }
     }
+}
+
+/// Whether a job that was never sent could only be late. One that may have been sent was perhaps sent in time.
+pub(super) fn could_only_be_late(open: &OpenJob, now: Now) -> bool {
+    let (job, deadline) = (open.job(), open.spec().order.deadline);
+    let was_never_sent = job.first_sent().is_none() && !job.may_have_been_sent();
+    was_never_sent && matches!(deadline, Some(Deadline::At(at)) if at <= now.wall)
 }
