@@ -57,7 +57,7 @@ impl Default for JsonObject {
 impl From<Map<String, Value>> for JsonObject {
     fn from(fields: Map<String, Value>) -> JsonObject {
         // Values of JSON under names of text always print.
-        JsonObject(serde_json::value::to_raw_value(&fields).unwrap_or_else(|_| RawValue::NULL.to_owned()))
+        serde_json::value::to_raw_value(&fields).map(JsonObject).unwrap_or_default()
     }
 }
 
