@@ -109,7 +109,7 @@ pub fn main() -> Exit {
                 .report(arguments.global.json);
         }
     };
-    // Of one type, so that it is compiled once: otherwise it is for each place where the runtime goes on with it.
+    // Boxed, so that the commands are compiled once, and not for each place where the runtime polls them.
     let command: Pin<Box<dyn Future<Output = _>>> = Box::pin(async {
         match &arguments.command {
             Command::Run(command) => run::run(command, &arguments.global).await,

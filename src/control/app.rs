@@ -125,6 +125,7 @@ impl InProcess {
     pub fn begin(mut app: App) -> InProcess {
         let client = Client::in_process(app.router());
         let (stop, stopped) = watch::channel(Stop::No);
+        // Boxed, so that it is compiled once.
         let running: Pin<Box<dyn Future<Output = _> + Send>> =
             Box::pin(async move { app.engine.run(stopped, |_| {}).await });
         let serving = tokio::spawn(running);

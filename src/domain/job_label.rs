@@ -8,15 +8,20 @@ use crate::domain::ids::JobId;
 const SLUG_MAX_BYTES: usize = 40;
 
 /// The label of a job: its row's `id`, with `-v2`, `-v3` for further variations, or for a row without
-/// one a slug of its text and the beginning of its identity.
+/// one a slug of its text, which is asked for then alone, and the beginning of its identity.
 ///
 /// The first variation has no suffix, so that raising `count` later does not rename what exists.
-pub fn label(id: Option<&str>, variation: u32, text: &str, job: JobId) -> String {
+pub fn label<T: AsRef<str>>(
+    id: Option<&str>,
+    variation: u32,
+    text: impl FnOnce() -> T,
+    job: JobId,
+) -> String {
     match id {
         Some(id) if variation <= 1 => id.to_owned(),
         Some(id) => format!("{id}-v{variation}"),
         None => {
-            let slug = slug(text);
+            let slug = slug(text().as_ref());
             let slug = if slug.is_empty() { "job" } else { &slug };
             format!("{slug}-{}", job.short())
         }
@@ -82,8 +87,8 @@ mod tests {
 
     #[test]
     fn a_row_with_an_id_is_called_by_it() {
-        assert_eq!(label(Some("hero"), 1, "a fox", JOB), "hero");
-        assert_eq!(label(Some("hero"), 3, "a fox", JOB), "hero-v3");
+        assert_eq!(label(Some("hero"), 1, || "a fox", JOB), "hero");
+        assert_eq!(label(Some("hero"), 3, || "a fox", JOB), "hero-v3");
         assert_eq!((row_id("hero", 1), row_id("hero-v3", 3)), (Some("hero"), Some("hero")));
         assert_eq!(row_id("a-fox-abababab", 2), None);
     }
@@ -118,11 +123,11 @@ mod tests {
 
     #[test]
     fn a_row_without_one_is_called_by_its_text() {
-        assert_eq!(label(None, 1, "A red fox, running!", JOB), "a-red-fox-running-abababab");
-        assert_eq!(label(None, 2, "狐が走る", JOB), "狐が走る-abababab");
-        assert_eq!(label(None, 1, "../../..", JOB), "job-abababab");
+        assert_eq!(label(None, 1, || "A red fox, running!", JOB), "a-red-fox-running-abababab");
+        assert_eq!(label(None, 2, || "狐が走る", JOB), "狐が走る-abababab");
+        assert_eq!(label(None, 1, || "../../..", JOB), "job-abababab");
         assert_eq!(
-            label(None, 1, &"word ".repeat(50), JOB),
+            label(None, 1, || "word ".repeat(50), JOB),
             "word-word-word-word-word-word-word-word-abababab"
         );
     }

@@ -121,7 +121,7 @@ pub async fn another_take(
         AnotherTake {
             batch: batch.name.clone(),
             take,
-            id: label(id.as_deref(), take, &spec.order.text(), job),
+            id: label(id.as_deref(), take, || spec.order.text(), job),
             job,
             price_credits: None,
             budget_left_credits: budget_left.map(|left| left.0),

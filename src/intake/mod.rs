@@ -416,7 +416,7 @@ fn spool(
         for variation in added..first + row.count {
             let (fingerprint, apart) = (row.fingerprint, row.apart);
             let id = JobId::derive(fingerprint, variation);
-            let label = label(row.label.as_deref(), variation, &order.text, id);
+            let label = label(row.label.as_deref(), variation, || &order.text, id);
             let row = NewRow { seq: Seq(seq), id, fingerprint, variation, label: &label, apart, order };
             batch.planned = batch.planned + order.hold.unwrap_or_default();
             batch.count_accepted(order.kind);

@@ -84,7 +84,7 @@ impl Jobs {
         (0..self.count).map(|index| {
             let variation = self.first + index;
             let job = JobId::derive(self.fingerprint, variation);
-            let label = label(self.id.as_deref(), variation, &self.order.text(), job);
+            let label = label(self.id.as_deref(), variation, || self.order.text(), job);
             let price = self.order.hold().unwrap_or_default();
             match self.known.get(index as usize) {
                 Some(known) => {

@@ -39,7 +39,7 @@ impl<'w, W: Write> GraphWriter<'w, W> {
             let other = input.batch.as_ref().map(|batch| format!("{}/", batch.name));
             let of = other.as_deref().unwrap_or(&batch);
             for variation in first..=last {
-                let from = label(Some(&input.row), variation, "", job);
+                let from = label(Some(&input.row), variation, || "", job);
                 let number = (output > 1).then(|| format!("label={}", quoted(&format!("output {output}"))));
                 let style = is_open.then(|| "style=dotted".to_owned());
                 let attributes = number.into_iter().chain(style).collect::<Vec<_>>().join(", ");

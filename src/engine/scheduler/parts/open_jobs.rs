@@ -77,7 +77,6 @@ impl OpenJobs {
         Some(*open)
     }
 
-    /// An open job waits in the queue and nothing else keeps it: it is a candidate for admission.
     /// None yet; what has budgets by these keys waits apart.
     pub fn by_groups(keys: Vec<GroupKey>) -> OpenJobs {
         let mut jobs = OpenJobs::default();
@@ -90,6 +89,7 @@ impl OpenJobs {
         self.queued.set_group_keys(keys);
     }
 
+    /// An open job waits in the queue and nothing else keeps it: it is a candidate for admission.
     pub fn queue(&mut self, key: JobKey) {
         if let Some(open) = self.jobs.get(&key) {
             self.queued.insert(key, &open.spec().order);
