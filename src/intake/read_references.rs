@@ -227,7 +227,7 @@ impl Lookup<'_> {
     fn look_up(&mut self, row: Row, references: &RowReferences) -> NamedRow {
         let Position { line, .. } = row.position;
         let validator = RowValidator { batch: self.batch, rules: self.rules, references };
-        let judged = validator.validate_row(ReadRow::Good(Box::new(row)), &mut self.classes);
+        let judged = validator.validate_row(&mut ReadRow::Good(Box::new(row)), &mut self.classes);
         let ValidateStep::Row(StagedRow { fingerprint, count, wanted: RowRequest::Order(order), .. }) =
             judged.step
         else {

@@ -4,7 +4,7 @@
 //! go from one to the next in chunks, of which there are only so many at a time: memory is bounded, whatever is slow.
 
 use std::num::NonZero;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
@@ -21,11 +21,12 @@ const CHUNK_BYTES: usize = 256 * 1024;
 const CHUNKS_MAX: usize = 4;
 
 /// Judges every row and hands what comes of it to `collect`, in order. `judge` begins a judge, of which each thread has
-/// one; `weigh` says about how much memory a row takes, in bytes.
+/// one; `weigh` says about how much memory a row takes, in bytes. A row that was judged goes back to the thread that read
+/// it and is freed there: threads that free what another allocated wait for each other.
 ///
 /// # Errors
 /// The first error of `collect`: no further row is collected.
-pub(super) fn for_each<T: Send, U: Send, E, J: FnMut(T) -> U>(
+pub(super) fn for_each<T: Send, U: Send, E, J: FnMut(&mut T) -> U>(
     mut rows: impl Iterator<Item = T> + Send,
     weigh: impl Fn(&T) -> usize + Send,
     judge: impl Fn() -> J + Sync,
@@ -46,14 +47,16 @@ pub(super) fn for_each<T: Send, U: Send, E, J: FnMut(T) -> U>(
     if first.len() < CHUNK_ROWS {
         // Too few for threads, or too large.
         let mut judge = judge();
-        first.into_iter().map(&mut judge).try_for_each(&mut collect)?;
-        while let Some(chunk) = next_chunk() {
-            chunk.into_iter().map(&mut judge).try_for_each(&mut collect)?;
+        let mut chunk = Some(first);
+        while let Some(mut rows) = chunk {
+            rows.iter_mut().map(&mut judge).try_for_each(&mut collect)?;
+            chunk = next_chunk();
         }
         return Ok(());
     }
     let (to_judge, waiting) = sync_channel::<(Vec<T>, SyncSender<Vec<U>>)>(CHUNKS_MAX);
     let (in_order, judged) = sync_channel::<Receiver<Vec<U>>>(CHUNKS_MAX);
+    let (to_free, spent) = channel::<Vec<T>>();
     let waiting = Mutex::new(waiting);
     thread::scope(|scope| {
         let (judge, waiting) = (&judge, &waiting);
@@ -65,17 +68,21 @@ pub(super) fn for_each<T: Send, U: Send, E, J: FnMut(T) -> U>(
                 if in_order.send(place).is_err() || to_judge.send((rows, done)).is_err() {
                     return;
                 }
+                spent.try_iter().for_each(drop);
                 chunk = next_chunk();
             }
         });
         for _ in 0..thread::available_parallelism().map_or(1, NonZero::get) {
+            let to_free = to_free.clone();
             scope.spawn(move || {
                 let mut judge = judge();
                 loop {
                     let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).recv();
-                    let Ok((rows, done)) = next else { return };
+                    let Ok((mut rows, done)) = next else { return };
                     // As above.
-                    let _ = done.send(rows.into_iter().map(&mut judge).collect());
+                    let _ = done.send(rows.iter_mut().map(&mut judge).collect());
+                    // All are read where nobody takes them.
+                    let _ = to_free.send(rows);
                 }
             });
         }
@@ -125,7 +132,7 @@ mod tests {
             collected.push(row);
             Ok::<(), ()>(())
         };
-        for_each(0..rows, |_| weight, || |row| row * 2, collect).unwrap();
+        for_each(0..rows, |_| weight, || |row: &mut usize| *row * 2, collect).unwrap();
         collected
     }
 
@@ -146,7 +153,7 @@ mod tests {
             collected += 1;
             if row == 5_000 { Err(row) } else { Ok(()) }
         };
-        assert_eq!(for_each(0.., |_| 1, || |row: usize| row, collect), Err(5_000));
+        assert_eq!(for_each(0.., |_| 1, || |row: &mut usize| *row, collect), Err(5_000));
         assert_eq!(collected, 5_001);
     }
 
@@ -164,6 +171,6 @@ mod tests {
             assert!(ahead <= most, "{ahead} rows ahead");
             if row == 20_000 { Err(()) } else { Ok(()) }
         };
-        assert_eq!(for_each(rows, |_| 1, || |row| row, collect), Err(()));
+        assert_eq!(for_each(rows, |_| 1, || |row: &mut usize| *row, collect), Err(()));
     }
 }

@@ -232,6 +232,9 @@ impl RowReferences {
     /// The inputs of a row, where it was made of other takes than those that are chosen now: another job is wanted in its
     /// place. Nothing where it is wanted as it is. `row` is who it is by the references as they are written.
     pub(super) fn chosen_otherwise(&self, row: Fingerprint, inputs: &[JobInput]) -> Option<Vec<JobInput>> {
+        if self.takes.is_empty() {
+            return None;
+        }
         let made = self.takes.get(&JobId::derive(row, 1))?;
         let other = self.batches.values().flatten().map(|batch| &batch.takes);
         let all: Vec<_> = [&self.takes].into_iter().chain(other).collect();

@@ -54,20 +54,22 @@ pub(super) struct RowValidator<'a> {
 }
 
 impl RowValidator<'_> {
-    pub(super) fn validate_row(&self, read: ReadRow, classes: &mut ClassFinder) -> JudgedRow {
+    pub(super) fn validate_row(&self, read: &mut ReadRow, classes: &mut ClassFinder) -> JudgedRow {
         let mut notes = Vec::new();
         let (is_row, step) = match read {
-            ReadRow::Good(mut row) => {
-                self.rules.fill(&mut row);
-                self.set_meta(&mut row);
-                (true, self.typed_row(*row, classes, &mut notes))
+            ReadRow::Good(row) => {
+                self.rules.fill(row);
+                self.set_meta(row);
+                (true, self.typed_row(row, classes, &mut notes))
             }
             ReadRow::Bad(bad) => {
                 let line = bad.problems.first().map_or(0, Diagnostic::line);
-                (true, ValidateStep::Unread(line, self.rules.all_problems(bad)))
+                (true, ValidateStep::Unread(line, self.rules.all_problems(bad.clone())))
             }
             // What comes after it is lost to the reader, so it counts as one invalid row.
-            ReadRow::Unreadable(problem) => (false, ValidateStep::Unread(problem.line(), vec![problem])),
+            ReadRow::Unreadable(problem) => {
+                (false, ValidateStep::Unread(problem.line(), vec![problem.clone()]))
+            }
         };
         JudgedRow { step, notes, is_row }
     }
@@ -88,22 +90,22 @@ impl RowValidator<'_> {
     /// batch may have it from a time when it was valid.
     fn typed_row(
         &self,
-        mut row: Row,
+        row: &mut Row,
         classes: &mut ClassFinder,
         notes: &mut Vec<Diagnostic>,
     ) -> ValidateStep {
-        let IdentifiedRow { kind, fingerprint, mut inputs, files, body } = match self.identify(&mut row) {
+        let IdentifiedRow { kind, fingerprint, mut inputs, files, body } = match self.identify(row) {
             Ok(identified) => identified,
             Err(Unidentified::Kind(diagnostic)) => {
                 let unread = row.unread_options().cloned();
-                let problems = std::iter::once(placed(&row, diagnostic)).chain(unread).collect();
+                let problems = std::iter::once(placed(row, diagnostic)).chain(unread).collect();
                 return ValidateStep::Unread(row.position.line, problems);
             }
             Err(Unidentified::Inputs(kind, problems)) => {
                 let mut problems: Vec<Diagnostic> =
-                    problems.into_iter().map(|problem| placed(&row, problem)).collect();
+                    problems.into_iter().map(|problem| placed(row, problem)).collect();
                 problems.extend(row.type_problems(kind));
-                let others = self.rules.problems_beside(&row, kind, &problems);
+                let others = self.rules.problems_beside(row, kind, &problems);
                 // What the row that is meant would have told.
                 let no_source = problems.iter().any(|problem| problem.field.as_deref() == Some("video_urls"));
                 let follows = |other: &Diagnostic| {
@@ -115,9 +117,9 @@ impl RowValidator<'_> {
         };
         let has_length = inputs.iter().any(|input| input.field.is_length());
         let asked = has_length.then(|| row.request.clone());
-        self.fill_source_seconds(kind, &mut inputs, &files, &mut row);
-        let too_long = self.fill_length(kind, &inputs, &mut row).err();
-        let row = &row;
+        self.fill_source_seconds(kind, &mut inputs, &files, row);
+        let too_long = self.fill_length(kind, &inputs, row).err();
+        let row = &*row;
         let mut mistyped = row.type_problems(kind);
         if !mistyped.is_empty() {
             let others = self.rules.problems_beside(row, kind, &mistyped);
@@ -298,7 +300,7 @@ impl RowValidator<'_> {
             written,
             meta: row.meta.clone().into(),
         };
-        RowRequest::Order(Box::new(StagedOrder::new(&order, classes.classes_of(&order))))
+        RowRequest::Order(Box::new(StagedOrder::new(&order, classes.classes_of(&order), row.id.is_some())))
     }
 }
 

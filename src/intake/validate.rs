@@ -37,7 +37,7 @@ use crate::intake::{IngestContext, IngestOptions, IntakeError, manifest_file, ta
 use crate::output::file_names::Layout;
 use crate::store::StoreError;
 use crate::store::staging::{
-    KnownJob, RowRequest, RowWithVerdict, StagedManifest, StagedRow, StagedRows, Staging, Verdict,
+    EncodedRow, KnownJob, RowRequest, RowWithVerdict, StagedManifest, StagedRow, StagedRows, Staging, Verdict,
 };
 
 /// A manifest that was read and judged. Nothing of it counts yet, and its rows lie in a file that goes
@@ -297,22 +297,24 @@ pub(super) fn validate_opened(
     });
     let judge = || {
         let mut classes = ClassFinder::new(context.group_limits.keys());
-        move |chosen: Result<ReadRow, ReadRow>| chosen.map(|read| validator.validate_row(read, &mut classes))
-    };
-    row_pipeline::for_each(chosen, row_pipeline::weight, judge, |judged| {
-        let JudgedRow { step, notes, is_row } = match judged {
-            Ok(judged) => judged,
-            Err(ReadRow::Good(row)) => {
-                return row.id.map_or(Ok(()), |id| draft.leave_out(&id, row.position.line));
-            }
-            Err(ReadRow::Bad(_) | ReadRow::Unreadable(_)) => return Ok(()),
-        };
-        receipt.rows += u64::from(is_row);
-        receipt.note(notes);
-        match step {
-            ValidateStep::Row(row) => draft.push(&row),
-            ValidateStep::Unread(line, problems) => draft.push_unread(line, problems),
+        move |chosen: &mut Result<ReadRow, ReadRow>| match chosen {
+            Ok(read) => RowResult::of(validator.validate_row(read, &mut classes)),
+            Err(ReadRow::Good(row)) => RowResult::LeftOut(row.id.take(), row.position.line),
+            Err(ReadRow::Bad(_) | ReadRow::Unreadable(_)) => RowResult::LeftOut(None, 0),
         }
+    };
+    row_pipeline::for_each(chosen, row_pipeline::weight, judge, |judged| match judged {
+        RowResult::Row(row, notes) => {
+            receipt.rows += 1;
+            receipt.note(notes);
+            draft.push(&row?)
+        }
+        RowResult::Unread { line, problems, notes, is_row } => {
+            receipt.rows += u64::from(is_row);
+            receipt.note(notes);
+            draft.push_unread(line, problems)
+        }
+        RowResult::LeftOut(id, line) => id.map_or(Ok(()), |id| draft.leave_out(&id, line)),
     })?;
     receipt.left_out = chooser.left_out;
     receipt.report(chooser.problems());
@@ -362,6 +364,28 @@ pub(super) fn validate_opened(
     judgement.receipt.terms = judgement.terms.policy.clone();
     judgement.files = files.into_read();
     Ok(judgement)
+}
+
+/// What comes of a row, for the draft.
+enum RowResult {
+    Row(Result<EncodedRow, StoreError>, Vec<Diagnostic>),
+    Unread {
+        line: u64,
+        problems: Vec<Diagnostic>,
+        notes: Vec<Diagnostic>,
+        is_row: bool,
+    },
+    /// It is not in the part that is handed in: its `id`, where it has one, and its line.
+    LeftOut(Option<String>, u64),
+}
+
+impl RowResult {
+    fn of(JudgedRow { step, notes, is_row }: JudgedRow) -> RowResult {
+        match step {
+            ValidateStep::Row(row) => RowResult::Row(EncodedRow::new(row), notes),
+            ValidateStep::Unread(line, problems) => RowResult::Unread { line, problems, notes, is_row },
+        }
+    }
 }
 
 /// The folder that names of files in a manifest are relative to.

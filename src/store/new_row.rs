@@ -59,7 +59,7 @@ mod tests {
     fn a_new_row_is_printed_as_a_job_spec() {
         let json = r#"{"line":2,"kind":"video","model":"m","body":{"prompt":"a \"fox\"\n"},"price":4}"#;
         let order: Order = serde_json::from_str(json).unwrap();
-        let staged = StagedOrder::new(&order, Default::default());
+        let staged = StagedOrder::new(&order, Default::default(), false);
         let (id, fingerprint) = (JobId([0xab; 16]), Fingerprint([1; 16]));
         for apart in [false, true] {
             let label = "né \"1\"";

@@ -32,8 +32,8 @@ use crate::store::staging::absent::{AbsentJob, AbsentJobs};
 use crate::store::staging::partition_entry::{
     COUNTED, PartitionEntry, Tag, label_place, name_entry, pack, read_entry, unpack,
 };
-pub use crate::store::staging::row::{AllowanceDraw, RowRequest, StagedOrder, StagedRow};
-use crate::store::staging::row::{RowReader, RowWriter};
+pub use crate::store::staging::row::{AllowanceDraw, EncodedRow, RowRequest, StagedOrder, StagedRow};
+use crate::store::staging::row::{EncodedLabel, RowReader, RowWriter};
 pub use crate::store::staging::versions::VariationChange;
 use crate::store::staging::versions::{ChangedRow, KnownVersions, variation_place};
 
@@ -220,13 +220,13 @@ impl Staging {
     }
 
     /// Adds a row.
-    pub fn push(&mut self, row: &StagedRow) -> Result<(), StoreError> {
+    pub fn push(&mut self, row: &EncodedRow) -> Result<(), StoreError> {
         self.rows.push(row)?;
-        if let RowRequest::Order(order) = &row.wanted {
-            self.census.add(order.priority, order.classes);
+        if let Some((priority, classes)) = row.order {
+            self.census.add(priority, classes);
         }
         let entry = PartitionEntry {
-            tag: if matches!(row.wanted, RowRequest::Order(_)) { Tag::Row } else { Tag::InvalidRow },
+            tag: if row.order.is_some() { Tag::Row } else { Tag::InvalidRow },
             standing: 0,
             place: row.fingerprint.0,
             fingerprint: row.fingerprint,
@@ -236,9 +236,9 @@ impl Staging {
             seq: 0,
         };
         self.partition(&entry)?;
-        if let Some(label) = &row.label {
-            self.partition(&PartitionEntry { tag: Tag::Label, place: label_place(label), ..entry })?;
-            self.partition(&name_entry(label, Tag::Name, self.row_count))?;
+        if let Some(EncodedLabel { label, place, name }) = &row.label {
+            self.partition(&PartitionEntry { tag: Tag::Label, place: *place, ..entry })?;
+            self.partition(&PartitionEntry { ordinal: self.row_count, ..*name })?;
             // Further variations matter where the batch has some already.
             let more = if self.accepted.is_none() { 1..1 } else { 2..row.count.saturating_add(1) };
             for variation in more {
@@ -254,7 +254,7 @@ impl Staging {
     pub fn push_unread(&mut self, line: u64, problems: Vec<Diagnostic>) -> Result<(), StoreError> {
         let wanted = RowRequest::Invalid(problems);
         let fingerprint = Fingerprint([0; 16]);
-        self.rows.push(&StagedRow {
+        self.rows.push(&EncodedRow::new(StagedRow {
             fingerprint,
             label: None,
             count: 1,
@@ -263,7 +263,7 @@ impl Staging {
             draws: None,
             apart: false,
             wanted,
-        })?;
+        })?)?;
         self.row_count += 1;
         self.has_unread = true;
         Ok(())
@@ -271,16 +271,17 @@ impl Staging {
 
     fn partition(&mut self, entry: &PartitionEntry) -> Result<(), StoreError> {
         let index = usize::from(entry.place[0]);
-        let path = partition_path(self.dir.path(), index);
+        let dir = self.dir.path();
+        let failed = |error| StoreError::io(&partition_path(dir, index))(error);
         let slot = &mut self.partitions[index];
         let file = match slot {
             Some(file) => file,
             None => {
-                let file = File::create(&path).map_err(StoreError::io(&path))?;
+                let file = File::create(partition_path(dir, index)).map_err(failed)?;
                 slot.insert(BufWriter::with_capacity(PARTITION_BUFFER_BYTES, file))
             }
         };
-        file.write_all(&entry.to_bytes()).map_err(StoreError::io(&path))
+        file.write_all(&entry.to_bytes()).map_err(failed)
     }
 
     /// Tells of a row that is left out of a part of the manifest: its `id` still names one row of the whole.
@@ -534,7 +535,7 @@ fn classify_partition(path: &Path, findings: &mut VerdictTable) -> io::Result<()
                 labels.entry(entry.place).or_insert(entry.number);
             }
             Tag::Label => {
-                // StoredBackup by `push` for this very draft, so the ordinal has a verdict.
+                // Written by `push` for this very draft, so the ordinal has a verdict.
                 let Some(verdict) = findings.verdicts.get_mut(entry.ordinal as usize) else { continue };
                 if let Some(&first_line) = labels.get(&entry.place) {
                     *verdict = PackedVerdict { have: REPEATED, ..PackedVerdict::default() };

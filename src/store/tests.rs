@@ -22,7 +22,8 @@ use crate::domain::utc_day::UtcDay;
 use crate::store::commit::Writes;
 use crate::store::spool::{Appender, Lines};
 use crate::store::staging::{
-    ExistingJob, ExistingRow, RowRequest, RowWithVerdict, StagedOrder, StagedRow, VariationChange, Verdict,
+    EncodedRow, ExistingJob, ExistingRow, RowRequest, RowWithVerdict, StagedOrder, StagedRow,
+    VariationChange, Verdict,
 };
 
 mod finished;
@@ -416,19 +417,23 @@ fn classify(existing: &[(u8, u32)], rows: &[(u8, Option<&str>, u32)]) -> (Vec<St
     }
     for (index, (fingerprint, label, count)) in rows.iter().enumerate() {
         let line = index as u64 + 2;
-        let wanted = RowRequest::Order(Box::new(StagedOrder::new(&order(line, 0), Classes::default())));
+        let wanted =
+            RowRequest::Order(Box::new(StagedOrder::new(&order(line, 0), Classes::default(), false)));
         let label = label.map(str::to_owned);
         draft
-            .push(&StagedRow {
-                fingerprint: Fingerprint([*fingerprint; 16]),
-                label,
-                count: *count,
-                line,
-                cell: None,
-                draws: None,
-                apart: false,
-                wanted,
-            })
+            .push(
+                &EncodedRow::new(StagedRow {
+                    fingerprint: Fingerprint([*fingerprint; 16]),
+                    label,
+                    count: *count,
+                    line,
+                    cell: None,
+                    draws: None,
+                    apart: false,
+                    wanted,
+                })
+                .unwrap(),
+            )
             .unwrap();
     }
     let staged = draft.classify().unwrap();
@@ -486,18 +491,22 @@ fn a_row_replaces_the_newest_one_of_its_id() {
     accepted.sync().unwrap();
     for (line, fingerprint, label) in [(2, 3, Some("hero")), (3, 4, Some("other")), (4, 2, None)] {
         let (fingerprint, label) = (Fingerprint([fingerprint; 16]), label.map(str::to_owned));
-        let wanted = RowRequest::Order(Box::new(StagedOrder::new(&order(line, 0), Classes::default())));
+        let wanted =
+            RowRequest::Order(Box::new(StagedOrder::new(&order(line, 0), Classes::default(), false)));
         draft
-            .push(&StagedRow {
-                fingerprint,
-                label,
-                count: 1,
-                line,
-                cell: None,
-                draws: None,
-                apart: false,
-                wanted,
-            })
+            .push(
+                &EncodedRow::new(StagedRow {
+                    fingerprint,
+                    label,
+                    count: 1,
+                    line,
+                    cell: None,
+                    draws: None,
+                    apart: false,
+                    wanted,
+                })
+                .unwrap(),
+            )
             .unwrap();
     }
     let staged = draft.classify().unwrap();

@@ -67,8 +67,11 @@ pub(super) fn image_scene(request: &Request) -> &str {
 }
 
 fn canonical_options(kind: Kind, request: &Request) -> Map<String, Value> {
-    let options = validate::present(&request.options).into_iter();
-    options.map(|(name, value)| (name.clone(), canonical_option(kind, &name, value))).collect()
+    let mut options = validate::present(&request.options);
+    for (name, value) in &mut options {
+        *value = canonical_option(kind, name, value.take());
+    }
+    options
 }
 
 pub(super) fn canonical_option(kind: Kind, name: &str, value: Value) -> Value {

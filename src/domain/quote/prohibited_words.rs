@@ -93,12 +93,11 @@ impl Words {
     /// Where `text`, whose words these are, says something that begins with the letters of `stem`, whether in one word
     /// or in a few.
     fn find<'t>(&self, text: &'t str, stem: &str) -> Option<&'t str> {
-        if stem.is_empty() {
-            return None;
-        }
+        let (&initial, _) = stem.as_bytes().split_first()?;
         for (first, word) in self.words.iter().enumerate() {
-            let begins_so = self.letters.as_bytes()[word.letters_begin..].starts_with(stem.as_bytes());
-            if !begins_so {
+            let letters = &self.letters.as_bytes()[word.letters_begin..];
+            // Nearly all words begin otherwise.
+            if letters.first() != Some(&initial) || !letters.starts_with(stem.as_bytes()) {
                 continue;
             }
             let end = word.letters_begin + stem.len();

@@ -7,8 +7,13 @@ pub(super) fn body<const N: usize>(
     fields: [(&str, Option<Value>); N],
     options: Map<String, Value>,
 ) -> Map<String, Value> {
-    let present = fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
-    let mut body: Map<String, Value> = present.collect();
+    // Collected, they would be sorted first, in a list of their own.
+    let mut body = Map::new();
+    for (name, value) in fields {
+        if let Some(value) = value {
+            body.insert(name.to_owned(), value);
+        }
+    }
     if !options.is_empty() {
         body.insert("options".to_owned(), Value::Object(options));
     }

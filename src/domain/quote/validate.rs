@@ -117,8 +117,9 @@ fn has_slashes(text: &str) -> bool {
 /// Options without nulls and empty lists, which mean the same as leaving them out.
 pub(super) fn present(options: &Map<String, Value>) -> Map<String, Value> {
     let absent = |value: &Value| value.is_null() || value.as_array().is_some_and(Vec::is_empty);
-    let kept = options.iter().filter(|(_, value)| !absent(value));
-    kept.map(|(name, value)| (name.clone(), value.clone())).collect()
+    let mut present = options.clone();
+    present.retain(|_, value| !absent(value));
+    present
 }
 
 /// An option that must be true or false.

@@ -81,6 +81,7 @@ pub(super) fn unpack(byte: u8) -> (JobStanding, bool) {
 }
 
 /// What a partition file holds.
+#[derive(Debug, Clone, Copy)]
 pub(super) struct PartitionEntry {
     pub(super) tag: Tag,
     /// Of a job that the batch has.
@@ -146,8 +147,9 @@ impl PartitionEntry {
 
 pub(super) fn name_entry(label: &str, tag: Tag, ordinal: u32) -> PartitionEntry {
     let stem = name_stem(label);
-    let (place, exact) = (label_place(&folded(stem)), label_place(stem));
-    let fingerprint = Fingerprint(exact);
+    let folded = folded(stem);
+    let place = label_place(&folded);
+    let fingerprint = Fingerprint(if folded == stem { place } else { label_place(stem) });
     PartitionEntry { tag, standing: 0, place, fingerprint, ordinal, count: 0, number: 0, seq: 0 }
 }
 

@@ -17,6 +17,7 @@ use crate::domain::job::Order;
 use crate::domain::queue_class::{Classes, GroupHash, QueueClass};
 use crate::domain::request::Kind;
 use crate::store::StoreError;
+use crate::store::staging::partition_entry::{PartitionEntry, Tag, label_place, name_entry};
 
 /// A row of the manifest.
 #[derive(Debug, Clone, PartialEq)]
@@ -69,21 +70,21 @@ pub struct StagedOrder {
     pub hold: Option<Credits>,
     /// Its classes.
     pub classes: Classes,
-    /// The text that describes it.
+    /// The text that describes it, which names the jobs of a row without an `id`; empty where it has one.
     pub text: String,
     /// The order.
     pub json: String,
 }
 
 impl StagedOrder {
-    /// `classes` are those of the order.
-    pub fn new(order: &Order, classes: Classes) -> StagedOrder {
+    /// `classes` are those of the order; `has_id` says whether its row has an `id`.
+    pub fn new(order: &Order, classes: Classes, has_id: bool) -> StagedOrder {
         StagedOrder {
             kind: order.kind,
             priority: order.priority,
             hold: order.hold(),
             classes,
-            text: order.text(),
+            text: if has_id { String::new() } else { order.text() },
             // A plain struct with string keys always prints.
             json: serde_json::to_string(order).unwrap_or_default(),
         }
@@ -98,6 +99,53 @@ impl StagedOrder {
         serde_json::from_str(&self.json).map_err(unread)
     }
 }
+
+/// A row as the draft keeps it, with what decides where it is compared. It is made by the thread that judged the row, so
+/// that little of what one thread allocates is freed by another.
+#[derive(Debug)]
+pub struct EncodedRow {
+    bytes: Vec<u8>,
+    pub(super) fingerprint: Fingerprint,
+    pub(super) label: Option<EncodedLabel>,
+    pub(super) count: u32,
+    pub(super) line: u64,
+    /// Priority and classes of an order.
+    pub(super) order: Option<(i8, Classes)>,
+}
+
+/// The `id` of a row, with what it is compared by.
+#[derive(Debug)]
+pub(super) struct EncodedLabel {
+    pub(super) label: String,
+    pub(super) place: [u8; 16],
+    /// Of the files of the row; its row is not known yet.
+    pub(super) name: PartitionEntry,
+}
+
+impl EncodedRow {
+    /// A row of the manifest.
+    ///
+    /// # Errors
+    /// When it is longer than 4 GiB.
+    pub fn new(row: StagedRow) -> Result<EncodedRow, StoreError> {
+        let mut bytes = Vec::with_capacity(TYPICAL_BYTES);
+        encode(&row, &mut bytes).map_err(StoreError::io(Path::new("rows")))?;
+        let StagedRow { fingerprint, label, count, line, wanted, .. } = row;
+        let label = label.map(|label| EncodedLabel {
+            place: label_place(&label),
+            name: name_entry(&label, Tag::Name, 0),
+            label,
+        });
+        let order = match wanted {
+            RowRequest::Order(order) => Some((order.priority, order.classes)),
+            RowRequest::Invalid(_) => None,
+        };
+        Ok(EncodedRow { bytes, fingerprint, label, count, line, order })
+    }
+}
+
+/// Most rows need no more.
+const TYPICAL_BYTES: usize = 1024;
 
 /// What precedes each row: the length and the CRC-32 of what follows.
 const HEAD_BYTES: usize = 8;
@@ -115,21 +163,18 @@ pub(super) struct RowWriter {
     path: PathBuf,
     file: BufWriter<File>,
     bytes: u64,
-    row: Vec<u8>,
 }
 
 impl RowWriter {
     pub(super) fn create(path: &Path) -> Result<RowWriter, StoreError> {
         let file = File::create(path).map_err(StoreError::io(path))?;
         let file = BufWriter::with_capacity(BUFFER_BYTES, file);
-        Ok(RowWriter { path: path.to_owned(), file, bytes: 0, row: Vec::new() })
+        Ok(RowWriter { path: path.to_owned(), file, bytes: 0 })
     }
 
-    pub(super) fn push(&mut self, row: &StagedRow) -> Result<(), StoreError> {
-        encode(row, &mut self.row)
-            .and_then(|()| self.file.write_all(&self.row))
-            .map_err(StoreError::io(&self.path))?;
-        self.bytes += self.row.len() as u64;
+    pub(super) fn push(&mut self, row: &EncodedRow) -> Result<(), StoreError> {
+        self.file.write_all(&row.bytes).map_err(StoreError::io(&self.path))?;
+        self.bytes += row.bytes.len() as u64;
         Ok(())
     }
 
@@ -222,8 +267,7 @@ fn encode(row: &StagedRow, bytes: &mut Vec<u8>) -> io::Result<()> {
             let Classes { by_grain, group } = classes;
             let hashes = by_grain.iter().map(|class| class.0).chain([group.0]);
             hashes.for_each(|hash| bytes.extend_from_slice(&hash.to_be_bytes()));
-            // It names the jobs of a row without an `id`.
-            text(if label.is_none() { described } else { "" }, bytes);
+            text(described, bytes);
             bytes.extend_from_slice(json.as_bytes());
         }
         RowRequest::Invalid(problems) => serde_json::to_writer(&mut *bytes, problems)?,
@@ -338,7 +382,7 @@ mod tests {
         let path = dir.path().join("rows");
         let mut writer = RowWriter::create(&path).unwrap();
         let rows = [row, labelled, invalid];
-        rows.iter().for_each(|row| writer.push(row).unwrap());
+        rows.iter().for_each(|row| writer.push(&EncodedRow::new(row.clone()).unwrap()).unwrap());
         let bytes = writer.finish().unwrap();
         let mut reader = RowReader::open(&path, bytes).unwrap();
         for row in rows {
