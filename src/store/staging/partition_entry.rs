@@ -100,7 +100,7 @@ pub(super) struct PartitionEntry {
 impl PartitionEntry {
     pub(super) const BYTES: usize = 54;
 
-    pub(super) fn to_bytes(&self) -> [u8; PartitionEntry::BYTES] {
+    pub(super) fn to_bytes(self) -> [u8; PartitionEntry::BYTES] {
         let mut bytes = [0; PartitionEntry::BYTES];
         let tag = Tag::ALL.iter().position(|tag| *tag == self.tag).unwrap_or_default();
         bytes[..16].copy_from_slice(&self.place);
