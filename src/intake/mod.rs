@@ -24,6 +24,7 @@ mod row_chooser;
 mod row_outcome;
 mod row_pipeline;
 mod row_references;
+mod row_result;
 mod row_validator;
 pub mod table_files;
 mod take_check;

@@ -31,13 +31,14 @@ use crate::intake::row_chooser::{self, RowChooser};
 use crate::intake::row_outcome::{Jobs, Outcome, PlannedJob, kept};
 use crate::intake::row_pipeline;
 use crate::intake::row_references::{ReferredBatch, RowReferences};
-use crate::intake::row_validator::{JudgedRow, RowRules, RowValidator, ValidateStep};
+use crate::intake::row_result::RowResult;
+use crate::intake::row_validator::{RowRules, RowValidator};
 use crate::intake::table_files::{self, Roots};
 use crate::intake::{IngestContext, IngestOptions, IntakeError, manifest_file, take_check};
 use crate::output::file_names::Layout;
 use crate::store::StoreError;
 use crate::store::staging::{
-    EncodedRow, KnownJob, RowRequest, RowWithVerdict, StagedManifest, StagedRow, StagedRows, Staging, Verdict,
+    KnownJob, RowRequest, RowWithVerdict, StagedManifest, StagedRow, StagedRows, Staging, Verdict,
 };
 
 /// A manifest that was read and judged. Nothing of it counts yet, and its rows lie in a file that goes
@@ -364,28 +365,6 @@ pub(super) fn validate_opened(
     judgement.receipt.terms = judgement.terms.policy.clone();
     judgement.files = files.into_read();
     Ok(judgement)
-}
-
-/// What comes of a row, for the draft.
-enum RowResult {
-    Row(Result<EncodedRow, StoreError>, Vec<Diagnostic>),
-    Unread {
-        line: u64,
-        problems: Vec<Diagnostic>,
-        notes: Vec<Diagnostic>,
-        is_row: bool,
-    },
-    /// It is not in the part that is handed in: its `id`, where it has one, and its line.
-    LeftOut(Option<String>, u64),
-}
-
-impl RowResult {
-    fn of(JudgedRow { step, notes, is_row }: JudgedRow) -> RowResult {
-        match step {
-            ValidateStep::Row(row) => RowResult::Row(EncodedRow::new(row), notes),
-            ValidateStep::Unread(line, problems) => RowResult::Unread { line, problems, notes, is_row },
-        }
-    }
 }
 
 /// The folder that names of files in a manifest are relative to.
