@@ -81,7 +81,7 @@ pub(super) fn for_each<T: Send, U: Send, E, J: FnMut(&mut T) -> U>(
                     let Ok((mut rows, done)) = next else { return };
                     // As above.
                     let _ = done.send(rows.iter_mut().map(&mut judge).collect());
-                    // All are read where nobody takes them.
+                    // Where the reader has ended, they are freed here.
                     let _ = to_free.send(rows);
                 }
             });

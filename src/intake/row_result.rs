@@ -14,8 +14,8 @@ pub(super) enum RowResult {
         notes: Vec<Diagnostic>,
         is_row: bool,
     },
-    /// It is not in the part that is handed in: its `id`, where it has one, and its line.
-    LeftOut(Option<String>, u64),
+    /// It is not in the part that is handed in: its `id` and its line, where it has an `id`.
+    LeftOut(Option<(String, u64)>),
 }
 
 impl RowResult {

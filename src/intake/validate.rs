@@ -300,8 +300,11 @@ pub(super) fn validate_opened(
         let mut classes = ClassFinder::new(context.group_limits.keys());
         move |chosen: &mut Result<ReadRow, ReadRow>| match chosen {
             Ok(read) => RowResult::of(validator.validate_row(read, &mut classes)),
-            Err(ReadRow::Good(row)) => RowResult::LeftOut(row.id.take(), row.position.line),
-            Err(ReadRow::Bad(_) | ReadRow::Unreadable(_)) => RowResult::LeftOut(None, 0),
+            Err(ReadRow::Good(row)) => {
+                let line = row.position.line;
+                RowResult::LeftOut(row.id.take().map(|id| (id, line)))
+            }
+            Err(ReadRow::Bad(_) | ReadRow::Unreadable(_)) => RowResult::LeftOut(None),
         }
     };
     row_pipeline::for_each(chosen, row_pipeline::weight, judge, |judged| match judged {
@@ -315,7 +318,7 @@ pub(super) fn validate_opened(
             receipt.note(notes);
             draft.push_unread(line, problems)
         }
-        RowResult::LeftOut(id, line) => id.map_or(Ok(()), |id| draft.leave_out(&id, line)),
+        RowResult::LeftOut(named) => named.map_or(Ok(()), |(id, line)| draft.leave_out(&id, line)),
     })?;
     receipt.left_out = chooser.left_out;
     receipt.report(chooser.problems());

@@ -396,6 +396,22 @@ fn a_file_shorter_than_what_was_acknowledged_is_damage() {
     assert!(damage.contains("it has 5 bytes, but 100 were acknowledged"), "{damage}");
 }
 
+/// A row of a manifest at that line.
+fn row(line: u64, fingerprint: u8, label: Option<&str>, count: u32) -> EncodedRow {
+    let staged = StagedOrder::new(&order(line, 0), Classes::default(), label.is_some());
+    EncodedRow::new(StagedRow {
+        fingerprint: Fingerprint([fingerprint; 16]),
+        label: label.map(str::to_owned),
+        count,
+        line,
+        cell: None,
+        draws: None,
+        apart: false,
+        wanted: RowRequest::Order(Box::new(staged)),
+    })
+    .unwrap()
+}
+
 /// Rows as `fingerprint:label:count`, with what was decided as `first..=last have N`.
 fn classify(existing: &[(u8, u32)], rows: &[(u8, Option<&str>, u32)]) -> (Vec<String>, Vec<(u64, u64)>) {
     let dir = tempfile::tempdir().unwrap();
@@ -417,24 +433,7 @@ fn classify(existing: &[(u8, u32)], rows: &[(u8, Option<&str>, u32)]) -> (Vec<St
     }
     for (index, (fingerprint, label, count)) in rows.iter().enumerate() {
         let line = index as u64 + 2;
-        let wanted =
-            RowRequest::Order(Box::new(StagedOrder::new(&order(line, 0), Classes::default(), false)));
-        let label = label.map(str::to_owned);
-        draft
-            .push(
-                &EncodedRow::new(StagedRow {
-                    fingerprint: Fingerprint([*fingerprint; 16]),
-                    label,
-                    count: *count,
-                    line,
-                    cell: None,
-                    draws: None,
-                    apart: false,
-                    wanted,
-                })
-                .unwrap(),
-            )
-            .unwrap();
+        draft.push(&row(line, *fingerprint, *label, *count)).unwrap();
     }
     let staged = draft.classify().unwrap();
     let mut said = Vec::new();
@@ -490,24 +489,7 @@ fn a_row_replaces_the_newest_one_of_its_id() {
     }
     accepted.sync().unwrap();
     for (line, fingerprint, label) in [(2, 3, Some("hero")), (3, 4, Some("other")), (4, 2, None)] {
-        let (fingerprint, label) = (Fingerprint([fingerprint; 16]), label.map(str::to_owned));
-        let wanted =
-            RowRequest::Order(Box::new(StagedOrder::new(&order(line, 0), Classes::default(), false)));
-        draft
-            .push(
-                &EncodedRow::new(StagedRow {
-                    fingerprint,
-                    label,
-                    count: 1,
-                    line,
-                    cell: None,
-                    draws: None,
-                    apart: false,
-                    wanted,
-                })
-                .unwrap(),
-            )
-            .unwrap();
+        draft.push(&row(line, fingerprint, label, 1)).unwrap();
     }
     let staged = draft.classify().unwrap();
     assert!(!staged.goes_back());

@@ -423,17 +423,7 @@ impl Job<'_> {
 /// Whether two spellings are the same value of an option.
 type Same = fn(&str, &str) -> bool;
 
-/// Whether a duration is a whole number without a sign or leading zeros, and `s`: `8s`.
-fn is_whole_seconds(duration: &str) -> bool {
-    let digits = duration.strip_suffix('s').unwrap_or_default();
-    !digits.is_empty() && !digits.starts_with('0') && digits.bytes().all(|byte| byte.is_ascii_digit())
-}
-
 pub(super) fn same_seconds(a: &str, b: &str) -> bool {
-    // Most are written so, and then there is nothing to read.
-    if is_whole_seconds(a) && is_whole_seconds(b) {
-        return a == b;
-    }
     a == b || seconds_of(a).is_some_and(|seconds| seconds_of(b) == Some(seconds))
 }
 
