@@ -21,6 +21,7 @@ mod moments;
 mod plan;
 mod rebuilds;
 mod setup;
+mod soak;
 #[path = "../support/mod.rs"]
 mod support;
 

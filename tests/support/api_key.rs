@@ -30,16 +30,18 @@ pub fn holds_key(bytes: &[u8]) -> bool {
 fn without_escapes(bytes: &[u8]) -> Vec<u8> {
     let mut plain = Vec::with_capacity(bytes.len());
     let mut rest = bytes;
-    while let Some((first, after)) = rest.split_first() {
-        let code = after.get(1..5).filter(|_| *first == b'\\' && after[0] == b'u');
-        let code = code.and_then(|digits| u32::from_str_radix(str::from_utf8(digits).ok()?, 16).ok());
-        rest = if code.is_some() { &after[5..] } else { after };
-        match code {
-            Some(code) => plain.push(u8::try_from(code).unwrap_or(0)),
-            None if *first != b'\\' => plain.push(*first),
-            None => {}
+    // What stands between backslashes is copied as a whole: tests are not built for speed.
+    while let Some(at) = memchr::memchr(b'\\', rest) {
+        plain.extend_from_slice(&rest[..at]);
+        rest = &rest[at + 1..];
+        let digits = rest.get(..5).and_then(|code| code.strip_prefix(b"u"));
+        let code = digits.and_then(|digits| u32::from_str_radix(str::from_utf8(digits).ok()?, 16).ok());
+        if let Some(code) = code {
+            plain.push(u8::try_from(code).unwrap_or(0));
+            rest = &rest[5..];
         }
     }
+    plain.extend_from_slice(rest);
     plain
 }
 

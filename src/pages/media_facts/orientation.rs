@@ -22,7 +22,10 @@ impl Orientation {
     }
 
     /// Pixels of 3 bytes, turned, with their width and height then.
-    pub(super) fn turn(self, pixels: &[u8], width: u32, height: u32) -> (Vec<u8>, u32, u32) {
+    pub(super) fn turn(self, pixels: Vec<u8>, width: u32, height: u32) -> (Vec<u8>, u32, u32) {
+        if self == Orientation::default() {
+            return (pixels, width, height);
+        }
         let (wide, high) = if self.is_sideways() { (height, width) } else { (width, height) };
         let mut turned = Vec::with_capacity(pixels.len());
         for y in 0..high {
@@ -105,7 +108,7 @@ pub(super) mod tests {
             for is_little in [true, false] {
                 let orientation = Orientation::of_exif(&exif(number, is_little));
                 let pixels: Vec<u8> = pixels.iter().flat_map(|pixel| [*pixel; 3]).collect();
-                let (turned, wide, high) = orientation.turn(&pixels, width, 6 / width);
+                let (turned, wide, high) = orientation.turn(pixels, width, 6 / width);
                 let seen: Vec<u8> = turned.chunks(3).map(|pixel| pixel[0]).collect();
                 assert_eq!((seen.as_slice(), wide, high), (&[1, 2, 3, 4, 5, 6][..], 2, 3), "{number}");
             }

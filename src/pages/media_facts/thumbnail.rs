@@ -80,22 +80,18 @@ impl Picture {
         let first = row * self.small_width as usize;
         let Some(sums) = self.sums.get_mut(first..first + self.small_width as usize) else { return };
         for (pixel, column) in line.chunks_exact(bytes_per_pixel).zip(&self.columns) {
-            let (colours, alpha) = match *pixel {
-                [grey] => ([grey; 3], 255),
-                [grey, alpha] => ([grey; 3], alpha),
-                [red, green, blue] => ([red, green, blue], 255),
-                [red, green, blue, alpha] => ([red, green, blue], alpha),
+            let (red, green, blue, alpha) = match *pixel {
+                [grey] => (grey, grey, grey, u8::MAX),
+                [grey, alpha] => (grey, grey, grey, alpha),
+                [red, green, blue] => (red, green, blue, u8::MAX),
+                [red, green, blue, alpha] => (red, green, blue, alpha),
                 _ => return,
             };
-            let Some(sum) = sums.get_mut(*column) else { return };
-            let alpha = u32::from(alpha);
-            for (sum, colour) in sum.iter_mut().zip(colours) {
-                let colour = u32::from(colour);
-                let seen =
-                    if alpha == 255 { colour } else { (colour * alpha + BACKGROUND * (255 - alpha)) / 255 };
-                *sum = sum.saturating_add(seen);
-            }
-            sum[3] = sum[3].saturating_add(1);
+            let Some([reds, greens, blues, count]) = sums.get_mut(*column) else { return };
+            *reds = reds.saturating_add(seen(red, alpha));
+            *greens = greens.saturating_add(seen(green, alpha));
+            *blues = blues.saturating_add(seen(blue, alpha));
+            *count = count.saturating_add(1);
         }
     }
 
@@ -114,7 +110,7 @@ impl Picture {
     pub(super) fn write_thumbnail(&self, path: &Path) -> Result<(), MediaError> {
         let mut jpeg = Vec::new();
         let (small, width, height) =
-            self.orientation.turn(&self.small(), self.small_width, self.small_height);
+            self.orientation.turn(self.small(), self.small_width, self.small_height);
         let side = |side: u32| u16::try_from(side).map_err(undecodable);
         let (width, height) = (side(width)?, side(height)?);
         jpeg_encoder::Encoder::new(&mut jpeg, THUMBNAIL_QUALITY)
@@ -129,11 +125,18 @@ impl Picture {
     /// The thumbnail, 3 bytes a pixel.
     fn small(&self) -> Vec<u8> {
         let mean = |sum: u32, count: u32| u8::try_from(sum / count.max(1)).unwrap_or(u8::MAX);
-        self.sums
-            .iter()
-            .flat_map(|[red, green, blue, count]| [red, green, blue].map(|sum| mean(*sum, *count)))
-            .collect()
+        let mut pixels = Vec::with_capacity(self.sums.len() * 3);
+        for [red, green, blue, count] in &self.sums {
+            pixels.extend_from_slice(&[mean(*red, *count), mean(*green, *count), mean(*blue, *count)]);
+        }
+        pixels
     }
+}
+
+/// A colour as it is seen before the background.
+fn seen(colour: u8, alpha: u8) -> u32 {
+    let (colour, alpha) = (u32::from(colour), u32::from(alpha));
+    if alpha == 255 { colour } else { (colour * alpha + BACKGROUND * (255 - alpha)) / 255 }
 }
 
 /// Which of `small` parts place `at` of `large` is in.

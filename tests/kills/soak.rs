@@ -2,25 +2,16 @@
 //! and again. Batches that are done are not listed after seconds. Judged by the service's own books, by every file on
 //! disk, and by the memory that it took, which must not grow with what was done.
 //!
-//! Half a minute within `cargo test`; `CALLSHEET_SOAK_SECONDS=3600 cargo test --release --test soak` is the
+//! Half a minute within `cargo test`; `CALLSHEET_SOAK_SECONDS=3600 cargo test --release --test kills soak` is the
 //! long one. `CALLSHEET_SEED` plays the same kills at the same moments again.
-#![allow(
-    clippy::unwrap_used,
-    clippy::print_stderr,
-    reason = "a test that cannot go on should stop, and a seed that is not shown cannot be played again"
-)]
-
-#[path = "../support/mod.rs"]
-mod support;
-
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use self::support::process::Running;
-use self::support::{TestEnv, manifests, until};
+use crate::support::process::Running;
+use crate::support::{TestEnv, manifests, until};
 
 /// Memory that a daemon may take, however long it works, in bytes. Unoptimised builds are larger.
 const MEMORY_MAX: u64 = 160 << 20;
