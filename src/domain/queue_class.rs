@@ -224,6 +224,7 @@ struct ClassTerms {
     priority: i8,
     hold: Option<Credits>,
     is_priced: bool,
+    has_inputs: bool,
     model: Option<String>,
     formula: String,
 }
@@ -235,15 +236,17 @@ impl ClassTerms {
             priority: order.priority,
             hold: order.hold(),
             is_priced: order.price.is_some(),
+            has_inputs: !order.inputs.is_empty(),
             model: order.model.clone(),
             formula: order.formula.clone(),
         }
     }
 
     fn are_of(&self, order: &Order) -> bool {
-        let ClassTerms { kind, priority, hold, is_priced, model, formula } = self;
+        let ClassTerms { kind, priority, hold, is_priced, has_inputs, model, formula } = self;
         (*kind, *priority, *hold) == (order.kind, order.priority, order.hold())
             && *is_priced == order.price.is_some()
+            && *has_inputs != order.inputs.is_empty()
             && *model == order.model
             && *formula == order.formula
     }
@@ -310,6 +313,8 @@ mod tests {
 
     use super::*;
     use crate::domain::credits::Credits;
+    use crate::domain::ids::Fingerprint;
+    use crate::domain::job_reference::{InputField, JobInput};
     use crate::domain::request::Kind;
 
     fn order(kind: Kind, model: &str, price: u64) -> Order {
@@ -401,6 +406,34 @@ mod tests {
         for (place, grain) in Grain::ALL.into_iter().enumerate() {
             assert_eq!(Division::Group(grain).of(&plain), plain.by_grain[place]);
             assert_eq!(Division::Grain(grain).of(&classes[0]), plain.by_grain[place]);
+        }
+    }
+
+    #[test]
+    fn the_classes_of_a_job_are_its_own_whichever_came_before() {
+        let plain = order(Kind::Video, "a", 4);
+        let input = JobInput {
+            field: InputField::ImageUrls,
+            place: 0,
+            batch: None,
+            row: "hero".to_owned(),
+            fingerprint: Fingerprint([0; 16]),
+            takes: 1,
+            variation: None,
+            output: 1,
+        };
+        let others = [
+            Order { inputs: vec![input], ..plain.clone() },
+            Order { priority: 1, ..plain.clone() },
+            Order { price: None, bound: Some(Credits(4)), ..plain.clone() },
+            Order { formula: "2 x 2 = 4".to_owned(), ..plain.clone() },
+            order(Kind::Image, "a", 4),
+            order(Kind::Video, "b", 4),
+            order(Kind::Video, "a", 5),
+        ];
+        let mut finder = ClassFinder::default();
+        for order in others.iter().flat_map(|other| [&plain, other]) {
+            assert_eq!(finder.classes_of(order), Classes::of(order, GroupHash::default()), "{order:?}");
         }
     }
 

@@ -10,7 +10,9 @@ use crate::domain::job_reference::{InputField, JobInput, is_reference};
 use crate::domain::manifest::row::{BadRow, Deadline, Policy, ReadRow, Row};
 use crate::domain::out_of_credits::AllowanceUse;
 use crate::domain::queue_class::ClassFinder;
-use crate::domain::quote::{self, AccountPlan, Allowance, Catalog, CatalogPart, LengthError, Quote};
+use crate::domain::quote::{
+    self, AccountPlan, Allowance, Catalog, CatalogPart, LengthError, Quote, QuoteCache,
+};
 use crate::domain::request::{Kind, Request};
 use crate::domain::time::Millis;
 use crate::intake::input_files::{self, InputFiles};
@@ -35,6 +37,19 @@ pub(super) struct JudgedRow {
     pub is_row: bool,
 }
 
+/// What is known of the rows that one thread judged before: the next one is mostly like them.
+pub(super) struct RowCaches {
+    classes: ClassFinder,
+    quotes: QuoteCache,
+}
+
+impl RowCaches {
+    pub(super) fn new(rules: RowRules<'_>) -> RowCaches {
+        let classes = ClassFinder::new(rules.context.group_limits.keys());
+        RowCaches { classes, quotes: QuoteCache::default() }
+    }
+}
+
 /// What rows are judged by, whichever batch they are for.
 #[derive(Clone, Copy)]
 pub(super) struct RowRules<'a> {
@@ -54,13 +69,13 @@ pub(super) struct RowValidator<'a> {
 }
 
 impl RowValidator<'_> {
-    pub(super) fn validate_row(&self, read: &mut ReadRow, classes: &mut ClassFinder) -> JudgedRow {
+    pub(super) fn validate_row(&self, read: &mut ReadRow, caches: &mut RowCaches) -> JudgedRow {
         let mut notes = Vec::new();
         let (is_row, step) = match read {
             ReadRow::Good(row) => {
                 self.rules.fill(row);
                 self.set_meta(row);
-                (true, self.typed_row(row, classes, &mut notes))
+                (true, self.typed_row(row, caches, &mut notes))
             }
             ReadRow::Bad(bad) => {
                 let line = bad.problems.first().map_or(0, Diagnostic::line);
@@ -91,7 +106,7 @@ impl RowValidator<'_> {
     fn typed_row(
         &self,
         row: &mut Row,
-        classes: &mut ClassFinder,
+        caches: &mut RowCaches,
         notes: &mut Vec<Diagnostic>,
     ) -> ValidateStep {
         let IdentifiedRow { kind, fingerprint, mut inputs, files, body } = match self.identify(row) {
@@ -127,7 +142,7 @@ impl RowValidator<'_> {
             return ValidateStep::Unread(row.position.line, mistyped);
         }
         let mut draws = None;
-        let wanted = match (self.rules.quoted(row, kind), too_long) {
+        let wanted = match (self.rules.quoted(row, kind, &mut caches.quotes), too_long) {
             (quoted @ Err(_), too_long) | (quoted, too_long @ Some(_)) => {
                 let errors = too_long.into_iter().chain(quoted.err().into_iter().flatten());
                 let errors = errors.map(|error| placed(row, error));
@@ -142,7 +157,7 @@ impl RowValidator<'_> {
                     quote.waivable.as_ref().and_then(|allowance| draw(self.rules.context.plan, allowance));
                 let identified = IdentifiedRow { kind, fingerprint, inputs, files, body };
                 let asked = asked.as_ref().unwrap_or(&row.request);
-                self.order((row, asked), identified, quote, draws.as_ref(), classes)
+                self.order((row, asked), identified, quote, draws.as_ref(), &mut caches.classes)
             }
         };
         let label = row.id.clone();
@@ -356,21 +371,23 @@ impl RowRules<'_> {
     }
 
     /// What the service would make of a row, or everything wrong with it.
-    fn quoted(&self, row: &Row, kind: Kind) -> Result<Quote, Vec<Diagnostic>> {
+    fn quoted(&self, row: &Row, kind: Kind, known: &mut QuoteCache) -> Result<Quote, Vec<Diagnostic>> {
         let IngestContext { catalog, rules, .. } = *self.context;
         if let Some(why) = CatalogPart::needed_by(kind).and_then(|part| unavailable(catalog, part)) {
             let field = if kind == Kind::Speech { "voice_id" } else { "model" };
             return Err(vec![not_now(field, why)]);
         }
-        let misspelt = match self.policy.allow_unknown_options {
-            Some(true) => Vec::new(),
-            _ => quote::kind_fields::misspelt_options(kind, &row.request),
-        };
-        match quote::quote(Some(kind), &row.request, catalog, rules) {
-            Ok(quote) if misspelt.is_empty() => Ok(quote),
-            Ok(_) => Err(misspelt),
-            Err(errors) => Err(misspelt.into_iter().chain(errors).collect()),
-        }
+        known.get_or(kind, &row.request, rules, || {
+            let misspelt = match self.policy.allow_unknown_options {
+                Some(true) => Vec::new(),
+                _ => quote::kind_fields::misspelt_options(kind, &row.request),
+            };
+            match quote::quote(Some(kind), &row.request, catalog, rules) {
+                Ok(quote) if misspelt.is_empty() => Ok(quote),
+                Ok(_) => Err(misspelt),
+                Err(errors) => Err(misspelt.into_iter().chain(errors).collect()),
+            }
+        })
     }
 
     /// Everything wrong with a row that could not be typed, with what only the catalogs tell.
@@ -406,7 +423,7 @@ impl RowRules<'_> {
 
     /// What is wrong with a row beside what its fields are blamed for already.
     fn problems_beside(&self, row: &Row, kind: Kind, blamed: &[Diagnostic]) -> Vec<Diagnostic> {
-        let errors = match self.quoted(row, kind) {
+        let errors = match self.quoted(row, kind, &mut QuoteCache::default()) {
             // No limit can be compared with a price that hangs on a value that is wrong.
             Ok(_) => return Vec::new(),
             Err(errors) => errors.into_iter(),

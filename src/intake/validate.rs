@@ -17,7 +17,6 @@ use crate::domain::ledger::Totals;
 use crate::domain::manifest::row::{BadRow, Deadline, Header, Policy, ReadRow};
 use crate::domain::manifest::{self, Limits, Manifest, RefusedManifest};
 use crate::domain::pilot::Pilot;
-use crate::domain::queue_class::ClassFinder;
 use crate::domain::row_changes;
 use crate::domain::row_verdict::RowVerdict as JobVerdict;
 use crate::domain::time::Timestamp;
@@ -32,7 +31,7 @@ use crate::intake::row_outcome::{Jobs, Outcome, PlannedJob, kept};
 use crate::intake::row_pipeline;
 use crate::intake::row_references::{ReferredBatch, RowReferences};
 use crate::intake::row_result::RowResult;
-use crate::intake::row_validator::{RowRules, RowValidator};
+use crate::intake::row_validator::{RowCaches, RowRules, RowValidator};
 use crate::intake::table_files::{self, Roots};
 use crate::intake::{IngestContext, IngestOptions, IntakeError, manifest_file, take_check};
 use crate::output::file_names::Layout;
@@ -297,9 +296,9 @@ pub(super) fn validate_opened(
         if takes { Ok(read) } else { Err(read) }
     });
     let judge = || {
-        let mut classes = ClassFinder::new(context.group_limits.keys());
+        let mut caches = RowCaches::new(validator.rules);
         move |chosen: &mut Result<ReadRow, ReadRow>| match chosen {
-            Ok(read) => RowResult::of(validator.validate_row(read, &mut classes)),
+            Ok(read) => RowResult::of(validator.validate_row(read, &mut caches)),
             Err(ReadRow::Good(row)) => {
                 let line = row.position.line;
                 RowResult::LeftOut(row.id.take().map(|id| (id, line)))

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
 use super::{catalog, request};
-use crate::domain::quote::{Catalog, Rules, canonical_body, quote, reprice};
+use crate::domain::quote::{Catalog, QuoteCache, Rules, canonical_body, quote, reprice};
 use crate::domain::request::{Kind, Request};
 
 const MODELS: [&str; 16] = [
@@ -155,6 +155,25 @@ fn spoken((text, options): (String, Map<String, Value>)) -> (Kind, Request) {
     (Kind::Speech, Request { text, voice_id, options, ..Request::default() })
 }
 
+/// Rows of a few requests that come mixed, with prompts of all sorts.
+fn mixed() -> impl Strategy<Value = Vec<(Kind, Request)>> {
+    let prompts = [None, Some(""), Some("a fox"), Some(" a hen "), Some("a deepfake"), Some("a vixen, running")];
+    // One model of the fixture takes no more than 7,000 characters.
+    let long = [1_700, 1_800].map(|foxes| Some("fox ".repeat(foxes)));
+    let prompts: Vec<Option<String>> =
+        prompts.into_iter().map(|prompt| prompt.map(str::to_owned)).chain(long).collect();
+    let request = prop_oneof![2 => fitting(), 1 => (kind(), row())];
+    let requests = prop::collection::vec(request, 1..4);
+    let rows = prop::collection::vec((any::<prop::sample::Index>(), prop::sample::select(prompts)), 1..24);
+    (requests, rows).prop_map(|(requests, rows)| {
+        let row = |(index, prompt): (prop::sample::Index, Option<String>)| {
+            let (kind, request) = index.get(&requests).clone();
+            (kind, Request { prompt, ..request })
+        };
+        rows.into_iter().map(row).collect()
+    })
+}
+
 /// Anything a catalog might hold where a price should be.
 fn prices() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
@@ -195,6 +214,16 @@ proptest! {
             prop_assert_eq!(&again.body, &first.body);
             prop_assert_eq!((again.price, &again.formula), (first.price, &first.formula));
             prop_assert_eq!(reprice(kind, &first.body, &catalog, &rules), Ok(first.cost()));
+        }
+    }
+
+    #[test]
+    fn what_is_known_of_a_quote_is_what_quoting_says(rows in mixed()) {
+        let (catalog, rules) = (catalog(), Rules::builtin());
+        let mut cache = QuoteCache::default();
+        for (kind, row) in rows {
+            let fresh = || quote(Some(kind), &row, &catalog, &rules);
+            prop_assert_eq!(cache.get_or(kind, &row, &rules, fresh), fresh());
         }
     }
 
