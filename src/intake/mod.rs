@@ -32,17 +32,14 @@ pub mod take_manifest;
 #[cfg(test)]
 mod tests;
 mod validate;
+mod write_rows;
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::domain::ids::{BadBatchName, BatchName, Fingerprint, JobId, Seq};
-use crate::domain::job_label::label;
+use crate::domain::ids::{BadBatchName, BatchName, Fingerprint, JobId};
 use crate::domain::job_reference::{DecidedTake, ReferredRow};
-use crate::domain::queue_class::QueueClass;
-use crate::domain::row_versions::VersionChange;
 use crate::domain::time::Timestamp;
 use crate::intake::batch_locks::{BatchLock, BatchLocks};
 use crate::intake::context::BatchVersion;
@@ -52,14 +49,11 @@ use crate::intake::receipt::Receipt;
 pub use crate::intake::row_outcome::{Jobs, Outcome, PlannedJob, kept};
 pub use crate::intake::row_references::ReferredBatch;
 pub use crate::intake::validate::{Batches, Present, Rows, Validated, ValidatedRow, validate};
-use crate::store::new_row::NewRow;
+use crate::intake::write_rows::write_rows;
 use crate::store::rows_folder::RowsFolder;
-use crate::store::spool::Appender;
 use crate::store::staged_inputs::{StageError, StagedInputs};
-use crate::store::staging::{
-    RowRequest, RowWithVerdict, StagedManifest, StagedRow, Staging, VariationChange, Verdict,
-};
-use crate::store::{BatchRecord, Segment, Store, StoreError};
+use crate::store::staging::{StagedManifest, StagedRow, Staging};
+use crate::store::{BatchRecord, Store, StoreError};
 
 /// The manifest could not be taken in; nothing of it was.
 #[derive(Debug, thiserror::Error)]
@@ -232,7 +226,7 @@ pub fn prepare(
         let (folder, rows) = if is_new { judged.begin_rows()? } else { store.append_rows(&batch)? };
         let is_first =
             |row: &StagedRow| pilot.as_ref().is_some_and(|plan| plan.rows.contains(&row.fingerprint));
-        batch = spool(store, batch, &judged, is_first, now, (&folder, rows))?;
+        batch = write_rows(store, batch, &judged, is_first, now, (&folder, rows))?;
         new_rows = is_new.then_some((folder, judged));
     }
     receipt.budget = Some(batch.budget());
@@ -370,94 +364,4 @@ impl Validated {
         }
         Ok(())
     }
-}
-
-/// Appends the new jobs to the batch's spool, the most urgent first and those that need the same together, and returns
-/// the batch that knows of them. Places in the batch follow the manifest, whatever lies where.
-fn spool(
-    store: &Store,
-    mut batch: BatchRecord,
-    judged: &StagedManifest,
-    is_first: impl Fn(&StagedRow) -> bool,
-    now: Timestamp,
-    (folder, mut rows_file): (&RowsFolder, Appender),
-) -> Result<BatchRecord, StoreError> {
-    if batch.segments.iter().all(Segment::is_through) {
-        batch.waiting_since = Some(now);
-    }
-    batch.join_segments();
-    let division = judged.census.division();
-    // Rows that all need the same lie as they come.
-    let is_one = judged.census.classes(division) <= 1 && batch.pilot.is_none();
-    let (start, mut seq) = (rows_file.bytes(), batch.rows);
-    let mut index = if is_one { folder.begin_index(start)? } else { None };
-    let mut parts = judged.parts();
-    let mut found: BTreeMap<(bool, i8, QueueClass), usize> = BTreeMap::new();
-    let mut changes = Vec::new();
-    let mut rows = judged.rows()?;
-    while let Some(RowWithVerdict { row, verdict, changes: of_row, .. }) = rows.next_row()? {
-        let Verdict::Wanted { first, have } = verdict else { continue };
-        let is_order = matches!(row.wanted, RowRequest::Order(_));
-        let added = first.max(have + 1);
-        changes.extend(of_row.into_iter().filter_map(|change| {
-            let VariationChange { variation, instead_of, back_to } = change;
-            match back_to {
-                Some((wanted, at)) => Some(VersionChange { wanted, instead_of, row_at: Some(at) }),
-                None if is_order && variation >= added => {
-                    let wanted = Seq(seq + (variation - added));
-                    Some(VersionChange { wanted, instead_of, row_at: None })
-                }
-                None => None,
-            }
-        }));
-        let RowRequest::Order(order) = &row.wanted else { continue };
-        let next = found.len();
-        let class = (is_first(&row), order.priority, division.of(&order.classes));
-        let part = *found.entry(class).or_insert(next);
-        for variation in added..first + row.count {
-            let (fingerprint, apart) = (row.fingerprint, row.apart);
-            let id = JobId::derive(fingerprint, variation);
-            let label = label(row.label.as_deref(), variation, || &order.text, id);
-            let row = NewRow { seq: Seq(seq), id, fingerprint, variation, label: &label, apart, order };
-            batch.planned = batch.planned + order.hold.unwrap_or_default();
-            batch.count_accepted(order.kind);
-            if is_one {
-                let at = rows_file.push_row(&row)?;
-                if let Some(index) = &mut index {
-                    index.add(&label, id, at)?;
-                }
-            } else {
-                parts.push(part, &row)?;
-            }
-            seq += 1;
-        }
-    }
-    batch.rows = seq;
-    let mut found: Vec<_> = found.into_iter().collect();
-    found.sort_by_key(|((pilot, priority, _), part)| (Reverse(*pilot), Reverse(*priority), *part));
-    let mut cursor = start;
-    for ((pilot, priority, class), part) in found {
-        parts.append_to(part, &mut rows_file)?;
-        let end = rows_file.bytes();
-        if end > cursor {
-            batch.segments.push(Segment { priority, class, cursor, end, pilot });
-        }
-        cursor = end;
-    }
-    batch.spool_bytes = rows_file.sync()?;
-    if !changes.is_empty() {
-        if changes.iter().any(|change| change.row_at.is_some()) {
-            batch.versions_pending = batch.versions_pending.or(Some(batch.versions_bytes));
-        }
-        batch.versions_bytes = store.append_versions(&batch, &changes)?;
-    }
-    match index {
-        Some(index) => index.finish(batch.spool_bytes)?,
-        None => folder.index(batch.spool_bytes)?,
-    }
-    // More of it is wanted anew.
-    batch.canceled = false;
-    batch.announced = false;
-    batch.finished = None;
-    Ok(batch)
 }

@@ -13,50 +13,68 @@ use serde_json::{Map, Value};
 use crate::domain::manifest::row::ReadRow;
 use crate::domain::request::Request;
 
-/// Most rows of a chunk.
-const CHUNK_ROWS: usize = 128;
-/// A chunk that weighs more takes no further row, in bytes.
-const CHUNK_BYTES: usize = 256 * 1024;
+/// Most rows of a chunk that is judged.
+pub(super) const JUDGED_ROWS: usize = 128;
+/// A chunk that weighs more than so much for each of its most rows takes no further one, in bytes.
+const ROW_BYTES: usize = 2 * 1024;
 /// Most chunks between two stages.
 const CHUNKS_MAX: usize = 4;
 
-/// Judges every row and hands what comes of it to `collect`, in order. `judge` begins a judge, of which each thread has
-/// one; `weigh` says about how much memory a row takes, in bytes. A row that was judged goes back to the thread that read
-/// it and is freed there: threads that free what another allocated wait for each other.
-///
-/// # Errors
-/// The first error of `collect`: no further row is collected.
-pub(super) fn for_each<T: Send, U: Send, E, J: FnMut(&mut T) -> U>(
-    mut rows: impl Iterator<Item = T> + Send,
-    weigh: impl Fn(&T) -> usize + Send,
-    judge: impl Fn() -> J + Sync,
-    mut collect: impl FnMut(U) -> Result<(), E>,
-) -> Result<(), E> {
-    let mut next_chunk = move || {
+/// Rows in chunks of at most so many, in the order in which they are read.
+pub(super) struct Chunks<I, W> {
+    pub rows: I,
+    pub most_rows: usize,
+    /// About how much memory a row takes, in bytes.
+    pub weigh: W,
+}
+
+impl<I: Iterator, W: Fn(&I::Item) -> usize> Iterator for Chunks<I, W> {
+    type Item = Vec<I::Item>;
+
+    fn next(&mut self) -> Option<Vec<I::Item>> {
         let (mut chunk, mut bytes) = (Vec::new(), 0);
-        while chunk.len() < CHUNK_ROWS
-            && bytes < CHUNK_BYTES
-            && let Some(row) = rows.next()
+        while chunk.len() < self.most_rows
+            && bytes < self.most_rows * ROW_BYTES
+            && let Some(row) = self.rows.next()
         {
-            bytes += weigh(&row);
+            bytes += (self.weigh)(&row);
             chunk.push(row);
         }
         Some(chunk).filter(|chunk| !chunk.is_empty())
-    };
-    let first = next_chunk().unwrap_or_default();
-    if first.len() < CHUNK_ROWS {
+    }
+}
+
+/// Judges every chunk and hands what comes of it to `collect`, in order. `judge` begins a judge, of which each thread has
+/// one. Rows that were judged go back to the thread that read them and are freed there: threads that free what another
+/// allocated wait for each other.
+///
+/// # Errors
+/// The first error of `collect`: no further chunk is collected.
+pub(super) fn for_each<I, W, U, E, J>(
+    mut chunks: Chunks<I, W>,
+    judge: impl Fn() -> J + Sync,
+    mut collect: impl FnMut(U) -> Result<(), E>,
+) -> Result<(), E>
+where
+    I: Iterator<Item: Send> + Send,
+    W: Fn(&I::Item) -> usize + Send,
+    U: Send,
+    J: FnMut(&mut [I::Item]) -> U,
+{
+    let first = chunks.next().unwrap_or_default();
+    if first.len() < chunks.most_rows {
         // Too few for threads, or too large.
         let mut judge = judge();
         let mut chunk = Some(first);
         while let Some(mut rows) = chunk {
-            rows.iter_mut().map(&mut judge).try_for_each(&mut collect)?;
-            chunk = next_chunk();
+            collect(judge(&mut rows))?;
+            chunk = chunks.next();
         }
         return Ok(());
     }
-    let (to_judge, waiting) = sync_channel::<(Vec<T>, SyncSender<Vec<U>>)>(CHUNKS_MAX);
-    let (in_order, judged) = sync_channel::<Receiver<Vec<U>>>(CHUNKS_MAX);
-    let (to_free, spent) = channel::<Vec<T>>();
+    let (to_judge, waiting) = sync_channel::<(Vec<I::Item>, SyncSender<U>)>(CHUNKS_MAX);
+    let (in_order, judged) = sync_channel::<Receiver<U>>(CHUNKS_MAX);
+    let (to_free, spent) = channel::<Vec<I::Item>>();
     let waiting = Mutex::new(waiting);
     thread::scope(|scope| {
         let (judge, waiting) = (&judge, &waiting);
@@ -69,7 +87,7 @@ pub(super) fn for_each<T: Send, U: Send, E, J: FnMut(&mut T) -> U>(
                     return;
                 }
                 spent.try_iter().for_each(drop);
-                chunk = next_chunk();
+                chunk = chunks.next();
             }
         });
         for _ in 0..thread::available_parallelism().map_or(1, NonZero::get) {
@@ -80,17 +98,14 @@ pub(super) fn for_each<T: Send, U: Send, E, J: FnMut(&mut T) -> U>(
                     let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).recv();
                     let Ok((mut rows, done)) = next else { return };
                     // As above.
-                    let _ = done.send(rows.iter_mut().map(&mut judge).collect());
+                    let _ = done.send(judge(&mut rows));
                     // Where the reader has ended, they are freed here.
                     let _ = to_free.send(rows);
                 }
             });
         }
         // A judge that is gone has panicked, which the scope passes on.
-        for chunk in judged.into_iter().map_while(|place| place.recv().ok()) {
-            chunk.into_iter().try_for_each(&mut collect)?;
-        }
-        Ok(())
+        judged.into_iter().map_while(|place| place.recv().ok()).try_for_each(collect)
     })
 }
 
@@ -126,20 +141,27 @@ pub(super) fn weight(chosen: &Result<ReadRow, ReadRow>) -> usize {
 mod tests {
     use super::*;
 
+    type Row = usize;
+
+    fn chunks<I>(rows: I, weight: usize) -> Chunks<I, impl Fn(&Row) -> usize> {
+        Chunks { rows, most_rows: JUDGED_ROWS, weigh: move |_: &Row| weight }
+    }
+
     fn doubled(rows: usize, weight: usize) -> Vec<usize> {
         let mut collected = Vec::new();
-        let collect = |row| {
-            collected.push(row);
+        let judge = || |rows: &mut [Row]| -> Vec<Row> { rows.iter().map(|row| *row * 2).collect() };
+        let collect = |rows: Vec<Row>| {
+            collected.extend(rows);
             Ok::<(), ()>(())
         };
-        for_each(0..rows, |_| weight, || |row: &mut usize| *row * 2, collect).unwrap();
+        for_each(chunks(0..rows, weight), judge, collect).unwrap();
         collected
     }
 
     #[test]
     fn every_row_is_collected_once_and_in_order() {
-        for rows in [0, 1, CHUNK_ROWS - 1, CHUNK_ROWS, CHUNK_ROWS + 1, 10_000] {
-            for weight in [1, CHUNK_BYTES / 100, CHUNK_BYTES] {
+        for rows in [0, 1, JUDGED_ROWS - 1, JUDGED_ROWS, JUDGED_ROWS + 1, 10_000] {
+            for weight in [1, ROW_BYTES, 2 * ROW_BYTES, JUDGED_ROWS * ROW_BYTES] {
                 let expected: Vec<usize> = (0..rows).map(|row| row * 2).collect();
                 assert_eq!(doubled(rows, weight), expected, "{rows} of {weight}");
             }
@@ -149,12 +171,13 @@ mod tests {
     #[test]
     fn an_error_ends_it() {
         let mut collected = 0;
-        let collect = |row| {
-            collected += 1;
-            if row == 5_000 { Err(row) } else { Ok(()) }
+        let collect = |rows: Row| {
+            collected += rows;
+            if collected == 50 * JUDGED_ROWS { Err(collected) } else { Ok(()) }
         };
-        assert_eq!(for_each(0.., |_| 1, || |row: &mut usize| *row, collect), Err(5_000));
-        assert_eq!(collected, 5_001);
+        let judge = || |rows: &mut [Row]| rows.len();
+        assert_eq!(for_each(chunks(0.., 1), judge, collect), Err(50 * JUDGED_ROWS));
+        assert_eq!(collected, 50 * JUDGED_ROWS);
     }
 
     #[test]
@@ -165,12 +188,13 @@ mod tests {
         let rows = (0..1_000_000).inspect(|_| _ = read.fetch_add(1, Ordering::Relaxed));
         let judges = thread::available_parallelism().map_or(1, NonZero::get);
         // What the two channels hold, what each stage has in hand, and one that is read.
-        let most = (2 * CHUNKS_MAX + judges + 3) * CHUNK_ROWS;
-        let collect = |row: usize| {
+        let most = (2 * CHUNKS_MAX + judges + 3) * JUDGED_ROWS;
+        let judge = || |rows: &mut [Row]| rows[0];
+        let collect = |row: Row| {
             let ahead = read.load(Ordering::Relaxed) - row;
             assert!(ahead <= most, "{ahead} rows ahead");
-            if row == 20_000 { Err(()) } else { Ok(()) }
+            if row >= 20_000 { Err(()) } else { Ok(()) }
         };
-        assert_eq!(for_each(rows, |_| 1, || |row: &mut usize| *row, collect), Err(()));
+        assert_eq!(for_each(chunks(rows, 1), judge, collect), Err(()));
     }
 }

@@ -1,7 +1,8 @@
 //! What comes of a row, on its way from the thread that judged it to the draft.
 
 use crate::domain::diagnostic::Diagnostic;
-use crate::intake::row_validator::{JudgedRow, ValidateStep};
+use crate::domain::manifest::row::ReadRow;
+use crate::intake::row_validator::{JudgedRow, RowCaches, RowValidator, ValidateStep};
 use crate::store::StoreError;
 use crate::store::staging::EncodedRow;
 
@@ -19,7 +20,23 @@ pub(super) enum RowResult {
 }
 
 impl RowResult {
-    pub(super) fn of(JudgedRow { step, notes, is_row }: JudgedRow) -> RowResult {
+    /// Of a row; an error is one that is not in the part.
+    pub(super) fn of(
+        chosen: &mut Result<ReadRow, ReadRow>,
+        validator: &RowValidator<'_>,
+        caches: &mut RowCaches,
+    ) -> RowResult {
+        match chosen {
+            Ok(read) => RowResult::judged(validator.validate_row(read, caches)),
+            Err(ReadRow::Good(row)) => {
+                let line = row.position.line;
+                RowResult::LeftOut(row.id.take().map(|id| (id, line)))
+            }
+            Err(ReadRow::Bad(_) | ReadRow::Unreadable(_)) => RowResult::LeftOut(None),
+        }
+    }
+
+    fn judged(JudgedRow { step, notes, is_row }: JudgedRow) -> RowResult {
         match step {
             ValidateStep::Row(row) => RowResult::Row(EncodedRow::new(row), notes),
             ValidateStep::Unread(line, problems) => RowResult::Unread { line, problems, notes, is_row },

@@ -103,12 +103,7 @@ impl RowValidator<'_> {
 
     /// One whose kind cannot be told has no identity; one that the quote refuses has, because the
     /// batch may have it from a time when it was valid.
-    fn typed_row(
-        &self,
-        row: &mut Row,
-        caches: &mut RowCaches,
-        notes: &mut Vec<Diagnostic>,
-    ) -> ValidateStep {
+    fn typed_row(&self, row: &mut Row, caches: &mut RowCaches, notes: &mut Vec<Diagnostic>) -> ValidateStep {
         let IdentifiedRow { kind, fingerprint, mut inputs, files, body } = match self.identify(row) {
             Ok(identified) => identified,
             Err(Unidentified::Kind(diagnostic)) => {

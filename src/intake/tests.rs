@@ -8,6 +8,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::domain::batch_origin::SourcePlace;
 use crate::domain::credits::Credits;
+use crate::domain::ids::Seq;
 use crate::domain::job::JobSpec;
 use crate::domain::manifest::row::Policy;
 use crate::domain::quote::{Catalog, Rules};

@@ -28,7 +28,7 @@ use crate::intake::read_references;
 use crate::intake::receipt::Receipt;
 use crate::intake::row_chooser::{self, RowChooser};
 use crate::intake::row_outcome::{Jobs, Outcome, PlannedJob, kept};
-use crate::intake::row_pipeline;
+use crate::intake::row_pipeline::{self, Chunks};
 use crate::intake::row_references::{ReferredBatch, RowReferences};
 use crate::intake::row_result::RowResult;
 use crate::intake::row_validator::{RowCaches, RowRules, RowValidator};
@@ -297,27 +297,25 @@ pub(super) fn validate_opened(
     });
     let judge = || {
         let mut caches = RowCaches::new(validator.rules);
-        move |chosen: &mut Result<ReadRow, ReadRow>| match chosen {
-            Ok(read) => RowResult::of(validator.validate_row(read, &mut caches)),
-            Err(ReadRow::Good(row)) => {
-                let line = row.position.line;
-                RowResult::LeftOut(row.id.take().map(|id| (id, line)))
-            }
-            Err(ReadRow::Bad(_) | ReadRow::Unreadable(_)) => RowResult::LeftOut(None),
+        move |rows: &mut [Result<ReadRow, ReadRow>]| -> Vec<RowResult> {
+            rows.iter_mut().map(|chosen| RowResult::of(chosen, &validator, &mut caches)).collect()
         }
     };
-    row_pipeline::for_each(chosen, row_pipeline::weight, judge, |judged| match judged {
-        RowResult::Row(row, notes) => {
-            receipt.rows += 1;
-            receipt.note(notes);
-            draft.push(&row?)
-        }
-        RowResult::Unread { line, problems, notes, is_row } => {
-            receipt.rows += u64::from(is_row);
-            receipt.note(notes);
-            draft.push_unread(line, problems)
-        }
-        RowResult::LeftOut(named) => named.map_or(Ok(()), |(id, line)| draft.leave_out(&id, line)),
+    let chunks = Chunks { rows: chosen, most_rows: row_pipeline::JUDGED_ROWS, weigh: row_pipeline::weight };
+    row_pipeline::for_each(chunks, judge, |judged| {
+        judged.into_iter().try_for_each(|judged| match judged {
+            RowResult::Row(row, notes) => {
+                receipt.rows += 1;
+                receipt.note(notes);
+                draft.push(&row?)
+            }
+            RowResult::Unread { line, problems, notes, is_row } => {
+                receipt.rows += u64::from(is_row);
+                receipt.note(notes);
+                draft.push_unread(line, problems)
+            }
+            RowResult::LeftOut(named) => named.map_or(Ok(()), |(id, line)| draft.leave_out(&id, line)),
+        })
     })?;
     receipt.left_out = chooser.left_out;
     receipt.report(chooser.problems());

@@ -18,6 +18,7 @@ use sha2::{Digest, Sha256};
 
 use crate::domain::ids::JobId;
 use crate::domain::job::JobSpec;
+use crate::store::row_lines::RowLines;
 use crate::store::spool::{Lines, Spool};
 use crate::store::state_folders::{batch_dir, open_or_create};
 use crate::store::{BatchRecord, FinishedBatch, Store, StoreError};
@@ -153,8 +154,9 @@ pub(super) fn extend(folder: &Path, end: u64) -> Result<(), StoreError> {
         let row = rows.next_line::<NamedRow>()?;
         let is_over = row.is_none();
         if let Some((offset, NamedRow { id, label })) = row {
-            labels.push((hash(&label), offset));
-            identities.push((first_digits(id), offset));
+            let JobName { label, identity } = JobName::of(&label, id);
+            labels.push((label, offset));
+            identities.push((identity, offset));
         }
         if labels.len() >= RUN_MAX || is_over && !labels.is_empty() {
             let run = Run { at, from, end: rows.at(), count: labels.len() as u64 };
@@ -164,6 +166,19 @@ pub(super) fn extend(folder: &Path, end: u64) -> Result<(), StoreError> {
         if is_over {
             return file.sync_data().map_err(StoreError::io(&path));
         }
+    }
+}
+
+/// What a job is called, as the index has it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct JobName {
+    label: u64,
+    identity: u64,
+}
+
+impl JobName {
+    pub(super) fn of(label: &str, id: JobId) -> JobName {
+        JobName { label: hash(label), identity: first_digits(id) }
     }
 }
 
@@ -192,16 +207,19 @@ impl JobIndexWriter {
         Ok((end == from).then_some(JobIndexWriter { path, file, at, from, labels, identities }))
     }
 
-    /// Adds the row that begins at byte `offset`, after those before it.
+    /// Adds the rows of lines that begin at byte `at`, after those before them.
     ///
     /// # Errors
     /// When the index cannot be written.
-    pub fn add(&mut self, label: &str, id: JobId, offset: u64) -> Result<(), StoreError> {
-        if self.labels.len() >= RUN_MAX {
-            self.end_run(offset)?;
+    pub fn add(&mut self, lines: &RowLines, at: u64) -> Result<(), StoreError> {
+        for (JobName { label, identity }, place) in &lines.names {
+            let offset = at + place;
+            if self.labels.len() >= RUN_MAX {
+                self.end_run(offset)?;
+            }
+            self.labels.push((*label, offset));
+            self.identities.push((*identity, offset));
         }
-        self.labels.push((hash(label), offset));
-        self.identities.push((first_digits(id), offset));
         Ok(())
     }
 

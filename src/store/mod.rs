@@ -65,6 +65,7 @@ mod parallel_map;
 mod process_lock;
 pub mod read_only;
 mod row_delta;
+pub mod row_lines;
 mod row_partitions;
 mod rows_by_id;
 pub mod rows_folder;

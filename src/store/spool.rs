@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::store::StoreError;
 use crate::store::new_row::NewRow;
 use crate::store::row_delta::{self, Base, MARK, RowShortener};
+use crate::store::row_lines::RowLines;
 use crate::store::state_folders::{open_or_create, sync_dir_and_parent};
 
 /// The longest line that is read back, in bytes: far above any row a manifest may have.
@@ -168,9 +169,6 @@ pub struct Appender {
     file: BufWriter<File>,
     bytes: u64,
     line: Vec<u8>,
-    encoder: RowEncoder,
-    /// Rows that were added.
-    rows: u64,
 }
 
 impl Appender {
@@ -194,14 +192,7 @@ impl Appender {
         // Not only where it is new: the process that made it may have been killed before this.
         sync_dir_and_parent(dir).map_err(StoreError::io(dir))?;
         let file = BufWriter::with_capacity(BUFFER_BYTES, file);
-        Ok(Appender {
-            path: path.to_owned(),
-            file,
-            bytes: committed,
-            line: Vec::new(),
-            encoder: RowEncoder::default(),
-            rows: 0,
-        })
+        Ok(Appender { path: path.to_owned(), file, bytes: committed, line: Vec::new() })
     }
 
     /// Adds a line and returns the byte where it begins.
@@ -214,15 +205,13 @@ impl Appender {
         Ok(at)
     }
 
-    /// Adds a row and returns the byte where it begins.
-    pub fn push_row(&mut self, row: &NewRow<'_>) -> Result<u64, StoreError> {
+    /// Adds lines of rows and returns the byte where they begin.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn push_lines(&mut self, lines: &RowLines) -> Result<u64, StoreError> {
         let at = self.bytes;
-        self.encoder
-            .encode(row, at, self.rows, &mut self.line)
-            .and_then(|()| self.file.write_all(&self.line))
-            .map_err(StoreError::io(&self.path))?;
-        self.bytes += self.line.len() as u64;
-        self.rows += 1;
+        self.push_encoded(&lines.bytes)?;
         Ok(at)
     }
 

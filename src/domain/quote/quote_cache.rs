@@ -89,7 +89,8 @@ impl KnownQuote {
     }
 
     fn is_of(&self, kind: Kind, request: &Request) -> bool {
-        let Request { model, prompt: _, text, voice_id, mode, scene, image_urls, video_urls, options } = request;
+        let Request { model, prompt: _, text, voice_id, mode, scene, image_urls, video_urls, options } =
+            request;
         let known = &self.request;
         self.quote.kind == kind
             && known.model == *model

@@ -109,8 +109,7 @@ impl Picture {
     /// When it cannot be encoded or written.
     pub(super) fn write_thumbnail(&self, path: &Path) -> Result<(), MediaError> {
         let mut jpeg = Vec::new();
-        let (small, width, height) =
-            self.orientation.turn(self.small(), self.small_width, self.small_height);
+        let (small, width, height) = self.orientation.turn(self.small(), self.small_width, self.small_height);
         let side = |side: u32| u16::try_from(side).map_err(undecodable);
         let (width, height) = (side(width)?, side(height)?);
         jpeg_encoder::Encoder::new(&mut jpeg, THUMBNAIL_QUALITY)

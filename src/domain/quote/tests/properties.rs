@@ -157,7 +157,8 @@ fn spoken((text, options): (String, Map<String, Value>)) -> (Kind, Request) {
 
 /// Rows of a few requests that come mixed, with prompts of all sorts.
 fn mixed() -> impl Strategy<Value = Vec<(Kind, Request)>> {
-    let prompts = [None, Some(""), Some("a fox"), Some(" a hen "), Some("a deepfake"), Some("a vixen, running")];
+    let prompts =
+        [None, Some(""), Some("a fox"), Some(" a hen "), Some("a deepfake"), Some("a vixen, running")];
     // One model of the fixture takes no more than 7,000 characters.
     let long = [1_700, 1_800].map(|foxes| Some("fox ".repeat(foxes)));
     let prompts: Vec<Option<String>> =
