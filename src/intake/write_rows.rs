@@ -123,9 +123,7 @@ pub(super) fn write_rows(
             }
         };
         row_pipeline::for_each(Chunks { rows, most_rows: WRITTEN_ROWS, weigh }, as_lines, |lines| {
-            let lines = lines?;
-            let at = rows_file.push_lines(&lines)?;
-            index.as_mut().map_or(Ok(()), |index| index.add(&lines, at))
+            lines?.append_to(&mut rows_file, index.as_mut())
         })?;
         if let Some(error) = unread {
             return Err(error);

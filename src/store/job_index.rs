@@ -18,7 +18,6 @@ use sha2::{Digest, Sha256};
 
 use crate::domain::ids::JobId;
 use crate::domain::job::JobSpec;
-use crate::store::row_lines::RowLines;
 use crate::store::spool::{Lines, Spool};
 use crate::store::state_folders::{batch_dir, open_or_create};
 use crate::store::{BatchRecord, FinishedBatch, Store, StoreError};
@@ -207,19 +206,13 @@ impl JobIndexWriter {
         Ok((end == from).then_some(JobIndexWriter { path, file, at, from, labels, identities }))
     }
 
-    /// Adds the rows of lines that begin at byte `at`, after those before them.
-    ///
-    /// # Errors
-    /// When the index cannot be written.
-    pub fn add(&mut self, lines: &RowLines, at: u64) -> Result<(), StoreError> {
-        for (JobName { label, identity }, place) in &lines.names {
-            let offset = at + place;
-            if self.labels.len() >= RUN_MAX {
-                self.end_run(offset)?;
-            }
-            self.labels.push((*label, offset));
-            self.identities.push((*identity, offset));
+    /// Adds the row that begins at byte `offset`, after those before it.
+    pub(super) fn add(&mut self, name: JobName, offset: u64) -> Result<(), StoreError> {
+        if self.labels.len() >= RUN_MAX {
+            self.end_run(offset)?;
         }
+        self.labels.push((name.label, offset));
+        self.identities.push((name.identity, offset));
         Ok(())
     }
 

@@ -30,7 +30,7 @@
 //!   `read_only` a state that another process may hold;
 //! - **index**: `batch_index` names of batches, `job_index` names of jobs, `job_statuses` where the jobs of a batch stand,
 //!   `finished_sums` what finished batches come to;
-//! - **taking in**: `staging` and `row_partitions`, a manifest on its way;
+//! - **taking in**: `staging`, `row_partitions` and `row_lines`, a manifest on its way;
 //! - **recovery**: `unopened_state`, the parts of a state whose database is not open; `dump`, the format of exports;
 //! - **beside it**: `catalog_cache`, `surcharge_file`, `schedule_progress`.
 //!

@@ -15,7 +15,6 @@ use serde::{Deserialize, Serialize};
 use crate::store::StoreError;
 use crate::store::new_row::NewRow;
 use crate::store::row_delta::{self, Base, MARK, RowShortener};
-use crate::store::row_lines::RowLines;
 use crate::store::state_folders::{open_or_create, sync_dir_and_parent};
 
 /// The longest line that is read back, in bytes: far above any row a manifest may have.
@@ -202,16 +201,6 @@ impl Appender {
             .and_then(|()| self.file.write_all(&self.line))
             .map_err(StoreError::io(&self.path))?;
         self.bytes += self.line.len() as u64;
-        Ok(at)
-    }
-
-    /// Adds lines of rows and returns the byte where they begin.
-    ///
-    /// # Errors
-    /// When the file cannot be written.
-    pub fn push_lines(&mut self, lines: &RowLines) -> Result<u64, StoreError> {
-        let at = self.bytes;
-        self.push_encoded(&lines.bytes)?;
         Ok(at)
     }
 
