@@ -3,8 +3,9 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 
-use crate::domain::ids::{JobId, Seq};
+use crate::domain::ids::{Fingerprint, JobId, Seq};
 use crate::domain::job_label::label;
 use crate::domain::queue_class::QueueClass;
 use crate::domain::row_versions::VersionChange;
@@ -22,31 +23,24 @@ use crate::store::{BatchRecord, Segment, Store, StoreError};
 /// Most rows that one thread makes into lines at a time. The first of them stand in full.
 const WRITTEN_ROWS: usize = 512;
 
-/// A row with the jobs that are new of it.
+/// What is ordered by a row, with the jobs that are new of it.
 struct RowToWrite {
-    row: StagedRow,
+    fingerprint: Fingerprint,
+    label: Option<String>,
+    apart: bool,
+    order: Box<StagedOrder>,
     variations: Range<u32>,
     first_seq: u32,
 }
 
 impl RowToWrite {
-    fn order(&self) -> Option<&StagedOrder> {
-        match &self.row.wanted {
-            RowRequest::Order(order) => Some(order),
-            RowRequest::Invalid(_) => None,
-        }
-    }
-
-    /// Writes each of its jobs.
-    fn each(&self, mut write: impl FnMut(&NewRow<'_>) -> Result<(), StoreError>) -> Result<(), StoreError> {
-        let Some(order) = self.order() else { return Ok(()) };
-        let StagedRow { fingerprint, apart, .. } = self.row;
-        for (variation, seq) in self.variations.clone().zip(self.first_seq..) {
-            let id = JobId::derive(fingerprint, variation);
-            let label = label(self.row.label.as_deref(), variation, || &order.text, id);
-            write(&NewRow { seq: Seq(seq), id, fingerprint, variation, label: &label, apart, order })?;
-        }
-        Ok(())
+    /// Writes its job of a variation.
+    fn write<T>(&self, variation: u32, write: impl FnOnce(&NewRow<'_>) -> T) -> T {
+        let RowToWrite { fingerprint, apart, ref order, ref variations, first_seq, .. } = *self;
+        let (id, seq) =
+            (JobId::derive(fingerprint, variation), Seq(first_seq + (variation - variations.start)));
+        let label = label(self.label.as_deref(), variation, || &order.text, id);
+        write(&NewRow { seq, id, fingerprint, variation, label: &label, apart, order })
     }
 }
 
@@ -90,16 +84,19 @@ pub(super) fn write_rows(
                     None => None,
                 }
             }));
-            let row = RowToWrite { variations: added..first + row.count, first_seq: seq, row };
-            let Some(order) = row.order() else { continue };
+            let is_first = is_first(&row);
+            let StagedRow { fingerprint, label, count, apart, wanted, .. } = row;
+            let RowRequest::Order(order) = wanted else { continue };
             let next = found.len();
-            let class = (is_first(&row.row), order.priority, division.of(&order.classes));
+            let class = (is_first, order.priority, division.of(&order.classes));
             let part = *found.entry(class).or_insert(next);
-            for _ in row.variations.clone() {
+            let variations = added..first + count;
+            for _ in variations.clone() {
                 batch.planned = batch.planned + order.hold.unwrap_or_default();
                 batch.count_accepted(order.kind);
                 batch.rows += 1;
             }
+            let row = RowToWrite { fingerprint, label, apart, order, variations, first_seq: seq };
             return Ok(Some((row, part)));
         }
         Ok(None)
@@ -113,16 +110,21 @@ pub(super) fn write_rows(
                 None
             }
         });
-        let weigh = |row: &RowToWrite| row.order().map_or(0, |order| order.json.len());
+        // A row may ask for many variations: their lines are not held all at once.
+        let jobs = rows.fuse().flat_map(|row| {
+            let row = Arc::new(row);
+            row.variations.clone().map(move |variation| (row.clone(), variation))
+        });
+        let weigh = |(row, _): &(Arc<RowToWrite>, u32)| row.order.json.len();
         let as_lines = || {
-            |rows: &mut [RowToWrite]| -> Result<RowLines, StoreError> {
+            |jobs: &mut [(Arc<RowToWrite>, u32)]| -> Result<RowLines, StoreError> {
                 let mut lines = RowLines::default();
                 let mut push = |row: &NewRow<'_>| lines.push(row, u64::from(row.seq.0 - first_seq));
-                rows.iter().try_for_each(|row| row.each(&mut push))?;
+                jobs.iter().try_for_each(|(row, variation)| row.write(*variation, &mut push))?;
                 Ok(lines)
             }
         };
-        row_pipeline::for_each(Chunks { rows, most_rows: WRITTEN_ROWS, weigh }, as_lines, |lines| {
+        row_pipeline::for_each(Chunks { rows: jobs, most_rows: WRITTEN_ROWS, weigh }, as_lines, |lines| {
             lines?.append_to(&mut rows_file, index.as_mut())
         })?;
         if let Some(error) = unread {
@@ -130,7 +132,9 @@ pub(super) fn write_rows(
         }
     } else {
         while let Some((row, part)) = to_write()? {
-            row.each(|row| parts.push(part, row))?;
+            for variation in row.variations.clone() {
+                row.write(variation, |row| parts.push(part, row))?;
+            }
         }
     }
     let mut found: Vec<_> = found.into_iter().collect();
