@@ -142,30 +142,12 @@ pub(super) fn cut(folder: &Path, committed: u64) -> Result<(), StoreError> {
 
 /// Indexes the rows up to byte `end` that are not indexed yet; the index is on the device on return.
 pub(super) fn extend(folder: &Path, end: u64) -> Result<(), StoreError> {
-    let path = path(folder);
-    let mut file = open_or_create(&path)?;
-    let known = runs(&file, end).map_err(StoreError::io(&path))?;
-    let (mut at, mut from) = known.last().map_or((0, 0), |last| (last.after(), last.end));
-    file.set_len(at).map_err(StoreError::io(&path))?;
-    let mut rows = Lines::open(&Spool::new(folder.to_owned()).rows_path(), from, end)?;
-    let (mut labels, mut identities) = (Vec::new(), Vec::new());
-    loop {
-        let row = rows.next_line::<NamedRow>()?;
-        let is_over = row.is_none();
-        if let Some((offset, NamedRow { id, label })) = row {
-            let JobName { label, identity } = JobName::of(&label, id);
-            labels.push((label, offset));
-            identities.push((identity, offset));
-        }
-        if labels.len() >= RUN_MAX || is_over && !labels.is_empty() {
-            let run = Run { at, from, end: rows.at(), count: labels.len() as u64 };
-            append(&mut file, &run, &mut labels, &mut identities).map_err(StoreError::io(&path))?;
-            (at, from) = (run.after(), run.end);
-        }
-        if is_over {
-            return file.sync_data().map_err(StoreError::io(&path));
-        }
+    let mut index = JobIndexWriter::open(folder, end)?;
+    let mut rows = Lines::open(&Spool::new(folder.to_owned()).rows_path(), index.from, end)?;
+    while let Some((offset, NamedRow { id, label })) = rows.next_line()? {
+        index.add(JobName::of(&label, id), offset)?;
     }
+    index.finish(end)
 }
 
 /// What a job is called, as the index has it.
@@ -197,13 +179,18 @@ pub struct JobIndexWriter {
 impl JobIndexWriter {
     /// For rows that follow byte `from`; nothing where rows before it are not indexed.
     pub(super) fn begin(folder: &Path, from: u64) -> Result<Option<JobIndexWriter>, StoreError> {
+        let index = JobIndexWriter::open(folder, from)?;
+        Ok((index.from == from).then_some(index))
+    }
+
+    /// For rows that follow those that are indexed, none of them beyond byte `end`.
+    fn open(folder: &Path, end: u64) -> Result<JobIndexWriter, StoreError> {
         let path = path(folder);
         let file = open_or_create(&path)?;
-        let known = runs(&file, from).map_err(StoreError::io(&path))?;
-        let (at, end) = known.last().map_or((0, 0), |last| (last.after(), last.end));
+        let known = runs(&file, end).map_err(StoreError::io(&path))?;
+        let (at, from) = known.last().map_or((0, 0), |last| (last.after(), last.end));
         file.set_len(at).map_err(StoreError::io(&path))?;
-        let (labels, identities) = (Vec::new(), Vec::new());
-        Ok((end == from).then_some(JobIndexWriter { path, file, at, from, labels, identities }))
+        Ok(JobIndexWriter { path, file, at, from, labels: Vec::new(), identities: Vec::new() })
     }
 
     /// Adds the row that begins at byte `offset`, after those before it.

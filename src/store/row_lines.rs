@@ -38,11 +38,11 @@ impl RowLines {
     pub fn append_to(
         &self,
         rows: &mut Appender,
-        mut index: Option<&mut JobIndexWriter>,
+        index: Option<&mut JobIndexWriter>,
     ) -> Result<(), StoreError> {
         let at = rows.bytes();
         rows.push_encoded(&self.bytes)?;
-        let Some(index) = &mut index else { return Ok(()) };
+        let Some(index) = index else { return Ok(()) };
         self.names.iter().try_for_each(|(name, place)| index.add(*name, at + place))
     }
 }
