@@ -39,8 +39,19 @@ impl Fingerprint {
     ) -> Fingerprint {
         // A map of JSON values always prints: its keys are strings. serde_json sorts them.
         let body = serde_json::to_string(body).unwrap_or_default();
+        Fingerprint::of_json(namespace, batch, id, endpoint, &body)
+    }
+
+    /// The same of a canonical body that is printed already: without white space, and with sorted keys.
+    pub fn of_json(
+        namespace: &str,
+        batch: &BatchName,
+        id: Option<&str>,
+        endpoint: &str,
+        body: &str,
+    ) -> Fingerprint {
         let (has_id, id) = (if id.is_some() { "id" } else { "body" }, id.unwrap_or_default());
-        let parts = ["callsheet job", namespace, batch.as_str(), has_id, id, endpoint, &body];
+        let parts = ["callsheet job", namespace, batch.as_str(), has_id, id, endpoint, body];
         Fingerprint(digest(&parts.map(str::as_bytes)))
     }
 }

@@ -9,10 +9,8 @@
 use std::collections::BTreeSet;
 
 use crate::domain::budget_group::GroupKey;
-use crate::domain::credits::Credits;
 use crate::domain::job::Order;
 use crate::domain::json_object::JsonObject;
-use crate::domain::request::Kind;
 use serde::{Deserialize, Serialize};
 
 /// Most classes that the rows of one manifest are divided into, unless they have more priorities.
@@ -114,10 +112,10 @@ pub struct GroupHash(pub u32);
 
 impl GroupHash {
     /// Of a job with this `meta`, where these keys have budgets. All jobs of a batch are of one inbox: that divides none.
-    pub fn of(keys: &[GroupKey], meta: &JsonObject) -> GroupHash {
+    pub fn of<'k>(keys: impl IntoIterator<Item = &'k GroupKey>, meta: &JsonObject) -> GroupHash {
         let mut hash = Fnv::new();
         let mut has_column = false;
-        for key in keys.iter().filter(|key| matches!(key, GroupKey::Meta(_))) {
+        for key in keys.into_iter().filter(|key| matches!(key, GroupKey::Meta(_))) {
             has_column = true;
             let value = key.value_of(meta, None);
             hash.add(&[u8::from(value.is_some())]);
@@ -206,68 +204,6 @@ pub struct Census {
     classes: [BTreeSet<(i8, QueueClass)>; Division::ALL.len()],
     /// What was counted last: jobs that are alike mostly stand together.
     last: Option<(i8, Classes)>,
-}
-
-/// Finds the classes of one job after the other.
-#[derive(Debug, Clone, Default)]
-pub struct ClassFinder {
-    /// What has budgets by group.
-    keys: Vec<GroupKey>,
-    /// The last job, and its classes: the next one is mostly like it.
-    last: Option<(ClassTerms, Classes)>,
-}
-
-/// All that the classes of a job depend on.
-#[derive(Debug, Clone, PartialEq)]
-struct ClassTerms {
-    kind: Kind,
-    priority: i8,
-    hold: Option<Credits>,
-    is_priced: bool,
-    has_inputs: bool,
-    model: Option<String>,
-    formula: String,
-}
-
-impl ClassTerms {
-    fn of(order: &Order) -> ClassTerms {
-        ClassTerms {
-            kind: order.kind,
-            priority: order.priority,
-            hold: order.hold(),
-            is_priced: order.price.is_some(),
-            has_inputs: !order.inputs.is_empty(),
-            model: order.model.clone(),
-            formula: order.formula.clone(),
-        }
-    }
-
-    fn are_of(&self, order: &Order) -> bool {
-        let ClassTerms { kind, priority, hold, is_priced, has_inputs, model, formula } = self;
-        (*kind, *priority, *hold) == (order.kind, order.priority, order.hold())
-            && *is_priced == order.price.is_some()
-            && *has_inputs != order.inputs.is_empty()
-            && *model == order.model
-            && *formula == order.formula
-    }
-}
-
-impl ClassFinder {
-    /// One where these keys have budgets by group.
-    pub fn new<'a>(keys: impl IntoIterator<Item = &'a GroupKey>) -> ClassFinder {
-        ClassFinder { keys: keys.into_iter().cloned().collect(), last: None }
-    }
-
-    /// The classes of a job.
-    pub fn classes_of(&mut self, order: &Order) -> Classes {
-        let group = GroupHash::of(&self.keys, &order.meta);
-        if let Some((_, classes)) = self.last.as_ref().filter(|(terms, _)| terms.are_of(order)) {
-            return Classes { group, ..*classes };
-        }
-        let classes = Classes::of(order, group);
-        self.last = Some((ClassTerms::of(order), classes));
-        classes
-    }
 }
 
 impl Census {
@@ -388,10 +324,10 @@ mod tests {
 
     /// The classes of a job of a client.
     fn of_client(client: Option<&str>, price: u64) -> Classes {
-        let mut finder = ClassFinder::new(&["inbox".parse().unwrap(), "meta.client".parse().unwrap()]);
+        let keys = ["inbox".parse().unwrap(), "meta.client".parse().unwrap()];
         let meta = client.map(|client| ("client".to_owned(), Value::from(client)));
         let meta: Map<String, Value> = meta.into_iter().collect();
-        finder.classes_of(&Order { meta: meta.into(), ..order(Kind::Image, "m", price) })
+        Classes::of(&order(Kind::Image, "m", price), GroupHash::of(&keys, &meta.into()))
     }
 
     #[test]
@@ -410,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn the_classes_of_a_job_are_its_own_whichever_came_before() {
+    fn jobs_that_wait_for_others_are_of_other_classes_than_those_that_do_not() {
         let plain = order(Kind::Video, "a", 4);
         let input = JobInput {
             field: InputField::ImageUrls,
@@ -422,18 +358,9 @@ mod tests {
             variation: None,
             output: 1,
         };
-        let others = [
-            Order { inputs: vec![input], ..plain.clone() },
-            Order { priority: 1, ..plain.clone() },
-            Order { price: None, bound: Some(Credits(4)), ..plain.clone() },
-            Order { formula: "2 x 2 = 4".to_owned(), ..plain.clone() },
-            order(Kind::Image, "a", 4),
-            order(Kind::Video, "b", 4),
-            order(Kind::Video, "a", 5),
-        ];
-        let mut finder = ClassFinder::default();
-        for order in others.iter().flat_map(|other| [&plain, other]) {
-            assert_eq!(finder.classes_of(order), Classes::of(order, GroupHash::default()), "{order:?}");
+        let waiting = Order { inputs: vec![input], ..plain.clone() };
+        for grain in Grain::ALL.into_iter().filter(|grain| *grain != Grain::Mixed) {
+            assert_ne!(grain.class_of(&plain), grain.class_of(&waiting), "{grain:?}");
         }
     }
 

@@ -6,10 +6,12 @@
 //! Accepting the same manifest again finds every job there and adds nothing.
 
 pub mod accepted_row;
+mod alike_rows;
 pub mod another_take;
 pub mod batch_locks;
 pub mod catalog_refresh;
 mod context;
+mod count_jobs;
 pub mod inbox;
 pub mod ingest;
 pub mod input_files;
@@ -32,6 +34,7 @@ pub mod take_manifest;
 #[cfg(test)]
 mod tests;
 mod validate;
+mod validated_rows;
 mod write_rows;
 
 use std::collections::{HashMap, HashSet};
@@ -48,7 +51,8 @@ use crate::intake::input_files::{FoundFile, Links};
 use crate::intake::receipt::Receipt;
 pub use crate::intake::row_outcome::{Jobs, Outcome, PlannedJob, kept};
 pub use crate::intake::row_references::ReferredBatch;
-pub use crate::intake::validate::{Batches, Present, Rows, Validated, ValidatedRow, validate};
+pub use crate::intake::validate::{Batches, Present, Validated, validate};
+pub use crate::intake::validated_rows::{Rows, ValidatedRow};
 use crate::intake::write_rows::write_rows;
 use crate::store::rows_folder::RowsFolder;
 use crate::store::staged_inputs::{StageError, StagedInputs};

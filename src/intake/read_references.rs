@@ -13,11 +13,12 @@ use crate::domain::ids::{BatchName, JobId};
 use crate::domain::job_reference::{DecidedTake, JobReference, ReferredRow};
 use crate::domain::manifest::Manifest;
 use crate::domain::manifest::row::{ReadRow, Row};
+use crate::intake::alike_rows::AlikeRows;
 use crate::intake::manifest_file;
 use crate::intake::named_rows::{NamedRow, NamedRows};
 use crate::intake::row_chooser::RowChooser;
 use crate::intake::row_references::{ReferredBatch, RowReferences, all_named_by, named_by};
-use crate::intake::row_validator::{RowCaches, RowRules, RowValidator, ValidateStep};
+use crate::intake::row_validator::{RowRules, RowValidator, ValidateStep};
 use crate::store::staging::{RowRequest, StagedRow};
 
 /// Whether a manifest may have references. The rows of one with a matrix may take them from tables.
@@ -55,7 +56,7 @@ pub(super) fn read<R: Read, E>(
     }
     let Some(rows) = open()? else { return Ok(references) };
     let mut pending = Pending::default();
-    let mut lookup = Lookup { batch, rules, caches: RowCaches::new(rules) };
+    let mut lookup = Lookup { batch, rules, alike: AlikeRows::new(batch, rules.context) };
     for read in rows {
         let row = match read {
             ReadRow::Good(mut row) => {
@@ -218,7 +219,7 @@ fn refused(line: u64) -> NamedRow {
 struct Lookup<'a> {
     batch: &'a BatchName,
     rules: RowRules<'a>,
-    caches: RowCaches,
+    alike: AlikeRows<'a>,
 }
 
 impl Lookup<'_> {
@@ -226,7 +227,7 @@ impl Lookup<'_> {
     fn look_up(&mut self, row: Row, references: &RowReferences) -> NamedRow {
         let Position { line, .. } = row.position;
         let validator = RowValidator { batch: self.batch, rules: self.rules, references };
-        let judged = validator.validate_row(&mut ReadRow::Good(Box::new(row)), &mut self.caches);
+        let judged = validator.validate_row(&mut ReadRow::Good(Box::new(row)), &mut self.alike);
         let ValidateStep::Row(StagedRow { fingerprint, count, wanted: RowRequest::Order(order), .. }) =
             judged.step
         else {

@@ -200,6 +200,12 @@ impl Receipt {
         self.notes.extend(notes.into_iter().take(room));
     }
 
+    /// Counts jobs that are new, and the credits of all of them together.
+    pub(super) fn count_new(&mut self, jobs: u32, credits: Credits) {
+        self.new += jobs;
+        (self.total_credits, self.price) = (self.total_credits + credits, self.price + credits);
+    }
+
     /// Counts one job, and the credits that belong to what becomes of it.
     pub(super) fn count(&mut self, verdict: RowVerdict, credits: Credits) {
         let (count, is_known) = match verdict {

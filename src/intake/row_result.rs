@@ -2,7 +2,8 @@
 
 use crate::domain::diagnostic::Diagnostic;
 use crate::domain::manifest::row::ReadRow;
-use crate::intake::row_validator::{JudgedRow, RowCaches, RowValidator, ValidateStep};
+use crate::intake::alike_rows::AlikeRows;
+use crate::intake::row_validator::{JudgedRow, RowValidator, ValidateStep};
 use crate::store::StoreError;
 use crate::store::staging::EncodedRow;
 
@@ -24,10 +25,10 @@ impl RowResult {
     pub(super) fn of(
         chosen: &mut Result<ReadRow, ReadRow>,
         validator: &RowValidator<'_>,
-        caches: &mut RowCaches,
+        alike: &mut AlikeRows<'_>,
     ) -> RowResult {
         match chosen {
-            Ok(read) => RowResult::judged(validator.validate_row(read, caches)),
+            Ok(read) => RowResult::judged(validator.validate_row(read, alike)),
             Err(ReadRow::Good(row)) => {
                 let line = row.position.line;
                 RowResult::LeftOut(row.id.take().map(|id| (id, line)))

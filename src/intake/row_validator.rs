@@ -9,12 +9,11 @@ use crate::domain::job::Order;
 use crate::domain::job_reference::{InputField, JobInput, is_reference};
 use crate::domain::manifest::row::{BadRow, Deadline, Policy, ReadRow, Row};
 use crate::domain::out_of_credits::AllowanceUse;
-use crate::domain::queue_class::ClassFinder;
-use crate::domain::quote::{
-    self, AccountPlan, Allowance, Catalog, CatalogPart, LengthError, Quote, QuoteCache,
-};
+use crate::domain::queue_class::{Classes, GroupHash};
+use crate::domain::quote::{self, AccountPlan, Allowance, Catalog, CatalogPart, LengthError, Quote};
 use crate::domain::request::{Kind, Request};
 use crate::domain::time::Millis;
+use crate::intake::alike_rows::AlikeRows;
 use crate::intake::input_files::{self, InputFiles};
 use crate::intake::receipt::{LATER, is_for_now};
 use crate::intake::row_references::{RowReferences, with_identities};
@@ -22,6 +21,7 @@ use crate::intake::{IngestContext, accepted_row};
 use crate::store::staging::{AllowanceDraw, RowRequest, StagedOrder, StagedRow};
 
 /// What a row comes to by itself.
+#[derive(Debug, PartialEq)]
 pub(super) enum ValidateStep {
     Row(StagedRow),
     /// It has no identity.
@@ -29,25 +29,13 @@ pub(super) enum ValidateStep {
 }
 
 /// A row that was judged by itself.
+#[derive(Debug, PartialEq)]
 pub(super) struct JudgedRow {
     pub step: ValidateStep,
     /// What is worth saying of it and refuses nothing.
     pub notes: Vec<Diagnostic>,
     /// Whether it was a row, and not what could not be read further.
     pub is_row: bool,
-}
-
-/// What is known of the rows that one thread judged before: the next one is mostly like them.
-pub(super) struct RowCaches {
-    classes: ClassFinder,
-    quotes: QuoteCache,
-}
-
-impl RowCaches {
-    pub(super) fn new(rules: RowRules<'_>) -> RowCaches {
-        let classes = ClassFinder::new(rules.context.group_limits.keys());
-        RowCaches { classes, quotes: QuoteCache::default() }
-    }
 }
 
 /// What rows are judged by, whichever batch they are for.
@@ -69,13 +57,14 @@ pub(super) struct RowValidator<'a> {
 }
 
 impl RowValidator<'_> {
-    pub(super) fn validate_row(&self, read: &mut ReadRow, caches: &mut RowCaches) -> JudgedRow {
+    /// `alike` are the rows that the same thread judged before.
+    pub(super) fn validate_row(&self, read: &mut ReadRow, alike: &mut AlikeRows<'_>) -> JudgedRow {
         let mut notes = Vec::new();
         let (is_row, step) = match read {
             ReadRow::Good(row) => {
                 self.rules.fill(row);
                 self.set_meta(row);
-                (true, self.typed_row(row, caches, &mut notes))
+                (true, self.typed_row(row, alike, &mut notes))
             }
             ReadRow::Bad(bad) => {
                 let line = bad.problems.first().map_or(0, Diagnostic::line);
@@ -103,7 +92,17 @@ impl RowValidator<'_> {
 
     /// One whose kind cannot be told has no identity; one that the quote refuses has, because the
     /// batch may have it from a time when it was valid.
-    fn typed_row(&self, row: &mut Row, caches: &mut RowCaches, notes: &mut Vec<Diagnostic>) -> ValidateStep {
+    fn typed_row(
+        &self,
+        row: &mut Row,
+        alike: &mut AlikeRows<'_>,
+        notes: &mut Vec<Diagnostic>,
+    ) -> ValidateStep {
+        if let Some((staged, said)) = alike.find(row) {
+            notes.extend(said.iter().map(|note| in_place(row, note)));
+            return ValidateStep::Row(staged);
+        }
+        let as_read = alike.may_know(row).then(|| row.clone());
         let IdentifiedRow { kind, fingerprint, mut inputs, files, body } = match self.identify(row) {
             Ok(identified) => identified,
             Err(Unidentified::Kind(diagnostic)) => {
@@ -136,28 +135,33 @@ impl RowValidator<'_> {
             mistyped.extend(others);
             return ValidateStep::Unread(row.position.line, mistyped);
         }
-        let mut draws = None;
-        let wanted = match (self.rules.quoted(row, kind, &mut caches.quotes), too_long) {
+        // A row that needs no other row and no file may be like one that comes after it.
+        let as_read = as_read.filter(|_| inputs.is_empty() && files.is_empty() && row.notes.is_empty());
+        let identity = as_read.is_some().then(|| body.clone());
+        let (mut draws, mut said) = (None, Vec::new());
+        let wanted = match (self.rules.quoted(row, kind), too_long) {
             (quoted @ Err(_), too_long) | (quoted, too_long @ Some(_)) => {
                 let errors = too_long.into_iter().chain(quoted.err().into_iter().flatten());
                 let errors = errors.map(|error| placed(row, error));
                 RowRequest::Invalid(errors.collect())
             }
             (Ok(quote), None) => {
-                for note in row.notes.iter().chain(&quote.notes) {
-                    let position = note.position.unwrap_or_else(|| position_in(row, note));
-                    notes.push(note.clone().positioned(position));
-                }
+                notes.extend(row.notes.iter().chain(&quote.notes).map(|note| in_place(row, note)));
+                said = quote.notes.clone();
                 draws =
                     quote.waivable.as_ref().and_then(|allowance| draw(self.rules.context.plan, allowance));
                 let identified = IdentifiedRow { kind, fingerprint, inputs, files, body };
                 let asked = asked.as_ref().unwrap_or(&row.request);
-                self.order((row, asked), identified, quote, draws.as_ref(), &mut caches.classes)
+                self.order((row, asked), identified, quote, draws.as_ref())
             }
         };
         let label = row.id.clone();
         let (count, line, cell) = (row.count, row.position.line, row.cell);
-        ValidateStep::Row(StagedRow { fingerprint, label, count, line, cell, draws, apart: false, wanted })
+        let staged = StagedRow { fingerprint, label, count, line, cell, draws, apart: false, wanted };
+        if let (Some(as_read), Some(identity)) = (as_read, identity) {
+            alike.keep(as_read, &staged, &identity, &said);
+        }
+        ValidateStep::Row(staged)
     }
 
     /// What makes a row the same row. Its options are read as its kind takes them.
@@ -278,7 +282,6 @@ impl RowValidator<'_> {
         IdentifiedRow { inputs, files, body: identity, .. }: IdentifiedRow,
         quote: Quote,
         draws: Option<&AllowanceDraw>,
-        classes: &mut ClassFinder,
     ) -> RowRequest {
         let RowRules { policy, context, .. } = self.rules;
         if let Some(problem) = self.rules.outlives_links(row, &files) {
@@ -310,7 +313,8 @@ impl RowValidator<'_> {
             written,
             meta: row.meta.clone().into(),
         };
-        RowRequest::Order(Box::new(StagedOrder::new(&order, classes.classes_of(&order), row.id.is_some())))
+        let classes = Classes::of(&order, GroupHash::of(context.group_limits.keys(), &order.meta));
+        RowRequest::Order(Box::new(StagedOrder::new(&order, classes, row.id.is_some())))
     }
 }
 
@@ -366,23 +370,21 @@ impl RowRules<'_> {
     }
 
     /// What the service would make of a row, or everything wrong with it.
-    fn quoted(&self, row: &Row, kind: Kind, known: &mut QuoteCache) -> Result<Quote, Vec<Diagnostic>> {
+    fn quoted(&self, row: &Row, kind: Kind) -> Result<Quote, Vec<Diagnostic>> {
         let IngestContext { catalog, rules, .. } = *self.context;
         if let Some(why) = CatalogPart::needed_by(kind).and_then(|part| unavailable(catalog, part)) {
             let field = if kind == Kind::Speech { "voice_id" } else { "model" };
             return Err(vec![not_now(field, why)]);
         }
-        known.get_or(kind, &row.request, rules, || {
-            let misspelt = match self.policy.allow_unknown_options {
-                Some(true) => Vec::new(),
-                _ => quote::kind_fields::misspelt_options(kind, &row.request),
-            };
-            match quote::quote(Some(kind), &row.request, catalog, rules) {
-                Ok(quote) if misspelt.is_empty() => Ok(quote),
-                Ok(_) => Err(misspelt),
-                Err(errors) => Err(misspelt.into_iter().chain(errors).collect()),
-            }
-        })
+        let misspelt = match self.policy.allow_unknown_options {
+            Some(true) => Vec::new(),
+            _ => quote::kind_fields::misspelt_options(kind, &row.request),
+        };
+        match quote::quote(Some(kind), &row.request, catalog, rules) {
+            Ok(quote) if misspelt.is_empty() => Ok(quote),
+            Ok(_) => Err(misspelt),
+            Err(errors) => Err(misspelt.into_iter().chain(errors).collect()),
+        }
     }
 
     /// Everything wrong with a row that could not be typed, with what only the catalogs tell.
@@ -418,7 +420,7 @@ impl RowRules<'_> {
 
     /// What is wrong with a row beside what its fields are blamed for already.
     fn problems_beside(&self, row: &Row, kind: Kind, blamed: &[Diagnostic]) -> Vec<Diagnostic> {
-        let errors = match self.quoted(row, kind, &mut QuoteCache::default()) {
+        let errors = match self.quoted(row, kind) {
             // No limit can be compared with a price that hangs on a value that is wrong.
             Ok(_) => return Vec::new(),
             Err(errors) => errors.into_iter(),
@@ -507,6 +509,12 @@ fn not_now(field: &str, message: String) -> Diagnostic {
 /// Where a diagnostic's field stands in the manifest.
 fn position_in(row: &Row, diagnostic: &Diagnostic) -> Position {
     diagnostic.field.as_deref().map_or(row.position, |field| row.place(field))
+}
+
+/// A note of a row, in its place.
+fn in_place(row: &Row, note: &Diagnostic) -> Diagnostic {
+    let position = note.position.unwrap_or_else(|| position_in(row, note));
+    note.clone().positioned(position)
 }
 
 fn placed(row: &Row, diagnostic: Diagnostic) -> Diagnostic {

@@ -9,36 +9,31 @@ use std::path::Path;
 use crate::domain::batch_origin::{Origin, SourcePlace};
 use crate::domain::batch_terms::{self, BatchTerms, TermSources};
 use crate::domain::budget_group::GroupTotals;
-use crate::domain::credits::Credits;
 use crate::domain::diagnostic::{Diagnostic, Position};
 use crate::domain::ids::{BadBatchName, BatchName, Fingerprint, JobId};
 use crate::domain::job_reference::DecidedTake;
-use crate::domain::ledger::Totals;
 use crate::domain::manifest::row::{BadRow, Deadline, Header, Policy, ReadRow};
 use crate::domain::manifest::{self, Limits, Manifest, RefusedManifest};
 use crate::domain::pilot::Pilot;
-use crate::domain::row_changes;
-use crate::domain::row_verdict::RowVerdict as JobVerdict;
 use crate::domain::time::Timestamp;
 use crate::failpoint;
+use crate::intake::alike_rows::AlikeRows;
 use crate::intake::input_files::{FoundFile, InputFiles};
 use crate::intake::manifest_file::Identity;
 use crate::intake::pilot_choice::{self, PilotPlan, PilotTerms};
 use crate::intake::read_references;
 use crate::intake::receipt::Receipt;
 use crate::intake::row_chooser::{self, RowChooser};
-use crate::intake::row_outcome::{Jobs, Outcome, PlannedJob, kept};
 use crate::intake::row_pipeline::{self, Chunks};
 use crate::intake::row_references::{ReferredBatch, RowReferences};
 use crate::intake::row_result::RowResult;
-use crate::intake::row_validator::{RowCaches, RowRules, RowValidator};
+use crate::intake::row_validator::{RowRules, RowValidator};
 use crate::intake::table_files::{self, Roots};
-use crate::intake::{IngestContext, IngestOptions, IntakeError, manifest_file, take_check};
+use crate::intake::validated_rows::Rows;
+use crate::intake::{IngestContext, IngestOptions, IntakeError, count_jobs, manifest_file, take_check};
 use crate::output::file_names::Layout;
 use crate::store::StoreError;
-use crate::store::staging::{
-    KnownJob, RowRequest, RowWithVerdict, StagedManifest, StagedRow, StagedRows, Staging, Verdict,
-};
+use crate::store::staging::{StagedManifest, Staging};
 
 /// A manifest that was read and judged. Nothing of it counts yet, and its rows lie in a file that goes
 /// with it.
@@ -109,15 +104,6 @@ pub trait Batches {
     ) -> Result<Option<Present>, IntakeError>;
 }
 
-/// One row of a judgement.
-#[derive(Debug)]
-pub struct ValidatedRow {
-    /// Its line of the manifest.
-    pub line: u64,
-    /// Its jobs, or what is wrong with it.
-    pub outcome: Outcome,
-}
-
 impl Validated {
     /// The rows, in manifest order.
     ///
@@ -131,77 +117,6 @@ impl Validated {
     pub fn is_refused(&self) -> bool {
         self.receipt.file_refused || (self.terms.policy.strict == Some(true) && self.receipt.invalid > 0)
     }
-}
-
-/// The rows of a judgement, one after the other.
-#[derive(Debug)]
-pub struct Rows<'a> {
-    rows: StagedRows<'a>,
-    /// Of the whole file: told in place of its rows, once.
-    refusal: Option<&'a Diagnostic>,
-    expired: Option<&'a Diagnostic>,
-}
-
-impl Rows<'_> {
-    /// The next row; nothing at the end.
-    ///
-    /// # Errors
-    /// When the file that holds them cannot be read.
-    pub fn next_row(&mut self) -> Result<Option<ValidatedRow>, StoreError> {
-        let Some(found) = self.rows.next_row()? else { return Ok(None) };
-        if let Some(refusal) = self.refusal {
-            while self.rows.next_row()?.is_some() {}
-            let outcome = Outcome::Invalid { id: None, known: Vec::new(), problems: vec![refusal.clone()] };
-            return Ok(Some(ValidatedRow { line: refusal.line(), outcome }));
-        }
-        Ok(Some(ValidatedRow { line: found.row.line, outcome: self.in_time(outcome(found)?) }))
-    }
-
-    /// What is there already of a batch whose time is over stays; nothing is added to it.
-    fn in_time(&self, outcome: Outcome) -> Outcome {
-        match (outcome, self.expired) {
-            (Outcome::Jobs(jobs), Some(expired)) if jobs.new_count() > 0 => {
-                let problems = vec![expired.clone().positioned(Position::line(jobs.order.line))];
-                Outcome::Invalid { id: jobs.id, known: jobs.known, problems }
-            }
-            (outcome, _) => outcome,
-        }
-    }
-}
-
-fn outcome(found: RowWithVerdict) -> Result<Outcome, StoreError> {
-    let RowWithVerdict { row, verdict, known, replaces, .. } = found;
-    let StagedRow { fingerprint, label: id, count, line, draws, wanted, .. } = row;
-    let first = match verdict {
-        Verdict::Wanted { first, .. } => first,
-        Verdict::RepeatedId { first_line } => {
-            let message = format!("is already used at line {first_line}; an id names one row");
-            let problem = Diagnostic::at(Position::line(line), message).in_field("id");
-            return Ok(Outcome::Invalid { id, known, problems: vec![problem] });
-        }
-        Verdict::Unread => 1,
-    };
-    Ok(match wanted {
-        RowRequest::Order(order) => {
-            let order = order.order()?;
-            let before = replaces.as_ref().map(|(_, standing)| *standing);
-            let changed = replaces.map(|(before, _)| row_changes::differences(&before.order, &order));
-            let changed = changed.unwrap_or_default();
-            Outcome::Jobs(Box::new(Jobs {
-                order,
-                draws,
-                id,
-                fingerprint,
-                first,
-                count,
-                known,
-                changed,
-                before,
-            }))
-        }
-        RowRequest::Invalid(_) if known.len() == count as usize => Outcome::Kept { id, known },
-        RowRequest::Invalid(problems) => Outcome::Invalid { id, known, problems },
-    })
 }
 
 /// Reads and judges a manifest into `draft`, which is told by `batches` which jobs there are, once the batch has a
@@ -296,9 +211,9 @@ pub(super) fn validate_opened(
         if takes { Ok(read) } else { Err(read) }
     });
     let judge = || {
-        let mut caches = RowCaches::new(validator.rules);
+        let mut alike = AlikeRows::new(&name, context);
         move |rows: &mut [Result<ReadRow, ReadRow>]| -> Vec<RowResult> {
-            rows.iter_mut().map(|chosen| RowResult::of(chosen, &validator, &mut caches)).collect()
+            rows.iter_mut().map(|chosen| RowResult::of(chosen, &validator, &mut alike)).collect()
         }
     };
     let chunks = Chunks { rows: chosen, most_rows: row_pipeline::JUDGED_ROWS, weigh: row_pipeline::weight };
@@ -333,7 +248,8 @@ pub(super) fn validate_opened(
         files: Vec::new(),
     };
     judgement.receipt.by_group = GroupTotals::of_keys(context.group_limits.keys());
-    count(&mut judgement)?;
+    let Validated { judged, receipt, expired, origin, .. } = &mut judgement;
+    count_jobs::count(judged, expired.as_ref(), origin.as_ref(), receipt)?;
     if let Some(expected) = options.take.filter(|_| !judgement.is_refused())
         && let Some(problem) = take_check::problem(&judgement.judged, expected)?
     {
@@ -638,55 +554,4 @@ fn resolve(options: &IngestOptions, header: &Header, batch: Option<&Present>) ->
 fn layout_problem(policy: &Policy) -> Option<Diagnostic> {
     let error = policy.layout.as_deref().map(Layout::parse)?.err()?;
     Some(Diagnostic::at(Position::line(1), error.to_string()).in_field("policy.layout"))
-}
-
-/// Counts jobs by what becomes of them, and adds up their prices.
-fn count(judgement: &mut Validated) -> Result<(), StoreError> {
-    let Validated { judged, receipt, expired, origin, .. } = judgement;
-    let mut rows = Rows { rows: judged.rows()?, refusal: None, expired: expired.as_ref() };
-    // A problem of the file has been counted.
-    let mut file_rows = u32::from(receipt.file_refused);
-    while let Some(found) = rows.rows.next_row()? {
-        if file_rows == 0
-            && rows.expired.is_none()
-            && receipt.by_group.is_empty()
-            && let Some((jobs, credits)) = new_jobs(&found)
-        {
-            (0..jobs).for_each(|_| receipt.count(JobVerdict::New, credits));
-            continue;
-        }
-        let line = found.row.line;
-        match rows.in_time(outcome(found)?) {
-            _ if file_rows > 0 => file_rows -= 1,
-            Outcome::Jobs(jobs) => {
-                for PlannedJob { verdict, credits, .. } in jobs.each() {
-                    receipt.count(verdict, credits);
-                    if verdict.is_to_be_spent() && !receipt.by_group.is_empty() {
-                        let planned = Totals { held: credits, ..Totals::default() };
-                        receipt.by_group.add(planned, None, &jobs.order.meta, origin.as_ref());
-                    }
-                }
-                if let Some(first) = jobs.each().find(|job| job.verdict == JobVerdict::Changed) {
-                    receipt.note_changed(line, &first.label, jobs.changed(), jobs.before);
-                }
-            }
-            Outcome::Kept { known, .. } => count_kept(receipt, &known),
-            Outcome::Invalid { known, problems, .. } => {
-                count_kept(receipt, &known);
-                receipt.refuse_row(problems);
-            }
-        }
-    }
-    Ok(())
-}
-
-/// How many jobs a row wants that are all new, and what each costs; nothing where that takes a look into its order.
-fn new_jobs(found: &RowWithVerdict) -> Option<(u32, Credits)> {
-    let RowRequest::Order(order) = &found.row.wanted else { return None };
-    let is_new = matches!(found.verdict, Verdict::Wanted { have: 0, .. }) && found.replaces.is_none();
-    is_new.then(|| (found.row.count, order.hold.unwrap_or_default()))
-}
-
-fn count_kept(receipt: &mut Receipt, known: &[KnownJob]) {
-    kept(known).for_each(|(verdict, credits, _)| receipt.count(verdict, credits));
 }

@@ -13,6 +13,7 @@ mod versions;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, Write};
+use std::ops::Add;
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
@@ -33,7 +34,7 @@ use crate::store::staging::partition_entry::{
     COUNTED, PartitionEntry, Tag, label_place, name_entry, pack, read_entry, unpack,
 };
 pub use crate::store::staging::row::{AllowanceDraw, EncodedRow, RowRequest, StagedOrder, StagedRow};
-use crate::store::staging::row::{EncodedLabel, RowReader, RowWriter};
+use crate::store::staging::row::{EncodedLabel, EncodedOrder, RowReader, RowWriter};
 pub use crate::store::staging::versions::VariationChange;
 use crate::store::staging::versions::{ChangedRow, KnownVersions, variation_place};
 
@@ -160,8 +161,35 @@ pub struct Staging {
     row_count: u32,
     /// A row was added that could not be read.
     has_unread: bool,
+    /// The jobs of all its rows; nothing once a row was added that is not valid.
+    asked: Option<AskedJobs>,
     partitions: Vec<Option<BufWriter<File>>>,
     census: Census,
+}
+
+/// The jobs that rows ask for, and the credits that are to be set aside for them.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct AskedJobs {
+    /// How many.
+    pub jobs: u64,
+    /// For all of them; what a job without a known price may cost is not in it.
+    pub credits: Credits,
+}
+
+impl AskedJobs {
+    /// So many jobs at that price each.
+    pub fn of(jobs: u32, price: Credits) -> AskedJobs {
+        let jobs = u64::from(jobs);
+        AskedJobs { jobs, credits: Credits(price.0.saturating_mul(jobs)) }
+    }
+}
+
+impl Add for AskedJobs {
+    type Output = AskedJobs;
+
+    fn add(self, other: AskedJobs) -> AskedJobs {
+        AskedJobs { jobs: self.jobs.saturating_add(other.jobs), credits: self.credits + other.credits }
+    }
 }
 
 impl Staging {
@@ -177,7 +205,16 @@ impl Staging {
         let rows = RowWriter::create(&dir.path().join("rows"))?;
         let partitions = (0..PARTITIONS).map(|_| None).collect();
         let census = Census::default();
-        Ok(Staging { dir, accepted: None, rows, row_count: 0, has_unread: false, partitions, census })
+        Ok(Staging {
+            dir,
+            accepted: None,
+            rows,
+            row_count: 0,
+            has_unread: false,
+            asked: Some(AskedJobs::default()),
+            partitions,
+            census,
+        })
     }
 
     /// Names the file that holds the rows of the jobs that are told of next. False where the batch has one already:
@@ -222,7 +259,11 @@ impl Staging {
     /// Adds a row.
     pub fn push(&mut self, row: &EncodedRow) -> Result<(), StoreError> {
         self.rows.push(row)?;
-        if let Some((priority, classes)) = row.order {
+        self.asked = match (self.asked, row.order) {
+            (Some(asked), Some(EncodedOrder { hold, .. })) => Some(asked + AskedJobs::of(row.count, hold)),
+            (_, None) | (None, _) => None,
+        };
+        if let Some(EncodedOrder { priority, classes, .. }) = row.order {
             self.census.add(priority, classes);
         }
         let entry = PartitionEntry {
@@ -265,7 +306,7 @@ impl Staging {
             wanted,
         })?)?;
         self.row_count += 1;
-        self.has_unread = true;
+        (self.has_unread, self.asked) = (true, None);
         Ok(())
     }
 
@@ -315,12 +356,12 @@ impl Staging {
         }
         findings.repeated.sort_by_key(|repeat: &RepeatedId| repeat.line);
         findings.changed.sort_unstable_by_key(|changed| (changed.ordinal, changed.change.variation));
-        let (dir, accepted, census) = (self.dir, self.accepted, self.census);
+        let (dir, accepted, asked, census) = (self.dir, self.accepted, self.asked, self.census);
         if self.has_unread {
             // It may be one of them.
             findings.absent = AbsentJobs::default();
         }
-        Ok(StagedManifest { dir, accepted, rows_bytes, findings, census })
+        Ok(StagedManifest { dir, accepted, rows_bytes, findings, asked, census })
     }
 }
 
@@ -364,6 +405,8 @@ pub struct StagedManifest {
     accepted: Option<PathBuf>,
     rows_bytes: u64,
     findings: VerdictTable,
+    /// As in [`Staging`].
+    asked: Option<AskedJobs>,
     /// The classes of all rows that could be sent.
     pub census: Census,
 }
@@ -383,6 +426,14 @@ impl StagedManifest {
     pub fn rows(&self) -> Result<StagedRows<'_>, StoreError> {
         let rows = RowReader::open(&self.dir.path().join("rows"), self.rows_bytes)?;
         Ok(StagedRows { judged: self, rows, ordinal: 0, accepted: None })
+    }
+
+    /// All that its rows ask for, where every row is valid and none asks for a job that the batch has, for another version
+    /// of one, or by the `id` of another row. Nothing where rows have to be looked at one by one.
+    pub fn all_new(&self) -> Option<AskedJobs> {
+        let VerdictTable { verdicts: _, standings, credits: _, repeated, changed, apart: _, absent: _ } =
+            &self.findings;
+        self.asked.filter(|_| standings.is_empty() && repeated.is_empty() && changed.is_empty())
     }
 
     /// Rows whose `id` an earlier row has, in order of lines.

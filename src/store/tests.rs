@@ -22,7 +22,7 @@ use crate::domain::utc_day::UtcDay;
 use crate::store::commit::Writes;
 use crate::store::spool::{Appender, Lines};
 use crate::store::staging::{
-    EncodedRow, ExistingJob, ExistingRow, RowRequest, RowWithVerdict, StagedOrder, StagedRow,
+    AskedJobs, EncodedRow, ExistingJob, ExistingRow, RowRequest, RowWithVerdict, StagedOrder, StagedRow,
     VariationChange, Verdict,
 };
 
@@ -438,13 +438,17 @@ fn classify(existing: &[(u8, u32)], rows: &[(u8, Option<&str>, u32)]) -> (Vec<St
     let staged = draft.classify().unwrap();
     let mut said = Vec::new();
     let mut walk = staged.rows().unwrap();
+    let mut all_new = Some(AskedJobs::default());
     while let Some(RowWithVerdict { row, verdict, .. }) = walk.next_row().unwrap() {
+        let is_new = matches!(verdict, Verdict::Wanted { have: 0, .. });
+        all_new = all_new.filter(|_| is_new).map(|before| before + AskedJobs::of(row.count, Credits(5)));
         said.push(match verdict {
             Verdict::Wanted { first, have } => format!("{first}..={} have {have}", first + row.count - 1),
             Verdict::RepeatedId { first_line } => format!("as line {first_line}"),
             Verdict::Unread => "unread".to_owned(),
         });
     }
+    assert_eq!(staged.all_new(), all_new);
     (said, staged.repeated().iter().map(|repeat| (repeat.line, repeat.first_line)).collect())
 }
 

@@ -273,6 +273,11 @@ impl Rules {
         Some(Allowance { rule, units })
     }
 
+    /// Whether `text` has wording that the service refuses.
+    pub fn prohibits(&self, text: &str) -> bool {
+        self.prohibited_in(text).is_some()
+    }
+
     /// The wording in `text` that the service refuses, even in a negated sentence: as it stands there.
     pub(super) fn prohibited_in(&self, text: &str) -> Option<String> {
         self.prohibited.find_in(text)

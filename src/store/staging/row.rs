@@ -109,8 +109,16 @@ pub struct EncodedRow {
     pub(super) label: Option<EncodedLabel>,
     pub(super) count: u32,
     pub(super) line: u64,
-    /// Priority and classes of an order.
-    pub(super) order: Option<(i8, Classes)>,
+    pub(super) order: Option<EncodedOrder>,
+}
+
+/// What the order of a row is counted by.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct EncodedOrder {
+    pub(super) priority: i8,
+    pub(super) classes: Classes,
+    /// Of one variation, as [`Order::hold`] says; 0 where no price is known.
+    pub(super) hold: Credits,
 }
 
 /// The `id` of a row, with what it is compared by.
@@ -137,7 +145,10 @@ impl EncodedRow {
             label,
         });
         let order = match wanted {
-            RowRequest::Order(order) => Some((order.priority, order.classes)),
+            RowRequest::Order(order) => {
+                let StagedOrder { priority, classes, hold, .. } = *order;
+                Some(EncodedOrder { priority, classes, hold: hold.unwrap_or_default() })
+            }
             RowRequest::Invalid(_) => None,
         };
         Ok(EncodedRow { bytes, fingerprint, label, count, line, order })

@@ -9,7 +9,7 @@ mod catalog;
 mod image;
 mod kind;
 mod length;
-mod properties;
+pub(crate) mod properties;
 mod rules;
 mod sound;
 mod spelling;
@@ -22,7 +22,7 @@ use super::{Catalog, Quote, Rules, quote};
 use crate::domain::request::{Kind, Request};
 
 /// The fixture: every price shape, and entries that are broken on purpose.
-pub(super) fn catalog() -> Catalog {
+pub(crate) fn catalog() -> Catalog {
     let parts: Value = serde_json::from_str(include_str!("../fixtures/catalog.json")).unwrap();
     Catalog::of(&parts["video"], &parts["image"], &parts["music"], &parts["voices"])
 }

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
 use super::{catalog, request};
-use crate::domain::quote::{Catalog, QuoteCache, Rules, canonical_body, quote, reprice};
+use crate::domain::quote::{Catalog, Rules, canonical_body, quote, reprice};
 use crate::domain::request::{Kind, Request};
 
 const MODELS: [&str; 16] = [
@@ -156,7 +156,7 @@ fn spoken((text, options): (String, Map<String, Value>)) -> (Kind, Request) {
 }
 
 /// Rows of a few requests that come mixed, with prompts of all sorts.
-fn mixed() -> impl Strategy<Value = Vec<(Kind, Request)>> {
+pub(crate) fn mixed() -> impl Strategy<Value = Vec<(Kind, Request)>> {
     let prompts =
         [None, Some(""), Some("a fox"), Some(" a hen "), Some("a deepfake"), Some("a vixen, running")];
     // One model of the fixture takes no more than 7,000 characters.
@@ -215,16 +215,6 @@ proptest! {
             prop_assert_eq!(&again.body, &first.body);
             prop_assert_eq!((again.price, &again.formula), (first.price, &first.formula));
             prop_assert_eq!(reprice(kind, &first.body, &catalog, &rules), Ok(first.cost()));
-        }
-    }
-
-    #[test]
-    fn what_is_known_of_a_quote_is_what_quoting_says(rows in mixed()) {
-        let (catalog, rules) = (catalog(), Rules::builtin());
-        let mut cache = QuoteCache::default();
-        for (kind, row) in rows {
-            let fresh = || quote(Some(kind), &row, &catalog, &rules);
-            prop_assert_eq!(cache.get_or(kind, &row, &rules, fresh), fresh());
         }
     }
 
