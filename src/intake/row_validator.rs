@@ -391,7 +391,7 @@ impl RowRules<'_> {
     pub(super) fn all_problems(&self, bad: BadRow) -> Vec<Diagnostic> {
         let BadRow { mut problems, row, has_unknown_fields } = bad;
         let Some(mut row) = row else { return problems };
-        let kind_is_bad = row.places.get("kind").is_some_and(|at| is_blamed(&problems, *at));
+        let kind_is_bad = row.places.get("kind").is_some_and(|at| is_blamed(&problems, at));
         let kind = match self.kind_of(&row) {
             // What its fields suggest may not be what is meant.
             Ok(_) if kind_is_bad && row.request.model.is_none() => return problems,
@@ -399,7 +399,7 @@ impl RowRules<'_> {
             Err(error) if kind_is_bad || is_for_now(&error) => return problems,
             Err(error) => {
                 let error = placed(&row, error);
-                if !has_unknown_fields || row.places.contains_key("kind") {
+                if !has_unknown_fields || row.places.get("kind").is_some() {
                     problems.push(error);
                 }
                 return problems;
@@ -412,7 +412,7 @@ impl RowRules<'_> {
         let others = self.problems_beside(&row, kind, &problems);
         problems.extend(others.into_iter().filter(|problem| {
             let field = problem.field.as_deref().unwrap_or_default();
-            !has_unknown_fields || row.places.contains_key(field)
+            !has_unknown_fields || row.places.get(field).is_some()
         }));
         problems.sort_by_key(|problem| problem.position);
         problems
@@ -427,7 +427,7 @@ impl RowRules<'_> {
         };
         let is_new = |error: &Diagnostic| {
             let place = error.field.as_deref().and_then(|field| row.places.get(field));
-            place.is_none_or(|at| !is_blamed(blamed, *at))
+            place.is_none_or(|at| !is_blamed(blamed, at))
         };
         errors.filter(|error| !is_for_now(error)).filter(is_new).map(|error| placed(row, error)).collect()
     }

@@ -54,7 +54,7 @@ impl<'l> RowBuilder<'l> {
         at: Position,
         given: CellValue<'_>,
     ) {
-        self.row.places.insert(Arc::clone(canonical), at);
+        self.row.places.set(canonical, at);
         if let Field::Documented(known, accepts) = field {
             return self
                 .set_documented(known.name, *accepts, given, |diagnostic| placed(diagnostic, spelled, at));
@@ -105,7 +105,7 @@ impl<'l> RowBuilder<'l> {
 
     /// Keeps the problem of a value that cannot be read: the field is given, and so not missing.
     pub(super) fn refuse_value(&mut self, canonical: &Arc<str>, at: Position, problem: Diagnostic) {
-        self.row.places.insert(Arc::clone(canonical), at);
+        self.row.places.set(canonical, at);
         self.refuse(problem);
     }
 
@@ -284,6 +284,12 @@ fn id(given: &CellValue<'_>) -> Result<Option<String>, Diagnostic> {
 }
 
 fn kind(given: &CellValue<'_>) -> Result<Option<Kind>, Diagnostic> {
+    if let CellValue::Cell(cell) = given
+        && let Some(kind) = Kind::ALL.into_iter().find(|kind| kind.name() == *cell)
+    {
+        // Most say it so, in every row.
+        return Ok(Some(kind));
+    }
     let Some(found) = text(given)? else { return Ok(None) };
     // Cells come from people; JSON is written by programs, and means what its schema says.
     let is_meant = |kind: &Kind| match given {

@@ -46,7 +46,7 @@ pub struct Row {
     pub notes: Vec<Diagnostic>,
     /// Where each field stands, by its canonical name (`prompt`, `options.duration`), so that a
     /// later judge can point at it. Where columns are not known it may be empty.
-    pub places: BTreeMap<Arc<str>, Position>,
+    pub places: FieldPlaces,
 }
 
 impl Row {
@@ -67,7 +67,7 @@ impl Row {
             combination: None,
             cell: None,
             notes: Vec::new(),
-            places: BTreeMap::new(),
+            places: FieldPlaces::default(),
         }
     }
 
@@ -100,8 +100,35 @@ impl Row {
 
     /// Where `field` stands, or the row's own place.
     pub fn place(&self, field: &str) -> Position {
-        self.places.get(field).copied().unwrap_or(self.position)
+        self.places.get(field).unwrap_or(self.position)
     }
+}
+
+/// Where the fields of a row stand, by their canonical names. They are few, and mostly nobody asks.
+#[derive(Debug, Default, Clone, PartialEq)]
+pub struct FieldPlaces(Vec<(Arc<str>, Position)>);
+
+impl FieldPlaces {
+    /// Notes where a field stands; of one that is noted already, that it stands there.
+    pub fn set(&mut self, field: &Arc<str>, at: Position) {
+        match self.0.iter_mut().find(|(noted, _)| noted == field) {
+            Some((_, noted)) => *noted = at,
+            None => {
+                if self.0.is_empty() {
+                    self.0.reserve(FieldPlaces::TYPICAL);
+                }
+                self.0.push((Arc::clone(field), at));
+            }
+        }
+    }
+
+    /// Where a field stands, if it is given.
+    pub fn get(&self, field: &str) -> Option<Position> {
+        self.0.iter().find(|(noted, _)| **noted == *field).map(|(_, at)| *at)
+    }
+
+    /// Most rows have no more fields.
+    const TYPICAL: usize = 8;
 }
 
 /// An option that is not of the type that some kinds document.

@@ -7,6 +7,61 @@ const JOINED_MAX: usize = 3;
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Expressions {
     list: Vec<Expression>,
+    beginnings: Beginnings,
+}
+
+/// How many letters of a text in a row are looked at before the whole of it is searched.
+const BEGINNING: u32 = 3;
+/// The letters and digits of ASCII, in lower case.
+const ALPHABET: usize = 36;
+
+/// The first letters of all expressions: a text that has none of them in a row, whatever stands between, says none of
+/// the expressions.
+#[derive(Debug, Clone, Default, PartialEq)]
+struct Beginnings {
+    /// By their number, which is counted in letters. Empty where an expression has too few letters, or others than those
+    /// of ASCII.
+    is_one: Vec<bool>,
+}
+
+impl Beginnings {
+    fn of(list: &[Expression]) -> Beginnings {
+        let mut is_one = vec![false; ALPHABET.pow(BEGINNING)];
+        for expression in list {
+            let letters = expression.letters.as_bytes().get(..BEGINNING as usize);
+            let number = letters.and_then(|letters| {
+                letters.iter().try_fold(0, |number, letter| Some(number * ALPHABET + place_of(*letter)?))
+            });
+            match number {
+                Some(number) => is_one[number] = true,
+                None => return Beginnings::default(),
+            }
+        }
+        Beginnings { is_one }
+    }
+
+    /// Whether a text has to be searched.
+    fn may_be_in(&self, text: &str) -> bool {
+        if self.is_one.is_empty() || !text.is_ascii() {
+            return true;
+        }
+        let (mut number, mut letters) = (0, 0);
+        text.bytes().filter_map(place_of).any(|place| {
+            number = (number * ALPHABET + place) % self.is_one.len();
+            letters += 1;
+            letters >= BEGINNING && self.is_one[number]
+        })
+    }
+}
+
+/// The place of a letter or digit of ASCII in the alphabet.
+fn place_of(byte: u8) -> Option<usize> {
+    match byte {
+        b'a'..=b'z' => Some(usize::from(byte - b'a')),
+        b'A'..=b'Z' => Some(usize::from(byte - b'A')),
+        b'0'..=b'9' => Some(26 + usize::from(byte - b'0')),
+        _ => None,
+    }
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -31,10 +86,14 @@ impl Expressions {
             let (letters, lower) = (Words::of(&given).letters, given.to_lowercase());
             Expression { given, letters, lower }
         }));
+        self.beginnings = Beginnings::of(&self.list);
     }
 
     /// The first expression that `text` says: as it stands there, where it begins a word, or else as it was given.
     pub(super) fn find_in(&self, text: &str) -> Option<String> {
+        if !self.beginnings.may_be_in(text) {
+            return None;
+        }
         let words = Words::of(text);
         if let Some(said) = self.list.iter().find_map(|expression| words.find(text, &expression.letters)) {
             return Some(said.to_owned());
@@ -112,7 +171,21 @@ impl Words {
 
 #[cfg(test)]
 mod tests {
-    use super::{Expressions, Words};
+    use proptest::prelude::*;
+
+    use super::{Beginnings, Expressions, Words};
+
+    proptest! {
+        #[test]
+        fn no_text_is_passed_over_that_says_an_expression(
+            text in "([a-cA-C][a-cA-C -]|[1 ,\u{e9}\u{212a}]){0,12}",
+            stems in prop::collection::vec("[a-ck][a-c1 -]{0,4}", 0..4),
+        ) {
+            let expressions = Expressions::new(stems);
+            let searched = Expressions { beginnings: Beginnings::default(), ..expressions.clone() };
+            prop_assert_eq!(expressions.find_in(&text), searched.find_in(&text));
+        }
+    }
 
     #[test]
     fn an_expression_is_found_in_every_form_and_not_across_others() {

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use crate::domain::credits::Credits;
 use crate::domain::diagnostic::Position;
 use crate::domain::manifest::Limits;
-use crate::domain::manifest::row::{Deadline, ReadRow, Row};
+use crate::domain::manifest::row::{Deadline, FieldPlaces, ReadRow, Row};
 use crate::domain::request::{Kind, Request};
 use crate::domain::time::Millis;
 
@@ -101,7 +101,7 @@ proptest! {
 /// The rows of a manifest, all of them good, without their places.
 fn read_back(name: &str, bytes: &[u8]) -> Vec<Row> {
     let without_places = |row: ReadRow| match row {
-        ReadRow::Good(row) => Row { position: Position::default(), places: BTreeMap::new(), ..*row },
+        ReadRow::Good(row) => Row { position: Position::default(), places: FieldPlaces::default(), ..*row },
         bad => panic!("{name}: {bad:?}\n{}", String::from_utf8_lossy(bytes)),
     };
     open(name, bytes, &Limits::default()).unwrap().map(without_places).collect()
