@@ -34,33 +34,35 @@ impl Base {
         Base { json, values }
     }
 
-    /// What stands before a value, after the one before it.
-    fn between<'a>(json: &'a [u8], values: &[Range<usize>], index: usize) -> &'a [u8] {
-        let from = index.checked_sub(1).and_then(|before| values.get(before)).map_or(0, |before| before.end);
-        let to = values.get(index).map_or(json.len(), |value| value.start);
-        json.get(from..to).unwrap_or_default()
-    }
-
     /// Adds what a row differs in to `text`; false where it is built otherwise.
-    fn differences(&self, json: &[u8], values: &[Range<usize>], text: &mut Vec<u8>) -> bool {
-        if values.len() != self.values.len() {
-            return false;
-        }
-        let frame =
-            |index| Base::between(json, values, index) == Base::between(&self.json, &self.values, index);
-        if !(0..=values.len()).all(frame) {
-            return false;
-        }
-        for (index, (value, base)) in values.iter().zip(&self.values).enumerate() {
-            let value = &json[value.clone()];
-            if value != &self.json[base.clone()] {
-                text.push(b'\t');
-                text.extend_from_slice(index.to_string().as_bytes());
-                text.push(b'=');
-                text.extend_from_slice(value);
+    fn differences(&self, json: &[u8], text: &mut Vec<u8>) -> bool {
+        let (mut at, mut base_at, mut index) = (0, 0, 0);
+        loop {
+            let same = common_prefix(&json[at..], &self.json[base_at..]);
+            let parts_at = base_at + same;
+            if (at + same, parts_at) == (json.len(), self.json.len()) {
+                return true;
             }
+            // The value in which they part, or that goes on in the row where it ends in the base.
+            while self.values.get(index).is_some_and(|base| base.end < parts_at) {
+                index += 1;
+            }
+            let Some(base) = self.values.get(index).filter(|base| base.start <= parts_at) else {
+                return false;
+            };
+            let start = at + (base.start - base_at);
+            let Some(end) = end_of_value(json, start) else { return false };
+            let value = &json[start..end];
+            if *value == self.json[base.clone()] {
+                // What stands behind it is not the same.
+                return false;
+            }
+            text.push(b'\t');
+            text.extend_from_slice(index.to_string().as_bytes());
+            text.push(b'=');
+            text.extend_from_slice(value);
+            (at, base_at, index) = (end, base.end, index + 1);
         }
-        true
     }
 
     /// Writes the row that differs from this one by `differences`, which begin with a tab each.
@@ -97,21 +99,36 @@ fn number(digits: &[u8]) -> Option<u64> {
 fn cut(json: &[u8], values: &mut Vec<Range<usize>>) {
     values.clear();
     let mut at = 0;
-    while let Some(byte) = json.get(at) {
-        let end = match byte {
-            b'{' | b'}' | b'[' | b']' | b':' | b',' => {
-                at += 1;
-                continue;
+    while at < json.len() {
+        match end_of_value(json, at) {
+            Some(end) => {
+                values.push(at..end);
+                at = end;
             }
-            b'"' => end_of_text(json, at + 1),
-            _ => {
-                let length = json[at..].iter().position(|byte| b"{}[]:,\"".contains(byte));
-                length.map_or(json.len(), |length| at + length)
-            }
-        };
-        values.push(at..end);
-        at = end;
+            None => at += 1,
+        }
     }
+}
+
+/// The byte after the value that begins at `at`; nothing where none does.
+fn end_of_value(json: &[u8], at: usize) -> Option<usize> {
+    match json.get(at)? {
+        b'{' | b'}' | b'[' | b']' | b':' | b',' => None,
+        b'"' => Some(end_of_text(json, at + 1)),
+        _ => {
+            let length = json[at..].iter().position(|byte| b"{}[]:,\"".contains(byte));
+            Some(length.map_or(json.len(), |length| at + length))
+        }
+    }
+}
+
+/// How many bytes both begin with alike.
+fn common_prefix(one: &[u8], other: &[u8]) -> usize {
+    const CHUNK: usize = 32;
+    let (chunks, _) = one.as_chunks::<CHUNK>();
+    let (others, _) = other.as_chunks::<CHUNK>();
+    let whole = chunks.iter().zip(others).take_while(|(one, other)| one == other).count() * CHUNK;
+    whole + one[whole..].iter().zip(&other[whole..]).take_while(|(one, other)| one == other).count()
 }
 
 /// The byte after the closing quote of a text whose first byte is at `at`.
@@ -130,7 +147,6 @@ fn end_of_text(json: &[u8], mut at: usize) -> usize {
 pub(super) struct RowShortener {
     /// With the byte where each begins; the one that was referred to last comes first.
     bases: Vec<(u64, Base)>,
-    values: Vec<Range<usize>>,
     text: Vec<u8>,
 }
 
@@ -141,21 +157,20 @@ impl RowShortener {
         if rows_before < ROWS_IN_FULL {
             return json;
         }
-        let RowShortener { bases, values, text, .. } = self;
+        let RowShortener { bases, text } = self;
         bases.retain(|(base_at, _)| at - base_at <= DISTANCE_MAX);
-        cut(json, values);
         for place in 0..bases.len() {
             let (base_at, base) = &bases[place];
             text.clear();
             text.push(MARK);
             text.extend_from_slice((at - base_at).to_string().as_bytes());
-            if base.differences(json, values, text) && text.len() < json.len() {
+            if base.differences(json, text) && text.len() < json.len() {
                 bases[..=place].rotate_right(1);
                 return text;
             }
         }
         bases.truncate(BASES_MAX - 1);
-        bases.insert(0, (at, Base { json: json.to_vec(), values: values.clone() }));
+        bases.insert(0, (at, Base::new(json.to_vec())));
         json
     }
 }
@@ -187,10 +202,8 @@ impl KnownRows {
             self.base = Some((base_at, Base::new(self.full.get(place)?.1.clone())));
         }
         let (_, base) = self.base.as_ref()?;
-        let mut values = Vec::new();
-        cut(json, &mut values);
         let mut text = format!("~{distance}").into_bytes();
-        base.differences(json, &values, &mut text).then_some(text)
+        base.differences(json, &mut text).then_some(text)
     }
 }
 
@@ -204,9 +217,8 @@ mod tests {
     fn shortened(row: &Value, base: &Value) -> Option<(String, usize)> {
         let base = Base::new(base.to_string().into_bytes());
         let json = row.to_string().into_bytes();
-        let (mut values, mut text) = (Vec::new(), b"~12".to_vec());
-        cut(&json, &mut values);
-        if !base.differences(&json, &values, &mut text) {
+        let mut text = b"~12".to_vec();
+        if !base.differences(&json, &mut text) {
             return None;
         }
         let mut again = Vec::new();
@@ -264,7 +276,55 @@ mod tests {
         })
     }
 
+    /// A row with other texts, numbers and words in places, and perhaps another one built otherwise.
+    fn varied(row: &Value) -> impl Strategy<Value = Value> + use<> {
+        let (row, cuts) = (row.to_string(), any::<(prop::sample::Index, prop::sample::Index)>());
+        let values = prop::sample::select(vec!["1", "12", "123", "\"a\"", "\"a\\\"\"", "\"\"", "null", "{}"]);
+        proptest::collection::vec((cuts.prop_map(|(one, _)| one), values), 1..4).prop_map(move |changes| {
+            let mut json = row.clone().into_bytes();
+            for (place, value) in changes {
+                let mut values = Vec::new();
+                cut(&json, &mut values);
+                if let Some(range) = (!values.is_empty()).then(|| place.get(&values).clone()) {
+                    json.splice(range, value.bytes());
+                }
+            }
+            serde_json::from_slice(&json).unwrap_or(Value::Null)
+        })
+    }
+
+    /// The differences by cutting both, as the format says it.
+    fn by_cutting(base: &[u8], json: &[u8]) -> Option<Vec<u8>> {
+        let values = [base, json].map(|json| Base::new(json.to_vec()).values);
+        let frame = |json: &[u8], values: &[Range<usize>]| {
+            let mut frame = json.to_vec();
+            values.iter().rev().for_each(|value| drop(frame.splice(value.clone(), *b"\0")));
+            frame
+        };
+        if frame(base, &values[0]) != frame(json, &values[1]) {
+            return None;
+        }
+        let mut text = Vec::new();
+        for (index, (old, new)) in values[0].iter().zip(&values[1]).enumerate() {
+            if base[old.clone()] != json[new.clone()] {
+                text.extend_from_slice(format!("\t{index}=").as_bytes());
+                text.extend_from_slice(&json[new.clone()]);
+            }
+        }
+        Some(text)
+    }
+
     proptest! {
+        #[test]
+        fn differences_are_those_of_values_that_stand_in_the_same_frame(
+            (base, row) in any_json().prop_flat_map(|base| (Just(base.clone()), varied(&base))),
+        ) {
+            let [base, row] = [base, row].map(|json| json.to_string().into_bytes());
+            let mut text = Vec::new();
+            let found = Base::new(base.clone()).differences(&row, &mut text).then_some(text);
+            prop_assert_eq!(found, by_cutting(&base, &row));
+        }
+
         #[test]
         fn every_row_comes_back_as_it_was(rows in proptest::collection::vec(any_json(), 2..12)) {
             let mut shortener = RowShortener::default();

@@ -12,10 +12,11 @@ mod versions;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{self, File};
-use std::io::{self, BufReader, BufWriter, Write};
+use std::io::{self, BufWriter, Write};
 use std::ops::Add;
 use std::path::{Path, PathBuf};
 
+use foldhash::fast::RandomState;
 use tempfile::TempDir;
 
 use crate::domain::absent_rows::{AbsentRow, AbsentRows};
@@ -31,7 +32,7 @@ use crate::store::row_partitions::RowPartitions;
 use crate::store::spool::Lines;
 use crate::store::staging::absent::{AbsentJob, AbsentJobs};
 use crate::store::staging::partition_entry::{
-    COUNTED, PartitionEntry, Tag, label_place, name_entry, pack, read_entry, unpack,
+    COUNTED, PartitionEntry, Tag, label_place, name_entry, pack, unpack,
 };
 pub use crate::store::staging::row::{AllowanceDraw, EncodedRow, RowRequest, StagedOrder, StagedRow};
 use crate::store::staging::row::{EncodedLabel, EncodedOrder, RowReader, RowWriter};
@@ -555,15 +556,20 @@ fn classify_partition(path: &Path, findings: &mut VerdictTable) -> io::Result<()
         /// The last variation that the manifest asks for.
         asked: u32,
     }
-    let mut seen: HashMap<Fingerprint, Seen> = HashMap::new();
-    let mut labels: HashMap<[u8; 16], u64> = HashMap::new();
+    let bytes = fs::read(path)?;
+    let (entries, _) = bytes.as_chunks::<{ PartitionEntry::BYTES }>();
+    // Most rows have an entry for each of the three.
+    let expected = entries.len() / 3;
+    let mut seen: HashMap<Fingerprint, Seen, RandomState> =
+        HashMap::with_capacity_and_hasher(expected, RandomState::default());
+    let mut labels: HashMap<[u8; 16], u64, RandomState> =
+        HashMap::with_capacity_and_hasher(expected, RandomState::default());
     let mut versions = KnownVersions::default();
     // The first of several has the plain name.
-    let mut names: HashMap<[u8; 16], Fingerprint> = HashMap::new();
-    let mut file = BufReader::new(File::open(path)?);
-    let mut bytes = [0; PartitionEntry::BYTES];
-    while read_entry(&mut file, &mut bytes)? {
-        let entry = PartitionEntry::from_bytes(&bytes);
+    let mut names: HashMap<[u8; 16], Fingerprint, RandomState> =
+        HashMap::with_capacity_and_hasher(expected, RandomState::default());
+    for entry in entries {
+        let entry = PartitionEntry::from_bytes(entry);
         match entry.tag {
             Tag::Known => {
                 let row = seen.entry(entry.fingerprint).or_default();

@@ -11,29 +11,34 @@ pub(super) struct Expressions {
 }
 
 /// How many letters of a text in a row are looked at before the whole of it is searched.
-const BEGINNING: u32 = 3;
-/// The letters and digits of ASCII, in lower case.
-const ALPHABET: usize = 36;
+const BEGINNING: usize = 3;
+/// By how many bits a letter moves those before it in a hash, which holds so many letters.
+const LETTER_BITS: u32 = 5;
+const HASH_BITS: u32 = 3 * LETTER_BITS;
 
-/// The first letters of all expressions: a text that has none of them in a row, whatever stands between, says none of
-/// the expressions.
+/// The first letters of all expressions, as hashes: a text that has none of them in a row, whatever stands between, says
+/// none of the expressions.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct Beginnings {
-    /// By their number, which is counted in letters. Empty where an expression has too few letters, or others than those
-    /// of ASCII.
+    /// By hash. Empty where an expression has too few letters, or others than those of ASCII.
     is_one: Vec<bool>,
+}
+
+/// The hash of the letters so far, with one more.
+fn hash_with(hash: usize, place: usize) -> usize {
+    ((hash << LETTER_BITS) ^ place) & ((1 << HASH_BITS) - 1)
 }
 
 impl Beginnings {
     fn of(list: &[Expression]) -> Beginnings {
-        let mut is_one = vec![false; ALPHABET.pow(BEGINNING)];
+        let mut is_one = vec![false; 1 << HASH_BITS];
         for expression in list {
-            let letters = expression.letters.as_bytes().get(..BEGINNING as usize);
-            let number = letters.and_then(|letters| {
-                letters.iter().try_fold(0, |number, letter| Some(number * ALPHABET + place_of(*letter)?))
+            let letters = expression.letters.as_bytes().get(..BEGINNING);
+            let hash = letters.and_then(|letters| {
+                letters.iter().try_fold(0, |hash, letter| Some(hash_with(hash, place_of(*letter)?)))
             });
-            match number {
-                Some(number) => is_one[number] = true,
+            match hash {
+                Some(hash) => is_one[hash] = true,
                 None => return Beginnings::default(),
             }
         }
@@ -45,11 +50,11 @@ impl Beginnings {
         if self.is_one.is_empty() || !text.is_ascii() {
             return true;
         }
-        let (mut number, mut letters) = (0, 0);
+        let mut hash = 0;
+        // Fewer letters may have the hash of a beginning, too: then the text is searched in vain.
         text.bytes().filter_map(place_of).any(|place| {
-            number = (number * ALPHABET + place) % self.is_one.len();
-            letters += 1;
-            letters >= BEGINNING && self.is_one[number]
+            hash = hash_with(hash, place);
+            self.is_one[hash]
         })
     }
 }
