@@ -8,15 +8,14 @@
 mod absent;
 mod partition_entry;
 mod row;
+mod verdict_table;
 mod versions;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::ops::Add;
 use std::path::{Path, PathBuf};
 
-use foldhash::fast::RandomState;
 use tempfile::TempDir;
 
 use crate::domain::absent_rows::{AbsentRow, AbsentRows};
@@ -31,13 +30,13 @@ use crate::store::StoreError;
 use crate::store::row_partitions::RowPartitions;
 use crate::store::spool::Lines;
 use crate::store::staging::absent::{AbsentJob, AbsentJobs};
-use crate::store::staging::partition_entry::{
-    COUNTED, PartitionEntry, Tag, label_place, name_entry, pack, unpack,
-};
+use crate::store::staging::partition_entry::{PartitionEntry, Tag, label_place, name_entry, pack, unpack};
 pub use crate::store::staging::row::{AllowanceDraw, EncodedRow, RowRequest, StagedOrder, StagedRow};
 use crate::store::staging::row::{EncodedLabel, EncodedOrder, RowReader, RowWriter};
+pub use crate::store::staging::verdict_table::RepeatedId;
+use crate::store::staging::verdict_table::{PackedVerdict, PartitionTables, REPEATED, VerdictTable};
 pub use crate::store::staging::versions::VariationChange;
-use crate::store::staging::versions::{ChangedRow, KnownVersions, variation_place};
+use crate::store::staging::versions::{ChangedRow, variation_place};
 
 /// How drafts are called in the spool folder; leftovers of a killed process are swept by it.
 const PREFIX: &str = "draft-";
@@ -80,15 +79,6 @@ pub enum Verdict {
     },
     /// It could not be read far enough to tell what it wants.
     Unread,
-}
-
-/// An `id` that two rows have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RepeatedId {
-    /// Line of the later row.
-    pub line: u64,
-    /// Line of the first row.
-    pub first_line: u64,
 }
 
 /// A job that the batch has already, as it is told to a draft.
@@ -347,12 +337,13 @@ impl Staging {
             verdicts: vec![PackedVerdict::default(); self.row_count as usize],
             ..VerdictTable::default()
         };
+        let mut tables = PartitionTables::default();
         for index in 0..PARTITIONS {
             if let Some(mut file) = self.partitions[index].take() {
                 let path = partition_path(self.dir.path(), index);
                 file.flush().map_err(StoreError::io(&path))?;
                 drop(file);
-                classify_partition(&path, &mut findings).map_err(StoreError::io(&path))?;
+                findings.add_partition(&path, &mut tables).map_err(StoreError::io(&path))?;
             }
         }
         findings.repeated.sort_by_key(|repeat: &RepeatedId| repeat.line);
@@ -364,39 +355,6 @@ impl Staging {
         }
         Ok(StagedManifest { dir, accepted, rows_bytes, findings, asked, census })
     }
-}
-
-/// What is to become of a row, in 12 bytes. All zero for one that could not be read.
-#[derive(Debug, Default, Clone, Copy)]
-struct PackedVerdict {
-    /// Its first variation.
-    first: u32,
-    /// The last variation that the batch has; `REPEATED` beside a `first` of 0.
-    have: u32,
-    /// Where in `standings` those of its jobs begin that the batch has.
-    at: u32,
-}
-
-/// In `have`: an earlier row has the same `id`.
-const REPEATED: u32 = u32::MAX;
-
-/// What judging the partitions found.
-#[derive(Debug, Default)]
-struct VerdictTable {
-    /// By row.
-    verdicts: Vec<PackedVerdict>,
-    /// Where jobs stand that the batch has, row by row.
-    standings: Vec<u8>,
-    /// Credits of some of them, by their index.
-    credits: HashMap<u32, Credits>,
-    /// Rows whose `id` an earlier row has, in order of lines.
-    repeated: Vec<RepeatedId>,
-    /// Variations of rows whose `id` the batch has with another request, in order of rows.
-    changed: Vec<ChangedRow>,
-    /// Rows, by their place among all, whose `id` differs from another's only by case or by Unicode normal form.
-    apart: HashSet<u32>,
-    /// Jobs of the batch whose rows the manifest does not have.
-    absent: AbsentJobs,
 }
 
 /// Rows with their verdicts.
@@ -543,94 +501,4 @@ impl StagedRows<'_> {
 
 fn partition_path(dir: &Path, index: usize) -> std::path::PathBuf {
     dir.join(format!("fingerprints.{index:02x}"))
-}
-
-/// Judges the entries of one partition. Entries of accepted jobs were written before the rows.
-fn classify_partition(path: &Path, findings: &mut VerdictTable) -> io::Result<()> {
-    #[derive(Default)]
-    struct Seen {
-        /// What the batch has, by variation.
-        known: BTreeMap<u32, (u8, Credits)>,
-        /// Those of them whose row has no `id`, by variation.
-        without_id: Vec<(u32, AbsentJob)>,
-        /// The last variation that the manifest asks for.
-        asked: u32,
-    }
-    let bytes = fs::read(path)?;
-    let (entries, _) = bytes.as_chunks::<{ PartitionEntry::BYTES }>();
-    // Most rows have an entry for each of the three.
-    let expected = entries.len() / 3;
-    let mut seen: HashMap<Fingerprint, Seen, RandomState> =
-        HashMap::with_capacity_and_hasher(expected, RandomState::default());
-    let mut labels: HashMap<[u8; 16], u64, RandomState> =
-        HashMap::with_capacity_and_hasher(expected, RandomState::default());
-    let mut versions = KnownVersions::default();
-    // The first of several has the plain name.
-    let mut names: HashMap<[u8; 16], Fingerprint, RandomState> =
-        HashMap::with_capacity_and_hasher(expected, RandomState::default());
-    for entry in entries {
-        let entry = PartitionEntry::from_bytes(entry);
-        match entry.tag {
-            Tag::Known => {
-                let row = seen.entry(entry.fingerprint).or_default();
-                let known = row.known.entry(entry.count).or_insert((entry.standing, Credits(entry.number)));
-                known.0 |= entry.standing & COUNTED;
-            }
-            Tag::Name | Tag::KnownName => {
-                let first = *names.entry(entry.place).or_insert(entry.fingerprint);
-                if first != entry.fingerprint && entry.tag == Tag::Name {
-                    findings.apart.insert(entry.ordinal);
-                }
-            }
-            Tag::KnownRow => {
-                let row = seen.entry(entry.fingerprint).or_default();
-                row.without_id.push((entry.count, entry.absent_job()));
-            }
-            Tag::KnownLabel | Tag::DerivedLabel => versions.add_wanted(&entry),
-            Tag::OlderLabel => versions.add_older(&entry),
-            Tag::LeftOutLabel => {
-                labels.entry(entry.place).or_insert(entry.number);
-            }
-            Tag::Label => {
-                // Written by `push` for this very draft, so the ordinal has a verdict.
-                let Some(verdict) = findings.verdicts.get_mut(entry.ordinal as usize) else { continue };
-                if let Some(&first_line) = labels.get(&entry.place) {
-                    *verdict = PackedVerdict { have: REPEATED, ..PackedVerdict::default() };
-                    findings.repeated.push(RepeatedId { line: entry.number, first_line });
-                    continue;
-                }
-                labels.insert(entry.place, entry.number);
-                findings.changed.extend(versions.change(&PartitionEntry { count: 1, ..entry }));
-            }
-            Tag::Variation => findings.changed.extend(versions.change(&entry)),
-            Tag::Row | Tag::InvalidRow => {
-                let VerdictTable { verdicts, standings, credits, .. } = &mut *findings;
-                let Some(verdict) = verdicts.get_mut(entry.ordinal as usize) else { continue };
-                if verdict.have == REPEATED {
-                    continue;
-                }
-                let row = seen.entry(entry.fingerprint).or_default();
-                let first = row.asked + 1;
-                row.asked = row.asked.saturating_add(entry.count);
-                let have = row.known.last_key_value().map_or(0, |(variation, _)| *variation);
-                let at = u32::try_from(standings.len()).unwrap_or(u32::MAX);
-                *verdict = PackedVerdict { first, have, at };
-                for variation in first..=have.min(row.asked) {
-                    let absent = (pack(JobStanding::Waiting, false), Credits::ZERO);
-                    let (standing, price) = row.known.get(&variation).copied().unwrap_or(absent);
-                    let is_held = matches!(unpack(standing).0, JobStanding::Running | JobStanding::InDoubt);
-                    if is_held || entry.tag == Tag::InvalidRow {
-                        credits.insert(u32::try_from(standings.len()).unwrap_or(u32::MAX), price);
-                    }
-                    standings.push(standing);
-                }
-            }
-        }
-    }
-    for row in seen.into_values() {
-        let absent = row.without_id.into_iter().filter(|(variation, _)| *variation > row.asked);
-        absent.for_each(|(_, job)| findings.absent.add(job));
-    }
-    versions.absent().for_each(|job| findings.absent.add(job));
-    Ok(())
 }

@@ -1,5 +1,7 @@
 //! What the partition files of a draft hold: rows of the manifest and jobs of the batch, by fingerprint and by `id`.
 
+use std::io::{self, Read};
+
 use crate::domain::credits::Credits;
 use crate::domain::ids::{Fingerprint, Seq};
 use crate::domain::job_label::{folded, name_stem};
@@ -156,4 +158,13 @@ pub(super) fn label_place(label: &str) -> [u8; 16] {
     let mut place = [0; 16];
     place.copy_from_slice(&Sha256::digest(label.as_bytes())[..16]);
     place
+}
+
+/// Reads one entry; false at the end.
+pub(super) fn read_entry(file: &mut impl Read, bytes: &mut [u8; PartitionEntry::BYTES]) -> io::Result<bool> {
+    match file.read_exact(bytes) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+        Err(error) => Err(error),
+    }
 }
