@@ -24,7 +24,7 @@ use crate::output::publish::OutputDir;
 use crate::pages::decoder_process;
 use crate::recovery::import::import as import_state;
 use crate::recovery::rebuild::rebuild as rebuild_state;
-use crate::store::{Store, StoreError, open_check};
+use crate::store::{Store, StoreError, child_reader};
 
 /// What is done to a whole state.
 #[derive(Debug, Subcommand)]
@@ -89,13 +89,13 @@ pub(super) async fn run(command: &StateCommand, global: &Global) -> Result<Exit,
 /// The child's part of trying a database out, when this process is the child.
 pub(super) fn try_database() -> Option<Exit> {
     let mut arguments = std::env::args_os().skip(1);
-    if arguments.next().is_none_or(|first| first != open_check::ARGUMENT) {
+    if arguments.next().is_none_or(|first| first != child_reader::ARGUMENT) {
         if let Ok(program) = std::env::current_exe() {
-            open_check::use_program(program);
+            child_reader::use_program(program);
         }
         return None;
     }
-    let code = open_check::child(arguments);
+    let code = child_reader::child(arguments);
     std::process::exit(i32::from(code));
 }
 

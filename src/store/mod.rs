@@ -22,8 +22,8 @@
 //!
 //! A reader looks for one of these:
 //!
-//! - **opening**: `open`, and what guards it: `marker`, `process_lock`, `disk_reserve`, `clean_shutdown`, `open_check`,
-//!   `set_aside`, `commit_count`, `verify`;
+//! - **opening**: `open`, and what guards it: `state_format`, `process_lock`, `disk_reserve`, `clean_shutdown`, `open_check`,
+//!   `child_reader`, `set_aside`, `commit_count`, `verify`;
 //! - **commit**: `commit` is the single write path. It returns once everything in it is on the device; no effect may begin
 //!   before that. `sled_files`, `batch_backup` and `write_atomic` are what it takes;
 //! - **load**: `load` reads what is not finished, `finished` what is, `snapshot` all at once, `spool` rows and outcomes, `job_record` the record of a job,
@@ -40,6 +40,7 @@ mod batch;
 mod batch_backup;
 mod batch_index;
 pub mod catalog_cache;
+pub mod child_reader;
 mod clean_shutdown;
 mod codec;
 mod commit;
@@ -59,7 +60,7 @@ mod job_statuses;
 mod load;
 pub mod new_row;
 mod open;
-pub mod open_check;
+mod open_check;
 mod outcome_index;
 mod parallel_map;
 mod process_lock;

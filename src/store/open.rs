@@ -22,7 +22,7 @@ use crate::store::open_check::{self, CheckResult};
 use crate::store::process_lock::Lock;
 use crate::store::snapshot::{self, Snapshot};
 use crate::store::{
-    Store, StoreError, batch_backup, clean_shutdown, commit_count, disk_reserve, set_aside, staging,
+    Store, StoreError, batch_backup, clean_shutdown, commit_count, db_keys, disk_reserve, set_aside, staging,
     state_folders, state_format, verify, write_atomic,
 };
 
@@ -39,10 +39,10 @@ impl Store {
         state_format::claim(dir, service, adopt)?;
         disk_reserve::take(dir)?;
         sweep(dir)?;
-        let is_checked = check(dir)?;
+        let checked = check(dir)?;
         let database = open_database(dir)?;
         state_folders::sync_found(dir)?;
-        let mut records = load(dir, &database, is_checked)?;
+        let mut records = load(dir, &database, checked)?;
         let jobs_at_open = Mutex::new(Some(std::mem::take(&mut records.open)));
         let commits = (records.commits, commit_count::open(dir, records.commits)?);
         let batch_index = BatchIndex::of(&records);
@@ -88,32 +88,40 @@ fn sweep(dir: &Path) -> Result<(), StoreError> {
     open_check::sweep(dir)
 }
 
-/// Refuses a database that would not open, or contradicts itself or the spool, before anything of it is touched. Returns
-/// whether all that it holds was checked, or is as it was left after that.
-fn check(dir: &Path) -> Result<bool, StoreError> {
+/// What is known of a database before it is opened.
+enum Checked {
+    Nothing,
+    /// It is as it was left, and was checked before that.
+    AsItWasLeft,
+    /// All that it holds, which was checked.
+    Read(Box<Snapshot>),
+}
+
+/// Refuses a database that would not open, or contradicts itself or the spool, before anything of it is touched.
+fn check(dir: &Path) -> Result<Checked, StoreError> {
     if !open_check::has_database(dir) {
         // Nothing, or a contradiction.
-        return try_out(dir, dir).map(|_| false);
+        return try_out(dir, dir).map(|_| Checked::Nothing);
     }
     set_torn_aside(dir)?;
     if clean_shutdown::take_mark(dir) {
-        return Ok(true);
+        return Ok(Checked::AsItWasLeft);
     }
     match try_out(dir, dir)? {
-        CheckResult::Untried => Ok(false),
-        CheckResult::Opens(()) => Ok(true),
-        CheckResult::OpensWithoutSnapshots((), why) => {
+        CheckResult::Untried => Ok(Checked::Nothing),
+        CheckResult::Opens(records) => Ok(Checked::Read(records)),
+        CheckResult::OpensWithoutSnapshots(records, why) => {
             if set_aside::set_dispensable(dir)?.is_empty() {
                 return Err(why);
             }
             tracing::warn!(%why, "the database is recovered from its whole log");
-            Ok(true)
+            Ok(Checked::Read(records))
         }
     }
 }
 
 /// Tries a copy of the database out, made in `work`, and checks what it holds.
-fn try_out(dir: &Path, work: &Path) -> Result<CheckResult<()>, StoreError> {
+fn try_out(dir: &Path, work: &Path) -> Result<CheckResult<Box<Snapshot>>, StoreError> {
     if !open_check::has_database(dir) {
         // A backup is written when there is a database already.
         return match batch_backup::all(dir).first() {
@@ -126,9 +134,18 @@ fn try_out(dir: &Path, work: &Path) -> Result<CheckResult<()>, StoreError> {
 
 /// Reads what is not finished, and all the rest only where something stands against that: it is not checked yet, an
 /// earlier version wrote it, or the sums do not fit.
-fn load(dir: &Path, database: &Database, is_checked: bool) -> Result<Snapshot, StoreError> {
+fn load(dir: &Path, database: &Database, checked: Checked) -> Result<Snapshot, StoreError> {
+    let (is_checked, open) = match checked {
+        Checked::Nothing => (false, None),
+        Checked::AsItWasLeft => (true, None),
+        // What the copy held is what the database holds.
+        Checked::Read(records) => {
+            let commits: Option<u64> = database.get(&db_keys::commits())?;
+            (true, Some(records.open).filter(|_| commits == Some(records.commits)))
+        }
+    };
     if is_checked
-        && let Some(records) = Snapshot::read_unfinished(database)?
+        && let Some(records) = Snapshot::read_unfinished(database, open)?
         && verify::quick(dir, &records).is_ok()
     {
         return Ok(records);

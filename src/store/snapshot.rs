@@ -58,7 +58,7 @@ pub struct Snapshot {
 }
 
 /// What could be read of a database, and what could not.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default)]
 pub(super) struct Salvaged {
     pub(super) records: Snapshot,
     /// What is damaged, in words.
@@ -66,10 +66,10 @@ pub(super) struct Salvaged {
 }
 
 impl Salvaged {
-    /// Reads all that can be read.
-    pub(super) fn of(database: &Database) -> Salvaged {
+    /// Reads all that can be read of these keys with their bytes, up to the first error, which is in words.
+    pub(super) fn of(entries: impl Iterator<Item = Result<(Vec<u8>, Vec<u8>), String>>) -> Salvaged {
         let mut salvage = Salvaged::default();
-        let mut entries = database.entries();
+        let mut entries = entries.fuse();
         // Jobs, of which there are many, are decoded by other threads meanwhile.
         let jobs = std::iter::from_fn(|| {
             loop {
@@ -81,13 +81,8 @@ impl Salvaged {
                         let taken = salvage.records.take(&key, &bytes);
                         salvage.unreadable.extend(taken.err());
                     }
-                    Err(error) => {
-                        let detail = match error {
-                            StoreError::Damaged { detail, .. } => detail,
-                            other => other.to_string(),
-                        };
+                    Err(detail) => {
                         salvage.unreadable.push(format!("the database: {detail}"));
-                        // It has no way past a page that it cannot read.
                         return None;
                     }
                 }
@@ -133,11 +128,15 @@ impl Snapshot {
         Ok(records)
     }
 
-    /// Reads what is not finished. Nothing where what is finished is not summed up: then all must be read.
+    /// Reads what is not finished. Nothing where what is finished is not summed up: then all must be read. `open` are the
+    /// jobs that have begun and not ended, where they are known.
     ///
     /// # Errors
     /// As [`Snapshot::read`].
-    pub(super) fn read_unfinished(database: &Database) -> Result<Option<Snapshot>, StoreError> {
+    pub(super) fn read_unfinished(
+        database: &Database,
+        open: Option<Vec<JobRecord>>,
+    ) -> Result<Option<Snapshot>, StoreError> {
         let highest = database.last_key(db_keys::FINISHED_NUMBER)?;
         let Some(Meaning::FinishedNumber(highest)) = highest.as_deref().and_then(db_keys::meaning) else {
             return Ok(None);
@@ -148,7 +147,7 @@ impl Snapshot {
         let mut records = Snapshot {
             commits: database.get(&db_keys::commits())?.unwrap_or_default(),
             batches: database.scan(db_keys::BATCH)?,
-            open: database.scan(db_keys::JOB)?,
+            open: open.map_or_else(|| database.scan(db_keys::JOB), Ok)?,
             total,
             sums: Some(sums),
             groups,
