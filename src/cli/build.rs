@@ -15,8 +15,9 @@ use crate::domain::batch_origin::{SharedSource, SourcePlace};
 use crate::domain::exit_code::Exit;
 use crate::domain::manifest::row::Policy;
 use crate::domain::quote::AccountPlan;
-use crate::domain::retry_delay::Backoff;
+use crate::domain::retry_delay::{Backoff, scale};
 use crate::domain::slow_download::MinRate;
+use crate::domain::time::Millis;
 use crate::domain::url_policy::UrlPolicy;
 use crate::engine::input_store::InputStore;
 use crate::engine::output_store::OutputStore;
@@ -31,8 +32,8 @@ use crate::object_storage::ObjectStorage;
 use crate::output::publish::OutputDir;
 use crate::store::Store;
 
-/// Settings of the scheduler.
-pub(super) fn scheduler_settings(config: &Config) -> Result<Settings, Failure> {
+/// Settings of the scheduler, for a service that works so many times faster than real time.
+pub(super) fn scheduler_settings(config: &Config, speed: f64) -> Result<Settings, Failure> {
     Ok(Settings {
         limits: Limits {
             in_flight: config.limits.in_flight,
@@ -47,8 +48,8 @@ pub(super) fn scheduler_settings(config: &Config) -> Result<Settings, Failure> {
         rejections: config.limits.pause_after_rejections,
         downloads: config.limits.downloads,
         scratch_max: (!config.output.keep_local).then(|| config.output.scratch_max.as_u64()),
-        poll_min: config.poll.min.0,
-        poll_max: config.poll.max.0,
+        poll_min: faster(config.poll.min.0, speed),
+        poll_max: faster(config.poll.max.0, speed),
         deadlines: config.deadlines.by_kind(),
         overdue_poll: config.deadlines.overdue_poll.0,
         watch_overdue_for: config.deadlines.watch_overdue_for.0,
@@ -59,6 +60,14 @@ pub(super) fn scheduler_settings(config: &Config) -> Result<Settings, Failure> {
         rules: Some(Arc::new(config.rules()?)),
         seed: fastrand::u64(..),
     })
+}
+
+/// The shortest interval between two polls of a task, however fast the service is.
+const POLL_MIN: Millis = Millis(50);
+
+/// An interval between polls, where time passes so many times faster.
+fn faster(interval: Millis, speed: f64) -> Millis {
+    Millis(scale(interval.0, 1.0 / speed)).max(POLL_MIN.min(interval))
 }
 
 /// Which finished batches a state lists.
@@ -246,9 +255,10 @@ pub(super) fn app_parts(
     output: &Path,
     service: Option<(Service, &ServiceTarget)>,
 ) -> Result<AppParts, Failure> {
+    let speed = service.as_ref().map_or(1.0, |(_, chosen)| chosen.speed);
     Ok(AppParts {
         outputs: None,
-        settings: scheduler_settings(config)?,
+        settings: scheduler_settings(config, speed)?,
         ingest: ingest_defaults(config, service)?,
         output_dir: OutputDir::new(output, config.output.options()),
         layout: config.layout()?,

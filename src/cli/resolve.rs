@@ -39,7 +39,7 @@ pub(super) async fn run(command: &ResolveCommand, global: &Global) -> Result<Exi
             return Err(Failure::new(Exit::Usage, format!("{}: {refused}", command.job)));
         }
         let next = match charged {
-            0 => "it holds no credits any more; callsheet retry queues it again under the same key",
+            0 => "it holds no credits any more; callsheet retry queues it again",
             _ => "its charge is recorded",
         };
         say!("{}: no longer in doubt; {next}", printable(&command.job));

@@ -334,6 +334,13 @@ fn say_what_next(written: &Written, overview: &[BatchStatus], receipts: &[Receip
             0 => {}
             more => say!("{name}: and {more} more with a drift"),
         }
+        if !report.price_rise().is_zero() {
+            say!(
+                "{name}: prices rose after its rows were accepted: its jobs cost {} more than planned. To limit what a \
+                 job may cost, set max_credits in its row",
+                report.price_rise()
+            );
+        }
     }
     let ends: Vec<BatchEnd<'_>> = overview.iter().map(|status| end_of(written, status, receipts)).collect();
     next_steps::say(&ends, invocation);

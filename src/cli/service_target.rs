@@ -32,6 +32,8 @@ pub(super) struct ServiceTarget {
     pub(super) output: PathBuf,
     /// Runs as long as the command.
     pub(super) emulator: Option<Emulator>,
+    /// How many times faster than real time it works: 1 but for such an emulator.
+    pub(super) speed: f64,
 }
 
 pub(super) fn state_dir(config: &Config, is_emulated: bool) -> PathBuf {
@@ -137,6 +139,7 @@ async fn emulator_target_with(
         state,
         output,
         emulator: Some(running),
+        speed,
     })
 }
 
@@ -194,7 +197,7 @@ pub(super) fn target_with_key(
     let identity = identity_of(&base_url);
     let (state, output) = (state_dir(config, false), output_dir(config, false));
     let options = service_options(config, base_url, key);
-    Ok(Some(ServiceTarget { options, identity, state, output, emulator: None }))
+    Ok(Some(ServiceTarget { options, identity, state, output, emulator: None, speed: 1.0 }))
 }
 
 /// The identity of a service in a state.

@@ -288,8 +288,18 @@ fn next(
         state if state.is_ended_by_record() => {
             "nothing; callsheet retry makes another attempt, under a new key".to_owned()
         }
-        State::Failed { .. } | State::Canceled { .. } | State::Expired => {
+        State::Failed { .. } | State::Canceled { .. } | State::Expired if spec.order.kind.is_keyed() => {
             "nothing; callsheet retry queues it again, under the same key".to_owned()
+        }
+        State::Failed { .. } | State::Canceled { .. } | State::Expired
+            if record.job.first_sent().is_some() =>
+        {
+            "nothing; callsheet retry sends it again. Its endpoint supports no key: if the request before was received \
+             after all, both are charged"
+                .to_owned()
+        }
+        State::Failed { .. } | State::Canceled { .. } | State::Expired => {
+            "nothing; callsheet retry queues it again".to_owned()
         }
         State::InDoubt { .. } => {
             "nothing: check the account and record the charge with callsheet resolve; until then its credits count \

@@ -37,9 +37,8 @@ pub struct Sums {
     late: u32,
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
-fn is_zero(number: &u32) -> bool {
-    *number == 0
+fn is_zero<T: Default + PartialEq>(number: &T) -> bool {
+    *number == T::default()
 }
 
 impl Sums {
@@ -128,6 +127,9 @@ pub struct Report {
     resubmitted: Vec<Listed>,
     /// Jobs that were charged or made otherwise than planned.
     drift: Vec<Listed>,
+    /// What jobs cost above the prices at which they were accepted, as those in force were higher when they were sent.
+    #[serde(skip_serializing_if = "is_zero")]
+    price_rise_credits: Credits,
     /// How many outputs of wanted rows were decided about, and how.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     decisions: BTreeMap<Verdict, u32>,
@@ -149,6 +151,7 @@ impl Report {
             late: Vec::new(),
             resubmitted: Vec::new(),
             drift: Vec::new(),
+            price_rise_credits: Credits::ZERO,
             decisions: BTreeMap::new(),
         }
     }
@@ -187,6 +190,12 @@ impl Report {
             let (attempt, charged) = (other.no().0, other.books().charged);
             list(&mut self.resubmitted, spec, format!("task {task} of attempt {attempt}: {charged} charged"));
         }
+        if let (Some(accepted), Some(in_force)) = (spec.order.price, job.price(&spec.order))
+            && !job.all_books().charged.is_zero()
+        {
+            let rise = Credits(in_force.0.saturating_sub(accepted.0));
+            self.price_rise_credits = self.price_rise_credits + rise;
+        }
         for drift in charge_drift::of(&spec.order, job) {
             list(&mut self.drift, spec, drift.to_string());
         }
@@ -205,6 +214,11 @@ impl Report {
     /// Jobs that were charged or made otherwise than planned, with their lines and how; the first thousand.
     pub fn drifted(&self) -> impl Iterator<Item = (&str, u64, &str)> {
         self.drift.iter().map(|job| (job.id.as_str(), job.line, job.reason.as_str()))
+    }
+
+    /// What jobs cost above the prices at which they were accepted.
+    pub fn price_rise(&self) -> Credits {
+        self.price_rise_credits
     }
 
     /// How many jobs of wanted rows were decided about, and how.

@@ -8,6 +8,11 @@ use serde_json::{Value, json};
 use crate::support::TestEnv;
 use crate::support::collect_outputs::Outputs;
 
+fn manifest() -> String {
+    json!([{"id": "short", "kind": "shorts-studio", "max_credits": 100, "options": {"taskId": "t"}}])
+        .to_string()
+}
+
 /// Runs one job, twice, against an emulator with these faults: exit codes, the line of the results, and
 /// the credits that are gone.
 fn run_twice(faults: &str) -> (Vec<i32>, Value, u64) {
@@ -17,9 +22,7 @@ fn run_twice(faults: &str) -> (Vec<i32>, Value, u64) {
 /// The same, with further commands between the last run and the look at its results.
 fn run_twice_then(faults: &str, then: &[&[&str]]) -> (Vec<i32>, Value, u64) {
     let env = TestEnv::with_faults(faults);
-    let job =
-        json!([{"id": "short", "kind": "shorts-studio", "max_credits": 100, "options": {"taskId": "t"}}]);
-    env.write("m.json", job.to_string());
+    env.write("m.json", manifest());
     let call = |arguments: &[&str]| env.run(arguments.iter().copied()).code.unwrap();
     let runs = [["run", "m.json"]; 2];
     let calls = runs.iter().map(|run| run.as_slice()).chain(then.iter().copied());
@@ -75,6 +78,20 @@ fn a_person_ends_the_doubt() {
     let nothing = [["resolve", "short", "--not-charged"].as_slice(), ["retry", "short"].as_slice()];
     let (codes, _, _) = run_twice_then(faults, &nothing);
     assert_eq!(codes, [7, 7, 0, 0]);
+}
+
+#[test]
+fn no_key_is_promised_where_the_endpoint_supports_none() {
+    let env =
+        TestEnv::with_faults("[[rules]]\non = \"create\"\neffect = { do = \"drop\", when = \"after\" }\n");
+    env.write("m.json", manifest());
+    env.run(["run", "m.json"]).exited(7);
+    let resolved = env.run(["resolve", "short", "--not-charged"]).exited(0);
+    let explained = env.run(["explain", "short"]).exited(0);
+    for said in [&resolved.stdout, &explained.stdout] {
+        assert!(!said.contains("same key"), "{said}");
+    }
+    assert!(explained.stdout.contains("both are charged"), "{}", explained.stdout);
 }
 
 #[test]

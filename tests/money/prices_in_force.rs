@@ -61,7 +61,7 @@ fn without_a_budget_a_batch_spends_what_its_plan_showed_whatever_prices_become()
     env.run(["run", "w.json"]).exited(4);
     env.prices(&json!({"multiply": 2}));
     env.credits(1000);
-    env.run(["run", "w.json"]).exited(4);
+    env.run(["run", "w.json"]).exited(4).says("its jobs cost 10 credits more than planned");
     assert_eq!(env.audit().totals.charged_credits, 20, "20 were planned: one at the new price");
     let explained = env.run(["explain", "w/boat"]).exited(0);
     assert!(
