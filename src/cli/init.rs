@@ -97,8 +97,8 @@ fn next_steps(directory: &Path, has_address: bool) -> String {
     format!(
         "\nTry it offline, with an imaginary account:\n{enter}    callsheet run jobs/sample.csv --emulator\n    callsheet \
          open --emulator\n\nThen with the service: set {set} in callsheet.toml, and\n    callsheet doctor\n    callsheet \
-         plan jobs/sample.csv      # what it costs\n    callsheet run jobs/sample.csv --budget 100\n    callsheet models  \
-                        # ids for video, image and speech\n"
+         plan jobs/sample.csv      # what it costs\n    callsheet run jobs/sample.csv --budget 100\n    callsheet models   \
+                       # ids for video, image and music; for speech: callsheet voices\n"
     )
 }
 

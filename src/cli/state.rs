@@ -19,6 +19,7 @@ use crate::control::protocol::{ExportRequest, ProcessKind, Request};
 use crate::domain::exit_code::Exit;
 use crate::domain::ids::BatchName;
 use crate::domain::job::JobSpec;
+use crate::domain::number_text::counted;
 use crate::output::file_names::Layout;
 use crate::output::publish::OutputDir;
 use crate::pages::decoder_process;
@@ -175,10 +176,10 @@ fn import(command: &StateImport, global: &Global) -> Result<Exit, Failure> {
         print(&json!(imported))?;
     }
     say!(
-        "{}: {} batches with {} jobs, of which {} are open; the state belongs to {}",
+        "{}: {} with {}, of which {} are open; the state belongs to {}",
         printable_path(&dir),
-        imported.batches,
-        imported.rows,
+        counted(imported.batches as u64, "batch"),
+        counted(imported.rows, "job"),
         imported.open,
         printable(&imported.service)
     );
@@ -224,13 +225,13 @@ async fn verify(global: &Global) -> Result<Exit, Failure> {
         print(&json!({ "sound": is_sound, "checked": checked, "faults": faults }))?;
     }
     say!(
-        "{}: read {} batches with {} rows, {} outcomes, {} open jobs and {} days, up to commit {}: {}",
+        "{}: read {} with {}, {}, {} and {}, up to commit {}: {}",
         printable_path(&dir),
-        checked.batches,
-        checked.rows,
-        checked.outcomes,
-        checked.open,
-        checked.days,
+        counted(checked.batches, "batch"),
+        counted(checked.rows, "row"),
+        counted(checked.outcomes, "outcome"),
+        counted(checked.open, "open job"),
+        counted(checked.days, "day"),
         checked.commit,
         if is_sound { "all fits".to_owned() } else { format!("{} faults", checked.faults) }
     );
@@ -265,10 +266,10 @@ fn rebuild(command: &StateRebuild, global: &Global) -> Result<Exit, Failure> {
         say!("the old database was moved to {}", printable_path(aside));
     }
     say!(
-        "{}: rebuilt {} batches with {} jobs: {} have ended ({} of them known from their sidecars), {} are open",
+        "{}: rebuilt {} with {}: {} have ended ({} of them known from their sidecars), {} are open",
         printable_path(&dir),
-        rebuilt.batches,
-        rebuilt.jobs,
+        counted(rebuilt.batches as u64, "batch"),
+        counted(rebuilt.jobs, "job"),
         rebuilt.ended,
         rebuilt.from_sidecars,
         rebuilt.open

@@ -11,7 +11,7 @@ pub const HELP: &str = "Exit codes:
     4  stopped by a budget or by the balance
     5  the service does not answer
     6  the disk is full or not writable, or the state is damaged
-    7  not finished: overdue, paused, in doubt or waiting for review
+    7  not finished: overdue, paused, in doubt, waiting for review or after a pilot
   130  interrupted; the state is safe, repeat the command to resume";
 
 /// How the program ended.

@@ -98,7 +98,7 @@ impl Parked {
                  allowance may cover them; add credits or lower budget.min_balance"
             }
             Parked::Credits => {
-                "the account's balance does not cover the next job, and no allowance is known to; add credits"
+                "the account's balance does not cover the next job, and no allowance is known that does; add credits"
             }
             Parked::Key => "the service refuses the API key; set a valid key",
             Parked::Paused => "the batch is paused; to continue: callsheet resume BATCH",

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::domain::input_file::InputFile;
 use crate::domain::job::Order;
+use crate::domain::job_reference::JobInput;
 
 /// Longest value that is quoted, in characters.
 const QUOTED_MAX_CHARS: usize = 40;
@@ -36,6 +37,16 @@ pub fn differences(before: &Order, now: &Order) -> Vec<FieldChange> {
     found.extend(changed_files.map(|file| FieldChange {
         field: file.field.name().to_owned(),
         message: format!("the content of {} changed", file.name),
+    }));
+    let changed_inputs = now.inputs.iter().filter(|input| {
+        let same_place = |other: &&JobInput| (other.field, other.place) == (input.field, input.place);
+        let before = before.inputs.iter().find(same_place);
+        before
+            .is_some_and(|before| before.shown() == input.shown() && before.fingerprint != input.fingerprint)
+    });
+    found.extend(changed_inputs.map(|input| FieldChange {
+        field: format!("{}{}", if input.field.is_length() { "options." } else { "" }, input.field.name()),
+        message: format!("the row {} changed, and is another job now", input.shown()),
     }));
     if found.is_empty() {
         let message = "the same is sent: a default is spelled out, or is no longer, or a value is written otherwise; \
@@ -97,6 +108,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::domain::ids::Fingerprint;
+    use crate::domain::job_reference::InputField;
 
     #[allow(clippy::needless_pass_by_value, reason = "a literal reads best as it is")]
     fn order(kind: &str, body: Value) -> Order {
@@ -126,6 +139,28 @@ mod tests {
                 "options.quality: was \"1K\", is not given",
                 "prompt: was \"A red fox\", is \"A wolf A wolf A wolf A wolf A wolf A wo…"
             ]
+        );
+    }
+
+    #[test]
+    fn a_row_that_takes_an_output_of_another_is_told_that_that_one_changed() {
+        let with_input = |fingerprint: u8| {
+            let mut order = order("video", json!({"prompt": "go", "image_urls": ["job:still"]}));
+            order.inputs.push(JobInput {
+                field: InputField::ImageUrls,
+                place: 0,
+                batch: None,
+                row: "still".to_owned(),
+                fingerprint: Fingerprint([fingerprint; 16]),
+                takes: 1,
+                variation: None,
+                output: 1,
+            });
+            order
+        };
+        assert_eq!(
+            shown(&with_input(1), &with_input(2)),
+            ["image_urls: the row still changed, and is another job now"]
         );
     }
 

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::domain::absent_rows::AbsentRows;
 use crate::domain::batch_terms::TermChange;
@@ -31,7 +31,8 @@ pub const LISTED_MAX: usize = 1000;
 /// The receipt of one manifest.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Receipt {
-    /// The manifest.
+    /// The manifest. A name that is no UTF-8 is written as it is shown.
+    #[serde(serialize_with = "as_shown")]
     pub file: PathBuf,
     /// The batch it belongs to.
     pub batch: Option<BatchName>,
@@ -113,6 +114,10 @@ pub struct Receipt {
     /// The file as it was when it was opened.
     #[serde(skip)]
     pub read: Option<Identity>,
+}
+
+fn as_shown<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&path.display())
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]

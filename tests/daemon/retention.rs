@@ -255,11 +255,11 @@ fn a_batch_whose_files_were_moved_away_is_refused_rather_than_bought_again() {
 fn an_export_carries_finished_batches_and_a_rebuild_finds_them() {
     let env = finished();
     env.run(["state", "export", "dump.jsonl"]).exited(0);
-    env.run(["--state", "imported", "state", "import", "dump.jsonl"]).exited(0).says("1 batches with 5 jobs");
+    env.run(["--state", "imported", "state", "import", "dump.jsonl"]).exited(0).says("1 batch with 5 jobs");
     env.run(["--state", "imported", "state", "verify"]).exited(0).says("all fits");
     fs::remove_dir_all(env.path("state/db")).unwrap();
     env.run(["run", "batch.csv"]).exited(6);
-    env.run(["state", "rebuild"]).exited(0).says("rebuilt 1 batches with 5 jobs: 5 have ended");
+    env.run(["state", "rebuild"]).exited(0).says("rebuilt 1 batch with 5 jobs: 5 have ended");
     is_sound(&env);
     assert_eq!(status(&env)["not_listed"], 1, "its end and that it was announced are known");
     env.run(["run", "batch.csv"]).exited(0).says("5 already there");

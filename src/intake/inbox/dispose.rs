@@ -363,8 +363,8 @@ mod tests {
 
     impl TestFolders {
         /// A complete manifest, and the receipt of its reading.
-        fn drop_in(&self, name: &str, text: &str) -> (ReadyManifest, Receipt) {
-            let path = self.folders.inbox.join(name);
+        fn drop_in(&self, name: impl AsRef<OsStr>, text: &str) -> (ReadyManifest, Receipt) {
+            let path = self.folders.inbox.join(name.as_ref());
             fs::write(&path, text).unwrap();
             let look = FileStat::of(&fs::metadata(&path).unwrap());
             let problem = Diagnostic::at(Position::line(2), "a bad row");
@@ -379,7 +379,7 @@ mod tests {
             (open(&self.folders.inbox), open(&self.folders.accepted))
         }
 
-        fn file(&self, name: &str, text: &str) -> Filed {
+        fn file(&self, name: impl AsRef<OsStr>, text: &str) -> Filed {
             let (manifest, receipt) = self.drop_in(name, text);
             file_away(&self.folders, &manifest, &receipt, Timestamp(0)).unwrap()
         }
@@ -405,6 +405,15 @@ mod tests {
         let inside = Folders::of_inbox(Path::new("clients/a"));
         assert_eq!(inside.accepted, Path::new("clients/a/accepted"));
         assert_eq!(inside.rejected, Path::new("clients/a/rejected"));
+    }
+
+    #[test]
+    fn a_name_that_is_no_utf_8_is_filed_as_it_is() {
+        let folders = folders();
+        let filed = folders.file(OsStr::from_bytes(b"caf\xe9.csv"), "text");
+        assert_eq!(filed.manifest, folders.folders.accepted.join(OsStr::from_bytes(b"caf\xe9.csv")));
+        assert!(names(&folders.folders.inbox).is_empty());
+        assert!(read(&filed.receipt)["file"].as_str().unwrap().ends_with("inbox/caf\u{fffd}.csv"));
     }
 
     #[test]
