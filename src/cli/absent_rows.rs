@@ -1,6 +1,6 @@
 //! Rows of a batch that a later manifest does not have: what a plan, `run` and `submit` say of them.
 
-use crate::cli::next_steps::Invocation;
+use crate::cli::invocation::Invocation;
 use crate::cli::printable_path;
 use crate::domain::absent_rows::{AbsentRow, AbsentRows};
 use crate::domain::row_verdict::RowVerdict;

@@ -108,9 +108,26 @@ impl StateClient {
     /// # Errors
     /// What the question for its status meets.
     pub(super) async fn next_step(&self, batch: &BatchName) -> Result<String, Failure> {
+        self.next_step_unless_no_process(batch, Parked::NoProcess.explain()).await
+    }
+
+    /// The same where the manifest as it is would take back what was done: only a daemon continues that without it.
+    ///
+    /// # Errors
+    /// What the question for its status meets.
+    pub(super) async fn next_step_without_manifest(&self, batch: &BatchName) -> Result<String, Failure> {
+        let daemon = "no process works on this state; to continue: callsheet daemon";
+        self.next_step_unless_no_process(batch, daemon).await
+    }
+
+    async fn next_step_unless_no_process(
+        &self,
+        batch: &BatchName,
+        no_process: &str,
+    ) -> Result<String, Failure> {
         let status = self.call(&StatusRequest { batch: Some(batch.clone()), all: false }).await?;
-        let process = self.process();
-        Ok(status.batches.first().map_or_else(String::new, |batch| next_step_of(batch, process)))
+        let next = |batch| next_step_of(batch, self.process(), no_process);
+        Ok(status.batches.first().map_or_else(String::new, next))
     }
 }
 
@@ -123,8 +140,8 @@ pub(super) fn report_not_listed(batches: u64) {
     }
 }
 
-/// What a command says that comes next; `process` works on the state, if one does.
-fn next_step_of(status: &BatchStatus, process: Option<ProcessKind>) -> String {
+/// What a command says that comes next; `process` works on the state, and if none does, `no_process` is said.
+fn next_step_of(status: &BatchStatus, process: Option<ProcessKind>, no_process: &str) -> String {
     match (status.state, status.parked_by) {
         (BatchState::Done, _) => "all its jobs have ended".to_owned(),
         (BatchState::Review, _) => {
@@ -138,7 +155,7 @@ fn next_step_of(status: &BatchStatus, process: Option<ProcessKind>) -> String {
         }
         (BatchState::Active | BatchState::Parked, _) => match process {
             Some(process) => format!("{} continues it", process.name()),
-            None => Parked::NoProcess.explain().to_owned(),
+            None => no_process.to_owned(),
         },
     }
 }
@@ -177,7 +194,7 @@ mod tests {
                 "budget_credits": 0, "held_credits": 0, "charged_credits": 0, "waived_credits": 0,
                 "refunded_credits": 0,
             });
-            next_step_of(&serde_json::from_value(status).unwrap(), process)
+            next_step_of(&serde_json::from_value(status).unwrap(), process, Parked::NoProcess.explain())
         };
         let next =
             |state: &str, parked_by: Option<Parked>| next_with(state, parked_by, Some(ProcessKind::Daemon));

@@ -8,6 +8,7 @@ use serde_json::json;
 use crate::cli::client;
 use crate::cli::failure::Failure;
 use crate::cli::global_flags::Global;
+use crate::cli::invocation::with_typed_commands;
 use crate::cli::name_arguments::JobArgument;
 use crate::cli::{printable, written};
 use crate::control::protocol::{ExplainRequest, Explanation};
@@ -18,7 +19,11 @@ use crate::domain::task::TaskRecord;
 
 pub(super) async fn run(command: &JobArgument, global: &Global) -> Result<Exit, Failure> {
     let explanation = client::call(global, &ExplainRequest { job: command.job.clone() }).await?;
-    let text = if global.json { format!("{:#}", json!(explanation)) } else { story(&explanation) };
+    let text = if global.json {
+        format!("{:#}", json!(explanation))
+    } else {
+        with_typed_commands(&story(&explanation))
+    };
     written(writeln!(anstream::stdout(), "{text}"))?;
     Ok(Exit::Success)
 }

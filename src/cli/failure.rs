@@ -6,6 +6,7 @@ use anstream::eprintln;
 use serde::Serialize;
 
 use crate::api::{ClientError, ServiceError};
+use crate::cli::invocation::with_typed_commands;
 use crate::cli::printable;
 use crate::cli::terminal::say;
 use crate::config::ConfigError;
@@ -83,9 +84,10 @@ impl Failure {
             return self.exit;
         }
         if is_json {
+            let hint = self.hint.as_deref().map(with_typed_commands);
             let error = ErrorReport {
                 message: &self.message,
-                hint: self.hint.as_deref(),
+                hint: hint.as_deref(),
                 exit_code: self.exit.code(),
                 problems: &self.problems,
             };

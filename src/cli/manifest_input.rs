@@ -8,6 +8,7 @@ use std::sync::Arc;
 use tempfile::TempDir;
 
 use crate::cli::failure::Failure;
+use crate::cli::invocation::STDIN;
 use crate::cli::manifest_arguments::{ManifestArguments, ManifestFormat};
 use crate::cli::terminal::say;
 use crate::config::Config;
@@ -19,9 +20,6 @@ use crate::engine::blocking;
 use crate::intake::input_files::{self, ReadFiles};
 use crate::intake::manifest_file;
 use crate::intake::table_files::{self, Roots};
-
-/// What standard input is called in everything shown.
-pub(super) const STDIN: &str = "standard input";
 
 /// A manifest that a command hands in, or plans.
 #[derive(Debug)]

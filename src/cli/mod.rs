@@ -27,6 +27,7 @@ mod global_flags;
 mod group_budgets;
 mod init;
 mod interrupt;
+mod invocation;
 mod jobs;
 mod ledger;
 mod live_line;
@@ -99,6 +100,9 @@ pub fn main() -> Exit {
             return if error.use_stderr() { Exit::Usage } else { Exit::Success };
         }
     };
+    let commands = Arguments::command();
+    let commands = commands.get_subcommands().map(|command| command.get_name().to_owned()).collect();
+    invocation::note(&arguments.global, commands);
     if let Err(failure) = log::begin(&arguments.global, matches!(arguments.command, Command::Daemon(_))) {
         return failure.report(arguments.global.json);
     }

@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 use anstream::eprintln;
 
 use crate::cli::continue_pilot;
-use crate::cli::global_flags::Global;
-use crate::cli::manifest_input::STDIN;
+use crate::cli::invocation::{Invocation, quoted};
 use crate::cli::terminal::{self, Tone};
 use crate::cli::{printable, printable_path};
 use crate::control::client::Client;
@@ -112,75 +111,6 @@ impl<'a> BatchEnd<'a> {
         }
         end
     }
-}
-
-/// How a command is typed that reaches the same state and service as this one.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Invocation {
-    /// `run` or `submit`.
-    verb: &'static str,
-    /// Flags of every command.
-    flags: Vec<String>,
-    /// Flags beside them of `run`, `submit` and `download`.
-    service_flags: Vec<String>,
-}
-
-impl Invocation {
-    /// As this command was called; `verb` is `run` or `submit`.
-    pub(super) fn of(verb: &'static str, global: &Global) -> Invocation {
-        let path = |name, path: &Option<PathBuf>| {
-            path.as_ref().map(|path| flag(name, &path.display().to_string())).unwrap_or_default()
-        };
-        let Global { config, state, socket, output, base_url, .. } = global;
-        let emulator = if global.emulator { vec!["--emulator".to_owned()] } else { Vec::new() };
-        let flags =
-            [path("--config", config), path("--state", state), path("--socket", socket), emulator].concat();
-        let url = base_url.as_ref().map(|url| flag("--base-url", url.as_str())).unwrap_or_default();
-        Invocation { verb, flags, service_flags: [path("--output", output), url].concat() }
-    }
-
-    /// A command on the state, as it is typed for this state.
-    pub(super) fn with_flags(&self, command: &str) -> String {
-        [command].into_iter().chain(self.flags.iter().map(String::as_str)).collect::<Vec<_>>().join(" ")
-    }
-
-    /// A command on the state.
-    fn command(&self, words: &[&str]) -> String {
-        self.joined(words, &[])
-    }
-
-    /// The manifest of a batch again.
-    fn again(&self, batch: &str, manifest: Option<&Path>) -> String {
-        let typed =
-            |path: &Path| if path == Path::new(STDIN) { "-".into() } else { path.display().to_string() };
-        let file = manifest.map_or("MANIFEST".to_owned(), |path| quoted(&typed(path)));
-        // A name that is not the file's came from elsewhere; of a file that is not known neither is its name.
-        let is_of_file = manifest.and_then(Path::file_stem).is_some_and(|stem| stem == batch);
-        let name = if is_of_file { Vec::new() } else { flag("--batch", batch) };
-        self.joined(&[self.verb, &file], &[name, self.service_flags.clone()].concat())
-    }
-
-    fn download(&self, batch: &str) -> String {
-        self.joined(&["download", batch], &self.service_flags)
-    }
-
-    fn joined(&self, words: &[&str], more: &[String]) -> String {
-        let flags = self.flags.iter().chain(more).map(String::as_str);
-        ["callsheet"].into_iter().chain(words.iter().copied()).chain(flags).collect::<Vec<_>>().join(" ")
-    }
-}
-
-fn flag(name: &str, value: &str) -> Vec<String> {
-    vec![name.to_owned(), quoted(value)]
-}
-
-/// A word as a shell takes it.
-fn quoted(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,".contains(c);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', "'\\''"))
 }
 
 /// Says of batches what can be done. A batch that is as it should be is not mentioned.

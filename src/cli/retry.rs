@@ -60,7 +60,8 @@ pub(super) async fn run(command: &RetryCommand, global: &Global) -> Result<Exit,
                     say!("{}: {jobs} queued again, {keys}; {next}", outcome.batch);
                 }
             }
-            list(&granted.hopeless, "would be rejected again: change their rows and submit the manifest again");
+            list(&granted.hopeless, "would be rejected again: change their rows and submit the manifest again, or repeat the command with --set \
+                 FIELD=VALUE");
             list(
                 &granted.expired,
                 "would expire at once: set a later policy.expires (in the manifest, or in the configuration of its inbox \

@@ -37,7 +37,7 @@ pub(super) async fn run(command: &RetryCommand, global: &Global) -> Result<Exit,
         let request = RetryEditedRequest { plan: false, ..plan.clone() };
         let taken = client.call(&request).await?;
         if !global.json && taken.receipt.as_ref().is_some_and(Receipt::is_taken_in) {
-            let next = client.next_step(&taken.batch).await?;
+            let next = client.next_step_without_manifest(&taken.batch).await?;
             let batch = &taken.batch;
             say!("{batch}: {}; {next}", accepted(&taken));
             say!(

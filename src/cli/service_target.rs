@@ -8,6 +8,7 @@ use crate::api::{Service, ServiceOptions};
 use crate::cli::emulator::{self, DEFAULT_API_KEY, Emulator};
 use crate::cli::failure::Failure;
 use crate::cli::global_flags::{EmulatorArguments, Global};
+use crate::cli::invocation;
 use crate::cli::log;
 use crate::cli::printable;
 use crate::cli::terminal::say;
@@ -64,6 +65,7 @@ impl PresentState {
         let emulated = Path::new(EMULATOR_STATE);
         let is_emulated = is_free && Store::is_at(emulated) && !Store::is_at(&state_dir(config, false));
         if is_emulated {
+            invocation::note_emulated_state();
             say!("note: using {EMULATOR_STATE}, the only state here; --emulator selects it");
         }
         let is_emulated = global.emulator || is_emulated;

@@ -6,6 +6,8 @@ use std::os::fd::AsFd;
 use anstream::stream::RawStream;
 use unicode_width::UnicodeWidthStr;
 
+use crate::cli::invocation::with_typed_commands;
+
 /// Columns that are assumed where a terminal does not tell how many it has.
 const USUAL_COLUMNS: usize = 80;
 /// Rows that are assumed there.
@@ -93,14 +95,17 @@ pub(super) fn wrap(text: &str, columns: usize) -> Vec<String> {
 
 /// Prints a text for people on stderr: wrapped between its words where that is a terminal.
 pub(super) fn print_wrapped(text: &str, tone: Tone) {
-    for line in wrapped(text, columns(std::io::stderr())) {
+    let text = with_typed_commands(text);
+    for line in wrapped(&text, columns(std::io::stderr())) {
         anstream::eprintln!("{}", tone.paint(&line));
     }
 }
 
 /// Writes sentences that stand below a table on stdout: wrapped between their words where that is a terminal.
 pub(super) fn write_wrapped(out: &mut impl Write, text: &str) -> io::Result<()> {
-    wrapped(text, columns(std::io::stdout())).iter().try_for_each(|line| writeln!(out, "{line}"))
+    wrapped(&with_typed_commands(text), columns(std::io::stdout()))
+        .iter()
+        .try_for_each(|line| writeln!(out, "{line}"))
 }
 
 /// The lines of a text as so many columns show them; as they are where there is no terminal.

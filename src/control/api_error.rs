@@ -50,7 +50,7 @@ impl IntoResponse for ApiError {
 impl From<HandlerError> for ApiError {
     fn from(error: HandlerError) -> ApiError {
         let status = match error {
-            HandlerError::Find(_) => StatusCode::NOT_FOUND,
+            HandlerError::Find(_) | HandlerError::IsBatch { .. } => StatusCode::NOT_FOUND,
             HandlerError::ManifestRead { .. } | HandlerError::NoOutputStore => StatusCode::CONFLICT,
             HandlerError::Engine(EngineError::Gone(_)) => StatusCode::SERVICE_UNAVAILABLE,
             HandlerError::Engine(EngineError::Store(StoreError::BatchMoved { .. })) => {

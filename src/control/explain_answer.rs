@@ -12,6 +12,7 @@ use crate::domain::job::{Job, JobSpec, State};
 use crate::domain::job_reference::{EndedTake, INPUT_LENGTH, INPUT_TOO_LONG, JobInput, MissingInput, giver};
 use crate::domain::job_state::JobState;
 use crate::domain::parked_reason::Parked;
+use crate::domain::retry_command::{retry_command, with_other_fields};
 use crate::domain::retry_delay::{self, Prospect};
 use crate::engine::engine_client::EngineClient;
 use crate::engine::scheduler::ended_take;
@@ -23,11 +24,8 @@ use crate::store::{BatchRecord, JobRecord, Pause, StoreError};
 /// # Errors
 /// [`HandlerError`].
 pub(super) async fn explain(engine: &EngineClient, job: &str) -> Result<Explanation, HandlerError> {
-    match engine.find(job).await? {
-        Target::Batch(batch) => {
-            let text = format!("{} (a batch; callsheet jobs {} lists its jobs)", job, batch.name);
-            Err(FindError::Nothing { text, not_searched: 0 }.into())
-        }
+    match engine.find_job(job).await? {
+        Target::Batch(batch) => Err(HandlerError::IsBatch { batch: batch.name }),
         Target::Job(named) => {
             let NamedJob { batch, spec, record, .. } = *named;
             let key = IdempotencyKey::derive(spec.id, record.job.attempt());
@@ -162,7 +160,7 @@ fn wait_for(
         MissingInput::Ended(JobState::InDoubt) => {
             format!("callsheet resolve {batch}/{label} --charged N or --not-charged, as the account shows")
         }
-        MissingInput::Ended(_) => format!("callsheet retry {batch}/{label}"),
+        MissingInput::Ended(_) => retry_command(&format!("{batch}/{label}"), &first.record.job),
         MissingInput::AwaitsReview => format!("callsheet review approve {batch}/{label}"),
         MissingInput::Rejected => format!(
             "callsheet review approve {batch}/{label}, or callsheet review another-take {batch}/{label}, which costs"
@@ -282,8 +280,8 @@ fn next(
             format!("nothing: {}", fault.message)
         }
         State::Failed { fault, .. } if retry_delay::prospect(&fault.code) == Prospect::Hopeless => {
-            "nothing: it would be rejected again; change its row and submit the manifest again"
-                .to_owned()
+            let name = format!("{}/{}", batch.name, spec.label);
+            format!("nothing: it would be rejected again; {}", with_other_fields(&name))
         }
         state if state.is_ended_by_record() => {
             "nothing; callsheet retry makes another attempt, under a new key".to_owned()

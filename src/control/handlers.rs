@@ -41,6 +41,12 @@ pub enum HandlerError {
         /// The batch.
         batch: BatchName,
     },
+    /// A job was asked for, and only a batch is called so.
+    #[error("{batch} is a batch, and no job is called so")]
+    IsBatch {
+        /// The batch.
+        batch: BatchName,
+    },
     /// Outputs stay on disk alone.
     #[error("there is no object store for outputs")]
     NoOutputStore,
@@ -78,6 +84,8 @@ impl HandlerError {
             HandlerError::Find(FindError::Engine(error)) | HandlerError::Engine(error) => error.into(),
             HandlerError::ManifestRead { .. } => Refusal::new(Exit::Usage, self.to_string())
                 .hint("look at what waits once it is accepted (callsheet status), then repeat the command"),
+            HandlerError::IsBatch { batch } => Refusal::new(Exit::Usage, self.to_string())
+                .hint(format!("list its jobs with callsheet jobs {batch}; name a job as {batch}/JOB")),
             HandlerError::NoOutputStore => Refusal::new(Exit::Usage, self.to_string())
                 .hint("set output.store in the configuration; see docs/outputs.md"),
             HandlerError::Reader(_) => Refusal::new(Exit::Disk, self.to_string()),

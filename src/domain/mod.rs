@@ -37,6 +37,7 @@ pub mod quote;
 pub mod recovered_job_state;
 pub mod report_group;
 pub mod request;
+pub mod retry_command;
 pub mod retry_delay;
 pub mod review;
 pub mod row_changes;

@@ -161,6 +161,15 @@ impl EngineClient {
         blocking(move || name_lookup::target(&store, &text)).await
     }
 
+    /// Finds the job that is called so, also where a batch has the same name. The batch only if no job is called so.
+    ///
+    /// # Errors
+    /// [`FindError`].
+    pub async fn find_job(&self, text: &str) -> Result<Target, FindError> {
+        let (store, text) = (self.store.clone(), text.to_owned());
+        blocking(move || name_lookup::job_target(&store, &text)).await
+    }
+
     /// Cancels what is not sent yet of a batch, or one job. What is at the service cannot be recalled.
     ///
     /// # Errors

@@ -150,6 +150,26 @@ pub fn target(store: &Store, text: &str) -> Result<Target, FindError> {
     }
 }
 
+/// What is called so where a job is wanted: a job first, that of a batch with the same name among them, then a batch.
+///
+/// # Errors
+/// [`FindError`].
+pub(super) fn job_target(store: &Store, text: &str) -> Result<Target, FindError> {
+    let batch = match target(store, text)? {
+        Target::Batch(batch) => batch,
+        found @ Target::Job(_) => return Ok(found),
+    };
+    let named = format!("{text}/{text}");
+    for (text, batch) in [(text, None), (&named, Some((*batch).clone()))] {
+        match job(store, text, batch) {
+            // Finished batches that are not searched without their name are searched by it.
+            Err(FindError::Nothing { .. }) => {}
+            found => return found,
+        }
+    }
+    Ok(Target::Batch(batch))
+}
+
 /// `named` is the batch before the slash, where there is one. A name without a batch is looked for in the batches that
 /// are not done, then in the listed ones that finished last.
 fn job(store: &Store, text: &str, named: Option<BatchRecord>) -> Result<Target, FindError> {
@@ -423,6 +443,30 @@ mod tests {
                 assert_eq!(seq(text), expected, "{text}");
             }
         }
+    }
+
+    #[test]
+    fn where_a_job_is_wanted_it_goes_before_a_batch_of_its_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = state(dir.path(), 1);
+        add_rows(&store, 3, true, &|seq| match seq {
+            0 => JobSpec { label: "batch-3".to_owned(), ..row(3, seq) },
+            1 => JobSpec { label: "batch-1".to_owned(), ..row(3, seq) },
+            _ => row(3, seq),
+        });
+        let found = |text: &str| match job_target(&store, text) {
+            Ok(Target::Job(named)) => format!("{}/{}", named.batch.name, named.spec.label),
+            Ok(Target::Batch(batch)) => format!("the batch {}", batch.name),
+            Err(error) => error.to_string(),
+        };
+        assert_eq!(found("batch-3"), "batch-3/batch-3");
+        assert_eq!(found("batch-1"), "batch-3/batch-1");
+        assert_eq!(found("batch-2"), "the batch batch-2");
+        assert_eq!(found("row-2-of-3"), "batch-3/row-2-of-3");
+        assert_eq!(found("nowhere"), "no batch or job is called nowhere");
+        // One that is not listed is found by the name that it has in common with its batch.
+        store.list_finished_since(Timestamp(1));
+        assert_eq!(found("batch-3"), "batch-3/batch-3");
     }
 
     #[test]

@@ -280,7 +280,7 @@ mod tests {
             let mut row = Row::at(Position::line(n + 2));
             row.kind = Some(Kind::SoundEffect);
             row.request.prompt = Some(format!(" a \"boat\" {n} "));
-            row.id = (n % 2 == 0).then(|| format!("boat-{n}"));
+            row.id = n.is_multiple_of(2).then(|| format!("boat-{n}"));
             row.meta.insert("sku".to_owned(), Value::from(n));
             row
         };

@@ -17,6 +17,7 @@ use crate::domain::ids::{BatchName, JobId};
 use crate::domain::job::{JobSpec, State};
 use crate::domain::job_label::label;
 use crate::domain::pilot::PilotRows;
+use crate::domain::retry_command::retry_command;
 use crate::engine::{NamedJob, blocking, to_the_end};
 use crate::intake::context::ExpectedTake;
 use crate::intake::ingest::{IncomingDir, Ingest, IngestError};
@@ -95,7 +96,7 @@ pub async fn another_take(
     match record.job.state() {
         State::Succeeded { .. } => {}
         State::Failed { .. } | State::Canceled { .. } | State::Expired => {
-            let hint = format!("callsheet retry {name}");
+            let hint = retry_command(&name, &record.job);
             return Err(TakeError::refused(format!("{name} is {}", record.job.state().name()), hint));
         }
         state => {

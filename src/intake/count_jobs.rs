@@ -52,6 +52,10 @@ pub(super) fn count(
                 }
                 if let Some(first) = jobs.each().find(|job| job.verdict == RowVerdict::Changed) {
                     receipt.note_changed(line, &first.label, jobs.changed(), jobs.before);
+                } else if !jobs.changed().is_empty()
+                    && let Some(first) = jobs.each().next()
+                {
+                    receipt.note_back(line, &first.label, jobs.changed(), jobs.before);
                 }
             }
             Outcome::Kept { known, .. } => count_kept(receipt, &known),

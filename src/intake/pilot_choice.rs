@@ -61,7 +61,8 @@ pub(super) fn choose(
             let credits = order.hold.unwrap_or_default().times(jobs);
             pilot.count(rows.contains(&found.row.fingerprint), jobs, credits);
         }
-        if let (Some(_), Some((before, JobStanding::Waiting))) = (standing, &found.replaces) {
+        let is_new = matches!(found.verdict, Verdict::Wanted { have: 0, .. });
+        if let (Some(_), true, Some((before, JobStanding::Waiting))) = (standing, is_new, &found.replaces) {
             let replaced = u32::try_from(found.changes.len()).unwrap_or(u32::MAX);
             pilot.drop_waiting(replaced, before.order.hold().unwrap_or_default().times(replaced));
         }

@@ -258,17 +258,39 @@ impl Receipt {
             Some(JobStanding::Canceled) => "which was canceled; this one takes its place",
             Some(JobStanding::Done) | None => "and is bought again",
         };
-        for difference in changed {
-            if self.notes.len() < LISTED_MAX {
-                let message = format!(
-                    "{label} is in the batch with another request, {becomes}: {}",
-                    difference.message
-                );
-                let problem =
-                    Diagnostic::at(Position::line(line), message).in_field(difference.field.clone());
-                self.notes.push(problem);
+        let what = format!("{label} is in the batch with another request, {becomes}");
+        self.note_fields(line, &what, changed);
+    }
+
+    /// Notes in what a row differs from the one of the same `id` that was wanted until now, where the batch had its
+    /// request before that, and what becomes of that one, which stands so.
+    pub(super) fn note_back(
+        &mut self,
+        line: u64,
+        label: &str,
+        changed: &[FieldChange],
+        before: Option<JobStanding>,
+    ) {
+        let becomes = match before {
+            Some(JobStanding::Waiting) => "is not submitted yet and is replaced free of charge",
+            Some(JobStanding::Running | JobStanding::InDoubt) => {
+                "is submitted already and stays in the batch"
             }
-        }
+            Some(JobStanding::Failed | JobStanding::FailedForGood) => "failed",
+            Some(JobStanding::Canceled) => "was canceled",
+            Some(JobStanding::Done) | None => "is done and stays in the batch",
+        };
+        let what = format!(
+            "{label} goes back to a request that the batch had before; the one that was wanted until now {becomes}"
+        );
+        self.note_fields(line, &what, changed);
+    }
+
+    fn note_fields(&mut self, line: u64, what: &str, changed: &[FieldChange]) {
+        let room = LISTED_MAX.saturating_sub(self.notes.len());
+        self.notes.extend(changed.iter().take(room).map(|FieldChange { field, message }| {
+            Diagnostic::at(Position::line(line), format!("{what}: {message}")).in_field(field.clone())
+        }));
     }
 
     /// Jobs that the batch does not have: new and changed ones.

@@ -136,7 +136,8 @@ pub struct RowWithVerdict {
     pub verdict: Verdict,
     /// The jobs of it that the batch has already, from its first variation on.
     pub known: Vec<KnownJob>,
-    /// The row of the same `id` that the batch has, and that asks for something else; and where its job stands.
+    /// The row of the same `id` that the batch has, and that asks for something else; and where its job stands. The
+    /// batch may have this row, too, from an earlier manifest.
     pub replaces: Option<(Box<JobSpec>, JobStanding)>,
     /// The variations of it that take the place of another version.
     pub changes: Vec<VariationChange>,
@@ -472,7 +473,10 @@ impl StagedRows<'_> {
         };
         let changed = self.judged.changes_of(ordinal);
         let is_new = matches!(verdict, Verdict::Wanted { have: 0, .. });
-        let before = changed.first().filter(|changed| is_new && changed.change.variation == 1);
+        let takes_place = |changed: &&ChangedRow| {
+            changed.change.variation == 1 && (is_new || changed.change.back_to.is_some())
+        };
+        let before = changed.first().filter(takes_place);
         let replaces = before.and_then(|changed| Some((self.row_at(changed.before)?, changed.standing)));
         let changes = changed.iter().map(|changed| changed.change).collect();
         Ok(Some(RowWithVerdict { row, verdict, known, replaces, changes }))

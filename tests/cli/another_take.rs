@@ -174,7 +174,10 @@ fn what_cannot_be_had_is_refused_with_what_helps() {
     );
     env.run(["run", "birds.csv"]).exited(1);
     let ask = |job: &str| env.run(["review", "another-take", job]);
-    ask("birds/gull").exited(2).says("birds/gull is failed").says("callsheet retry birds/gull");
+    ask("birds/gull")
+        .exited(2)
+        .says("birds/gull is failed")
+        .says("callsheet retry birds/gull --set FIELD=VALUE");
     ask("birds").exited(2).says("birds is a batch");
     ask("birds/nobody").exited(2);
     env.run(["review", "birds", "another-take", "birds/owl"]).exited(2);

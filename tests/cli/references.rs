@@ -116,6 +116,26 @@ fn children_of_a_row_that_failed_wait_for_its_retry() {
 }
 
 #[test]
+fn a_row_that_would_be_rejected_again_is_to_be_changed_and_not_to_be_retried() {
+    let env = TestEnv::with_faults("[[rules]]\ncontains = 'a fox'\neffect = { do = 'content-rejected' }");
+    story(&env, STORY);
+    env.run(["run", "story.json"]).says("parked: what is left refers to rows that failed");
+    let helps =
+        "change its row and submit the manifest again, or: callsheet retry story/still --set FIELD=VALUE";
+    told(&env, "story/clip", &format!("the row still is failed: {helps}"));
+    told(&env, "story/still", &format!("nothing: it would be rejected again; {helps}"));
+    env.run(["retry", "story/still"]).exited(0).says("nothing was queued again");
+    let plan = env.run(["plan", "story.json"]).exited(0).stdout;
+    let failed = "failed: 1 job; callsheet retry story would queue none again as they are; to see what helps: callsheet \
+                  explain JOB";
+    assert!(plan.contains(failed), "{plan}");
+    env.run(["retry", "story/still", "--set", "prompt=a red crow"]).exited(0).says("3 new jobs accepted");
+    story(&env, &STORY.replace("a fox\"", "a red crow\""));
+    env.run(["run", "story.json"]).exited(0);
+    env.audit().each_paid_once(3);
+}
+
+#[test]
 fn what_waits_for_review_feeds_nothing_before_it_is_approved() {
     let env = TestEnv::new();
     let reviewed = STORY.replace(r#""prompt": "a fox""#, r#""prompt": "a fox", "review": true, "count": 2"#);

@@ -93,6 +93,37 @@ fn rows_that_failed_are_taken_anew_and_the_edited_manifest_costs_nothing_more() 
 }
 
 #[test]
+fn the_command_that_is_suggested_continues_them_without_the_manifest() {
+    let env = failed();
+    retry(&env, &[])
+        .exited(0)
+        .says("1 new job accepted; no process works on this state; to continue: callsheet daemon\n");
+    let daemon = env.daemon("info");
+    until("the edited row", || {
+        env.run(["status", "birds", "--json"]).exited(0).json()["batches"][0]["state"] == "done"
+    });
+    daemon.stop();
+    env.audit().each_paid_once(3);
+}
+
+#[test]
+fn a_manifest_that_goes_back_says_so_in_its_plan_and_its_receipt() {
+    let env = failed();
+    retry(&env, &[]).exited(0);
+    let plan = env.run(["plan", "birds.csv"]).exited(0).stdout;
+    assert!(plan.contains("; back to an earlier request: "), "{plan}");
+    let run = env.run(["run", "birds.csv"]).exited(1).says(
+        "gull goes back to a request that the batch had before; the one that was wanted until now is not submitted yet \
+         and is replaced free of charge: was ",
+    );
+    assert!(!run.stderr.contains("with another request"), "{}", run.stderr);
+    env.audit().each_paid_once(2);
+    // The same again goes back to nothing.
+    let again = env.run(["run", "birds.csv"]).exited(1);
+    assert!(!again.stderr.contains("goes back"), "{}", again.stderr);
+}
+
+#[test]
 fn what_is_wrong_is_told_of_each_row_and_nothing_is_accepted() {
     let env = failed();
     env.run(["retry", "birds", "--set", "durration=5s"])

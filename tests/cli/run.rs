@@ -333,6 +333,22 @@ fn without_a_process_nothing_is_said_to_move() {
 }
 
 #[test]
+fn a_label_names_a_job_where_a_batch_is_called_the_same() {
+    let env = TestEnv::new();
+    env.write("rain.csv", "id,kind,prompt\nrain,sound-effect,rain on a roof\n");
+    env.run(["run", "rain.csv"]).exited(0);
+    let explained = env.run(["explain", "rain"]).exited(0).stdout;
+    assert!(explained.starts_with("rain/rain: succeeded"), "{explained}");
+    env.write("storm.csv", "id,kind,prompt\nrain,sound-effect,rain at sea\n");
+    env.run(["run", "storm.csv"]).exited(0);
+    env.run(["explain", "rain"]).exited(2).says("2 jobs are called rain; one of them is ");
+    env.run(["explain", "storm"])
+        .exited(2)
+        .says("storm is a batch, and no job is called so")
+        .says("list its jobs with callsheet jobs storm; name a job as storm/JOB");
+}
+
+#[test]
 fn a_run_of_what_is_done_tells_of_missing_files_and_of_drift() {
     let env = with_images(3);
     env.faults("[[rules]]\ncontains = 'image-2'\neffect = { do = 'other-model', model = 'understudy' }");
@@ -579,7 +595,7 @@ fn help_lists_the_exit_codes() {
       4  stopped by a budget or by the balance
       5  the service does not answer
       6  the disk is full or not writable, or the state is damaged
-      7  not finished: overdue, paused, in doubt or waiting for review
+      7  not finished: overdue, paused, in doubt, waiting for review or after a pilot
     130  interrupted; the state is safe, repeat the command to resume
     ");
 }

@@ -134,3 +134,56 @@ fn a_misspelt_job_state_is_suggested() {
     env.run(["jobs", "--state", "faild"]).exited(2).says("did you mean --state failed?");
     env.run(["jobs", "--state", "elsewhere"]).exited(2).says("elsewhere");
 }
+
+/// A command that is copied from a message without the flag would look for another state, or buy from the service.
+#[test]
+fn commands_in_messages_have_the_flag_that_chose_the_emulator() {
+    let env = TestEnv::new();
+    env.write("pil.csv", "id,kind,prompt,review\na,sound-effect,rain,yes\nb,sound-effect,snow,yes\n");
+    let run = ["run", "pil.csv", "--emulator", "--emulator-speed", "inf", "--pilot", "1"];
+    env.run(run).exited(7).says("callsheet review --emulator pil");
+    env.run(["continue", "pil", "--emulator"])
+        .exited(0)
+        .says("callsheet run --emulator MANIFEST, or callsheet daemon --emulator");
+    env.run(["submit", "pil.csv", "--emulator"]).exited(5).says("start it with callsheet daemon --emulator");
+    env.run(["review", "pil", "--emulator", "--export", "d.csv"])
+        .exited(0)
+        .says("callsheet review --emulator pil");
+    // What was copied works.
+    env.run(["run", "--emulator", "pil.csv", "--emulator-speed", "inf"]).exited(7);
+    assert_eq!(env.audit().totals.charges, 0, "nothing was bought from the service");
+}
+
+/// The command that follows a text, as words without the program's name.
+fn copied(outcome: &Outcome, after: &str) -> Vec<String> {
+    let (_, command) = outcome.stderr.split_once(after).unwrap();
+    let command = command.split([';', ',', '\n']).next().unwrap();
+    command.split_whitespace().skip(1).map(str::to_owned).collect()
+}
+
+#[test]
+fn a_command_that_is_copied_from_a_message_works_on_the_same_state() {
+    let env = TestEnv::new();
+    env.write("pil.csv", "id,kind,prompt\na,sound-effect,rain\n");
+    env.run(["run", "pil.csv", "--emulator", "--emulator-speed", "inf"]).exited(0);
+    // The emulator's state is the only one here: it is not named, and still meant.
+    for flag in [&["--emulator"][..], &[]] {
+        let asked = ["review", "another-take", "pil/a"].into_iter().chain(flag.iter().copied());
+        let price = env.run(asked).exited(0);
+        let buy = copied(&price, "to buy it: ");
+        let next = "no process works on this state; to continue: callsheet run --emulator MANIFEST, or callsheet daemon \
+                    --emulator";
+        env.run(buy.iter().map(String::as_str)).exited(0).says(next);
+        env.run(["status"].into_iter().chain(flag.iter().copied())).exited(0).says(next);
+        let explained = env.run(["explain", "pil/a"].into_iter().chain(flag.iter().copied())).exited(0);
+        assert!(explained.stdout.contains("callsheet download --emulator"), "{}", explained.stdout);
+    }
+    // A batch of another folder.
+    env.write("q/pil.csv", "id,kind,prompt\nw,sound-effect,wind\n");
+    let refused = env.run(["run", "q/pil.csv", "--emulator"]).exited(2);
+    let own = copied(&refused, "for a batch of its own: ");
+    env.run(own.iter().map(String::as_str).chain(["--emulator-speed", "inf"]))
+        .exited(0)
+        .says("batch q-pil: 1 new");
+    env.audit().each_paid_once(0);
+}

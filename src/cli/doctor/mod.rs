@@ -19,6 +19,7 @@ use crate::cli::doctor::daemon::Daemon;
 use crate::cli::examples;
 use crate::cli::failure::Failure;
 use crate::cli::global_flags::Global;
+use crate::cli::invocation::with_typed_commands;
 use crate::cli::{daemon_discovery, printable, service_target};
 use crate::clock::Clock;
 use crate::domain::exit_code::Exit;
@@ -165,7 +166,7 @@ fn report(checks: &[Check], global: &Global) -> Exit {
         };
         println!("{word:<7} {:<9} {}", check.check, printable(&check.found));
         if let Some(todo) = check.todo.as_ref().filter(|todo| !todo.is_empty()) {
-            println!("{:17} -> {}", "", printable(todo));
+            println!("{:17} -> {}", "", with_typed_commands(&printable(todo)));
         }
     }
     match checks.iter().filter(|check| check.level == Level::Wrong).count() {

@@ -29,7 +29,8 @@ pub(super) struct PlanRow<'a> {
     pub(super) credits: Credits,
     /// An earlier manifest of the plan wants it, too, and it is counted there.
     pub(super) is_counted: bool,
-    /// In what its row differs from the one of the same `id` that the batch has.
+    /// In what its row differs from the one of the same `id` that the batch has, or, where the batch has this one, too,
+    /// from the one that was wanted until now.
     pub(super) changed: &'a [FieldChange],
     pub(super) problems: &'a [Diagnostic],
 }
@@ -79,7 +80,6 @@ pub(super) fn for_each(
         };
     match &row.outcome {
         Outcome::Jobs(jobs) => jobs.each().try_for_each(|job| {
-            let changed = if job.verdict == RowVerdict::Changed { jobs.changed() } else { &[] };
             see(&PlanRow {
                 id: Some(&job.label),
                 job: Some(job.job),
@@ -88,7 +88,7 @@ pub(super) fn for_each(
                 draws: jobs.draws.as_ref(),
                 credits: job.credits,
                 is_counted: job.is_counted,
-                changed,
+                changed: jobs.changed(),
                 ..blank
             })
         }),

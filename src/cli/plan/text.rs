@@ -68,14 +68,18 @@ fn taken(order: &Order) -> String {
 fn remark(row: &PlanRow<'_>) -> String {
     let changed = row.changed.iter().map(|one| format!("{}: {}", one.field, one.message));
     let changed = changed.collect::<Vec<_>>().join(", ");
-    match row.verdict {
+    let standing = match row.verdict {
         _ if row.is_counted => "; also in an earlier manifest: counted once".to_owned(),
-        RowVerdict::Changed => format!("; {changed}"),
         RowVerdict::Running => "; held".to_owned(),
         RowVerdict::InDoubt => "; held until callsheet resolve".to_owned(),
         RowVerdict::Failed if row.credits.is_zero() => "; see callsheet explain".to_owned(),
         RowVerdict::Failed => format!("; callsheet retry would cost {}", row.credits.0),
         _ => String::new(),
+    };
+    match row.verdict {
+        _ if row.changed.is_empty() || row.is_counted => standing,
+        RowVerdict::Changed => format!("; {changed}"),
+        _ => format!("{standing}; back to an earlier request: {changed}"),
     }
 }
 
@@ -230,13 +234,29 @@ fn sums(out: &mut impl Write, totals: &Totals) -> io::Result<()> {
         let failed =
             totals.batches.iter().filter(|(_, batch)| batch.failed > 0).map(|(name, _)| name.as_str());
         let name = failed.clone().next().filter(|_| failed.count() == 1).unwrap_or("BATCH");
-        let (count, retry) = (counted(counts.failed, "job"), totals.retry);
-        writeln!(out, "failed: {count}; callsheet retry {name} would cost {retry}")?;
+        writeln!(out, "{}", failed_line(name, totals))?;
     }
     if counts.done > 0 {
         writeln!(out, "done: {}, no further cost", counted(counts.done, "job"))?;
     }
     Ok(())
+}
+
+/// How many jobs failed, what a retry of those would cost that it queues again, and how the others are explained.
+fn failed_line(batch: &str, totals: &Totals) -> String {
+    let Totals { counts, retry, failed_for_good, .. } = totals;
+    let count = counted(counts.failed, "job");
+    match failed_for_good {
+        0 => format!("failed: {count}; callsheet retry {batch} would cost {retry}"),
+        all if *all == counts.failed => format!(
+            "failed: {count}; callsheet retry {batch} would queue none again as they are; to see what helps: callsheet \
+             explain JOB"
+        ),
+        some => format!(
+            "failed: {count}; callsheet retry {batch} would cost {retry} and not queue {some} of them again as they are; \
+             to see what helps: callsheet explain JOB"
+        ),
+    }
 }
 
 fn groups(out: &mut impl Write, totals: &Totals) -> io::Result<()> {
@@ -305,4 +325,30 @@ fn balance(out: &mut impl Write, balance: Option<Credits>, price: Credits) -> io
 /// Prints a table, its numbers to the right.
 fn print(out: &mut impl Write, table: Table, numbers: &[usize]) -> io::Result<()> {
     table::print(out, &table.numbers(numbers))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_retry_is_said_to_do_what_it_does() {
+        let said = |failed, failed_for_good, retry| {
+            let mut totals = Totals::default();
+            (totals.counts.failed, totals.failed_for_good) = (failed, failed_for_good);
+            totals.retry = Credits(retry);
+            failed_line("birds", &totals)
+        };
+        assert_eq!(said(2, 0, 16), "failed: 2 jobs; callsheet retry birds would cost 16 credits");
+        assert_eq!(
+            said(1, 1, 0),
+            "failed: 1 job; callsheet retry birds would queue none again as they are; to see what helps: callsheet explain \
+             JOB"
+        );
+        assert_eq!(
+            said(3, 1, 16),
+            "failed: 3 jobs; callsheet retry birds would cost 16 credits and not queue 1 of them again as they are; to see \
+             what helps: callsheet explain JOB"
+        );
+    }
 }

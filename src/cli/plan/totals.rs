@@ -63,6 +63,8 @@ pub(super) struct Totals {
     pub(super) in_doubt: Credits,
     /// What `retry` would cost for those that failed.
     pub(super) retry: Credits,
+    /// Jobs that failed and that `retry` would not queue again: they would be rejected again, or are paid for.
+    pub(super) failed_for_good: u64,
     /// Jobs without a price that are still to be paid, and the most they may cost.
     pub(super) unpriced: (u64, Credits),
     /// Jobs that are still to be paid, whose price hangs on a length that is measured before they are sent.
@@ -142,6 +144,7 @@ impl Totals {
         if let Some(sum) = other.filter(|_| row.is_counted_here()) {
             *sum = *sum + row.credits;
         }
+        self.failed_for_good += u64::from(row.verdict == RowVerdict::Failed && row.credits.is_zero());
         let is_to_be_paid = row.verdict.is_to_be_spent() && row.is_counted_here();
         match row.order.filter(|order| is_to_be_paid && order.price.is_none()) {
             Some(Order { cheapest: Some(least), .. }) => {

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::domain::absent_rows::AbsentRow;
+use crate::domain::diagnostic::Diagnostic;
 use crate::domain::row_selection::RowSelection;
 
 #[test]
@@ -45,6 +46,25 @@ fn a_row_that_keeps_its_id_says_in_what_it_changed() {
     assert_eq!(changed("b,image,flat,a red  fox,"), (1, 0, 0, String::new()));
     // Without an `id` nothing can be known of an earlier row.
     assert_eq!(changed(",image,flat,A RED FOX,"), (1, 0, 0, String::new()));
+}
+
+#[test]
+fn a_row_that_goes_back_says_what_becomes_of_the_one_that_was_wanted() {
+    let door = door();
+    let accept = |prompt: &str| {
+        let receipt = door.accept("m.csv", &format!("id,kind,model,prompt\na,image,flat,{prompt}\n"));
+        let back = |note: &Diagnostic| {
+            let (what, _) = note.message.split_once(": was ")?;
+            what.starts_with("a goes back").then(|| (note.field.clone().unwrap_or_default(), what.to_owned()))
+        };
+        receipt.notes.iter().filter_map(back).collect::<Vec<_>>()
+    };
+    assert!(accept("a fox").is_empty());
+    assert!(accept("a red fox").is_empty());
+    let what = "a goes back to a request that the batch had before; the one that was wanted until now is not submitted \
+                yet and is replaced free of charge";
+    assert_eq!(accept("a fox"), [("prompt".to_owned(), what.to_owned())]);
+    assert!(accept("a fox").is_empty());
 }
 
 impl Door {

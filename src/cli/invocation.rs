@@ -1,0 +1,219 @@
+//! How commands are typed that reach the same state and service as this one.
+
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use crate::cli::global_flags::Global;
+use crate::cli::printable;
+
+/// What standard input is called in everything shown.
+pub(super) const STDIN: &str = "standard input";
+
+/// How a command is typed that reaches the same state and service as this one.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Invocation {
+    /// `run` or `submit`.
+    pub(super) verb: &'static str,
+    /// Flags of every command.
+    pub(super) flags: Vec<String>,
+    /// Flags beside them of `run`, `submit` and `download`.
+    pub(super) service_flags: Vec<String>,
+}
+
+impl Invocation {
+    /// As this command was called; `verb` is `run` or `submit`.
+    pub(super) fn of(verb: &'static str, global: &Global) -> Invocation {
+        let path = |name, path: &Option<PathBuf>| {
+            path.as_ref().map(|path| flag(name, &path.display().to_string())).unwrap_or_default()
+        };
+        let Global { config, state, socket, output, base_url, .. } = global;
+        let emulator = if global.emulator { vec!["--emulator".to_owned()] } else { Vec::new() };
+        let flags =
+            [path("--config", config), path("--state", state), path("--socket", socket), emulator].concat();
+        let url = base_url.as_ref().map(|url| flag("--base-url", url.as_str())).unwrap_or_default();
+        Invocation { verb, flags, service_flags: [path("--output", output), url].concat() }
+    }
+
+    /// Whether commands need no flags.
+    pub(super) fn is_plain(&self) -> bool {
+        self.flags.is_empty() && self.service_flags.is_empty()
+    }
+
+    /// The flags of a command, each with its value.
+    pub(super) fn flags_of(&self, verb: &str) -> Vec<String> {
+        let service = match verb {
+            "run" | "submit" | "download" | "daemon" | "plan" | "models" | "voices" => {
+                self.service_flags.as_slice()
+            }
+            _ => &[],
+        };
+        let mut flags: Vec<String> = Vec::new();
+        for word in self.flags.iter().chain(service) {
+            match flags.last_mut().filter(|_| !word.starts_with("--")) {
+                Some(flag) => *flag = format!("{flag} {word}"),
+                None => flags.push(word.clone()),
+            }
+        }
+        flags
+    }
+
+    /// A command on the state, as it is typed for this state.
+    pub(super) fn with_flags(&self, command: &str) -> String {
+        [command].into_iter().chain(self.flags.iter().map(String::as_str)).collect::<Vec<_>>().join(" ")
+    }
+
+    /// A command on the state.
+    pub(super) fn command(&self, words: &[&str]) -> String {
+        self.joined(words, &[])
+    }
+
+    /// The manifest of a batch again.
+    pub(super) fn again(&self, batch: &str, manifest: Option<&Path>) -> String {
+        let typed =
+            |path: &Path| if path == Path::new(STDIN) { "-".into() } else { path.display().to_string() };
+        let file = manifest.map_or("MANIFEST".to_owned(), |path| quoted(&typed(path)));
+        // A name that is not the file's came from elsewhere; of a file that is not known neither is its name.
+        let is_of_file = manifest.and_then(Path::file_stem).is_some_and(|stem| stem == batch);
+        let name = if is_of_file { Vec::new() } else { flag("--batch", batch) };
+        self.joined(&[self.verb, &file], &[name, self.service_flags.clone()].concat())
+    }
+
+    pub(super) fn download(&self, batch: &str) -> String {
+        self.joined(&["download", batch], &self.service_flags)
+    }
+
+    fn joined(&self, words: &[&str], more: &[String]) -> String {
+        let flags = self.flags.iter().chain(more).map(String::as_str);
+        ["callsheet"].into_iter().chain(words.iter().copied()).chain(flags).collect::<Vec<_>>().join(" ")
+    }
+}
+
+fn flag(name: &str, value: &str) -> Vec<String> {
+    vec![name.to_owned(), quoted(value)]
+}
+
+/// A word as a shell takes it.
+pub(super) fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+/// How this command was called, and what commands there are.
+static THIS: OnceLock<(Invocation, Vec<String>)> = OnceLock::new();
+
+/// Notes how this command was called, and the names of all commands.
+pub(super) fn note(global: &Global, commands: Vec<String>) {
+    // The first one stays.
+    let _ = THIS.set((Invocation::of("run", global), commands));
+}
+
+/// Set once this command uses the emulator's state without `--emulator`, as the only one here.
+static FOUND_EMULATED: OnceLock<()> = OnceLock::new();
+
+/// Notes that this command uses the emulator's state without having been given `--emulator`.
+pub(super) fn note_emulated_state() {
+    let _ = FOUND_EMULATED.set(());
+}
+
+/// A text in which every command has the flags that this one was given. Without `--emulator` a command that is copied
+/// would look for another state, or buy from the service.
+pub(super) fn with_typed_commands(text: &str) -> String {
+    let Some((this, commands)) = THIS.get() else { return text.to_owned() };
+    if FOUND_EMULATED.get().is_none() {
+        return completed(text, this, commands);
+    }
+    let mut emulated = this.clone();
+    emulated.flags.push("--emulator".to_owned());
+    completed(text, &emulated, commands)
+}
+
+fn completed(text: &str, invocation: &Invocation, commands: &[String]) -> String {
+    const PROGRAM: &str = "callsheet ";
+    if invocation.is_plain() || !text.contains(PROGRAM) {
+        return text.to_owned();
+    }
+    let is_command = |word: &str| commands.iter().any(|command| command == word);
+    let mut completed = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once(PROGRAM) {
+        completed.push_str(before);
+        completed.push_str(PROGRAM);
+        rest = after;
+        let word = after.split(|c: char| !(c.is_ascii_lowercase() || c == '-')).next().unwrap_or_default();
+        let begins = before.chars().next_back().is_none_or(|c| !(c.is_alphanumeric() || "/._-".contains(c)));
+        // To the end of the command, as far as that can be told.
+        let ends = after.find([';', '\n']).unwrap_or(after.len());
+        if begins && is_command(word) {
+            let flags = invocation.flags_of(word);
+            completed.push_str(word);
+            for flag in flags.iter().filter(|flags| !after[..ends].contains(flags.as_str())) {
+                completed.push(' ');
+                completed.push_str(&printable(flag));
+            }
+            rest = &after[word.len()..];
+        }
+    }
+    completed.push_str(rest);
+    completed
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Flags {
+        #[command(flatten)]
+        global: Global,
+    }
+
+    fn said(flags: &[&str], text: &str) -> String {
+        let flags = Flags::try_parse_from(["callsheet"].iter().chain(flags)).unwrap();
+        let commands = ["budget", "daemon", "jobs", "retry", "review", "run"].map(str::to_owned);
+        completed(text, &Invocation::of("run", &flags.global), &commands)
+    }
+
+    #[test]
+    fn a_command_has_the_flags_of_this_one() {
+        let emulator = |text| said(&["--emulator"], text);
+        assert_eq!(
+            emulator("to continue: callsheet run MANIFEST, or callsheet daemon"),
+            "to continue: callsheet run --emulator MANIFEST, or callsheet daemon --emulator"
+        );
+        assert_eq!(
+            emulator("callsheet review r --import d.csv"),
+            "callsheet review --emulator r --import d.csv"
+        );
+        assert_eq!(said(&[], "callsheet review r"), "callsheet review r");
+        assert_eq!(
+            said(&["--state", "other state"], "see `callsheet jobs r`; callsheet retry r"),
+            "see `callsheet jobs --state 'other state' r`; callsheet retry --state 'other state' r"
+        );
+    }
+
+    #[test]
+    fn what_decides_about_the_service_is_given_to_what_speaks_to_it() {
+        let flags = ["--base-url", "http://h.example/", "--output", "out"];
+        assert_eq!(
+            said(&flags, "callsheet run m.csv; callsheet jobs m"),
+            "callsheet run --output out --base-url http://h.example/ m.csv; callsheet jobs m"
+        );
+    }
+
+    #[test]
+    fn a_flag_that_is_there_is_not_given_twice_and_other_texts_stay() {
+        for text in [
+            "callsheet budget m 20 --emulator",
+            "callsheet.toml",
+            "a callsheet is a list",
+            "/usr/bin/callsheet run",
+        ] {
+            assert_eq!(said(&["--emulator"], text), text);
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! The command that helps a job which ended without outputs: a retry, where that does something.
+
+use crate::domain::credit_hold::ABOVE_MAX;
+use crate::domain::job::{Job, State};
+use crate::domain::job_reference::{INPUT_LENGTH, INPUT_TOO_LONG};
+use crate::domain::row_verdict::JobStanding;
+
+/// What helps a job that failed, was canceled or expired, by its name as `BATCH/LABEL`. A retry queues no job again whose
+/// request would be rejected again, or that is paid for.
+pub fn retry_command(name: &str, job: &Job) -> String {
+    let code = match job.state() {
+        State::Failed { fault, .. } => fault.code.as_str(),
+        _ => "",
+    };
+    let is_for_good = JobStanding::of_job(job) == JobStanding::FailedForGood;
+    if is_for_good && !job.books().charged.is_zero() {
+        return format!("callsheet download {name}");
+    }
+    match code {
+        ABOVE_MAX => format!("callsheet retry {name} --max-credits N"),
+        _ if is_for_good || [INPUT_LENGTH, INPUT_TOO_LONG].contains(&code) => with_other_fields(name),
+        _ => format!("callsheet retry {name}"),
+    }
+}
+
+/// What helps a job whose request would be rejected again.
+pub fn with_other_fields(name: &str) -> String {
+    format!("change its row and submit the manifest again, or: callsheet retry {name} --set FIELD=VALUE")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::credits::Credits;
+    use crate::domain::ids::AttemptNo;
+    use crate::domain::job::{Books, DOWNLOAD_FAILED};
+    use crate::domain::task::Fault;
+
+    #[test]
+    fn a_retry_is_named_where_it_queues_the_job_again() {
+        let failed = |code: &str, charged| {
+            let state = State::Failed { fault: Fault::new(code, "said so"), task: None };
+            let books = Books { charged: Credits(charged), ..Books::default() };
+            retry_command("b/gull", &Job::at(AttemptNo(1), state).with_books(books))
+        };
+        assert_eq!(failed("provider_unavailable", 0), "callsheet retry b/gull");
+        assert_eq!(failed(ABOVE_MAX, 0), "callsheet retry b/gull --max-credits N");
+        assert_eq!(failed(DOWNLOAD_FAILED, 8), "callsheet download b/gull");
+        for code in ["content_rejected", "invalid_input", INPUT_TOO_LONG] {
+            assert_eq!(
+                failed(code, 0),
+                "change its row and submit the manifest again, or: callsheet retry b/gull --set FIELD=VALUE"
+            );
+        }
+        assert_eq!(retry_command("b/gull", &Job::at(AttemptNo(1), State::Expired)), "callsheet retry b/gull");
+    }
+}
