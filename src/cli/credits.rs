@@ -1,11 +1,12 @@
 //! `callsheet credits`: the balance of the account.
 
-use anstream::println;
 use clap::Args;
+use std::io::Write;
 
 use crate::cli::failure::Failure;
 use crate::cli::global_flags::Global;
 use crate::cli::service_target::{self, CatalogSource};
+use crate::cli::written;
 use crate::domain::credits::Credits;
 use crate::domain::exit_code;
 use crate::domain::exit_code::Exit;
@@ -21,11 +22,11 @@ pub(super) async fn run(global: &Global) -> Result<Exit, Failure> {
     let balance = balance(&asked).await;
     asked.end().await;
     let balance = balance?;
-    if global.json {
-        println!("{}", serde_json::json!({"balance_credits": balance}));
-    } else {
-        println!("{balance}");
-    }
+    let shown = match global.json {
+        true => serde_json::json!({"balance_credits": balance}).to_string(),
+        false => balance.to_string(),
+    };
+    written(writeln!(anstream::stdout(), "{shown}"))?;
     Ok(Exit::Success)
 }
 

@@ -37,6 +37,7 @@ mod manifest_arguments;
 mod manifest_input;
 mod models;
 mod name_arguments;
+mod new_file;
 mod next_steps;
 mod open;
 mod outcome_json;

@@ -8,6 +8,7 @@ use clap::{Args, Subcommand};
 use crate::cli::client;
 use crate::cli::failure::Failure;
 use crate::cli::global_flags::Global;
+use crate::cli::new_file::NewFile;
 use crate::cli::review_decisions::{decide, say_left};
 use crate::cli::table::{self, RowPrinter};
 use crate::cli::terminal::say;
@@ -15,6 +16,7 @@ use crate::cli::{another_take, examples, printable, printable_path, review_impor
 use crate::control::protocol::{DecideRequest, DecisionRequest, Decisions, Request, ReviewRequest};
 use crate::domain::exit_code::Exit;
 use crate::domain::ids::BatchName;
+use crate::domain::number_text::counted;
 use crate::domain::review::{BY_MAX_CHARS, ReviewAction};
 use crate::output::decisions_csv::{DecisionsWriter, ReviewLine};
 
@@ -194,6 +196,8 @@ fn add_row(line: &[u8], rows: &mut RowPrinter, out: &mut impl Write) -> io::Resu
 /// Writes every output that waits or is decided.
 async fn export(batch: Option<&BatchName>, file: &Path, global: &Global) -> Result<Exit, Failure> {
     let dialect = service_target::config(global)?.output.results_csv;
+    // Decisions that were filled in are not written over.
+    let new_file = (file != Path::new("-")).then(|| NewFile::begin(file)).transpose()?;
     let request = ReviewRequest { batch: batch.cloned(), all: true, ..ReviewRequest::default() };
     let mut writer = DecisionsWriter::begin(Vec::new(), dialect).map_err(|error| failed(file, &error))?;
     let mut exported = 0_u64;
@@ -210,21 +214,17 @@ async fn export(batch: Option<&BatchName>, file: &Path, global: &Global) -> Resu
     })
     .await?;
     let text = writer.finish().map_err(|error| failed(file, &error))?;
-    if file == Path::new("-") {
+    let Some(new_file) = new_file else {
         written(anstream::stdout().write_all(&text))?;
         return Ok(Exit::Success);
-    }
-    // In its place at once: nobody reads half of it.
-    let mut draft = file.as_os_str().to_owned();
-    draft.push(".part");
-    let draft = PathBuf::from(draft);
-    std::fs::write(&draft, text)
-        .and_then(|()| std::fs::rename(&draft, file))
-        .map_err(|error| failed(file, &error))?;
+    };
+    new_file.as_file().write_all(&text).map_err(|error| new_file.refused(&error))?;
+    new_file.finish()?;
     say!(
-        "{}: {exported} outputs; fill in the column decision (approve, reject, pick or withdraw), then callsheet review {} \
+        "{}: {}; fill in the column decision (approve, reject, pick or withdraw), then callsheet review {} \
          --import {}",
         printable_path(file),
+        counted(exported, "output"),
         batch.map_or("BATCH", BatchName::as_str),
         printable_path(file)
     );

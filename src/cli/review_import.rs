@@ -15,6 +15,7 @@ use crate::cli::{printable, printable_path, written};
 use crate::control::protocol::{DecideRequest, DecisionRequest, Request, ReviewRequest};
 use crate::domain::exit_code::Exit;
 use crate::domain::ids::BatchName;
+use crate::domain::number_text::counted;
 use crate::domain::review::{NOTE_MAX_CHARS, ReviewAction, Verdict};
 use crate::output::decisions_csv::ReviewLine;
 
@@ -28,6 +29,8 @@ struct ImportedLine {
     line: u64,
     /// The job's identity, or its label.
     job: String,
+    /// The batch that the file names; empty where it does not.
+    batch: String,
     decision: String,
     note: String,
     /// SHA-256 of the outputs that were looked at; empty where the file does not say.
@@ -86,7 +89,7 @@ pub(super) async fn run(
             if bad.len() > SHOWN_MAX {
                 say!("{}: and {} more lines with problems", printable_path(file), bad.len() - SHOWN_MAX);
             }
-            say!("{}: {changed} decisions changed", printable_path(file));
+            say!("{}: {} changed", printable_path(file), counted(changed as u64, "decision"));
             say_left(&decided);
         }
         Ok(if bad.is_empty() { Exit::Success } else { Exit::Usage })
@@ -96,8 +99,9 @@ pub(super) async fn run(
 
 /// The lines of the file, and those that cannot be read.
 fn read(text: &str) -> Result<(Vec<ImportedLine>, Vec<BadLine>), String> {
-    // Ended by a line feed, so that the place behind a record tells the line of its end.
-    let text = format!("{}\n", text.strip_prefix('\u{feff}').unwrap_or(text));
+    // Ended by a line feed, so that the place behind a record tells the line of its end. Of `\r\n` the reader would leave
+    // the second for the next record.
+    let text = format!("{}\n", text.strip_prefix('\u{feff}').unwrap_or(text)).replace("\r\n", "\n");
     let head = text.lines().next().unwrap_or_default();
     let separators = [b',', b';', b'\t'];
     let count = |separator: &u8| head.bytes().filter(|byte| byte == separator).count();
@@ -106,7 +110,7 @@ fn read(text: &str) -> Result<(Vec<ImportedLine>, Vec<BadLine>), String> {
     let headings = csv.headers().map_err(|error| error.to_string())?.clone();
     let column = |name: &str| headings.iter().position(|heading| heading.trim().eq_ignore_ascii_case(name));
     let Some(decision) = column("decision") else { return Err("it has no column decision".to_owned()) };
-    let (id, label) = (column("id"), column("job"));
+    let (id, label, batch) = (column("id"), column("job"), column("batch"));
     if id.or(label).is_none() {
         return Err("it has neither a column id nor a column job".to_owned());
     }
@@ -137,7 +141,8 @@ fn read(text: &str) -> Result<(Vec<ImportedLine>, Vec<BadLine>), String> {
         }
         let job = Some(cell(id)).filter(|id| !id.is_empty()).unwrap_or_else(|| cell(label));
         let sha256 = cell(sha256).split_whitespace().map(str::to_owned).collect();
-        lines.push(ImportedLine { line, job, decision: cell(Some(decision)), note: cell(note), sha256 });
+        let (batch, decision, note) = (cell(batch), cell(Some(decision)), cell(note));
+        lines.push(ImportedLine { line, job, batch, decision, note, sha256 });
     }
     Ok((lines, bad))
 }
@@ -176,6 +181,10 @@ fn changes(
             refuse(format!("no job {} of the batch has outputs", line.job));
             continue;
         };
+        if !line.batch.is_empty() && line.batch != job.batch.as_str() {
+            refuse(format!("batch: found {:?}, but {} is a job of {}", line.batch, job.id, job.batch));
+            continue;
+        }
         if let Some(first) = seen.insert(&job.job, line.line) {
             refuse(format!("{} is already decided about at line {first}", job.id));
             continue;
@@ -280,6 +289,15 @@ mod tests {
                 "2! decision: found \"maybe\", expected approve, reject, pick or withdraw",
                 "3! no job x of the batch has outputs",
                 "6! a is already decided about at line 4",
+            ]
+        );
+        // Lines of a spreadsheet may end otherwise.
+        assert_eq!(
+            told("job,batch,decision\r\na,b,approve\r\nb,other,reject\r\n-d,,maybe\r\n"),
+            [
+                "2 b/0a approve",
+                "3! batch: found \"other\", but b is a job of b",
+                "4! decision: found \"maybe\", expected approve, reject, pick or withdraw",
             ]
         );
     }

@@ -106,7 +106,7 @@ async fn run_against(
     let receipts = submit_all(&store, &parts, manifests, global, clock).await?;
     if submit::has_nothing(&receipts) {
         if global.json {
-            summary::json(&receipts, &[], &chosen.output, submit::nothing_exit(&receipts).code());
+            summary::json(&receipts, &[], &chosen.output, submit::nothing_exit(&receipts).code())?;
             submit::report_problems(&receipts, submit::nothing_exit(&receipts));
         }
         return Ok(submit::nothing_exit(&receipts));
@@ -142,7 +142,8 @@ async fn run_against(
     };
     finish_galleries(&app, &batches).await;
     let numbers = numbers(standstill, &service, config, chosen, written.waiting).await;
-    say_how_it_ended(standstill, &numbers, &overview, global, &receipts, chosen, exit);
+    let printed = print_how_it_ended(&overview, global, &receipts, chosen, exit);
+    say_how_it_ended(standstill, &numbers, &overview);
     if !global.json {
         if overview.iter().any(|batch| batch.jobs > 0) {
             summary::elapsed(elapsed);
@@ -150,7 +151,7 @@ async fn run_against(
         say_what_next(&written, &overview, &receipts, &Invocation::of("run", global));
     }
     summary::parts(&receipts);
-    Ok(exit)
+    printed.map(|()| exit)
 }
 
 /// Submits the manifests to an engine in this process that sends nothing yet. What is good of them is durable
@@ -407,21 +408,22 @@ fn exit_of(standstill: Standstill, receipts: &[Receipt], batches: &[BatchStatus]
     }
 }
 
-fn say_how_it_ended(
-    standstill: Standstill,
-    numbers: &str,
+fn print_how_it_ended(
     overview: &[BatchStatus],
     global: &Global,
     receipts: &[Receipt],
     chosen: &ServiceTarget,
     exit: Exit,
-) {
-    if global.json {
-        summary::json(receipts, overview, &chosen.output, exit.code());
-        submit::report_problems(receipts, exit);
-    } else {
-        summary::files(overview, &chosen.output);
+) -> Result<(), Failure> {
+    if !global.json {
+        return summary::files(overview, &chosen.output);
     }
+    let printed = summary::json(receipts, overview, &chosen.output, exit.code());
+    submit::report_problems(receipts, exit);
+    printed
+}
+
+fn say_how_it_ended(standstill: Standstill, numbers: &str, overview: &[BatchStatus]) {
     match standstill {
         Standstill::Done | Standstill::Review => {}
         Standstill::Parked(parked) => {

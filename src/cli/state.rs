@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use clap::Subcommand;
@@ -11,6 +11,7 @@ use serde_json::json;
 use crate::cli::daemon_discovery;
 use crate::cli::failure::Failure;
 use crate::cli::global_flags::Global;
+use crate::cli::new_file::NewFile;
 use crate::cli::service_target::PresentState;
 use crate::cli::terminal::say;
 use crate::cli::{client, printable, printable_path, service_target, written};
@@ -143,22 +144,9 @@ async fn export(command: &StateExport, global: &Global) -> Result<Exit, Failure>
         written(write_export(global, std::io::stdout()).await?)?;
         return Ok(Exit::Success);
     };
-    let refused = |error: std::io::Error| {
-        let is_there = error.kind() == std::io::ErrorKind::AlreadyExists;
-        let exit = if is_there { Exit::Usage } else { Exit::Disk };
-        Failure::new(exit, format!("failed to write {}: {error}", path.display()))
-            .hint("choose a new file in a writable directory")
-    };
-    // Said before anything is read; what comes to lie there meanwhile is not overwritten either.
-    if path.symlink_metadata().is_ok() {
-        return Err(refused(std::io::ErrorKind::AlreadyExists.into()));
-    }
-    // Under another name until it is whole: half an export is none.
-    let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let file = tempfile::Builder::new().prefix(".export-").tempfile_in(folder).map_err(refused)?;
-    write_export(global, file.as_file()).await?.map_err(refused)?;
-    file.as_file().sync_all().map_err(refused)?;
-    file.persist_noclobber(path).map_err(|error| refused(error.error))?;
+    let file = NewFile::begin(path)?;
+    write_export(global, file.as_file()).await?.map_err(|error| file.refused(&error))?;
+    file.finish()?;
     say!("{}: exported", printable_path(path));
     Ok(Exit::Success)
 }

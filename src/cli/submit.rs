@@ -68,7 +68,7 @@ pub(super) async fn submit(
         let statuses = look(client, &batches_of(&receipts)).await?;
         let exit = exit_of(&receipts, &statuses, wait);
         if global.json {
-            summary::json(&receipts, &statuses, &health.output, exit.code());
+            summary::json(&receipts, &statuses, &health.output, exit.code())?;
             report_problems(&receipts, exit);
         }
         return Ok(exit);
@@ -100,11 +100,13 @@ pub(super) async fn submit(
         }
     };
     let exit = exit_of(&receipts, &statuses, wait);
+    let printed = match global.json {
+        true => summary::json(&receipts, &statuses, &health.output, exit.code()),
+        false => summary::files(&statuses, &health.output),
+    };
     if global.json {
-        summary::json(&receipts, &statuses, &health.output, exit.code());
         report_problems(&receipts, exit);
     } else {
-        summary::files(&statuses, &health.output);
         summary::elapsed(waited);
         say_what_parks(&statuses);
         summary::waiting_for_review(&statuses);
@@ -117,7 +119,7 @@ pub(super) async fn submit(
         }
         next_steps::say(&ends, &Invocation::of("submit", global));
     }
-    Ok(exit)
+    printed.map(|()| exit)
 }
 
 /// Submits manifests one after the other, and says what was read in each.

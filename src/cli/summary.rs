@@ -2,14 +2,15 @@
 
 use std::path::Path;
 
-use anstream::println;
 use serde::Serialize;
+use std::io::Write;
 
 use crate::cli::continue_pilot;
+use crate::cli::failure::Failure;
 use crate::cli::progress_lines::span;
 use crate::cli::table::{self, Cell, Table};
 use crate::cli::terminal::{Tone, say};
-use crate::cli::{group_budgets, printable, printable_path};
+use crate::cli::{group_budgets, printable, printable_path, written};
 use crate::control::protocol::{BatchState, BatchStatus};
 use crate::domain::batch_terms::TermChange;
 use crate::domain::credits::Credits;
@@ -195,17 +196,23 @@ struct BatchReport<'a> {
 }
 
 /// Prints the run's report as one JSON object.
-pub(super) fn json(receipts: &[Receipt], batches: &[BatchStatus], output: &Path, exit_code: u8) {
+///
+/// # Errors
+/// When stdout cannot be written to.
+pub(super) fn json(
+    receipts: &[Receipt],
+    batches: &[BatchStatus],
+    output: &Path,
+    exit_code: u8,
+) -> Result<(), Failure> {
     let batches = batches.iter().map(|status| BatchReport {
         output: output.join(status.name.as_str()).display().to_string(),
         states: &status.states,
         status,
     });
     let report = RunReport { receipts, batches: batches.collect(), exit_code };
-    match serde_json::to_string_pretty(&report) {
-        Ok(text) => println!("{text}"),
-        Err(error) => say!("error: failed to print the report: {error}"),
-    }
+    let text = serde_json::to_string_pretty(&report).map_err(std::io::Error::from);
+    written(text.and_then(|text| writeln!(anstream::stdout(), "{text}")))
 }
 
 /// What a batch's counts say, in their tone.
@@ -254,7 +261,10 @@ pub(super) fn elapsed(elapsed: Millis) {
 }
 
 /// Prints a table of the batches, and where their files are.
-pub(super) fn files(batches: &[BatchStatus], output: &Path) {
+///
+/// # Errors
+/// When stdout cannot be written to.
+pub(super) fn files(batches: &[BatchStatus], output: &Path) -> Result<(), Failure> {
     let headings = ["batch", "jobs", "state", "planned", "spent", "waived", "refunded", "files"];
     let mut table = table::with_headings(headings).spare(&[5, 6]);
     for batch in batches {
@@ -269,6 +279,5 @@ pub(super) fn files(batches: &[BatchStatus], output: &Path) {
             printable_path(&output.join(batch.name.as_str())).into(),
         ]);
     }
-    // A reader that went away has seen enough.
-    let _ = table::print(&mut anstream::stdout(), &table);
+    written(table::print(&mut anstream::stdout(), &table))
 }

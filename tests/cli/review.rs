@@ -100,6 +100,21 @@ fn other_bytes_are_undecided_again() {
     assert_eq!(decisions(&env), ["poster approved", "poster-v2 approved"]);
 }
 
+/// What was filled in meanwhile is not written over, nor anything else that lies there.
+#[test]
+fn a_table_goes_out_into_a_new_file_alone() {
+    let env = made();
+    env.write("filled-in.csv", "an hour of work");
+    std::os::unix::fs::symlink("filled-in.csv", env.path("link.csv")).unwrap();
+    std::os::unix::fs::symlink("/dev/null", env.path("device.csv")).unwrap();
+    for taken in ["filled-in.csv", "link.csv", "device.csv"] {
+        env.run(["review", "spring", "--export", taken]).exited(2).says("choose a new file");
+    }
+    assert_eq!(fs::read_to_string(env.path("filled-in.csv")).unwrap(), "an hour of work");
+    assert!(fs::read_link(env.path("device.csv")).is_ok());
+    env.run(["review", "spring", "--export", "new.csv"]).exited(0).says("2 outputs");
+}
+
 #[test]
 fn decisions_go_out_and_in_as_a_table() {
     let env = made();
@@ -110,7 +125,7 @@ fn decisions_go_out_and_in_as_a_table() {
     env.write("typed.csv", "job;decision;note\nposter;APPROVE;\n\nposter-v2;perhaps;\nnothing;approve;\n");
     let said = env.run(["review", "spring", "--import", "typed.csv"]).exited(2);
     let said = said.says("typed.csv:4: decision: found \"perhaps\"").says("typed.csv:5: no job nothing");
-    said.says("1 decisions changed");
+    said.says("1 decision changed");
     assert_eq!(decisions(&env), ["poster approved", "poster-v2 waiting"]);
     let beside = fs::read_to_string(env.path("output/spring/decisions.csv")).unwrap();
     assert!(beside.lines().nth(1).unwrap().contains(",approved,"), "{beside}");

@@ -187,3 +187,30 @@ fn a_command_that_is_copied_from_a_message_works_on_the_same_state() {
         .says("batch q-pil: 1 new");
     env.audit().each_paid_once(0);
 }
+
+#[test]
+fn what_stdout_does_not_take_is_said_and_is_no_success() {
+    let env = TestEnv::new();
+    env.write("batch.csv", IMAGE);
+    for arguments in [
+        &["credits"][..],
+        &["credits", "--json"],
+        &["doctor"],
+        &["doctor", "--json"],
+        &["plan", "batch.csv"],
+        &["plan", "batch.csv", "--graph"],
+        &["run", "batch.csv", "--json"],
+        &["run", "batch.csv"],
+    ] {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let mut command = env.command(arguments.iter().copied());
+        let outcome = command.stdout(full).stderr(std::process::Stdio::piped()).spawn().unwrap();
+        let outcome = outcome.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&outcome.stderr);
+        assert_eq!(outcome.status.code(), Some(6), "{arguments:?}: {said}");
+        assert!(said.contains("failed to write to stdout"), "{arguments:?}: {said}");
+    }
+    // What was run was run.
+    env.run(["run", "batch.csv"]).exited(0);
+    env.audit().each_paid_once(1);
+}

@@ -11,7 +11,8 @@ mod hooks;
 mod network;
 mod schedules;
 
-use anstream::println;
+use std::io::{self, Write};
+
 use clap::Args;
 use serde::Serialize;
 
@@ -20,7 +21,7 @@ use crate::cli::examples;
 use crate::cli::failure::Failure;
 use crate::cli::global_flags::Global;
 use crate::cli::invocation::with_typed_commands;
-use crate::cli::{daemon_discovery, printable, service_target};
+use crate::cli::{daemon_discovery, printable, service_target, written};
 use crate::clock::Clock;
 use crate::domain::exit_code::Exit;
 
@@ -107,12 +108,12 @@ pub(super) async fn run(command: &DoctorCommand, global: &Global) -> Result<Exit
         Ok(config) => config,
         Err(failure) => {
             let failure = failure.hint("fix this first; later checks were skipped");
-            return Ok(report(&Check::each_failed("config", failure), global));
+            return report(&Check::each_failed("config", failure), global);
         }
     };
     let mut checks = vec![configuration::file(global)];
     if command.config_only {
-        return Ok(report(&checks, global));
+        return report(&checks, global);
     }
     let is_emulated = global.emulator;
     let state = service_target::state_dir(&config, is_emulated);
@@ -148,33 +149,37 @@ pub(super) async fn run(command: &DoctorCommand, global: &Global) -> Result<Exit
     checks.extend(hooks::all(&config, global, is_served));
     checks.extend(configuration::token(&config, is_served));
     checks.extend(daemon.checks(chosen.as_ref()));
-    Ok(report(&checks, global))
+    report(&checks, global)
 }
 
 /// Says it all, and what it comes to.
-fn report(checks: &[Check], global: &Global) -> Exit {
+fn report(checks: &[Check], global: &Global) -> Result<Exit, Failure> {
     let exit = worst(checks);
-    if global.json {
-        println!("{}", serde_json::json!({ "checks": checks, "exit_code": exit.code() }));
-        return exit;
-    }
+    let mut out = anstream::stdout().lock();
+    written(match global.json {
+        true => writeln!(out, "{}", serde_json::json!({ "checks": checks, "exit_code": exit.code() })),
+        false => write_checks(checks, &mut out),
+    })?;
+    Ok(exit)
+}
+
+fn write_checks(checks: &[Check], out: &mut impl Write) -> io::Result<()> {
     for check in checks {
         let word = match check.level {
             Level::Good => "ok",
             Level::Advice => "advice",
             Level::Wrong => "WRONG",
         };
-        println!("{word:<7} {:<9} {}", check.check, printable(&check.found));
+        writeln!(out, "{word:<7} {:<9} {}", check.check, printable(&check.found))?;
         if let Some(todo) = check.todo.as_ref().filter(|todo| !todo.is_empty()) {
-            println!("{:17} -> {}", "", with_typed_commands(&printable(todo)));
+            writeln!(out, "{:17} -> {}", "", with_typed_commands(&printable(todo)))?;
         }
     }
     match checks.iter().filter(|check| check.level == Level::Wrong).count() {
-        0 => println!("\nno problems found"),
-        1 => println!("\n1 problem found"),
-        n => println!("\n{n} problems found"),
+        0 => writeln!(out, "\nno problems found"),
+        1 => writeln!(out, "\n1 problem found"),
+        n => writeln!(out, "\n{n} problems found"),
     }
-    exit
 }
 
 /// The first thing to fix decides the exit code.

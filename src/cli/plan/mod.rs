@@ -109,6 +109,7 @@ async fn plan(
             false => report.write_text(&mut out, command.rows),
         })?;
     }
+    written(out.flush())?;
     let receipts = || report.validated.iter().map(|validated| &validated.receipt);
     let exit = if receipts().any(|receipt| receipt.unjudged > 0) {
         Exit::Unreachable
