@@ -66,7 +66,10 @@ impl PresentState {
         let is_emulated = is_free && Store::is_at(emulated) && !Store::is_at(&state_dir(config, false));
         if is_emulated {
             invocation::note_emulated_state();
-            say!("note: using {EMULATOR_STATE}, the only state here; --emulator selects it");
+            // With --json stderr is for errors, as JSON.
+            if !global.json {
+                say!("note: using {EMULATOR_STATE}, the only state here; --emulator selects it");
+            }
         }
         let is_emulated = global.emulator || is_emulated;
         PresentState { dir: state_dir(config, is_emulated), is_emulated }

@@ -9,7 +9,6 @@ use crate::cli::examples;
 use crate::cli::failure::Failure;
 use crate::cli::global_flags::Global;
 use crate::cli::service_target::{self, CatalogSource};
-use crate::cli::terminal::say;
 use crate::cli::{printable, written};
 use crate::domain::exit_code::Exit;
 use crate::domain::ids::TaskId;
@@ -70,8 +69,8 @@ async fn show(asked: &CatalogSource, command: &TasksCommand, global: &Global) ->
     let mut exit = Exit::Success;
     for (index, id) in command.tasks.iter().enumerate() {
         let Some(record) = service.task(&TaskId(id.clone())).await? else {
-            say!("error: the service knows no task {} on this account", printable(id));
-            exit = Exit::Usage;
+            let unknown = format!("the service knows no task {} on this account", printable(id));
+            exit = Failure::new(Exit::Usage, unknown).report(global.json);
             continue;
         };
         let text = match (global.json, index) {

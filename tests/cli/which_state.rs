@@ -63,6 +63,9 @@ fn errors_with_json_are_json() {
     assert_eq!((&unknown["exit_code"], &unknown["problems"]), (&2.into(), &Value::Array(Vec::new())));
     let missing = error(&env.run(["status", "--json"]).exited(2));
     assert!(missing["hint"].as_str().unwrap().contains("--state"), "{missing}");
+    let task = env.run(["tasks", "no-such-task", "--json"]).exited(2);
+    assert_eq!(error(&task)["message"], "the service knows no task no-such-task on this account");
+    assert_eq!(task.stderr.lines().count(), 1, "{}", task.stderr);
     env.write("batch.csv", "id,kind,model,prompt\none,image,gi-2,a harbour\ntwo,image,no-such,a pier\n");
     for words in [["plan", "batch.csv", "--json"], ["run", "batch.csv", "--json"]] {
         let rejected = env.run(words).exited(2);
