@@ -269,8 +269,9 @@ fn rebuild(command: &StateRebuild, global: &Global) -> Result<Exit, Failure> {
 fn say_paused(batches: usize) {
     if batches > 0 {
         say!(
-            "paused: {batches} unfinished batches. A key that was used returns its task, but a key that was never \
-             used buys. To continue: callsheet resume, then repeat the run"
+            "paused: {}. A key that was used returns its task, but a key that was never \
+             used buys. To continue: callsheet resume, then repeat the run",
+            counted(batches as u64, "unfinished batch")
         );
     }
 }

@@ -101,7 +101,7 @@ impl Scene {
 
     fn comes_back(&self, more: &[&str]) {
         let rebuild = ["state", "rebuild", "--json"].into_iter().chain(more.iter().copied());
-        let rebuilt = self.env.run(rebuild).exited(0).says("rebuilt 1 batches").json();
+        let rebuilt = self.env.run(rebuild).exited(0).says("rebuilt 1 batch with").json();
         self.env.run(["state", "verify"]).exited(0).says("all fits");
         // One whose jobs have all ended has nothing to pause.
         if rebuilt["paused"] == 1 {
