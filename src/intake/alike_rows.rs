@@ -87,8 +87,8 @@ impl<'a> AlikeRows<'a> {
         is_worth_it && row.request.prompt.is_some() && row.notes.is_empty() && row.mistyped.is_empty()
     }
 
-    /// Keeps a row that came to an order, and is no output of another row's and no file away from it. `as_read` is the row
-    /// before it was judged, `identity` the body from which its identity follows; `notes` have no positions.
+    /// Keeps what a row came to, for those that are like it. It takes neither an output of another row nor a file. `as_read` is
+    /// the row before it was judged, `identity` the body from which its identity follows; `notes` have no positions.
     pub(super) fn keep(
         &mut self,
         as_read: Row,
