@@ -35,6 +35,8 @@ pub struct AccountState {
     asked: Option<Tick>,
     /// Questions since something was bought, or since an owner asked to go on.
     tries: usize,
+    /// Something was refused for want of credits, and nothing was bought since, whatever the balance said.
+    is_still_refused: bool,
     /// Questions in a row that were not answered.
     unanswered: u32,
     wanted: Option<BalanceNeed>,
@@ -144,13 +146,15 @@ impl AccountState {
     }
 
     /// A POST was answered 402, or a task failed for want of credits. The balance is asked for at once, and then
-    /// ever more slowly: not at once again where it seemed to cover what was refused.
+    /// ever more slowly: not at once again where it seemed to cover what was refused, and was refused again.
     pub fn refuse_credits(&mut self, need: Credits, allowance: Option<&AllowanceUse>, now: Now) {
-        if self.out_of_credits.refuse(need, allowance, now.wall) {
+        let is_new = self.out_of_credits.refuse(need, allowance, now.wall);
+        if is_new && !self.is_still_refused {
             (self.known, self.asked, self.tries) = (None, None, 0);
-        } else if self.known.is_some_and(|known| known.balance >= need) {
+        } else if is_new || self.known.is_some_and(|known| known.balance >= need) {
             self.known = None;
         }
+        self.is_still_refused = true;
         if self.wanted.is_none() {
             self.wanted = Some(BalanceNeed::Any);
         }
@@ -177,6 +181,7 @@ impl AccountState {
     /// A creating POST made a task: somebody pays, or an allowance covers it.
     pub fn post_was_taken(&mut self) {
         self.tries = self.tries.min(1);
+        self.is_still_refused = false;
     }
 
     /// Something was let out of the queue.
@@ -220,6 +225,7 @@ impl AccountState {
     /// An owner wants to go on: what keeps the queue is looked at anew, now.
     pub fn ask_soon(&mut self) {
         (self.asked, self.tries, self.unanswered) = (None, 0, 0);
+        self.is_still_refused = false;
         if self.wanted.is_some() {
             self.wanted = Some(BalanceNeed::Any);
         }
@@ -407,5 +413,31 @@ mod tests {
         account.block_for_key(Tick(5));
         account.reconfigure(&Settings { has_allowances: false, ..settings() });
         assert_eq!(account.balance_due(), Some(Tick(0)));
+    }
+
+    /// A POST is refused at that time: seconds until the balance is asked for, which then covers it many times.
+    fn asked_after(account: &mut AccountState, at: &mut Tick) -> u64 {
+        account.refuse_credits(Credits(10), None, Now { tick: *at, wall: Timestamp(0) });
+        let due = account.balance_due().unwrap().max(*at);
+        assert!(account.ask_when_due(Credits::ZERO, due));
+        account.balance_answered(&Ok(Credits(10_000)), (Credits::ZERO, Credits::ZERO), due);
+        assert!(!account.is_out_of_credits(), "the balance covers it");
+        let waited = due.since(*at).0 / 1_000;
+        *at = due;
+        waited
+    }
+
+    #[test]
+    fn what_is_refused_although_the_balance_covers_it_is_sent_again_ever_more_slowly() {
+        let settings = AccountSettings { slots: 16, ..AccountSettings::default() };
+        let mut account = AccountState { settings, ..AccountState::default() };
+        let mut at = Tick(1_000);
+        let waits: Vec<u64> = (0..8).map(|_| asked_after(&mut account, &mut at)).collect();
+        assert_eq!(waits, [0, 5, 10, 20, 40, 60, 60, 60]);
+        // Something is bought, or an owner asks to go on: that begins anew.
+        account.post_was_taken();
+        assert_eq!([0, 1].map(|_| asked_after(&mut account, &mut at)), [0, 5]);
+        account.ask_soon();
+        assert_eq!([0, 1].map(|_| asked_after(&mut account, &mut at)), [0, 5]);
     }
 }
