@@ -1,7 +1,7 @@
 //! The prices in force: what is held for a job when it is admitted.
 //!
-//! A job may have waited for days. Before it is sent it is priced by the catalog that holds then, which is never older
-//! than [`RENEW_INTERVAL`]. Only what admission looks at is priced, and each job once for every version of the catalog.
+//! A job may have waited for days. Before it is sent it is priced by the catalog that holds then, which is asked for again
+//! after [`RENEW_INTERVAL`]; where the service does not answer, the one that is kept counts, whatever its age. Only what admission looks at is priced, and each job once for every version of the catalog.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
