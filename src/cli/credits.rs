@@ -1,7 +1,8 @@
 //! `callsheet credits`: the balance of the account.
 
-use clap::Args;
 use std::io::Write;
+
+use clap::Args;
 
 use crate::cli::failure::Failure;
 use crate::cli::global_flags::Global;

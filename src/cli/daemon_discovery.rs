@@ -94,7 +94,8 @@ pub(super) async fn find_daemon(
         Ok(Discovered::OtherState(daemon)) => {
             let (theirs, state, socket) = (daemon.health.state.display(), state.display(), socket.display());
             tracing::debug!(%socket, %theirs, %state, "the daemon works on another state");
-            if !names_state {
+            // With --json stderr is for errors, as JSON.
+            if !names_state && !global.json {
                 say!(
                     "note: the daemon at {socket} works on another state ({theirs}); this command uses {state}. To \
                      use that daemon: --socket {socket}"

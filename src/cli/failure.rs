@@ -2,13 +2,12 @@
 
 use std::path::PathBuf;
 
-use anstream::eprintln;
 use serde::Serialize;
 
 use crate::api::{ClientError, ServiceError};
 use crate::cli::invocation::with_typed_commands;
 use crate::cli::printable;
-use crate::cli::terminal::say;
+use crate::cli::terminal::{self, say};
 use crate::config::ConfigError;
 use crate::control::protocol::Refusal;
 use crate::domain::diagnostic::Diagnostic;
@@ -91,7 +90,7 @@ impl Failure {
                 exit_code: self.exit.code(),
                 problems: &self.problems,
             };
-            eprintln!("{}", serde_json::json!({ "error": error }));
+            terminal::print_line(&serde_json::json!({ "error": error }).to_string());
             return self.exit;
         }
         // A configuration has a line for each of its problems.

@@ -101,11 +101,14 @@ pub(super) fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }
 
-/// How this command was called, and what commands there are.
-static THIS: OnceLock<(Invocation, Vec<String>)> = OnceLock::new();
+/// Tells the names of all commands.
+type CommandNames = fn() -> Vec<String>;
 
-/// Notes how this command was called, and the names of all commands.
-pub(super) fn note(global: &Global, commands: Vec<String>) {
+/// How this command was called.
+static THIS: OnceLock<(Invocation, CommandNames)> = OnceLock::new();
+
+/// Notes how this command was called, and what tells the names of all commands.
+pub(super) fn note(global: &Global, commands: CommandNames) {
     // The first one stays.
     let _ = THIS.set((Invocation::of("run", global), commands));
 }
@@ -123,18 +126,19 @@ pub(super) fn note_emulated_state() {
 pub(super) fn with_typed_commands(text: &str) -> String {
     let Some((this, commands)) = THIS.get() else { return text.to_owned() };
     if FOUND_EMULATED.get().is_none() {
-        return completed(text, this, commands);
+        return completed(text, this, *commands);
     }
     let mut emulated = this.clone();
     emulated.flags.push("--emulator".to_owned());
-    completed(text, &emulated, commands)
+    completed(text, &emulated, *commands)
 }
 
-fn completed(text: &str, invocation: &Invocation, commands: &[String]) -> String {
+fn completed(text: &str, invocation: &Invocation, commands: impl FnOnce() -> Vec<String>) -> String {
     const PROGRAM: &str = "callsheet ";
     if invocation.is_plain() || !text.contains(PROGRAM) {
         return text.to_owned();
     }
+    let commands = commands();
     let is_command = |word: &str| commands.iter().any(|command| command == word);
     let mut completed = String::with_capacity(text.len());
     let mut rest = text;
@@ -174,8 +178,8 @@ mod tests {
 
     fn said(flags: &[&str], text: &str) -> String {
         let flags = Flags::try_parse_from(["callsheet"].iter().chain(flags)).unwrap();
-        let commands = ["budget", "daemon", "jobs", "retry", "review", "run"].map(str::to_owned);
-        completed(text, &Invocation::of("run", &flags.global), &commands)
+        let commands = || ["budget", "daemon", "jobs", "retry", "review", "run"].map(str::to_owned).to_vec();
+        completed(text, &Invocation::of("run", &flags.global), commands)
     }
 
     #[test]

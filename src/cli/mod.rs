@@ -97,13 +97,17 @@ pub fn main() -> Exit {
             if error.use_stderr() && wants_json() {
                 return Failure::from(error).report(true);
             }
-            let _ = error.print();
-            return if error.use_stderr() { Exit::Usage } else { Exit::Success };
+            let printed = error.print();
+            if error.use_stderr() {
+                return Exit::Usage;
+            }
+            return match written(printed) {
+                Ok(()) => Exit::Success,
+                Err(failure) => failure.report(wants_json()),
+            };
         }
     };
-    let commands = Arguments::command();
-    let commands = commands.get_subcommands().map(|command| command.get_name().to_owned()).collect();
-    invocation::note(&arguments.global, commands);
+    invocation::note(&arguments.global, command_names);
     if let Err(failure) = log::begin(&arguments.global, matches!(arguments.command, Command::Daemon(_))) {
         return failure.report(arguments.global.json);
     }
@@ -160,6 +164,11 @@ pub fn main() -> Exit {
     // next process then need not try it out first.
     runtime.shutdown_timeout(END_TIMEOUT);
     outcome.unwrap_or_else(|failure| failure.report(arguments.global.json))
+}
+
+/// The names of all commands.
+fn command_names() -> Vec<String> {
+    Arguments::command().get_subcommands().map(|command| command.get_name().to_owned()).collect()
 }
 
 /// Whether arguments that cannot be read ask for JSON.

@@ -2,8 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use anstream::eprintln;
-
 use crate::cli::continue_pilot;
 use crate::cli::invocation::{Invocation, quoted};
 use crate::cli::terminal::{self, Tone};
@@ -118,7 +116,7 @@ pub(super) fn say(ends: &[BatchEnd<'_>], invocation: &Invocation) {
     for end in ends {
         for line in lines(end, invocation) {
             match line {
-                Line::Command(command) => eprintln!("    {}", printable(&command)),
+                Line::Command(command) => terminal::print_line(&format!("    {}", printable(&command))),
                 Line::Text(text, tone) => terminal::print_wrapped(&printable(&text), tone),
             }
         }
@@ -292,9 +290,15 @@ fn parked(end: &BatchEnd<'_>, invocation: &Invocation, lines: &mut Vec<Line>) {
         }
         (Some(Parked::Credits), Some(needed), Some(balance)) => {
             let missing = needed.saturating_sub(*balance);
-            wait(format!(
-                "{name}: the next job needs {needed} credits, the balance is {balance}: add {missing} or more, then:"
-            ));
+            wait(match missing {
+                0 => format!(
+                    "{name}: the next job needs {needed} credits and the service refuses it for want of credits (402), \
+                     although it gives the balance as {balance}: ask its support, or add credits, then:"
+                ),
+                _ => format!(
+                    "{name}: the next job needs {needed} credits, the balance is {balance}: add {missing} or more, then:"
+                ),
+            });
             if invocation.verb == "submit" {
                 lines.push(Line::Command(invocation.command(&["resume", name])));
             }
@@ -454,6 +458,14 @@ spring: the next job needs 8, 4 of 16 credits are left: 4 are missing; set budge
 spring: the next job needs 8 credits, the balance is 3: add 5 or more, then:
     callsheet resume spring";
         assert_eq!(parked(credits, &Invocation { verb: "submit", ..run() }), expected);
+        let refused = serde_json::json!({
+            "state": "parked", "parked_by": "credits", "needed_credits": 8, "balance_credits": 300,
+        });
+        let expected = "\
+spring: the next job needs 8 credits and the service refuses it for want of credits (402), although it gives the balance \
+                        as 300: ask its support, or add credits, then:
+    callsheet run spring.csv";
+        assert_eq!(parked(refused, &run()), expected);
     }
 
     /// The whole manifest would buy the rows that were left out.

@@ -2,13 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use anstream::eprintln;
-
 use crate::cli::live_line::LiveLine;
 use crate::cli::log;
 use crate::cli::printable;
 use crate::cli::progress_lines::{Figures, Pace, span};
-use crate::cli::terminal::Tone;
+use crate::cli::terminal::{self, Tone};
 use crate::clock::Clock;
 use crate::control::protocol::BatchStatus;
 use crate::domain::ids::{BatchName, BatchNo};
@@ -117,7 +115,7 @@ impl Progress {
             }
             None if is_first && now.since(self.shown) < LINE_INTERVAL => {}
             None => {
-                eprintln!("{}", figures.log_line(pace, limit.as_deref()));
+                terminal::print_line(&figures.log_line(pace, limit.as_deref()));
                 self.shown = now;
             }
         }
@@ -151,8 +149,8 @@ impl Progress {
     /// Says something above the live line.
     pub(super) fn say(&self, text: &str) {
         match &self.line {
-            Some(line) => line.above(|| eprintln!("{text}")),
-            None => eprintln!("{text}"),
+            Some(line) => line.above(|| terminal::print_line(text)),
+            None => terminal::print_line(text),
         }
     }
 

@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use crate::cli::client;
 use crate::cli::failure::Failure;
 use crate::cli::global_flags::Global;
-use crate::cli::new_file::NewFile;
+use crate::cli::new_file::ExportTarget;
 use crate::cli::review_decisions::{decide, say_left};
 use crate::cli::table::{self, RowPrinter};
 use crate::cli::terminal::say;
@@ -30,7 +30,7 @@ pub(super) struct ReviewCommand {
     /// List decided outputs, too
     #[arg(long)]
     pub(super) all: bool,
-    /// Write the outputs and their decisions to a CSV file
+    /// Write the outputs and their decisions to a new CSV file, a pipe, or - for standard output
     #[arg(long, value_name = "FILE", requires = "batch", conflicts_with = "import")]
     pub(super) export: Option<PathBuf>,
     /// Take down the decisions of a CSV file that was exported
@@ -128,8 +128,7 @@ fn say_decided(decided: &Decisions, action: ReviewAction, is_json: bool) -> Exit
         let name = printable(decision.name.as_ref().unwrap_or(&decision.job));
         match &decision.refused {
             Some(refused) => {
-                exit = Exit::Usage;
-                say!("error: {name}: {}", printable(refused));
+                exit = Failure::new(Exit::Usage, format!("{name}: {}", printable(refused))).report(is_json);
             }
             None if is_json => {}
             None if !decision.changed => say!("{name}: {} already", action.verdict().name()),
@@ -197,7 +196,7 @@ fn add_row(line: &[u8], rows: &mut RowPrinter, out: &mut impl Write) -> io::Resu
 async fn export(batch: Option<&BatchName>, file: &Path, global: &Global) -> Result<Exit, Failure> {
     let dialect = service_target::config(global)?.output.results_csv;
     // Decisions that were filled in are not written over.
-    let new_file = (file != Path::new("-")).then(|| NewFile::begin(file)).transpose()?;
+    let target = ExportTarget::begin(file)?;
     let request = ReviewRequest { batch: batch.cloned(), all: true, ..ReviewRequest::default() };
     let mut writer = DecisionsWriter::begin(Vec::new(), dialect).map_err(|error| failed(file, &error))?;
     let mut exported = 0_u64;
@@ -214,12 +213,9 @@ async fn export(batch: Option<&BatchName>, file: &Path, global: &Global) -> Resu
     })
     .await?;
     let text = writer.finish().map_err(|error| failed(file, &error))?;
-    let Some(new_file) = new_file else {
-        written(anstream::stdout().write_all(&text))?;
+    if !target.write(&text)? {
         return Ok(Exit::Success);
-    };
-    new_file.as_file().write_all(&text).map_err(|error| new_file.refused(&error))?;
-    new_file.finish()?;
+    }
     say!(
         "{}: {}; fill in the column decision (approve, reject, pick or withdraw), then callsheet review {} \
          --import {}",

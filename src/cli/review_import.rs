@@ -66,7 +66,7 @@ pub(super) async fn run(
             Ok(())
         };
         client.lines(&request, &mut take).await?;
-        let (asked, numbers, refused) = changes(&lines, &jobs);
+        let (asked, numbers, refused) = changes(&lines, &jobs, batch);
         bad.extend(refused);
         let decided = decide(client, &asked, by).await?;
         for (outcome, line) in decided.decisions.iter().zip(numbers) {
@@ -164,6 +164,7 @@ fn action(cell: &str) -> Result<Option<ReviewAction>, String> {
 fn changes(
     lines: &[ImportedLine],
     jobs: &HashMap<String, ReviewLine>,
+    batch: Option<&BatchName>,
 ) -> (Vec<DecisionRequest>, Vec<u64>, Vec<BadLine>) {
     let (mut asked, mut numbers, mut bad) = (Vec::new(), Vec::new(), Vec::new());
     let mut seen: HashMap<&str, u64> = HashMap::new();
@@ -177,14 +178,17 @@ fn changes(
                 continue;
             }
         };
+        if let Some(batch) = batch
+            && !line.batch.is_empty()
+            && line.batch != batch.as_str()
+        {
+            refuse(format!("batch: found {:?}, expected {batch}", line.batch));
+            continue;
+        }
         let Some(job) = jobs.get(&line.job) else {
             refuse(format!("no job {} of the batch has outputs", line.job));
             continue;
         };
-        if !line.batch.is_empty() && line.batch != job.batch.as_str() {
-            refuse(format!("batch: found {:?}, but {} is a job of {}", line.batch, job.id, job.batch));
-            continue;
-        }
         if let Some(first) = seen.insert(&job.job, line.line) {
             refuse(format!("{} is already decided about at line {first}", job.id));
             continue;
@@ -195,7 +199,9 @@ fn changes(
         }
         let Some(action) = action else { continue };
         let note = Some(line.note.clone()).filter(|note| !note.is_empty());
-        let standing = job.review.as_ref().and_then(|review| review.note.clone());
+        // As it is read: a line end of two characters is one.
+        let standing = job.review.as_ref().and_then(|review| review.note.as_ref());
+        let standing = standing.map(|note| note.replace("\r\n", "\n"));
         let is_same = match (job.verdict(), action.verdict()) {
             (None, Verdict::Withdrawn) => true,
             (standing, wanted) => standing == Some(wanted),
@@ -253,7 +259,7 @@ mod tests {
     fn told(text: &str) -> Vec<String> {
         let jobs = jobs().into_iter().flat_map(|job| [(job.id.clone(), job.clone()), (job.job.clone(), job)]);
         let (lines, unread) = read(text).unwrap();
-        let (asked, numbers, bad) = changes(&lines, &jobs.collect());
+        let (asked, numbers, bad) = changes(&lines, &jobs.collect(), Some(&"b".parse().unwrap()));
         let asked = asked.iter().zip(numbers).map(|(asked, line)| {
             let note = asked.note.as_ref().map(|note| format!(" ({note})")).unwrap_or_default();
             format!("{line} {} {}{note}", asked.job, asked.decision.name())
@@ -293,11 +299,12 @@ mod tests {
         );
         // Lines of a spreadsheet may end otherwise.
         assert_eq!(
-            told("job,batch,decision\r\na,b,approve\r\nb,other,reject\r\n-d,,maybe\r\n"),
+            told("job,batch,decision\r\na,b,approve\r\nb,other,reject\r\nx,other,\r\n-d,,maybe\r\n"),
             [
                 "2 b/0a approve",
-                "3! batch: found \"other\", but b is a job of b",
-                "4! decision: found \"maybe\", expected approve, reject, pick or withdraw",
+                "3! batch: found \"other\", expected b",
+                "4! batch: found \"other\", expected b",
+                "5! decision: found \"maybe\", expected approve, reject, pick or withdraw",
             ]
         );
     }

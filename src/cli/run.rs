@@ -106,8 +106,7 @@ async fn run_against(
     let receipts = submit_all(&store, &parts, manifests, global, clock).await?;
     if submit::has_nothing(&receipts) {
         if global.json {
-            summary::json(&receipts, &[], &chosen.output, submit::nothing_exit(&receipts).code())?;
-            submit::report_problems(&receipts, submit::nothing_exit(&receipts));
+            submit::print_report(&receipts, &[], &chosen.output, submit::nothing_exit(&receipts))?;
         }
         return Ok(submit::nothing_exit(&receipts));
     }
@@ -415,12 +414,10 @@ fn print_how_it_ended(
     chosen: &ServiceTarget,
     exit: Exit,
 ) -> Result<(), Failure> {
-    if !global.json {
-        return summary::files(overview, &chosen.output);
+    match global.json {
+        true => submit::print_report(receipts, overview, &chosen.output, exit),
+        false => summary::files(overview, &chosen.output),
     }
-    let printed = summary::json(receipts, overview, &chosen.output, exit.code());
-    submit::report_problems(receipts, exit);
-    printed
 }
 
 fn say_how_it_ended(standstill: Standstill, numbers: &str, overview: &[BatchStatus]) {

@@ -1,10 +1,9 @@
 //! `callsheet submit`: manifests for the running daemon.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anstream::eprintln;
 use clap::Args;
 
 use crate::cli::absent_rows::{self, AbsentLine};
@@ -18,7 +17,7 @@ use crate::cli::manifest_arguments::ManifestArguments;
 use crate::cli::manifest_input::{self, ManifestInput};
 use crate::cli::next_steps::{self, BatchEnd};
 use crate::cli::progress::Progress;
-use crate::cli::terminal::say;
+use crate::cli::terminal::{self, say};
 use crate::cli::{printable, service_target, summary};
 use crate::clock::Clock;
 use crate::control::client::{Client, ClientError};
@@ -68,8 +67,7 @@ pub(super) async fn submit(
         let statuses = look(client, &batches_of(&receipts)).await?;
         let exit = exit_of(&receipts, &statuses, wait);
         if global.json {
-            summary::json(&receipts, &statuses, &health.output, exit.code())?;
-            report_problems(&receipts, exit);
+            print_report(&receipts, &statuses, &health.output, exit)?;
         }
         return Ok(exit);
     }
@@ -101,18 +99,14 @@ pub(super) async fn submit(
     };
     let exit = exit_of(&receipts, &statuses, wait);
     let printed = match global.json {
-        true => summary::json(&receipts, &statuses, &health.output, exit.code()),
+        true => print_report(&receipts, &statuses, &health.output, exit),
         false => summary::files(&statuses, &health.output),
     };
-    if global.json {
-        report_problems(&receipts, exit);
-    } else {
+    if !global.json {
         summary::elapsed(waited);
         say_what_parks(&statuses);
         summary::waiting_for_review(&statuses);
         summary::parts(&receipts);
-    }
-    if !global.json {
         let mut ends = Vec::with_capacity(statuses.len());
         for status in &statuses {
             ends.push(BatchEnd::ask(client, status, &receipts, &health.output).await);
@@ -145,11 +139,23 @@ pub(super) async fn submit_all(
         for line in absent_rows::lines(&shown, &Invocation::of("submit", global)) {
             match line {
                 AbsentLine::Text(text) => say!("{}", printable(&text)),
-                AbsentLine::Command(command) => eprintln!("    {}", printable(&command)),
+                AbsentLine::Command(command) => terminal::print_line(&format!("    {}", printable(&command))),
             }
         }
     }
     Ok(receipts)
+}
+
+/// With `--json`: prints the report, and says what is wrong with manifests, also where stdout cannot be written to.
+pub(super) fn print_report(
+    receipts: &[Receipt],
+    batches: &[BatchStatus],
+    output: &Path,
+    exit: Exit,
+) -> Result<(), Failure> {
+    let printed = summary::json(receipts, batches, output, exit.code());
+    report_problems(receipts, exit);
+    printed
 }
 
 /// With `--json`: says on stderr what is wrong with manifests, as an error with every problem.

@@ -97,8 +97,14 @@ pub(super) fn wrap(text: &str, columns: usize) -> Vec<String> {
 pub(super) fn print_wrapped(text: &str, tone: Tone) {
     let text = with_typed_commands(text);
     for line in wrapped(&text, columns(std::io::stderr())) {
-        anstream::eprintln!("{}", tone.paint(&line));
+        print_line(&tone.paint(&line));
     }
+}
+
+/// Prints a line on stderr as it is. Where that cannot be written to (a log on a full disk) nobody can be told, and the
+/// work goes on.
+pub(super) fn print_line(line: &str) {
+    let _ = writeln!(anstream::stderr().lock(), "{line}");
 }
 
 /// Writes sentences that stand below a table on stdout: wrapped between their words where that is a terminal.

@@ -1,8 +1,13 @@
 //! Outputs that wait for a person: what is told, decided, kept and handed over as a table.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::fs::{FileTypeExt, symlink};
+use std::path::Path;
+use std::process::Command;
 
+use rustix::fs::{Mode, OFlags};
 use serde_json::Value;
 
 use crate::support::collect_outputs::Outputs;
@@ -100,19 +105,46 @@ fn other_bytes_are_undecided_again() {
     assert_eq!(decisions(&env), ["poster approved", "poster-v2 approved"]);
 }
 
-/// What was filled in meanwhile is not written over, nor anything else that lies there.
+/// What was filled in meanwhile is not written over.
 #[test]
 fn a_table_goes_out_into_a_new_file_alone() {
     let env = made();
     env.write("filled-in.csv", "an hour of work");
-    std::os::unix::fs::symlink("filled-in.csv", env.path("link.csv")).unwrap();
-    std::os::unix::fs::symlink("/dev/null", env.path("device.csv")).unwrap();
-    for taken in ["filled-in.csv", "link.csv", "device.csv"] {
+    symlink("filled-in.csv", env.path("link.csv")).unwrap();
+    for taken in ["filled-in.csv", "link.csv", "output"] {
         env.run(["review", "spring", "--export", taken]).exited(2).says("choose a new file");
     }
     assert_eq!(fs::read_to_string(env.path("filled-in.csv")).unwrap(), "an hour of work");
-    assert!(fs::read_link(env.path("device.csv")).is_ok());
-    env.run(["review", "spring", "--export", "new.csv"]).exited(0).says("2 outputs");
+    env.run(["review", "spring", "--export", "new.csv"]).exited(0).says("new.csv: 2 outputs");
+    // A link to nothing yet: the file is made where it leads.
+    symlink("output/by-hand.csv", env.path("to-nothing.csv")).unwrap();
+    env.run(["review", "spring", "--export", "to-nothing.csv"]).exited(0).says("2 outputs");
+    assert!(env.path("to-nothing.csv").is_symlink());
+    let new = fs::read_to_string(env.path("new.csv")).unwrap();
+    assert_eq!(fs::read_to_string(env.path("output/by-hand.csv")).unwrap(), new);
+}
+
+#[test]
+fn a_table_goes_into_pipes_and_devices_that_stay_what_they_are() {
+    let env = made();
+    env.run(["review", "spring", "--export", "new.csv"]).exited(0);
+    let table = fs::read_to_string(env.path("new.csv")).unwrap();
+    let pipe = env.path("pipe.csv");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    // Opened without waiting for who writes, so that a pipe that nobody opens is an empty one.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK;
+    let mut reader = File::from(rustix::fs::open(&pipe, flags, Mode::empty()).unwrap());
+    env.run(["review", "spring", "--export", "pipe.csv"]).exited(0);
+    assert!(fs::symlink_metadata(&pipe).unwrap().file_type().is_fifo());
+    let mut read = String::new();
+    reader.read_to_string(&mut read).unwrap();
+    assert_eq!(read, table);
+    symlink("/dev/null", env.path("device.csv")).unwrap();
+    env.run(["review", "spring", "--export", "device.csv"]).exited(0);
+    assert_eq!(fs::read_link(env.path("device.csv")).unwrap(), Path::new("/dev/null"));
+    for stdout in ["-", "/dev/stdout"] {
+        assert_eq!(env.run(["review", "spring", "--export", stdout]).exited(0).stdout, table);
+    }
 }
 
 #[test]
@@ -129,6 +161,37 @@ fn decisions_go_out_and_in_as_a_table() {
     assert_eq!(decisions(&env), ["poster approved", "poster-v2 waiting"]);
     let beside = fs::read_to_string(env.path("output/spring/decisions.csv")).unwrap();
     assert!(beside.lines().nth(1).unwrap().contains(",approved,"), "{beside}");
+}
+
+/// Lines that end in `\r\n` are counted like others, and a row of another batch is refused by its batch, whether it has an
+/// id or not.
+#[test]
+fn a_table_of_a_spreadsheet_is_read_with_the_right_lines_and_batch() {
+    let env = made();
+    let listed = env.run(["review", "spring", "--json"]).exited(0).stdout;
+    let first: Value = serde_json::from_str(listed.lines().next().unwrap()).unwrap();
+    let id = first["job"].as_str().unwrap();
+    let rows = [
+        "id,job,batch,decision",
+        ",poster,spring,approve",
+        ",poster-v2,autumn,reject",
+        &format!("{id},poster,autumn,reject"),
+        ",nothing,autumn,",
+        ",poster-v2,,perhaps",
+    ];
+    env.write("typed.csv", rows.join("\r\n"));
+    env.run(["review", "spring", "--import", "typed.csv"])
+        .exited(2)
+        .says("typed.csv:3: batch: found \"autumn\", expected spring")
+        .says("typed.csv:4: batch: found \"autumn\", expected spring")
+        .says("typed.csv:5: batch: found \"autumn\", expected spring")
+        .says("typed.csv:6: decision: found \"perhaps\"")
+        .says("1 decision changed");
+    assert_eq!(decisions(&env), ["poster approved", "poster-v2 waiting"]);
+    // A note of two lines comes back as it went out.
+    env.run(["review", "reject", "spring/poster-v2", "--note", "too dark\r\nfor print"]).exited(0);
+    env.run(["review", "spring", "--export", "table.csv"]).exited(0);
+    env.run(["review", "spring", "--import", "table.csv"]).exited(0).says("0 decisions changed");
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! Which state a command works on, and what it says as JSON when it cannot work.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
+use std::process::{Output, Stdio};
+
 use serde_json::Value;
 
 use crate::support::TestEnv;
@@ -76,6 +78,31 @@ fn errors_with_json_are_json() {
         assert_eq!(problem["field"], "model", "{problem}");
         assert!(rejected.json().is_object(), "stdout has the report alone");
     }
+}
+
+/// What people are told before an error is not said where JSON is asked for.
+#[test]
+fn no_note_and_no_text_stands_beside_an_error_as_json() {
+    let env = TestEnv::new();
+    env.write("batch.csv", IMAGE);
+    env.run(["run", "batch.csv", "--emulator", "--emulator-speed", "inf"]).exited(0);
+    env.run(["status", "nope"]).exited(2).says(NOTE);
+    let unknown = error(&env.run(["status", "nope", "--json"]).exited(2));
+    assert_eq!(unknown["message"], "no batch is called nope; there are batch");
+    env.run(["review", "approve", "nope"]).exited(2).says("error: nope: no batch or job is called nope");
+    let undecided = error(&env.run(["review", "approve", "nope", "--json"]).exited(2));
+    assert_eq!(undecided["message"], "nope: no batch or job is called nope");
+}
+
+#[test]
+fn a_daemon_of_another_state_is_no_text_beside_an_error_as_json() {
+    let env = TestEnv::new();
+    env.configure("[paths]\nsocket = \"shared.sock\"");
+    let daemon = env.start(["daemon", "--state", "elsewhere", "--log-level", "info"]);
+    daemon.says("ready");
+    env.run(["status"]).exited(2).says("works on another state").says("error: there is no state in state");
+    assert_eq!(error(&env.run(["status", "--json"]).exited(2))["message"], "there is no state in state");
+    daemon.stop();
 }
 
 #[test]
@@ -191,12 +218,53 @@ fn a_command_that_is_copied_from_a_message_works_on_the_same_state() {
     env.audit().each_paid_once(0);
 }
 
+/// How the client ends whose stdout is this.
+fn with_stdout(env: &TestEnv, arguments: &[&str], stdout: impl Into<Stdio>) -> Output {
+    let mut command = env.command(arguments.iter().copied());
+    command.stdin(Stdio::null()).stdout(stdout).stderr(Stdio::piped()).output().unwrap()
+}
+
+#[test]
+fn a_reader_that_went_away_is_no_error() {
+    let env = TestEnv::new();
+    env.write("batch.csv", IMAGE);
+    for arguments in [
+        &["--help"][..],
+        &["credits"],
+        &["credits", "--json"],
+        &["plan", "batch.csv", "--graph"],
+        &["run", "batch.csv", "--json"],
+        &["run", "batch.csv"],
+        &["status"],
+    ] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let outcome = with_stdout(&env, arguments, writer);
+        let said = String::from_utf8_lossy(&outcome.stderr);
+        assert_eq!(outcome.status.code(), Some(0), "{arguments:?}: {said}");
+        assert!(!said.contains("stdout"), "{arguments:?}: {said}");
+    }
+    env.audit().each_paid_once(1);
+}
+
 #[test]
 fn what_stdout_does_not_take_is_said_and_is_no_success() {
     let env = TestEnv::new();
     env.write("batch.csv", IMAGE);
+    env.write("refused.csv", "id,kind,model,prompt\none,image,no-such,a pier\n");
+    let said_by = |arguments: &[&str]| {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let outcome = with_stdout(&env, arguments, full);
+        let said = String::from_utf8_lossy(&outcome.stderr).into_owned();
+        assert_eq!(outcome.status.code(), Some(6), "{arguments:?}: {said}");
+        assert!(said.contains("failed to write to stdout"), "{arguments:?}: {said}");
+        said
+    };
     for arguments in [
-        &["credits"][..],
+        &["--help"][..],
+        &["--version"],
+        &["review", "--help"],
+        &["credits"],
         &["credits", "--json"],
         &["doctor"],
         &["doctor", "--json"],
@@ -205,15 +273,33 @@ fn what_stdout_does_not_take_is_said_and_is_no_success() {
         &["run", "batch.csv", "--json"],
         &["run", "batch.csv"],
     ] {
-        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-        let mut command = env.command(arguments.iter().copied());
-        let outcome = command.stdout(full).stderr(std::process::Stdio::piped()).spawn().unwrap();
-        let outcome = outcome.wait_with_output().unwrap();
-        let said = String::from_utf8_lossy(&outcome.stderr);
-        assert_eq!(outcome.status.code(), Some(6), "{arguments:?}: {said}");
-        assert!(said.contains("failed to write to stdout"), "{arguments:?}: {said}");
+        said_by(arguments);
     }
+    let refused = said_by(&["run", "refused.csv", "--json"]);
+    assert!(refused.contains("1 problem in refused.csv"), "what is wrong is said all the same: {refused}");
     // What was run was run.
     env.run(["run", "batch.csv"]).exited(0);
+    env.audit().each_paid_once(1);
+}
+
+/// A log on a full disk ends nothing that is being paid for.
+#[test]
+fn work_goes_on_where_stderr_cannot_be_written_to() {
+    let env = TestEnv::new();
+    env.write("batch.csv", IMAGE);
+    let code = |arguments: &[&str]| {
+        let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let mut command = env.command(arguments.iter().copied());
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(full()).status().unwrap().code()
+    };
+    for (arguments, expected) in [
+        (&["run", "batch.csv"][..], 0),
+        (&["status", "nope"], 2),
+        (&["status", "nope", "--json"], 2),
+        (&["status", "--no-such-flag"], 2),
+        (&["status", "--log-level", "trace"], 0),
+    ] {
+        assert_eq!(code(arguments), Some(expected), "{arguments:?}");
+    }
     env.audit().each_paid_once(1);
 }

@@ -6,7 +6,6 @@ pub(super) mod arguments;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use anstream::eprintln;
 pub(super) use callsheet_emulator::{DEFAULT_API_KEY, Emulator};
 use callsheet_emulator::{FaultPlan, Options, Plan, StartError};
 use serde_json::json;
@@ -15,6 +14,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use self::arguments::{EmulatorCommand, PlanName};
 use crate::cli::failure::Failure;
 use crate::cli::global_flags::Global;
+use crate::cli::terminal::print_line;
 use crate::domain::exit_code::Exit;
 
 /// Credits on the account of a command that works offline.
@@ -44,7 +44,7 @@ pub(super) async fn run(command: &EmulatorCommand, global: &Global) -> Result<Ex
         () = ends.wait() => {}
     }
     running.stop().await;
-    eprintln!("the emulator has stopped");
+    print_line("the emulator has stopped");
     Ok(Exit::Success)
 }
 
@@ -103,13 +103,13 @@ impl Ends {
 /// For people.
 fn introduce(running: &Emulator, api_key: &str) {
     let base_url = running.base_url();
-    eprintln!("the emulator listens on {base_url}");
-    eprintln!("  results come from {}", running.media_url());
-    eprintln!("  the API key is {api_key}");
-    eprintln!("try it:");
-    eprintln!("  curl {base_url}/api/v1/credits -H 'Authorization: Bearer {api_key}'");
-    eprintln!("  CALLSHEET_API_KEY={api_key} callsheet run MANIFEST --base-url {base_url}");
-    eprintln!("the audit is at {base_url}/emulator/audit; Ctrl-C ends it");
+    print_line(&format!("the emulator listens on {base_url}"));
+    print_line(&format!("  results come from {}", running.media_url()));
+    print_line(&format!("  the API key is {api_key}"));
+    print_line("try it:");
+    print_line(&format!("  curl {base_url}/api/v1/credits -H 'Authorization: Bearer {api_key}'"));
+    print_line(&format!("  CALLSHEET_API_KEY={api_key} callsheet run MANIFEST --base-url {base_url}"));
+    print_line(&format!("the audit is at {base_url}/emulator/audit; Ctrl-C ends it"));
 }
 
 /// For scripts: one line, once it is ready.
