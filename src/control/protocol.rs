@@ -17,6 +17,7 @@ use crate::domain::budget::BudgetSetting;
 use crate::domain::budget_group::GroupTotals;
 use crate::domain::charge_drift::Drift;
 use crate::domain::credits::Credits;
+use crate::domain::default_fields::is_default;
 use crate::domain::exit_code::Exit;
 use crate::domain::ids::{BatchName, JobId};
 use crate::domain::job::{Job, JobSpec, OutputFile, RecordView};
@@ -204,15 +205,11 @@ pub struct Status {
     /// Oldest first.
     pub batches: Vec<BatchStatus>,
     /// Finished batches that are not among them: each is found by its name.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub not_listed: u64,
     /// What downloads and uploads took, where the process that answers puts files into an object store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transfers: Option<Transfers>,
-}
-
-fn is_zero(number: &u64) -> bool {
-    *number == 0
 }
 
 /// A line of the response to [`JobsRequest`], and of `results.jsonl`, as far as a list of jobs needs it.

@@ -15,6 +15,7 @@ use serde_json::Value;
 use crate::domain::batch_origin::{Origin, SourcePlace};
 use crate::domain::budget::{self, BudgetShortage};
 use crate::domain::credits::Credits;
+use crate::domain::default_fields::is_default;
 use crate::domain::json_object::JsonObject;
 use crate::domain::ledger::{Movement, OutOfBalance, Totals};
 use crate::domain::row_selection::meta_value;
@@ -253,10 +254,6 @@ struct KeyTotals {
     /// Once there is one, no value gets totals of its own any more: what is held in it stays in it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     other: Option<GroupTotal>,
-}
-
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
 }
 
 impl KeyTotals {

@@ -10,9 +10,9 @@ use serde_json::{Map, Number, Value};
 
 use crate::domain::credit_hold::Hold;
 use crate::domain::credits::Credits;
+use crate::domain::default_fields::is_default;
 use crate::domain::ids::{AttemptNo, Fingerprint, JobId, Seq, TaskId};
 use crate::domain::input_file::InputFile;
-use crate::domain::job::attempt::is_default;
 pub use crate::domain::job::attempt::{Attempt, Books, DOWNLOAD_FAILED, RESOLVED, State};
 pub use crate::domain::job::record_format::RecordView;
 use crate::domain::job_reference::{InputField, JobInput, length_reference};

@@ -14,6 +14,7 @@ pub mod budget_group;
 pub mod charge_drift;
 pub mod credit_hold;
 pub mod credits;
+pub mod default_fields;
 pub mod diagnostic;
 pub mod exit_code;
 pub mod gauge_values;

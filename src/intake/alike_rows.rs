@@ -87,8 +87,9 @@ impl<'a> AlikeRows<'a> {
         is_worth_it && row.request.prompt.is_some() && row.notes.is_empty() && row.mistyped.is_empty()
     }
 
-    /// Keeps what a row came to, for those that are like it. It takes neither an output of another row nor a file. `as_read` is
-    /// the row before it was judged, `identity` the body from which its identity follows; `notes` have no positions.
+    /// Keeps what a row came to, for those that are like it. It takes neither an output of another row nor a file.
+    /// `as_read` is the row before it was judged, `identity` the body from which its identity follows; `notes` have no
+    /// positions.
     pub(super) fn keep(
         &mut self,
         as_read: Row,
@@ -96,16 +97,16 @@ impl<'a> AlikeRows<'a> {
         identity: &Map<String, Value>,
         notes: &[Diagnostic],
     ) {
-        let Some(prompt) = plain_prompt(&as_read, self.context) else { return };
-        let Some(known) = KnownRow::of(&as_read, prompt, staged, identity, notes) else { return };
+        let Some(prompt) = plain_prompt(&as_read, self.context).map(str::to_owned) else { return };
+        let Some(known) = KnownRow::of(as_read, &prompt, staged, identity, notes) else { return };
         // What it came to must come out of it.
-        if known.staged(&as_read, prompt, self.context.namespace, self.batch) != *staged {
+        if known.staged(&known.row, &prompt, self.context.namespace, self.batch) != *staged {
             return;
         }
         // One that is like it has a shorter prompt.
-        self.known.retain(|other| !other.is_like(&as_read, self.context.group_limits));
+        self.known.retain(|other| !other.is_like(&known.row, self.context.group_limits));
         self.known.truncate(KNOWN_MAX - 1);
-        self.known.insert(0, KnownRow { row: as_read, ..known });
+        self.known.insert(0, known);
     }
 }
 
@@ -117,18 +118,18 @@ fn plain_prompt<'r>(row: &'r Row, context: &IngestContext<'_>) -> Option<&'r str
 
 impl KnownRow {
     fn of(
-        row: &Row,
+        row: Row,
         prompt: &str,
         staged: &StagedRow,
         identity: &Map<String, Value>,
         notes: &[Diagnostic],
     ) -> Option<KnownRow> {
         let RowRequest::Order(order) = &staged.wanted else { return None };
-        let (begin, end) = ends(row);
+        let (begin, end) = ends(&row);
         let order_json = order.json.strip_prefix(&begin)?.strip_suffix(&end)?;
         let prompt_json = json(prompt);
         Some(KnownRow {
-            row: row.clone(),
+            row,
             prompt_chars: prompt.chars().count(),
             identity: AroundPrompt::of(&json(identity), &prompt_json)?,
             order_json: AroundPrompt::of(order_json, &prompt_json)?,

@@ -21,22 +21,14 @@ pub(super) fn count(
     receipt: &mut Receipt,
 ) -> Result<(), StoreError> {
     let is_plain = expired.is_none() && !receipt.file_refused && receipt.by_group.is_empty();
-    if is_plain
-        && let Some(AskedJobs { jobs, credits }) = judged.all_new()
-        && let Ok(jobs) = u32::try_from(jobs)
-    {
-        receipt.count_new(jobs, credits);
+    if is_plain && judged.all_new().is_some_and(|jobs| receipt.count_new(jobs)) {
         return Ok(());
     }
     let mut rows = Rows { rows: judged.rows()?, refusal: None, expired };
     // A problem of the file has been counted.
     let mut file_rows = u32::from(receipt.file_refused);
     while let Some(found) = rows.rows.next_row()? {
-        if is_plain
-            && let Some(AskedJobs { jobs, credits }) = new_jobs(&found)
-            && let Ok(jobs) = u32::try_from(jobs)
-        {
-            receipt.count_new(jobs, credits);
+        if is_plain && new_jobs(&found).is_some_and(|jobs| receipt.count_new(jobs)) {
             continue;
         }
         let line = found.row.line;

@@ -9,6 +9,7 @@ use crate::domain::batch_terms::TermChange;
 use crate::domain::budget::BudgetShortage;
 use crate::domain::budget_group::GroupTotals;
 use crate::domain::credits::Credits;
+use crate::domain::default_fields::is_default;
 use crate::domain::diagnostic::{Diagnostic, Position};
 use crate::domain::ids::BatchName;
 use crate::domain::manifest::row::Policy;
@@ -16,6 +17,7 @@ use crate::domain::pilot::Pilot;
 use crate::domain::row_changes::FieldChange;
 use crate::domain::row_verdict::{JobStanding, RowVerdict};
 use crate::intake::manifest_file::Identity;
+use crate::store::staging::AskedJobs;
 
 /// What to do about a row that cannot be judged now.
 pub(super) const LATER: &str = "the row may be valid: submit the file again when the catalog is available";
@@ -63,10 +65,10 @@ pub struct Receipt {
     /// Rows that are not valid.
     pub invalid: u64,
     /// Of these, rows that could not be judged now, because a catalog was not available.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub unjudged: u64,
     /// Rows that are not in the part of the manifest that was handed in (`--first`, `--random`, `--only`, `--where`).
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub left_out: u64,
     /// What of the batch is done first and what waits, where the manifest was handed in with `--pilot` or the batch has
     /// a pilot already.
@@ -118,11 +120,6 @@ pub struct Receipt {
 
 fn as_shown<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(&path.display())
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
-fn is_zero(number: &u64) -> bool {
-    *number == 0
 }
 
 impl Receipt {
@@ -205,10 +202,15 @@ impl Receipt {
         self.notes.extend(notes.into_iter().take(room));
     }
 
-    /// Counts jobs that are new, and the credits of all of them together.
-    pub(super) fn count_new(&mut self, jobs: u32, credits: Credits) {
-        self.new += jobs;
+    /// Counts jobs that are new, and the credits of all of them together. Returns whether they were counted: not where
+    /// they are more than a batch has.
+    pub(super) fn count_new(&mut self, AskedJobs { jobs, credits }: AskedJobs) -> bool {
+        let Some(new) = u32::try_from(jobs).ok().and_then(|jobs| self.new.checked_add(jobs)) else {
+            return false;
+        };
+        self.new = new;
         (self.total_credits, self.price) = (self.total_credits + credits, self.price + credits);
+        true
     }
 
     /// Counts one job, and the credits that belong to what becomes of it.

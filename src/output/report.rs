@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use crate::domain::charge_drift;
 use crate::domain::credits::Credits;
+use crate::domain::default_fields::is_default;
 use crate::domain::ids::BatchName;
 use crate::domain::job::{Job, JobSpec, State};
 use crate::domain::job_state::JobState;
@@ -32,13 +33,9 @@ pub struct Sums {
     refunded_credits: Credits,
     states: BTreeMap<JobState, u32>,
     /// Jobs without outputs of versions of rows in whose place others are wanted; no state counts them.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "is_default")]
     replaced: u32,
     late: u32,
-}
-
-fn is_zero<T: Default + PartialEq>(number: &T) -> bool {
-    *number == T::default()
 }
 
 impl Sums {
@@ -128,7 +125,7 @@ pub struct Report {
     /// Jobs that were charged or made otherwise than planned.
     drift: Vec<Listed>,
     /// What jobs cost above the prices at which they were accepted, as those in force were higher when they were sent.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "is_default")]
     price_rise_credits: Credits,
     /// How many outputs of wanted rows were decided about, and how.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]

@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 
 use crate::domain::charge_drift;
 use crate::domain::credit_hold::ABOVE_MAX;
+use crate::domain::default_fields::is_default;
 use crate::domain::ids::BatchName;
 use crate::domain::job::{Job, JobSpec, OutputFile, State};
 use crate::domain::job_reference::{INPUT_LENGTH, INPUT_TOO_LONG};
@@ -43,9 +44,9 @@ pub struct GalleryJob<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     price: Option<u64>,
     charged: u64,
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "is_default")]
     waived: u64,
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "is_default")]
     held: u64,
     attempts: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -245,10 +246,6 @@ fn command_name(batch: &BatchName, spec: &JobSpec) -> String {
     let name = format!("{batch}/{label}");
     let is_plain = |c: char| c.is_alphanumeric() || "-_./@".contains(c);
     if name.chars().all(is_plain) { name } else { format!("'{name}'") }
-}
-
-fn is_zero(number: &u64) -> bool {
-    *number == 0
 }
 
 #[cfg(test)]

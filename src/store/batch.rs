@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::domain::batch_origin::Origin;
 use crate::domain::batch_terms::BatchTerms;
 use crate::domain::credits::Credits;
+use crate::domain::default_fields::is_default;
 use crate::domain::ids::{BatchName, BatchNo, Seq};
 use crate::domain::job::{Job, State};
 use crate::domain::ledger::Totals;
@@ -15,7 +16,7 @@ use crate::domain::pilot::Pilot;
 use crate::domain::queue_class::QueueClass;
 use crate::domain::request::Kind;
 use crate::domain::time::Timestamp;
-use crate::store::ended_counts::{Ended, KindCounts, is_default};
+use crate::store::ended_counts::{Ended, KindCounts};
 
 /// A part of a spool whose rows are still to begin, with its cursor. Rows of equal priority and class that
 /// came in one manifest make one segment.

@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 
 use crate::domain::batch_origin::Origin;
 use crate::domain::credits::Credits;
+use crate::domain::default_fields::is_default;
 use crate::domain::ids::{BatchName, BatchNo};
 use crate::domain::manifest::row::Policy;
 use crate::domain::pilot::Pilot;
@@ -51,19 +52,14 @@ pub(super) struct BatchBackup {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) pilot: Option<Pilot>,
     /// Rows before this byte were accepted before its pilot.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(super) pilot_from: u64,
     /// Where the rows of its pilot lie: the byte of the first one and the byte after the last one of each part.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) pilot_rows: Vec<(u64, u64)>,
     /// Length of what says which versions of edited rows are wanted, in bytes.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub(super) versions_bytes: u64,
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
-fn is_zero(bytes: &u64) -> bool {
-    *bytes == 0
 }
 
 /// A backup as it lies on the disk.

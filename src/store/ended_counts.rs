@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::domain::default_fields::is_default;
 use crate::domain::job::State;
 use crate::domain::job_state::{JobState, JobStateCounts};
 
@@ -128,9 +129,4 @@ pub struct KindCounts {
     pub rows: u32,
     /// Ended so far.
     pub ended: Ended,
-}
-
-/// Whether a field of a record is left out.
-pub(super) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
 }

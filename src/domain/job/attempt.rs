@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::domain::credits::Credits;
+use crate::domain::default_fields::is_default;
 use crate::domain::ids::{AttemptNo, TaskId};
 use crate::domain::job::OutputFile;
 use crate::domain::job_reference::FoundInput;
@@ -343,10 +344,6 @@ impl StateFields {
             JobState::InDoubt => State::InDoubt { fault: fault.ok_or(missing("fault"))?, task },
         })
     }
-}
-
-pub(super) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
 }
 
 impl Attempt {

@@ -8,8 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain::credit_hold::Hold;
 use crate::domain::credits::Credits;
+use crate::domain::default_fields::is_default;
 use crate::domain::ids::{AttemptNo, TaskId};
-use crate::domain::job::attempt::{MissingField, StateFields, is_default};
+use crate::domain::job::attempt::{MissingField, StateFields};
 use crate::domain::job::{Attempt, Books, HistoryLine, Job, OutputFile, State};
 use crate::domain::job_state::JobState;
 use crate::domain::json_object::JsonObject;

@@ -12,9 +12,9 @@ pub(super) struct Expressions {
 
 /// How many letters of a text in a row are looked at before the whole of it is searched.
 const BEGINNING: usize = 3;
-/// By how many bits a letter moves those before it in a hash, which holds so many letters.
-const LETTER_BITS: u32 = 5;
-const HASH_BITS: u32 = 3 * LETTER_BITS;
+/// By how many bits a letter moves those before it in a hash, which holds as many letters.
+const LETTER_BITS: usize = 5;
+const HASH_BITS: usize = BEGINNING * LETTER_BITS;
 
 /// The first letters of all expressions, as hashes: a text that has none of them in a row, whatever stands between, says
 /// none of the expressions.

@@ -8,6 +8,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::domain::credits::Credits;
+use crate::domain::default_fields::is_default;
 use crate::domain::ids::{AttemptNo, BatchNo, Seq};
 use crate::domain::job::{JobSpec, OutputFile};
 use crate::domain::lifecycle::{self, AttemptRules, Event, Transition};
@@ -137,10 +138,10 @@ pub struct CommandOutcome {
     pub paid: Vec<String>,
     /// Jobs that are not dropped, since they may have been sent by a state that is gone: this one was rebuilt or
     /// imported.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub may_have_been_sent: u32,
     /// Jobs that are queued again under the key that they had.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub same_key: u32,
     /// Jobs that would expire again at once: the time of their batch is over.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -154,11 +155,6 @@ pub struct CommandOutcome {
     /// Why nothing was done, where something else would have been expected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
-fn is_zero(n: &u32) -> bool {
-    *n == 0
 }
 
 impl CommandOutcome {
