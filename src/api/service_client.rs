@@ -76,9 +76,7 @@ impl Service {
         }
         match self.exchange(request).await {
             Err(error) => response::classify_post_error(&error),
-            Ok(raw) if kind == Kind::ShortsStudio => {
-                shorts_studio::classify_post(&raw, order.hold().unwrap_or_default())
-            }
+            Ok(raw) if kind == Kind::ShortsStudio => shorts_studio::classify_post(&raw),
             Ok(raw) => response::classify_post(&raw),
         }
     }
@@ -92,9 +90,7 @@ impl Service {
         };
         match self.exchange(self.request(Method::GET, &path)).await {
             Err(error) => response::classify_read_error(&error),
-            Ok(raw) if is_studio => {
-                shorts_studio::classify_read(&raw, task, order.hold().unwrap_or_default())
-            }
+            Ok(raw) if is_studio => shorts_studio::classify_read(&raw, task),
             Ok(raw) => response::classify_read(&raw).about(task),
         }
     }

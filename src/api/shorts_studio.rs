@@ -6,15 +6,14 @@
 //! Assumed, and nothing more: a success shows, in `data` or bare, an object with `id`, `taskId` or
 //! `requestId`; where it shows `status`, `costCredits` and `waivedCredits` they are those of the task
 //! object; results stand in `taskUrls`, `urls`, `url` or in `taskResult.output`. What shows no id
-//! leaves the outcome unknown, and an unknown outcome is never sent again. Until an answer says what
-//! was charged, what was set aside counts as spent.
+//! leaves the outcome unknown, and an unknown outcome is never sent again. An answer may not say what
+//! was charged.
 
 use serde_json::Value;
 
 use crate::api::http_client::RawResponse;
 use crate::api::url_path::path_segment;
 use crate::api::{response, wire};
-use crate::domain::credits::Credits;
 use crate::domain::ids::TaskId;
 use crate::domain::task::{Fault, PostAnswer, ReadAnswer, TaskReading, TaskStatus};
 
@@ -30,8 +29,8 @@ pub(super) fn poll_path(task: &TaskId) -> String {
     format!("/api/v1/shorts-studio?{name}={}", path_segment(id))
 }
 
-/// Classifies the response to the POST. `set_aside` is what counts as charged until an answer says what was.
-pub fn classify_post(raw: &RawResponse, set_aside: Credits) -> PostAnswer {
+/// Classifies the response to the POST.
+pub fn classify_post(raw: &RawResponse) -> PostAnswer {
     if !is_success(raw) {
         return match response::classify_post(raw) {
             // Without a key, only a request that was turned away unread may be sent again.
@@ -41,7 +40,7 @@ pub fn classify_post(raw: &RawResponse, set_aside: Credits) -> PostAnswer {
             other => other,
         };
     }
-    match reading(raw, None, set_aside) {
+    match reading(raw, None) {
         Ok(reading) => PostAnswer::Task(reading),
         Err(why) => {
             PostAnswer::Again { fault: Fault::new("broken_answer", why), wait: None, may_have_run: true }
@@ -50,11 +49,11 @@ pub fn classify_post(raw: &RawResponse, set_aside: Credits) -> PostAnswer {
 }
 
 /// Classifies the response to a poll.
-pub fn classify_read(raw: &RawResponse, task: &TaskId, set_aside: Credits) -> ReadAnswer {
+pub fn classify_read(raw: &RawResponse, task: &TaskId) -> ReadAnswer {
     if !is_success(raw) {
         return response::classify_read(raw);
     }
-    match reading(raw, Some(task), set_aside) {
+    match reading(raw, Some(task)) {
         Ok(reading) => ReadAnswer::Task(reading),
         Err(why) => ReadAnswer::Again { fault: Fault::new("broken_answer", why), wait: None },
     }
@@ -64,11 +63,7 @@ fn is_success(raw: &RawResponse) -> bool {
     (200..300).contains(&raw.status)
 }
 
-fn reading(
-    raw: &RawResponse,
-    known: Option<&TaskId>,
-    set_aside: Credits,
-) -> Result<TaskReading, &'static str> {
+fn reading(raw: &RawResponse, known: Option<&TaskId>) -> Result<TaskReading, &'static str> {
     let body: Value = serde_json::from_slice(&raw.body).map_err(|_| "the answer is not JSON")?;
     if body.get("code").and_then(Value::as_i64).is_some_and(|code| code != 0) {
         return Err("the answer is an error and a success at once");
@@ -96,8 +91,8 @@ fn reading(
         status,
         model: wire::model(object),
         options: None,
-        charged: credits("costCredits").unwrap_or(set_aside),
-        waived: credits("waivedCredits").unwrap_or_default(),
+        charged: credits("costCredits"),
+        waived: credits("waivedCredits"),
         urls,
         fault: wire::task_fault(object),
         record: wire::record(object),
@@ -163,11 +158,12 @@ mod tests {
     }
 
     fn said(reading: &TaskReading) -> String {
-        format!("{} {:?} {} {:?}", reading.id, reading.status, reading.charged.0, reading.urls)
+        let charged = reading.charged.map_or("?".to_owned(), |charged| charged.0.to_string());
+        format!("{} {:?} {charged} {:?}", reading.id, reading.status, reading.urls)
     }
 
     fn post(status: u16, body: &str) -> String {
-        match classify_post(&raw(status, body), Credits(40)) {
+        match classify_post(&raw(status, body)) {
             PostAnswer::Task(reading) => said(&reading),
             PostAnswer::Again { may_have_run, .. } => format!("again, may have run: {may_have_run}"),
             other => format!("{other:?}"),
@@ -182,9 +178,9 @@ mod tests {
                 r#"{"code":0,"data":{"taskId":"t","status":"pending","costCredits":25}}"#,
                 "t Pending 25 []",
             ),
-            (202, r#"{"code":0,"data":{"task":{"id":"t"}}}"#, "t Processing 40 []"),
-            (200, r#"{"requestId":"r"}"#, "request:r Pending 40 []"),
-            (200, r#"{"code":0,"data":{"id":"t","urls":["http://x/1"]}}"#, "t Success 40 [\"http://x/1\"]"),
+            (202, r#"{"code":0,"data":{"task":{"id":"t"}}}"#, "t Processing ? []"),
+            (200, r#"{"requestId":"r"}"#, "request:r Pending ? []"),
+            (200, r#"{"code":0,"data":{"id":"t","urls":["http://x/1"]}}"#, "t Success ? [\"http://x/1\"]"),
         ] {
             assert_eq!(post(status, body), expected, "{body}");
         }
@@ -207,35 +203,30 @@ mod tests {
 
     #[test]
     fn errors_carry_a_code_and_a_message_alone() {
-        let refused = classify_post(&raw(400, r#"{"code":-1,"message":"no segments"}"#), Credits(40));
+        let refused = classify_post(&raw(400, r#"{"code":-1,"message":"no segments"}"#));
         assert_eq!(refused, PostAnswer::Refused(Fault::new("code_-1", "no segments")));
-        let poor = classify_post(&raw(402, r#"{"code":-1002,"message":"too dear"}"#), Credits(40));
+        let poor = classify_post(&raw(402, r#"{"code":-1002,"message":"too dear"}"#));
         assert!(matches!(poor, PostAnswer::OutOfCredits(_)));
-        let missing =
-            classify_read(&raw(404, r#"{"code":-1,"message":"no"}"#), &TaskId("t".into()), Credits(1));
+        let missing = classify_read(&raw(404, r#"{"code":-1,"message":"no"}"#), &TaskId("t".into()));
         assert!(matches!(missing, ReadAnswer::Missing(_)));
     }
 
     #[test]
     fn polling_goes_on_while_the_answer_is_202_and_success_shows_results() {
         let task = TaskId("t".into());
-        let poll = |status, body: &str| match classify_read(&raw(status, body), &task, Credits(40)) {
+        let poll = |status, body: &str| match classify_read(&raw(status, body), &task) {
             ReadAnswer::Task(reading) => said(&reading),
             _ => "again".to_owned(),
         };
-        assert_eq!(poll(202, "{}"), "t Processing 40 []");
+        assert_eq!(poll(202, "{}"), "t Processing ? []");
         assert_eq!(poll(200, "{}"), "again");
-        assert_eq!(poll(200, r#"{"status":"success","url":"http://x/1"}"#), "t Success 40 [\"http://x/1\"]");
+        assert_eq!(poll(200, r#"{"status":"success","url":"http://x/1"}"#), "t Success ? [\"http://x/1\"]");
         assert_eq!(poll(200, r#"{"data":{"status":"failed","costCredits":0}}"#), "t Failed 0 []");
     }
 
     #[test]
     fn an_answer_about_another_task_is_not_believed() {
-        let read = |task: &str, body: &str| match classify_read(
-            &raw(200, body),
-            &TaskId(task.into()),
-            Credits(40),
-        ) {
+        let read = |task: &str, body: &str| match classify_read(&raw(200, body), &TaskId(task.into())) {
             ReadAnswer::Task(reading) => said(&reading),
             ReadAnswer::Again { fault, .. } => fault.message,
             _ => "something else".to_owned(),

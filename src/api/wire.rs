@@ -101,8 +101,8 @@ pub(super) fn task(data: &Value) -> Result<TaskReading, &'static str> {
         status,
         model: model(data),
         options: options(data),
-        charged,
-        waived,
+        charged: Some(charged),
+        waived: Some(waived),
         urls,
         fault: task_fault(data),
         record: record(data),
@@ -206,7 +206,7 @@ mod tests {
             }
         }
         for none in [Value::Null, json!(0)] {
-            assert_eq!(with("success", "waivedCredits", &none).unwrap().waived, Credits::ZERO);
+            assert_eq!(with("success", "waivedCredits", &none).unwrap().waived, Some(Credits::ZERO));
         }
     }
 

@@ -33,7 +33,7 @@ pub fn path_of(text: &str) -> Result<String, String> {
     let path = rest.strip_prefix("//localhost/").or_else(|| rest.strip_prefix("///"));
     let Some(path) = path else {
         return Err(
-            "is no address of a file on this machine; write it as file:///srv/ref/logo.png".to_owned()
+            "is not an address of a file on this machine; write it as file:///srv/ref/logo.png".to_owned()
         );
     };
     let path = percent_decode_str(path).decode_utf8();

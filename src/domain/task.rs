@@ -58,10 +58,10 @@ pub struct TaskReading {
     pub model: Option<String>,
     /// `options`: those it was priced with, defaults filled.
     pub options: Option<Map<String, Value>>,
-    /// `costCredits`: charged.
-    pub charged: Credits,
-    /// `waivedCredits`: covered by a plan allowance.
-    pub waived: Credits,
+    /// `costCredits`: charged; nothing where the answer does not say, as those of Shorts Studio may.
+    pub charged: Option<Credits>,
+    /// `waivedCredits`: covered by a plan allowance; nothing where the answer does not say.
+    pub waived: Option<Credits>,
     /// `taskUrls`: empty until `success`.
     pub urls: Vec<String>,
     /// Why it failed, from `taskInfo` or `taskResult`.

@@ -13,7 +13,7 @@ use crate::domain::job::{JobSpec, Order};
 use crate::domain::task::{Fault, PostAnswer};
 use crate::engine::download::Fetcher;
 use crate::engine::publish_queue::PublishQueue;
-use crate::engine::scheduler::{Effect, FetchFault, FetchOrder, Input, Scheduler};
+use crate::engine::scheduler::{Effect, FetchFault, FetchOrder, Input, NoBalance, Scheduler};
 use crate::engine::scratch_files::ScratchMarks;
 use crate::engine::suspended_downloads::SuspendedDownloads;
 use crate::engine::{EngineDeps, blocking, edited_rows, input_store, job_inputs, output_sync, row_reader};
@@ -164,7 +164,10 @@ pub(super) async fn run_effect(
             };
             metrics.request(Endpoint::Credits, class, clock.elapsed().saturating_sub(begun));
             tracing::debug!(answer = class.name(), "balance read");
-            Input::Balance(answer.map_err(|error| Fault::new("balance", error.to_string())))
+            Input::Balance(answer.map_err(|error| match error {
+                ServiceError::Unauthorised(_) => NoBalance::Unauthorised,
+                ServiceError::Unreachable { .. } => NoBalance::Unanswered,
+            }))
         }
     };
     vec![input]

@@ -40,14 +40,22 @@ pub struct Catalogs {
 }
 
 impl Catalogs {
-    /// Those that are kept, of which `failed` could not be had now.
-    fn of(kept: CachedCatalogs, failed: &[(CatalogPart, ServiceError)]) -> Catalogs {
+    /// Those that are kept, of which `failed` could not be had now. Of these the ones that are used are told by when they
+    /// were given; the others are missing.
+    fn of(
+        kept: CachedCatalogs,
+        failed: &[(CatalogPart, ServiceError)],
+        is_used: impl Fn(Timestamp) -> bool,
+    ) -> Catalogs {
         let mut catalog = Catalog::default();
         let mut stale = Vec::new();
         let mut fetched = kept.fetched;
         for part in CatalogPart::ALL {
             let error = failed.iter().find(|(of, _)| *of == part).map(|(_, error)| error.to_string());
             match (kept.part(part), error) {
+                (Some((_, given)), Some(error)) if !is_used(given) => {
+                    catalog.missing.push((part, format!("{error}; the stored copy is of {given}")));
+                }
                 (Some((data, given)), error) => {
                     catalog.read(part, data);
                     fetched = fetched.min(given);
@@ -111,18 +119,24 @@ pub async fn load(
         let kept = kept.ok_or(CatalogError::NoService)?;
         let from = kept.service.clone();
         let reason = format!("no service is configured; the stored copy came from {from}");
-        let catalogs = Catalogs { stale_because: Some(reason), ..Catalogs::of(kept, &[]) };
+        let catalogs = Catalogs { stale_because: Some(reason), ..Catalogs::of(kept, &[], |_| true) };
         return Ok(catalogs.with_surcharges(state, &from));
     };
     let kept = kept.unwrap_or_else(|| CachedCatalogs::none(identity));
     let now = clock.now().wall;
-    let is_fresh = |given: Timestamp| now.since(given) < FRESH_FOR && given <= now;
     let mut wanted = CatalogPart::ALL.to_vec();
-    wanted.retain(|part| !kept.part(*part).is_some_and(|(_, given)| is_fresh(given)));
-    renewed(service, kept, wanted, state, clock).await
+    wanted.retain(|part| !kept.part(*part).is_some_and(|(_, given)| is_fresh(given, now)));
+    let (kept, failed) = renewed(service, kept, wanted, state, clock).await;
+    finished(kept, failed, state, |_| true)
 }
 
-/// Asks the service for the catalogs, however young the kept ones are, and keeps the old ones of those that it does not give.
+/// Whether a catalog that was given then may be used without asking again.
+fn is_fresh(given: Timestamp, now: Timestamp) -> bool {
+    now.since(given) < FRESH_FOR && given <= now
+}
+
+/// Asks the service for the catalogs that jobs are sent by, however young the kept ones are. Of those that it does not
+/// give the kept ones count while they are fresh: their prices may have changed since.
 ///
 /// # Errors
 /// [`CatalogError`] when there are none at all.
@@ -134,17 +148,19 @@ pub async fn renew(
 ) -> Result<Catalogs, CatalogError> {
     let kept = catalog_cache::read(state)?.filter(|kept| kept.service == identity);
     let kept = kept.unwrap_or_else(|| CachedCatalogs::none(identity));
-    renewed(service, kept, CatalogPart::ALL.to_vec(), state, clock).await
+    let (kept, failed) = renewed(service, kept, CatalogPart::ALL.to_vec(), state, clock).await;
+    let now = clock.now().wall;
+    finished(kept, failed, state, |given| is_fresh(given, now))
 }
 
-/// The kept catalogs, with those of the `wanted` parts that the service gives in their place.
+/// The kept catalogs, with those of the `wanted` parts that the service gives in their place, and the others of these.
 async fn renewed(
     service: &Service,
     mut kept: CachedCatalogs,
     wanted: Vec<CatalogPart>,
     state: &Path,
     clock: &Clock,
-) -> Result<Catalogs, CatalogError> {
+) -> (CachedCatalogs, Vec<(CatalogPart, ServiceError)>) {
     let asked = wanted.len();
     let failed = if wanted.is_empty() { Vec::new() } else { ask(service, &mut kept, wanted, clock).await };
     if failed.len() < asked
@@ -153,8 +169,17 @@ async fn renewed(
         // Good enough for this time; the next one asks again.
         tracing::warn!("failed to store the catalogs: {error}");
     }
+    (kept, failed)
+}
+
+fn finished(
+    kept: CachedCatalogs,
+    failed: Vec<(CatalogPart, ServiceError)>,
+    state: &Path,
+    is_used: impl Fn(Timestamp) -> bool,
+) -> Result<Catalogs, CatalogError> {
     let (has_none, identity) = (kept.is_empty(), kept.service.clone());
-    let catalogs = Catalogs::of(kept, &failed);
+    let catalogs = Catalogs::of(kept, &failed, is_used);
     match failed.into_iter().next() {
         Some((_, error)) if has_none => Err(error.into()),
         _ => Ok(catalogs.with_surcharges(state, &identity)),
@@ -180,6 +205,13 @@ impl CatalogSource for ServiceCatalogs {
             let renewed = renewed.map_err(|error| error.to_string())?;
             if let Some(reason) = &renewed.stale_because {
                 tracing::warn!(fetched = %renewed.fetched, reason, "using older catalogs to price what is sent");
+            }
+            for (part, why) in &renewed.catalog.missing {
+                tracing::warn!(
+                    part = part.name(),
+                    why,
+                    "no catalog to price jobs of this kind by: they wait"
+                );
             }
             Ok(Arc::new(renewed.catalog))
         })

@@ -8,6 +8,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use callsheet::api::{RawResponse, response};
+use callsheet::domain::credits::Credits;
 use callsheet::domain::input_file::is_file_name;
 use callsheet::domain::quote::{Catalog, Rules, quote};
 use callsheet::domain::request::{Kind, Request};
@@ -217,8 +218,10 @@ fn every_answer_to_a_post_is_understood() {
             let fits = match (response["status"].as_u64().unwrap(), &understood) {
                 (200, PostAnswer::Task(task)) => {
                     let data = &response["body"]["data"];
-                    data["costCredits"].as_u64().is_none_or(|cost| cost == task.charged.0)
-                        && data["waivedCredits"].as_u64().is_none_or(|waived| waived == task.waived.0)
+                    data["costCredits"].as_u64().is_none_or(|cost| task.charged == Some(Credits(cost)))
+                        && data["waivedCredits"]
+                            .as_u64()
+                            .is_none_or(|waived| task.waived == Some(Credits(waived)))
                 }
                 (400 | 500, PostAnswer::TaskNamed(..)) => named,
                 (400 | 404, PostAnswer::Refused(_)) => !named,

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use callsheet_emulator::Options;
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::support::collect_outputs::Outputs;
@@ -107,6 +108,30 @@ fn a_model_that_is_withdrawn_parks_its_jobs_until_the_catalog_lists_it_again() {
     env.prices(&json!({"video": video}));
     env.run(["run", "w.json"]).exited(0);
     assert_eq!(env.audit().totals.charged_credits, 20);
+}
+
+#[test]
+fn what_a_catalog_priced_that_is_older_than_it_may_be_cached_is_not_sent() {
+    let env = TestEnv::with_credits(0);
+    env.write("w.json", two_videos(None));
+    env.run(["run", "w.json"]).exited(4);
+    let path = env.path("state/catalogs.json");
+    let mut kept: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+    kept["fetched"] = json!(kept["fetched"].as_i64().unwrap() - 7_200_000);
+    kept.as_object_mut().unwrap().remove("older");
+    std::fs::write(&path, kept.to_string()).unwrap();
+    env.prices(&json!({"multiply": 10}));
+    env.credits(1000);
+    env.faults("[[rules]]\non = 'catalog'\neffect = { do = 'answer', status = 503 }");
+    let running = env.start(["run", "w.json"]);
+    running.says("no catalog to price jobs of this kind by: they wait");
+    env.run(["status", "w"]).exited(0);
+    assert_eq!(env.audit().totals.tasks, 0);
+    running.signal(Signal::TERM);
+    running.end().exited(130);
+    env.faults("calm");
+    env.run(["run", "w.json"]).exited(4).says("the next job needs 100");
+    assert_eq!(env.audit().totals.tasks, 0, "20 were planned");
 }
 
 #[test]

@@ -24,7 +24,7 @@ pub struct FieldEdit {
     value: String,
 }
 
-/// The text is no edit of a field.
+/// A text that does not say which field to set to what.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadFieldEdit {
     /// There is no `=`.

@@ -72,6 +72,11 @@ impl CatalogPart {
             Kind::SoundEffect | Kind::ShortsStudio => None,
         }
     }
+
+    /// The one whose prices decide what a request of a kind costs. Speech costs the same in every voice.
+    pub fn pricing(kind: Kind) -> Option<CatalogPart> {
+        CatalogPart::needed_by(kind).filter(|part| *part != CatalogPart::Voices)
+    }
 }
 
 impl Catalog {

@@ -8,7 +8,7 @@ use crate::domain::parked_reason::Parked;
 use crate::domain::task::{Fault, PostAnswer, ReadAnswer, TaskReading, TaskStatus};
 use crate::domain::time::{Millis, Now};
 use crate::engine::scheduler::job_log::{self, LogContext};
-use crate::engine::scheduler::{FetchFault, Input, Mode, Scheduler, SchedulerError, SpooledRow};
+use crate::engine::scheduler::{FetchFault, Input, Mode, NoBalance, Scheduler, SchedulerError, SpooledRow};
 
 /// How often in a row the service may say that it does not know a task before that is believed.
 const MISSING_MAX: u32 = 5;
@@ -41,7 +41,7 @@ impl Scheduler {
             }
             Input::Unreadable(damage) => Err(SchedulerError::Rows(damage)),
             Input::Balance(answer) => {
-                self.balance_answered(&answer, now);
+                self.balance_answered(answer, now);
                 Ok(())
             }
             Input::Catalog(answer) => {
@@ -192,7 +192,7 @@ impl Scheduler {
     }
 
     /// The question for the balance came to this.
-    fn balance_answered(&mut self, answer: &Result<Credits, Fault>, now: Now) {
+    fn balance_answered(&mut self, answer: Result<Credits, NoBalance>, now: Now) {
         // What is held for a job that waits in the queue, since its state was recovered, is taken off when it is sent.
         let waiting = self.jobs.counts().held_in_queue();
         let held = self.budgets.total().held.saturating_sub(waiting);

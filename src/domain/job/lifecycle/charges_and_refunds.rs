@@ -10,22 +10,25 @@ use crate::domain::task::TaskReading;
 use super::Change;
 
 impl Change {
+    /// Books what an answer shows of a task. Until one says what was charged, what was held counts as spent.
     pub(super) fn settle(&mut self, reading: &TaskReading) {
-        let Attempt { books: Books { held, charged, .. }, state, .. } = self.attempt();
-        let (held, charged) = (*held, *charged);
+        let Attempt { books: Books { held, charged, waived }, state, .. } = self.attempt();
+        let (held, charged, waived) = (*held, *charged, *waived);
         // An adopted task is read while the hold still stands.
         let unsettled = matches!(state, State::Submitting { .. }) || !held.is_zero();
         if unsettled {
-            self.attempt_mut().books =
-                Books { held: Credits::ZERO, charged: reading.charged, waived: reading.waived };
-            let movement = Movement::Settle { held, spent: reading.charged, waived: reading.waived };
+            let (spent, waived) = (reading.charged.unwrap_or(held), reading.waived.unwrap_or_default());
+            self.attempt_mut().books = Books { held: Credits::ZERO, charged: spent, waived };
+            let movement = Movement::Settle { held, spent, waived };
             self.note(&format!("task {} created", reading.id), Some(movement));
-        } else if charged != reading.charged {
-            self.attempt_mut().books.charged = reading.charged;
-            let movement = Movement::Correct { from: charged, to: reading.charged };
+            return;
+        }
+        if let Some(to) = reading.charged.filter(|to| *to != charged) {
+            self.attempt_mut().books.charged = to;
+            let movement = Movement::Correct { from: charged, to };
             self.note("the task's record shows another charge than before", Some(movement));
         }
-        self.correct_waived(reading.waived);
+        self.correct_waived(reading.waived.unwrap_or(waived));
     }
 
     /// What an allowance covered may turn out otherwise than it was first told.

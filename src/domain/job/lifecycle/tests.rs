@@ -24,8 +24,8 @@ fn reading(status: &str, charged: u64) -> TaskReading {
         status: TaskStatus::from_wire(status),
         model: Some("house-c1/text-to-video".into()),
         options: None,
-        charged: Credits(charged),
-        waived: Credits::ZERO,
+        charged: Some(Credits(charged)),
+        waived: Some(Credits::ZERO),
         urls: if status == "success" { vec!["http://x/1.mp4".into()] } else { vec![] },
         fault: None,
         record: None,
@@ -556,8 +556,26 @@ fn what_was_on_its_way_when_the_program_ended_keeps_its_hold() {
 }
 
 #[test]
+fn what_was_held_counts_as_spent_until_an_answer_says_what_was_charged() {
+    let silent = |status| TaskReading { charged: None, waived: None, ..reading(status, 0) };
+    check(
+        KEYLESS,
+        vec![
+            admit(40),
+            Event::Posted(PostAnswer::Task(silent("pending"))),
+            read("processing", 25),
+            Event::Read(silent("success")),
+        ],
+        "admit: submitting#1 40/0
+         posted: running#1 0/40
+         read: running#1 0/25
+         read: fetching#1 0/25",
+    );
+}
+
+#[test]
 fn what_an_allowance_covered_follows_the_tasks_record() {
-    let covered = |waived: u64| TaskReading { waived: Credits(waived), ..reading("pending", 10) };
+    let covered = |waived: u64| TaskReading { waived: Some(Credits(waived)), ..reading("pending", 10) };
     let mut job = Job::queued();
     let mut totals = Totals::default();
     for event in [

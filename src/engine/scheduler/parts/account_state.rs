@@ -11,14 +11,16 @@ use crate::domain::ids::JobKey;
 use crate::domain::job::Order;
 use crate::domain::ledger::Movement;
 use crate::domain::out_of_credits::{AccountBlock, AllowanceUse};
-use crate::domain::task::Fault;
 use crate::domain::time::{Millis, Now, Tick, Timestamp};
-use crate::engine::scheduler::messages::Settings;
+use crate::engine::scheduler::messages::{NoBalance, Settings};
 use crate::engine::scheduler::parts::api_key_refusal::{ApiKeyRefusal, Call};
 use crate::engine::scheduler::parts::out_of_credits_wait::OutOfCreditsWait;
 
 /// Questions in a row without an answer after which nothing is expected any more.
 const UNANSWERED_MAX: u32 = 3;
+/// Refusals in a row, each after an answer for a balance that covers what was refused, after which the next such answer
+/// is expected to change nothing.
+const REFUSED_MAX: u32 = 4;
 
 /// The account, as far as it is known.
 #[derive(Debug, Default)]
@@ -37,6 +39,10 @@ pub struct AccountState {
     tries: usize,
     /// Something was refused for want of credits, and nothing was bought since, whatever the balance said.
     is_still_refused: bool,
+    /// How often in a row something was refused that the balance covers.
+    refused_covered: u32,
+    /// The last balance that covered what was refused then.
+    refused_balance: Option<Credits>,
     /// Questions in a row that were not answered.
     unanswered: u32,
     wanted: Option<BalanceNeed>,
@@ -152,7 +158,8 @@ impl AccountState {
         if is_new && !self.is_still_refused {
             (self.known, self.asked, self.tries) = (None, None, 0);
         } else if is_new || self.known.is_some_and(|known| known.balance >= need) {
-            self.known = None;
+            self.refused_balance = self.known.take().map(|known| known.balance).or(self.refused_balance);
+            self.refused_covered = self.refused_covered.saturating_add(1);
         }
         self.is_still_refused = true;
         if self.wanted.is_none() {
@@ -181,7 +188,11 @@ impl AccountState {
     /// A creating POST made a task: somebody pays, or an allowance covers it.
     pub fn post_was_taken(&mut self) {
         self.tries = self.tries.min(1);
-        self.is_still_refused = false;
+        self.forget_refusals();
+    }
+
+    fn forget_refusals(&mut self) {
+        (self.is_still_refused, self.refused_covered, self.refused_balance) = (false, 0, None);
     }
 
     /// Something was let out of the queue.
@@ -195,7 +206,7 @@ impl AccountState {
     /// what is held for jobs that were sent: either may be in the answer already or not.
     pub fn balance_answered(
         &mut self,
-        answer: &Result<Credits, Fault>,
+        answer: Result<Credits, NoBalance>,
         (charged, held): (Credits, Credits),
         now: Tick,
     ) -> BalanceNews {
@@ -203,18 +214,24 @@ impl AccountState {
         self.is_asking = false;
         // What is waited for next counts from here, however long this took.
         self.asked = Some(now);
-        let Ok(balance) = answer else {
-            self.unanswered = self.unanswered.saturating_add(1);
-            self.known = None;
-            self.api_key.check_at(now.after(self.settings.balance_interval));
-            return BalanceNews::default();
+        let balance = match answer {
+            Ok(balance) => balance,
+            Err(why) => {
+                self.unanswered = self.unanswered.saturating_add(1);
+                self.known = None;
+                if why == NoBalance::Unauthorised {
+                    self.block_for_key(now);
+                }
+                self.api_key.check_at(now.after(self.settings.balance_interval));
+                return BalanceNews::default();
+            }
         };
         let mut news = BalanceNews::default();
         let was_out = self.out_of_credits.is_in_force();
         self.unanswered = 0;
         self.tries = self.tries.max(1);
         news.renews_prices = self.api_key.accept();
-        let known = KnownBalance { balance: *balance, at: now, unsure: held, sent, may_be_more: false };
+        let known = KnownBalance { balance, at: now, unsure: held, sent, may_be_more: false };
         let before = self.known.replace(known).map(KnownBalance::left);
         self.out_of_credits.hear_balance(known.left(), self.settings.slots);
         news.renews_prices |= was_out && before.is_none_or(|before| known.left() > before);
@@ -225,7 +242,7 @@ impl AccountState {
     /// An owner wants to go on: what keeps the queue is looked at anew, now.
     pub fn ask_soon(&mut self) {
         (self.asked, self.tries, self.unanswered) = (None, 0, 0);
-        self.is_still_refused = false;
+        self.forget_refusals();
         if self.wanted.is_some() {
             self.wanted = Some(BalanceNeed::Any);
         }
@@ -274,7 +291,7 @@ impl AccountState {
     pub fn waits_for_balance(&self) -> bool {
         match self.wanted {
             Some(BalanceNeed::Fresh | BalanceNeed::Settled) => true,
-            Some(BalanceNeed::Any) => self.unanswered < UNANSWERED_MAX,
+            Some(BalanceNeed::Any) => self.unanswered < UNANSWERED_MAX && self.refused_covered < REFUSED_MAX,
             Some(BalanceNeed::More) | None => false,
         }
     }
@@ -284,9 +301,10 @@ impl AccountState {
         self.wanted.is_some() && self.out_of_credits.lacks_allowance()
     }
 
-    /// The balance as the service told it last, in credits, where that still counts.
+    /// The balance as the service told it last, in credits, where that still counts, or where it seemed to cover what
+    /// the service refused all the same.
     pub fn last_balance(&self) -> Option<Credits> {
-        self.known.map(|known| known.balance)
+        self.known.map(|known| known.balance).or(self.refused_balance)
     }
 
     /// What is known of the balance, less everything that may have been sent against it; and how long ago it came.
@@ -352,7 +370,7 @@ mod tests {
     }
 
     fn answer(account: &mut AccountState, credits: u64, at: u64) -> BalanceNews {
-        account.balance_answered(&Ok(Credits(credits)), NOTHING, Tick(at))
+        account.balance_answered(Ok(Credits(credits)), NOTHING, Tick(at))
     }
 
     #[test]
@@ -365,8 +383,8 @@ mod tests {
         assert!(!account.ask_when_due(Credits::ZERO, Tick(59_999)));
         assert!(account.ask_when_due(Credits::ZERO, Tick(60_000)));
         assert_eq!(account.balance_due(), None, "it is being asked for");
-        let unanswered = Err(Fault::new("timeout", "no answer"));
-        assert_eq!(account.balance_answered(&unanswered, NOTHING, Tick(61_000)), BalanceNews::default());
+        let unanswered = Err(NoBalance::Unanswered);
+        assert_eq!(account.balance_answered(unanswered, NOTHING, Tick(61_000)), BalanceNews::default());
         assert_eq!((account.key_is_refused(), account.balance_due()), (true, Some(Tick(121_000))));
         assert!(answer(&mut account, 5, 122_000).renews_prices, "what waited may cost another price");
         assert!(!account.key_is_refused());
@@ -400,7 +418,7 @@ mod tests {
         let mut account = AccountState::new(&settings());
         account.refuse_credits(Credits(10), None, at(0));
         account.ask_when_due(Credits(100), Tick(0));
-        account.balance_answered(&Ok(Credits(50)), (Credits(103), Credits(20)), Tick(5));
+        account.balance_answered(Ok(Credits(50)), (Credits(103), Credits(20)), Tick(5));
         assert_eq!(account.balance_left(Tick(5)).0, Some(Credits(27)));
         account.spend(Credits(7));
         assert_eq!(account.balance_left(Tick(5)).0, Some(Credits(20)));
@@ -420,7 +438,7 @@ mod tests {
         account.refuse_credits(Credits(10), None, Now { tick: *at, wall: Timestamp(0) });
         let due = account.balance_due().unwrap().max(*at);
         assert!(account.ask_when_due(Credits::ZERO, due));
-        account.balance_answered(&Ok(Credits(10_000)), (Credits::ZERO, Credits::ZERO), due);
+        account.balance_answered(Ok(Credits(10_000)), (Credits::ZERO, Credits::ZERO), due);
         assert!(!account.is_out_of_credits(), "the balance covers it");
         let waited = due.since(*at).0 / 1_000;
         *at = due;
@@ -434,6 +452,10 @@ mod tests {
         let mut at = Tick(1_000);
         let waits: Vec<u64> = (0..8).map(|_| asked_after(&mut account, &mut at)).collect();
         assert_eq!(waits, [0, 5, 10, 20, 40, 60, 60, 60]);
+        account.refuse_credits(Credits(10), None, Now { tick: at, wall: Timestamp(0) });
+        assert!(!account.waits_for_balance(), "nothing is expected of the next answer");
+        assert_eq!(account.last_balance(), Some(Credits(10_000)), "what covered it");
+        answer(&mut account, 10_000, at.0);
         // Something is bought, or an owner asks to go on: that begins anew.
         account.post_was_taken();
         assert_eq!([0, 1].map(|_| asked_after(&mut account, &mut at)), [0, 5]);

@@ -1,7 +1,9 @@
 //! The prices in force: what is held for a job when it is admitted.
 //!
 //! A job may have waited for days. Before it is sent it is priced by the catalog that holds then, which is asked for again
-//! after [`RENEW_INTERVAL`]; where the service does not answer, the one that is kept counts, whatever its age. Only what admission looks at is priced, and each job once for every version of the catalog.
+//! after [`RENEW_INTERVAL`]; where the service does not answer, the one that is kept counts while the service lets it be
+//! cached, and what it prices waits after that. Only what admission looks at is priced, and each job once for every
+//! version of the catalog.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -14,7 +16,7 @@ use crate::domain::diagnostic::Diagnostic;
 use crate::domain::ids::{BatchName, BatchNo, JobKey, Seq};
 use crate::domain::job::{Job, Order, State};
 use crate::domain::job_reference::InputField;
-use crate::domain::quote::{self, Bound, Catalog, Cost, LengthError, Rules, Surcharges};
+use crate::domain::quote::{self, Bound, Catalog, CatalogPart, Cost, LengthError, Rules, Surcharges};
 use crate::domain::task::Fault;
 use crate::domain::time::{Millis, Tick};
 use crate::engine::scheduler::job_log;
@@ -22,7 +24,7 @@ use crate::engine::scheduler::job_log;
 /// How old the catalogs may be when a job is admitted. The service lets them be cached for an hour, and its prices may
 /// change within it; four small answers every five minutes are little beside the readings of a single task.
 const RENEW_INTERVAL: Millis = Millis::from_secs(300);
-/// When they are asked for again where there are none at all.
+/// When they are asked for again where one of them is missing.
 const RETRY_INTERVAL: Millis = Millis::from_secs(30);
 
 /// See the module's documentation.
@@ -112,7 +114,8 @@ impl Prices {
                 {
                     Arc::make_mut(&mut catalog).surcharges.merge(&known.surcharges);
                 }
-                self.due = Some(now.after(RENEW_INTERVAL));
+                let is_whole = catalog.missing.is_empty();
+                self.due = Some(now.after(if is_whole { RENEW_INTERVAL } else { RETRY_INTERVAL }));
                 if self.catalog.as_ref() != Some(&catalog) {
                     self.catalog = Some(catalog);
                     self.decided.clear();
@@ -129,9 +132,18 @@ impl Prices {
         }
     }
 
+    /// Whether one of the catalogs is missing, and asked for again soon.
+    pub fn lack_a_catalog(&self) -> bool {
+        self.catalog.as_ref().is_some_and(|catalog| !catalog.missing.is_empty())
+    }
+
     /// What a body costs now; nothing where no catalog is known.
     fn cost(&self, order: &Order) -> Option<Result<Cost, Diagnostic>> {
         let (rules, catalog) = (self.rules.as_deref()?, self.catalog.as_deref()?);
+        if let Some(why) = CatalogPart::pricing(order.kind).and_then(|part| catalog.why_missing(part)) {
+            let message = format!("the {} catalog is not available: {why}", order.kind.name());
+            return Some(Err(Diagnostic::new(message)));
+        }
         Some(quote::reprice(order.kind, &order.body.fields(), catalog, rules))
     }
 

@@ -11,7 +11,11 @@ fn refused() -> PostAnswer {
 }
 
 fn waived() -> PostAnswer {
-    PostAnswer::Task(TaskReading { charged: Credits::ZERO, waived: Credits(PRICE), ..reading("success") })
+    PostAnswer::Task(TaskReading {
+        charged: Some(Credits::ZERO),
+        waived: Some(Credits(PRICE)),
+        ..reading("success")
+    })
 }
 
 /// A batch of which the rows from `first` on draw a unit each of the allowance called `images`.
@@ -31,6 +35,53 @@ fn slots(in_flight: u32) -> Settings {
 
 fn balance(credits: u64) -> Vec<Input> {
     vec![Input::Balance(Ok(Credits(credits)))]
+}
+
+#[test]
+fn one_402_stops_every_further_post_until_the_balance_covers_the_next() {
+    let mut stage =
+        Stage::with(3, Settings { limits: Limits { in_flight: 2, ..settings().limits }, ..settings() });
+    assert_eq!(stage.step(vec![]), "post 0#1, post 1#1");
+    assert_eq!(stage.posted(0, PostAnswer::OutOfCredits(fault("insufficient_credits"))), "balance?");
+    assert_eq!(stage.posted(1, task("failed")), "", "a free slot sends nothing either");
+    assert_eq!(stage.step(vec![Input::Balance(Ok(Credits(9)))]), "", "9 do not cover 10");
+    stage.pass(Millis(4_000)).step(vec![]);
+    assert_eq!(stage.scheduler.standstill(), Some(Standstill::Parked(Parked::Credits)));
+    for wait in [1, 10, 20, 40, 60, 60] {
+        assert_eq!(stage.pass(Millis(wait * 1_000 - 1)).step(vec![]), "");
+        assert_eq!(stage.pass(Millis(1)).step(vec![]), "balance?", "{wait} s later");
+        assert_eq!(stage.step(vec![Input::Balance(Ok(Credits(9)))]), "");
+    }
+    let resume = stage.scheduler.execute(Command::Resume(BatchNo(1)), stage.now);
+    assert!(resume.is_ok());
+    assert_eq!(stage.step(vec![]), "balance?", "at once when somebody asks");
+    let sent = stage.step(vec![Input::Balance(Ok(Credits(500)))]);
+    assert_eq!(sent, "post 0#1, post 1#2", "the same key for the job that was turned away");
+    assert_eq!(stage.ended, Vec::<String>::new(), "no job failed");
+}
+
+#[test]
+fn what_the_service_refuses_although_the_balance_covers_it_is_not_waited_for_without_end() {
+    let mut stage = Stage::of(1);
+    stage.step(vec![]);
+    assert_eq!(stage.posted(0, PostAnswer::OutOfCredits(fault("insufficient_credits"))), "balance?");
+    let covers = || vec![Input::Balance(Ok(Credits(5_000)))];
+    assert_eq!(stage.step(covers()), "post 0#1");
+    for wait in [5, 10, 20] {
+        assert_eq!(stage.posted(0, PostAnswer::OutOfCredits(fault("insufficient_credits"))), "");
+        assert_eq!(stage.scheduler.standstill(), None, "the next answer may be another");
+        assert_eq!(stage.pass(Millis(wait * 1_000)).step(vec![]), "balance?");
+        assert_eq!(stage.step(covers()), "post 0#1");
+    }
+    stage.posted(0, PostAnswer::OutOfCredits(fault("insufficient_credits")));
+    assert_eq!(stage.scheduler.standstill(), Some(Standstill::Parked(Parked::Credits)));
+    let told = stage.scheduler.overview();
+    assert_eq!((told[0].needs, told[0].balance), (Some(Credits(10)), Some(Credits(5_000))));
+    // A daemon goes on asking, and an owner may go on at once.
+    assert_eq!(stage.pass(Millis(40_000)).step(vec![]), "balance?");
+    assert_eq!(stage.step(covers()), "post 0#1");
+    stage.posted(0, task("pending"));
+    assert_eq!(stage.scheduler.standstill(), None);
 }
 
 #[test]
@@ -67,8 +118,8 @@ fn what_a_failed_task_gives_back_of_an_allowance_is_used() {
     let mut stage = with_images(3, 0, slots(3));
     assert_eq!(stage.step(vec![]), "post 0#1, post 1#1, post 2#1");
     let running = PostAnswer::Task(TaskReading {
-        charged: Credits::ZERO,
-        waived: Credits(PRICE),
+        charged: Some(Credits::ZERO),
+        waived: Some(Credits(PRICE)),
         ..reading("pending")
     });
     assert_eq!(stage.posted(0, running), "");
@@ -77,8 +128,8 @@ fn what_a_failed_task_gives_back_of_an_allowance_is_used() {
     assert_eq!(stage.posted(2, refused()), "");
     stage.pass_until("read 0#1");
     let failed = TaskReading {
-        charged: Credits::ZERO,
-        waived: Credits(PRICE),
+        charged: Some(Credits::ZERO),
+        waived: Some(Credits(PRICE)),
         fault: Some(fault("invalid_input")),
         ..reading("failed")
     };
@@ -151,12 +202,24 @@ fn a_question_that_is_not_answered_is_waited_for_but_not_for_ever() {
     stage.step(vec![]);
     assert_eq!(stage.posted(0, refused()), "balance?");
     for _ in 0..2 {
-        stage.step(vec![Input::Balance(Err(fault("balance")))]);
+        stage.step(vec![Input::Balance(Err(NoBalance::Unanswered))]);
         assert_eq!(stage.scheduler.standstill(), None);
         stage.pass_until("balance?");
     }
-    stage.step(vec![Input::Balance(Err(fault("balance")))]);
+    stage.step(vec![Input::Balance(Err(NoBalance::Unanswered))]);
     assert_eq!(stage.scheduler.standstill(), Some(Standstill::Parked(Parked::Credits)));
+}
+
+#[test]
+fn a_balance_that_a_refused_key_may_not_read_shuts_the_gate_for_the_key() {
+    let limits = Limits { in_flight: 1, min_balance: Some(Credits(500)), ..settings().limits };
+    let mut stage = Stage::with(2, Settings { limits, ..settings() });
+    assert_eq!(stage.step(vec![]), "balance?");
+    assert_eq!(stage.step(vec![Input::Balance(Err(NoBalance::Unauthorised))]), "");
+    assert_eq!(stage.scheduler.standstill(), Some(Standstill::Parked(Parked::Key)));
+    assert_eq!(stage.pass(Millis::from_secs(60)).step(vec![]), "balance?");
+    stage.step(balance(1_000));
+    assert_eq!(stage.scheduler.standstill(), None);
 }
 
 /// Others spend of the account, too: what is known of it must be fresh.

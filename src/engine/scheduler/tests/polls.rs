@@ -128,7 +128,7 @@ fn a_reading_that_says_nothing_new_costs_no_commit() {
     }
     assert_eq!(stage.commits, before);
     stage.pass(Millis(10_000)).step(vec![]);
-    let dearer = TaskReading { charged: Credits(12), ..reading("processing") };
+    let dearer = TaskReading { charged: Some(Credits(12)), ..reading("processing") };
     stage.read(0, ReadAnswer::Task(dearer));
     assert_eq!(stage.commits, before + 1, "another charge is news");
 }

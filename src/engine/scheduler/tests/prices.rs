@@ -6,7 +6,7 @@ use super::*;
 use crate::domain::credit_hold::{ABOVE_MAX, Basis, Hold};
 use crate::domain::job::Job;
 use crate::domain::job_reference::{FoundInput, InputField, JobInput};
-use crate::domain::quote::{Catalog, Rules};
+use crate::domain::quote::{Catalog, CatalogPart, Rules};
 use crate::store::Pause;
 
 /// One image model, at this price.
@@ -22,6 +22,13 @@ fn without_it() -> Input {
 
 fn listing(image: &Value) -> Input {
     let catalog = Catalog::of(&json!([]), image, &json!([]), &Value::Null);
+    Input::Catalog(Ok(Arc::new(catalog)))
+}
+
+/// The service does not give its catalog of images, and the one that is kept is too old to send by.
+fn without_images() -> Input {
+    let mut catalog = Catalog::of(&json!([]), &json!([]), &json!([]), &Value::Null);
+    catalog.missing.push((CatalogPart::Image, "503".to_owned()));
     Input::Catalog(Ok(Arc::new(catalog)))
 }
 
@@ -60,7 +67,7 @@ fn short(seq: u32, max_credits: u64) -> Arc<JobSpec> {
 }
 
 fn charged(credits: u64) -> PostAnswer {
-    PostAnswer::Task(TaskReading { charged: Credits(credits), ..reading("pending") })
+    PostAnswer::Task(TaskReading { charged: Some(Credits(credits)), ..reading("pending") })
 }
 
 #[test]
@@ -123,6 +130,20 @@ fn a_job_that_costs_more_than_it_may_ends_free_of_charge_and_a_person_may_let_it
     assert_eq!(stage.step(vec![]), "catalog?", "a retry asks anew");
     let said = stage.step(vec![catalog(20)]);
     assert!(said.starts_with("post 0#"), "{said}");
+}
+
+#[test]
+fn what_a_missing_catalog_would_price_waits_for_it_and_blocks_no_other() {
+    let mut stage = images(2, None);
+    stage.specs[1] = short(1, 7);
+    assert_eq!(stage.step(vec![]), "catalog?");
+    assert_eq!(stage.step(vec![without_images()]), "post 1#1");
+    stage.posted(1, PostAnswer::Refused(fault("invalid_request")));
+    assert_eq!(stage.scheduler.overview()[0].parked, Some(Parked::NoPrice));
+    assert_eq!(stage.scheduler.standstill(), None, "it is asked for again");
+    assert_eq!(stage.pass(Millis::from_secs(29)).step(vec![]), "");
+    assert_eq!(stage.pass(Millis::from_secs(1)).step(vec![]), "catalog?");
+    assert_eq!(stage.step(vec![catalog(10)]), "post 0#1");
 }
 
 #[test]
@@ -193,7 +214,7 @@ fn a_charge_above_the_price_is_the_price_of_the_next() {
     stage.scheduler.add_batch(stage.batch.clone());
     stage.step(vec![]);
     assert_eq!(stage.step(vec![catalog(10)]), "post 0#1");
-    let answer = TaskReading { charged: Credits(13), ..reading("success") };
+    let answer = TaskReading { charged: Some(Credits(13)), ..reading("success") };
     let said = stage.posted(0, PostAnswer::Task(answer));
     assert_eq!(said, "surcharges, fetch 0#1, post 1#1");
     assert_eq!(stage.batch.totals.held, Credits(13));

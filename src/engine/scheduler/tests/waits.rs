@@ -203,7 +203,7 @@ fn a_task_that_failed_for_want_of_a_key_shuts_the_gate_until_the_key_works() {
     assert_eq!(stage.read(0, failed_for("auth_required")), "balance?");
     assert_eq!(stage.read(1, failed_for("auth_required")), "", "asked once");
     assert_eq!(stage.pass(Millis::from_secs(30)).step(vec![]), "");
-    assert_eq!(stage.step(vec![Input::Balance(Err(fault("balance")))]), "");
+    assert_eq!(stage.step(vec![Input::Balance(Err(NoBalance::Unanswered))]), "");
     assert_eq!(stage.pass(Millis::from_secs(60)).step(vec![]), "balance?");
     assert_eq!(stage.step(vec![Input::Balance(Ok(Credits(0)))]), "post 0#2, post 1#2");
 }

@@ -149,7 +149,7 @@ fn what_may_have_been_sent_is_not_dropped_and_keeps_key_and_hold() {
 
 #[test]
 fn what_an_allowance_covered_of_a_task_resubmitted_over_is_corrected() {
-    let covered = |waived: u64| TaskReading { waived: Credits(waived), ..reading("pending", 10) };
+    let covered = |waived: u64| TaskReading { waived: Some(Credits(waived)), ..reading("pending", 10) };
     let (mut job, mut totals) = (Job::queued(), Totals::default());
     for (attempt, event) in [
         (1, admit(10)),
@@ -157,7 +157,7 @@ fn what_an_allowance_covered_of_a_task_resubmitted_over_is_corrected() {
         (1, Event::Resubmit),
         (1, Event::Read(covered(6))),
         (1, Event::Read(covered(2))),
-        (1, Event::Read(TaskReading { waived: Credits(3), ..reading("success", 10) })),
+        (1, Event::Read(TaskReading { waived: Some(Credits(3)), ..reading("success", 10) })),
     ] {
         let transition = apply(&job, AttemptNo(attempt), event, TERMS, Timestamp(0)).unwrap();
         job = transition.job;
