@@ -203,7 +203,10 @@ impl Matrix {
             }
             let is_single = |axis: &usize| self.groups.iter().any(|group| group == &[*axis]);
             if !group.iter().all(is_single) || group.iter().collect::<HashSet<_>>().len() < group.len() {
-                return Err(Diagnostic::at(value.at, "an axis is named twice; name each axis once, in one list"));
+                return Err(Diagnostic::at(
+                    value.at,
+                    "an axis is named twice; name each axis once, in one list",
+                ));
             }
             let place = group.iter().min().copied();
             self.groups
