@@ -78,12 +78,15 @@ impl Failure {
     }
 
     /// Says it on stderr: as text, or, with `--json`, as one line of JSON.
-    pub(super) fn report(self, is_json: bool) -> Exit {
+    pub(super) fn report(mut self, is_json: bool) -> Exit {
         if self.message.is_empty() {
             return self.exit;
         }
         if is_json {
             let hint = self.hint.as_deref().map(with_typed_commands);
+            for hint in self.problems.iter_mut().filter_map(|found| found.problem.hint.as_mut()) {
+                *hint = with_typed_commands(hint);
+            }
             let error = ErrorReport {
                 message: &self.message,
                 hint: hint.as_deref(),

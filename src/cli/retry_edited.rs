@@ -63,7 +63,7 @@ fn accepted(taken: &EditedRetry) -> String {
 fn say_plan(name: &str, planned: &EditedRetry) {
     let EditedRetry { receipt, other_variations, without_id, paid, superseded, .. } = planned;
     match receipt {
-        Some(receipt) => summary::receipt(receipt),
+        Some(receipt) => summary::receipt_of_edits(receipt),
         None if !without_id.is_empty() => say!("{name}: nothing was accepted"),
         None => say!("{name}: nothing to retry: no job failed, expired or was canceled"),
     }

@@ -275,9 +275,11 @@ async fn numbers(
             let keep = config.budget.min_balance.filter(|_| parked == Parked::MinBalance);
             let keep = keep.map_or_else(String::new, |keep| format!(", of which {keep} must remain"));
             let Waiting { jobs, least_credits: Credits(least), credits: Credits(all) } = waiting;
-            format!(
-                " (the balance is {balance}{keep}; {jobs} waiting jobs need {least} for the cheapest and {all} together)"
-            )
+            let needed = match jobs {
+                1 => format!("1 waiting job needs {all}"),
+                _ => format!("{jobs} waiting jobs need {least} for the cheapest and {all} together"),
+            };
+            format!(" (the balance is {balance}{keep}; {needed})")
         }
         Parked::Disk => {
             let free = |path: &Path| {

@@ -26,6 +26,16 @@ const SHORT_SHOWN: usize = 20;
 
 /// Says what was read in a manifest.
 pub(super) fn receipt(receipt: &Receipt) {
+    say_receipt(receipt, "the manifest is strict (--strict, policy.strict), so one invalid row rejects all");
+}
+
+/// Says what was read of rows with edited fields.
+pub(super) fn receipt_of_edits(receipt: &Receipt) {
+    say_receipt(receipt, "each of these rows must be valid with the new fields");
+}
+
+/// `all_or_nothing` tells why one invalid row rejects all.
+fn say_receipt(receipt: &Receipt, all_or_nothing: &str) {
     problems(receipt);
     let file = printable_path(&receipt.file);
     if let Some(batch) = &receipt.batch {
@@ -42,12 +52,9 @@ pub(super) fn receipt(receipt: &Receipt) {
         parts.extend(part(receipt));
         parts.extend(pilot_plan(receipt));
         let refused = match receipt.refused {
-            true if !receipt.file_refused => {
-                "; nothing was accepted: the manifest is strict (--strict, policy.strict), so one invalid row \
-                 rejects all"
-            }
-            true => "; nothing was accepted",
-            false => &terms(receipt),
+            true if !receipt.file_refused => format!("; nothing was accepted: {all_or_nothing}"),
+            true => "; nothing was accepted".to_owned(),
+            false => terms(receipt),
         };
         say!("{file}: batch {batch}: {}{refused}", parts.join(", "));
     }

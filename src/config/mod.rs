@@ -299,7 +299,7 @@ mod tests {
         }
         assert_eq!(
             error("[poll]\nmin = \"soon\"\n"),
-            "callsheet.toml:2: \"soon\" is not a duration; write it as 10s, 30m or 24h"
+            "callsheet.toml:2: poll.min: \"soon\" is not a duration; write it as 10s, 30m or 24h"
         );
         assert_eq!(
             error("[limits]\nin_flight = 0"),
@@ -311,7 +311,7 @@ mod tests {
         );
         assert_eq!(
             error("[output]\nallow_hosts = [\"http://cdn.example\"]"),
-            "callsheet.toml:2: \"http://cdn.example\" is not a host; write media.example, *.media.example, 10.1.2.3 \
+            "callsheet.toml:2: output.allow_hosts: \"http://cdn.example\" is not a host; write media.example, *.media.example, 10.1.2.3 \
              or 10.1.0.0/16, without a port"
         );
         assert!(error("[output]\nlayout = \"{job}.{ext}\"").contains("a layout begins with {batch}/"));
@@ -327,7 +327,7 @@ mod tests {
              callsheet.toml:3: limits.adaptive: found \"yes\", expected true or false\n\
              callsheet.toml:5: unknown key `base_ulr`: did you mean `base_url`?\n\
              callsheet.toml:7: budget.per_day: found -1, expected a whole number, 0 or more\n\
-             callsheet.toml:8: missing field `path`\n\
+             callsheet.toml:8: inbox: missing field `path`\n\
              callsheet.toml:11: inbox.path: found 5, expected a text in quotes\n\
              callsheet.toml:12: unknown key `outptu`: did you mean `output`?"
         );
@@ -345,6 +345,12 @@ mod tests {
         );
         let broken = error("[limits]\nin_flight = \n[budget\ntotal = 5\n");
         assert!(broken.starts_with("callsheet.toml:2: "), "{broken}");
+        assert_eq!(
+            error("[service]\nbase_url = \"x\"\nplan = \"gold\"\n[retry]\nbase = \"soon\"\n"),
+            "callsheet.toml:2: service.base_url: found \"x\", expected an address such as https://service.example\n\
+             callsheet.toml:3: service.plan: unknown value `gold`, expected one of `none`, `pro`, `ultra`\n\
+             callsheet.toml:5: retry.base: \"soon\" is not a duration; write it as 10s, 30m or 24h"
+        );
     }
 
     #[test]
@@ -383,7 +389,7 @@ mod tests {
         assert!(error("[service]\nplan = \"gold\"\n").contains("expected one of `none`, `pro`, `ultra`"));
         assert_eq!(
             error("[service]\nplan = \"ulrta\"\n"),
-            "callsheet.toml:2: unknown value `ulrta`: did you mean `ultra`?"
+            "callsheet.toml:2: service.plan: unknown value `ulrta`: did you mean `ultra`?"
         );
     }
 

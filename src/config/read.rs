@@ -48,7 +48,7 @@ pub(super) fn read(text: &str) -> Result<(Config, Positions<'_>), Vec<Diagnostic
                 if !removed.iter().any(is_missing) {
                     problems.push(places.diagnostic(&error));
                 }
-                let key = key_at(rest.get_ref(), &span).unwrap_or_default();
+                let key = key_at(rest.get_ref(), &span).map(|(key, _)| key).unwrap_or_default();
                 removed.extend(key.rsplit('.').next().map(str::to_owned));
                 if problems.len() == PROBLEMS_MAX || !remove(rest.get_mut(), &span) {
                     break;
@@ -97,32 +97,30 @@ impl Positions<'_> {
     fn diagnostic(&self, error: &Error) -> Diagnostic {
         let span = error.span().unwrap_or_default();
         let diagnostic = Diagnostic::at(self.position(span.start), with_suggestion(error.message()));
-        // A message about a value names its key; one about a key names it already.
-        let is_typed =
-            error.message().starts_with("invalid type") || error.message().starts_with("invalid value");
-        match key_at(self.root.get_ref(), &span).filter(|_| is_typed) {
-            Some(key) => diagnostic.in_field(key),
-            None => diagnostic,
+        // A message about a key names it already: it stands at the key, or at the table that lacks it.
+        match key_at(self.root.get_ref(), &span) {
+            Some((key, value)) if !value.is_table() => diagnostic.in_field(key),
+            Some(_) | None => diagnostic,
         }
     }
 }
 
-/// The key whose value stands at `span`, with the keys of the tables around it.
-fn key_at(table: &DeTable<'_>, span: &Range<usize>) -> Option<String> {
+/// The value that stands at `span`, and its key with those of the tables around it.
+fn key_at<'t, 'v>(table: &'v DeTable<'t>, span: &Range<usize>) -> Option<(String, &'v DeValue<'t>)> {
     table.iter().find_map(|(key, value)| {
         let name = key.get_ref();
         if value.span() == *span {
-            return Some(name.to_string());
+            return Some((name.to_string(), value.get_ref()));
         }
-        let below = match value.get_ref() {
+        let (below, value) = match value.get_ref() {
             DeValue::Table(table) => key_at(table, span),
             DeValue::Array(items) => items.iter().find_map(|item| match item.get_ref() {
                 DeValue::Table(table) => key_at(table, span),
-                _ => (item.span() == *span).then(String::new),
+                value => (item.span() == *span).then(|| (String::new(), value)),
             }),
             _ => None,
         }?;
-        Some(if below.is_empty() { name.to_string() } else { format!("{name}.{below}") })
+        Some((if below.is_empty() { name.to_string() } else { format!("{name}.{below}") }, value))
     })
 }
 

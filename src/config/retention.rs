@@ -47,7 +47,7 @@ mod tests {
         assert_eq!(after("[retention]\nlist_finished_for = \"forever\""), None);
         assert_eq!(
             error("[retention]\nlist_finished_for = \"soon\""),
-            "callsheet.toml:2: \"soon\" is not a duration; write it as 10s, 30m or 24h, or forever"
+            "callsheet.toml:2: retention.list_finished_for: \"soon\" is not a duration; write it as 10s, 30m or 24h, or forever"
         );
     }
 }

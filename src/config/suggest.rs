@@ -17,6 +17,9 @@ pub(super) fn with_suggestion(message: &str) -> String {
     if let Some(typed) = type_message(message) {
         return typed;
     }
+    if let Some(found) = message.strip_prefix("relative URL without a base: ") {
+        return format!("found {found}, expected an address such as https://service.example");
+    }
     let mut quoted = message.split('`').skip(1).step_by(2);
     let what = match message {
         _ if message.starts_with("unknown variant") => "unknown value",

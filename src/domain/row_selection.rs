@@ -5,7 +5,9 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::domain::diagnostic::Diagnostic;
 use crate::domain::manifest::row::Row;
+use crate::domain::manifest::{canonical_field, kind_of_cell};
 use crate::domain::request::Kind;
 
 /// Which rows of a manifest are handed in. Everything that is set must hold of a row.
@@ -36,18 +38,30 @@ pub struct FieldFilter {
     value: String,
 }
 
-/// The text is no filter.
+/// A text that does not say which field must have which value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("found {0:?}, expected FIELD=VALUE, such as meta.client=acme or kind=image")]
-pub struct BadFilter(String);
+pub enum BadFilter {
+    /// There is no `=`, or no manifest has such a field.
+    #[error("found {0:?}, expected FIELD=VALUE, such as meta.client=acme or kind=image")]
+    NoField(String),
+    /// No row can be of that kind.
+    #[error("kind: {}", .0.field_message())]
+    Kind(Diagnostic),
+}
 
 impl FromStr for FieldFilter {
     type Err = BadFilter;
     fn from_str(text: &str) -> Result<FieldFilter, BadFilter> {
-        let bad = || BadFilter(text.to_owned());
+        let bad = || BadFilter::NoField(text.to_owned());
         let (field, value) = text.split_once('=').ok_or_else(bad)?;
-        let field = crate::domain::manifest::canonical_field(field.trim()).ok_or_else(bad)?;
-        Ok(FieldFilter { field, value: value.trim().to_owned() })
+        let field = canonical_field(field.trim()).ok_or_else(bad)?;
+        let mut value = value.trim().to_owned();
+        if field == "kind"
+            && let Some(kind) = kind_of_cell(&value).map_err(BadFilter::Kind)?
+        {
+            kind.name().clone_into(&mut value);
+        }
+        Ok(FieldFilter { field, value })
     }
 }
 
@@ -151,7 +165,7 @@ mod tests {
             &[],
             &["duration=5", "options.duration = 5", "Model=gi-2", "meta.n=7", "meta.other="]
         ));
-        assert!(selects(&[], &["meta.Client=acme"]));
+        assert!(selects(&[], &["meta.Client=acme", "kind=Image"]));
         assert!(!selects(&["icon"], &[]));
         assert!(!selects(&["poster"], &["meta.client=beta"]));
         assert!(!selects(&[], &["meta.client=acme", "kind=video"]));
@@ -163,6 +177,8 @@ mod tests {
             let said = wrong.parse::<FieldFilter>().unwrap_err().to_string();
             assert!(said.contains("expected FIELD=VALUE"), "{said}");
         }
+        let said = "kind=vidoe".parse::<FieldFilter>().unwrap_err().to_string();
+        assert!(said.starts_with("kind: found \"vidoe\", did you mean \"video\"?"), "{said}");
         let selection = RowSelection {
             random: Some(3),
             filters: vec!["meta.client=a=b".parse().unwrap()],

@@ -135,7 +135,9 @@ fn what_is_wrong_is_told_of_each_row_and_nothing_is_accepted() {
         .says("options.duration is set twice");
     env.run(["retry", "birds", "--dry-run"]).exited(2);
     let wrong = env.run(["retry", "birds", "--set", "duration=77s"]).exited(2);
-    wrong.says("(row gull)").says("nothing was accepted");
+    wrong
+        .says("(row gull)")
+        .says("nothing was accepted: each of these rows must be valid with the new fields");
     let json = env.run(["retry", "birds", "--set", "count=0", "--json"]).exited(2).json();
     let problem = &json["receipt"]["problems"][0];
     assert_eq!((&problem["field"], &problem["line"]), (&"count".into(), &3.into()), "{json:#}");

@@ -6,6 +6,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::support::collect_outputs::Outputs;
@@ -289,24 +290,31 @@ fn a_catalog_that_comes_at_the_third_time_of_asking_is_enough() {
     }
 }
 
+/// An older one counts for plans. Jobs wait, once it is older than the service lets it be cached: its prices may be others.
 #[test]
 fn a_catalog_that_is_none_does_not_take_the_place_of_an_older_one() {
     for reply in broken_catalogs() {
         let (env, text) = (TestEnv::new(), String::from_utf8_lossy(&reply).into_owned());
+        let is_broken = Arc::new(AtomicBool::new(false));
+        let broken = is_broken.clone();
         let hostile = ScriptedProxy::before(&env.base_url(), move |call| match call.route {
-            Route::Catalog if call.nth > 0 && call.path.ends_with("image") => Act::Bytes(reply.clone()),
+            Route::Catalog if broken.load(Ordering::Relaxed) && call.path.ends_with("image") => {
+                Act::Bytes(reply.clone())
+            }
             _ => Act::Pass,
         });
         run(&env, &hostile, &manifests::manifest("image", 1)).exited(0);
+        is_broken.store(true, Ordering::Relaxed);
         let path = env.path("state/catalogs.json");
         let mut kept: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
         kept["fetched"] = json!(kept["fetched"].as_i64().unwrap() - 2 * 3_600_000);
-        // The one that was asked for again in vain, before the POST, is as old.
         kept.as_object_mut().unwrap().remove("older");
         env.write("state/catalogs.json", kept.to_string());
-        let outcome = run(&env, &hostile, &manifests::manifest("image", 2));
-        assert_eq!(outcome.code, Some(0), "{text}: {}", outcome.stderr);
-        outcome.says("using the catalogs of ");
+        env.write("batch.csv", manifests::manifest("image", 2));
+        let running = env.start(["run", "batch.csv", "--base-url", &hostile.base_url()]);
+        running.says("no catalog to price jobs of this kind by: they wait");
+        running.signal(Signal::TERM);
+        running.end().exited(130).says("using the catalogs of ");
         let after: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
         assert!(after["data"]["image"] == kept["data"]["image"], "{text}");
         assert_eq!(
@@ -314,6 +322,9 @@ fn a_catalog_that_is_none_does_not_take_the_place_of_an_older_one() {
             json!({"image": kept["fetched"]}),
             "{text}: only the broken one stays old"
         );
+        env.audit().each_paid_once(1);
+        is_broken.store(false, Ordering::Relaxed);
+        run(&env, &hostile, &manifests::manifest("image", 2)).exited(0);
         env.audit().each_paid_once(2);
     }
 }

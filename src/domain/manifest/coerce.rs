@@ -283,7 +283,11 @@ fn id(given: &CellValue<'_>) -> Result<Option<String>, Diagnostic> {
     Ok(Some(found))
 }
 
-fn kind(given: &CellValue<'_>) -> Result<Option<Kind>, Diagnostic> {
+/// The kind that a cell names; nothing where it is empty.
+///
+/// # Errors
+/// When it names none.
+pub(super) fn kind(given: &CellValue<'_>) -> Result<Option<Kind>, Diagnostic> {
     if let CellValue::Cell(cell) = given
         && let Some(kind) = Kind::ALL.into_iter().find(|kind| kind.name() == *cell)
     {

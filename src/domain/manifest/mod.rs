@@ -11,6 +11,7 @@ use std::fmt;
 use std::io::{Cursor, Read};
 
 use crate::domain::diagnostic::{Diagnostic, Position};
+use crate::domain::request::Kind;
 
 pub mod fields;
 pub mod format;
@@ -160,6 +161,14 @@ fn read_header<R: Read>(
 /// The one name of a field that a heading may name, however it is spelled (`meta.client`, `options.duration`).
 pub fn canonical_field(name: &str) -> Option<String> {
     fields::Field::column(name).map(|field| field.canonical())
+}
+
+/// The kind that a cell of a CSV manifest names; nothing where it is empty.
+///
+/// # Errors
+/// When it names none.
+pub fn kind_of_cell(cell: &str) -> Result<Option<Kind>, Diagnostic> {
+    coerce::kind(&cell_value::CellValue::Cell(cell))
 }
 
 impl<R> Manifest<R> {
