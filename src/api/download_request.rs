@@ -10,12 +10,16 @@ use std::time::Duration;
 
 use hyper_util::client::proxy::matcher::Matcher;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
-use reqwest::header::{CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, IF_RANGE, LAST_MODIFIED, RANGE};
+use reqwest::header::{
+    CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, DATE, ETAG, IF_RANGE, LAST_MODIFIED, RANGE, RETRY_AFTER,
+};
 use reqwest::{Client, Response, StatusCode, redirect};
 use url::Url;
 
 use crate::api::http_client::{ServiceOptions, client};
 use crate::api::response;
+use crate::api::retry_after::asked_wait;
+use crate::domain::time::Millis;
 use crate::domain::url_policy::{Refusal, UrlPolicy};
 
 /// Redirects that a result URL may take.
@@ -39,6 +43,16 @@ pub enum DownloadError {
     /// The host refuses: the link has expired, for example. The task has fresh links.
     #[error("the result host answered {0}")]
     Status(u16),
+    /// The host cannot answer now (408, 429, 5xx), or cannot be reached (no status): that passes.
+    #[error("{reason}")]
+    Unavailable {
+        /// What it answered, where it did.
+        status: Option<u16>,
+        /// In words.
+        reason: String,
+        /// `Retry-After`: how long it asks to wait.
+        wait: Option<Millis>,
+    },
     /// The connection failed.
     #[error("{0}")]
     Broken(String),
@@ -154,7 +168,7 @@ impl Downloads {
         if let (1.., Some(etag)) = (start, known.if_range()) {
             request = request.header(RANGE, format!("bytes={start}-")).header(IF_RANGE, etag);
         }
-        let response = request.send().await?;
+        let response = request.send().await.map_err(not_answered)?;
         let header = |name| response.headers().get(name).and_then(|value| value.to_str().ok());
         let length = header(CONTENT_LENGTH.as_str()).and_then(|text| text.parse::<u64>().ok());
         let (start, total) = match response.status() {
@@ -165,11 +179,37 @@ impl Downloads {
                     range.ok_or_else(|| DownloadError::Broken("a part without its place".to_owned()))?;
                 (start, total)
             }
+            StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => {
+                return Err(unavailable(&response));
+            }
+            other if other.is_server_error() => return Err(unavailable(&response)),
             other => return Err(DownloadError::Status(other.as_u16())),
         };
         let content_type = header(CONTENT_TYPE.as_str()).map(str::to_owned);
         let version = Version::of(&response);
         Ok(Opened { start, total, content_type, version, response })
+    }
+}
+
+/// Why a request had no answer.
+fn not_answered(error: reqwest::Error) -> DownloadError {
+    let is_away = error.is_connect() || error.is_timeout();
+    match DownloadError::from(error) {
+        DownloadError::Broken(reason) if is_away => {
+            DownloadError::Unavailable { status: None, reason, wait: None }
+        }
+        other => other,
+    }
+}
+
+/// An answer that says to ask later.
+fn unavailable(response: &Response) -> DownloadError {
+    let header = |name| response.headers().get(name).and_then(|value| value.to_str().ok());
+    let status = response.status().as_u16();
+    DownloadError::Unavailable {
+        status: Some(status),
+        reason: format!("the result host answered {status}"),
+        wait: asked_wait(header(RETRY_AFTER), header(DATE)),
     }
 }
 

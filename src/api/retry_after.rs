@@ -7,12 +7,17 @@ use crate::domain::time::{Millis, Timestamp};
 /// `Retry-After` of a response. An instant is measured by the `Date` of the same answer, so that no clock
 /// has to agree with the service's.
 pub(super) fn retry_after(raw: &RawResponse) -> Option<Millis> {
-    let header = raw.retry_after.as_deref()?.trim();
+    asked_wait(raw.retry_after.as_deref(), raw.date.as_deref())
+}
+
+/// The wait that a header `Retry-After` asks for, in an answer with this `Date`.
+pub(super) fn asked_wait(header: Option<&str>, date: Option<&str>) -> Option<Millis> {
+    let header = header?.trim();
     if !header.is_empty() && header.bytes().all(|byte| byte.is_ascii_digit()) {
         // More digits than a number has are a long time all the same.
         return Some(Millis(header.parse::<u64>().unwrap_or(u64::MAX).saturating_mul(1000)));
     }
-    let sent = http_date::parse(raw.date.as_deref()?, Timestamp::default())?;
+    let sent = http_date::parse(date?, Timestamp::default())?;
     Some(http_date::parse(header, sent)?.since(sent))
 }
 

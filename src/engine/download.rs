@@ -195,6 +195,10 @@ impl<'a> Fetcher<'a> {
         loop {
             match self.run(&mut transfer, url).await {
                 Ok(()) => break,
+                Err(TransferError::Link(DownloadError::Unavailable { reason, wait, .. })) => {
+                    let fault = Fault::new("download", reason);
+                    return Err(FetchFault::Unavailable { fault, wait }.into());
+                }
                 Err(TransferError::Link(error)) if resumes >= RESUMES_MAX => {
                     return Err(FetchFault::Stale(error.into()).into());
                 }
@@ -238,11 +242,7 @@ impl<'a> Fetcher<'a> {
         let outcome = transfer.run(self, url).await;
         let class = match &outcome {
             Ok(()) | Err(TransferError::Here(_) | TransferError::Slow) => Answer::Ok,
-            Err(TransferError::Link(DownloadError::Status(429))) => Answer::RateLimited,
-            Err(TransferError::Link(
-                DownloadError::Status(_) | DownloadError::BadUrl(_) | DownloadError::Refused(_),
-            )) => Answer::Refused,
-            Err(TransferError::Link(DownloadError::Broken(_))) => Answer::Connection,
+            Err(TransferError::Link(error)) => class_of(error),
         };
         let took = self.clock.elapsed().saturating_sub(begun);
         self.deps.metrics.request(Endpoint::Result, class, took);
@@ -253,6 +253,18 @@ impl<'a> Fetcher<'a> {
             "downloaded"
         );
         outcome
+    }
+}
+
+/// As what a request for a link is counted that failed.
+fn class_of(error: &DownloadError) -> Answer {
+    match error {
+        DownloadError::Unavailable { status: Some(429), .. } => Answer::RateLimited,
+        DownloadError::Unavailable { status: Some(_), .. }
+        | DownloadError::Status(_)
+        | DownloadError::BadUrl(_)
+        | DownloadError::Refused(_) => Answer::Refused,
+        DownloadError::Unavailable { status: None, .. } | DownloadError::Broken(_) => Answer::Connection,
     }
 }
 

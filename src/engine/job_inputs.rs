@@ -212,10 +212,9 @@ async fn answers(deps: &EngineDeps, input: &JobInput, address: &str) -> Result<(
 /// What a link means that cannot be fetched.
 fn link_fault(input: &JobInput, error: DownloadError) -> InputFault {
     match error {
-        error @ DownloadError::Status(status) if status >= 500 || status == 429 => {
+        error @ (DownloadError::Unavailable { .. } | DownloadError::Broken(_)) => {
             InputFault::Passing(error.into())
         }
-        error @ DownloadError::Broken(_) => InputFault::Passing(error.into()),
         error => gone(input, &format!("has a result link that cannot be used: {error}")),
     }
 }

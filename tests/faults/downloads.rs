@@ -198,3 +198,38 @@ fn a_proxy_may_be_where_links_may_not_lead() {
     Outputs::of(&env, "batch").is_complete(&manifests::ids("image", 1));
     assert!(proxy.calls(Route::Result).iter().any(|call| call.path == RESULT));
 }
+
+/// Longer than a link that leads nowhere is tried: the outputs are paid for.
+#[test]
+fn a_result_host_that_is_down_for_long_is_waited_for_and_asked_when_it_says() {
+    let env = TestEnv::new();
+    let there = Arc::new(OnceLock::<String>::new());
+    let links = there.clone();
+    let hostile = ScriptedProxy::before(&env.base_url(), move |call: &Call| match call.route {
+        Route::Result if call.nth < 20 => {
+            Act::Bytes(reply_of("503 Service Unavailable", "text/html", "later"))
+        }
+        Route::Result if call.nth == 20 => Act::Bytes(
+            b"HTTP/1.1 429 Too Many Requests\r\nretry-after: 1\r\ncontent-length: 0\r\n\r\n".to_vec(),
+        ),
+        Route::Result => Act::Bytes(reply_of("200 OK", "image/png", picture(3))),
+        Route::Create | Route::Poll => {
+            let link = format!("{}/down.png", links.wait());
+            Act::Change(Box::new(move |body| {
+                if body["data"]["status"] == "success" {
+                    body["data"]["taskUrls"] = json!([link]);
+                }
+            }))
+        }
+        _ => Act::Pass,
+    });
+    there.set(hostile.base_url()).unwrap();
+    env.write("batch.csv", manifests::manifest("image", 1));
+    let began = std::time::Instant::now();
+    env.run(["run", "batch.csv", "--base-url", &hostile.base_url()])
+        .exited(0)
+        .says("the result host is not available");
+    assert!(began.elapsed() >= std::time::Duration::from_secs(1), "the host asked for a second");
+    Outputs::of(&env, "batch").is_complete(&manifests::ids("image", 1));
+    env.audit().each_paid_once(1);
+}

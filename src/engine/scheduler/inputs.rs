@@ -14,6 +14,10 @@ use crate::engine::scheduler::{FetchFault, Input, Mode, NoBalance, Scheduler, Sc
 const MISSING_MAX: u32 = 5;
 /// Downloads of a job that may fail in a row before it is given up until somebody asks again.
 const FETCH_TRIES_MAX: u32 = 8;
+/// After so many downloads in a row whose result host was not available people are told.
+const UNAVAILABLE_TOLD: u32 = 4;
+/// How long a result host that is not available is waited for.
+const UNAVAILABLE_MAX: Millis = Millis::from_secs(24 * 3600);
 
 impl Scheduler {
     pub(super) fn handle_input(&mut self, input: Input, now: Now) -> Result<(), SchedulerError> {
@@ -302,30 +306,41 @@ impl Scheduler {
         now: Now,
     ) -> Result<(), SchedulerError> {
         // What came of it was removed.
-        if matches!(fault, FetchFault::Stale(_) | FetchFault::Lasting(_) | FetchFault::DiskRefuses { .. }) {
+        if !matches!(fault, FetchFault::Passing(_) | FetchFault::Slow(_) | FetchFault::StoreRefuses(_)) {
             self.scratch.release(key);
         }
-        let (fault, lasting, stale) = match fault {
-            FetchFault::Stale(fault) => (fault, false, true),
-            FetchFault::Passing(fault) | FetchFault::Slow(fault) | FetchFault::StoreRefuses(fault) => {
-                (fault, false, false)
+        let Some(mut open) = self.jobs.get_mut(&key) else { return Ok(()) };
+        let unavailable = matches!(fault, FetchFault::Unavailable { .. });
+        let stale = unavailable || matches!(fault, FetchFault::Stale(_));
+        let (fault, is_over, faults, asked) = match fault {
+            FetchFault::Stale(fault)
+            | FetchFault::Passing(fault)
+            | FetchFault::Slow(fault)
+            | FetchFault::StoreRefuses(fault) => {
+                let faults = open.count_fetch_fault(attempt);
+                (fault, faults + 1 >= FETCH_TRIES_MAX, faults, None)
             }
-            FetchFault::Lasting(fault) => (fault, true, false),
+            FetchFault::Unavailable { fault, wait } => {
+                let (faults, since) = open.count_unavailable(attempt, now.tick);
+                (fault, now.tick.since(since) >= UNAVAILABLE_MAX, faults, wait)
+            }
+            FetchFault::Lasting(fault) => (fault, true, 0, None),
             FetchFault::DiskRefuses { fault, wanted_bytes } => {
+                drop(open);
                 self.disk_refused(key, attempt, &fault, wanted_bytes, now);
                 return Ok(());
             }
         };
-        let Some(mut open) = self.jobs.get_mut(&key) else { return Ok(()) };
-        let faults = open.count_fetch_fault(attempt);
         drop(open);
-        let is_over = lasting || faults + 1 >= FETCH_TRIES_MAX;
-        let wait = (!is_over).then(|| self.wait_times.after_fault(faults, None));
+        let wait = (!is_over).then(|| self.wait_times.after_fault(faults, asked));
         if let Some((active, open)) = self.batches.get(&key.batch).zip(self.jobs.get(&key)) {
             let context =
                 LogContext::new(&active.record().name, open.spec(), attempt, open.job().state().task());
             match wait {
                 None => job_log::download_given_up(context, &fault),
+                Some(_) if unavailable && faults == UNAVAILABLE_TOLD => {
+                    job_log::result_host_unavailable(context, &fault);
+                }
                 Some(wait) => job_log::download_failed(context, &fault, wait),
             }
         }

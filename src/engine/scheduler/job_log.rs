@@ -119,6 +119,11 @@ pub(super) fn download_failed(context: LogContext<'_>, fault: &Fault, retry: Mil
     log_event!(info, context, %fault, "download failed; retrying in {seconds} s");
 }
 
+/// The host of a job's outputs has not been available for a while; it is waited for.
+pub(super) fn result_host_unavailable(context: LogContext<'_>, fault: &Fault) {
+    log_event!(warn, context, %fault, "the result host is not available; the download is tried again for up to a day");
+}
+
 /// The inputs of a job could not be looked for, or not be put into the object store; it is tried again.
 pub(super) fn inputs_not_found(spec: &JobSpec, fault: &Fault, is_first: bool) {
     let job = spec.label.as_str();

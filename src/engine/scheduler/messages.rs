@@ -132,6 +132,13 @@ pub enum FetchFault {
     Stale(Fault),
     /// It may work later.
     Passing(Fault),
+    /// The result host cannot be reached, or cannot answer now. It is waited for: the job is paid for.
+    Unavailable {
+        /// What there was in place of an answer.
+        fault: Fault,
+        /// How long the host asks to wait.
+        wait: Option<Millis>,
+    },
     /// Its slot was given up to one that waits. Bytes came, and it goes on where it stopped.
     Slow(Fault),
     /// It will not work: an output over the size limit, for one.

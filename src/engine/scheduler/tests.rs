@@ -491,6 +491,27 @@ fn fresh_links_that_never_work_are_given_up() {
 }
 
 #[test]
+fn a_result_host_that_is_not_available_is_waited_for_a_day() {
+    let mut stage = Stage::of(1);
+    stage.step(vec![]);
+    assert_eq!(stage.posted(0, task("success")), "fetch 0#1");
+    let (began, mut fetches) = (stage.now.tick, 1);
+    let asked = Some(Millis::from_secs(30));
+    while stage.ended.is_empty() {
+        let away = FetchFault::Unavailable { fault: fault("download"), wait: asked };
+        stage.step(vec![Input::Fetched(Stage::key(0), AttemptNo(1), Err(away))]);
+        assert_eq!(stage.pass(Millis::from_secs(29)).step(vec![]), "", "it asks for 30 seconds");
+        if stage.pass(Millis::from_secs(271)).step(vec![]) == "read 0#1" {
+            assert_eq!(stage.read(0, ReadAnswer::Task(reading("success"))), "fetch 0#1");
+            fetches += 1;
+        }
+        assert!(fetches < 1_000, "it never ends");
+    }
+    assert_eq!((stage.ended.join(""), fetches), ("job-0 failed".to_owned(), 289));
+    assert_eq!(stage.now.tick.since(began), Millis::from_secs(24 * 3600 + 300));
+}
+
+#[test]
 fn a_success_without_results_is_given_up() {
     let mut stage = Stage::of(1);
     stage.step(vec![]);

@@ -37,6 +37,9 @@ struct AttemptProgress {
     missing: u32,
     /// Downloads in a row that failed; fresh links alone are no progress.
     fetch_faults: u32,
+    /// Downloads in a row whose result host was not available, and since when it is not.
+    unavailable: u32,
+    unavailable_since: Option<Tick>,
     /// How often its download gave its slot up to another.
     slow_rounds: u32,
     /// How much was known of the versions of edited rows when its download began, in bytes.
@@ -61,6 +64,8 @@ impl AttemptProgress {
             faults: 0,
             missing: 0,
             fetch_faults: 0,
+            unavailable: 0,
+            unavailable_since: None,
             slow_rounds: 0,
             versions_bytes: 0,
             in_flight_since: None,
@@ -224,8 +229,18 @@ impl OpenJob {
     /// Its download failed. Returns how many others in a row did before.
     pub fn count_fetch_fault(&mut self, attempt: AttemptNo) -> u32 {
         self.progress(attempt).map_or(0, |of| {
+            (of.unavailable, of.unavailable_since) = (0, None);
             of.fetch_faults = of.fetch_faults.saturating_add(1);
             of.fetch_faults - 1
+        })
+    }
+
+    /// The result host of its download was not available. Returns how many times in a row it was not before, and since
+    /// when it is not.
+    pub fn count_unavailable(&mut self, attempt: AttemptNo, now: Tick) -> (u32, Tick) {
+        self.progress(attempt).map_or((0, now), |of| {
+            of.unavailable = of.unavailable.saturating_add(1);
+            (of.unavailable - 1, *of.unavailable_since.get_or_insert(now))
         })
     }
 
