@@ -168,11 +168,19 @@ impl<'a> Options<'a> {
     }
 }
 
-/// Prohibited-use wording; also caught inside negated sentences.
+/// Prohibited-use wording, in one word or several; also caught inside negated sentences.
 fn refuse_prohibited(text: &str) -> Result<(), ApiError> {
-    let plain: String = text.to_lowercase().chars().filter(|c| c.is_alphanumeric()).collect();
-    let prohibited = ["deepfake", "faceswap", "swapfaces", "swapface", "impersonat"];
-    if prohibited.iter().any(|word| plain.contains(word)) {
+    const PROHIBITED: [&str; 4] = ["deepfake", "faceswap", "swapface", "impersonat"];
+    /// Most words that one expression is written in.
+    const WORDS_MAX: usize = 3;
+    let lower = text.to_lowercase();
+    let words: Vec<&str> =
+        lower.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).collect();
+    let is_said = |first: usize| {
+        let said = words[first..].iter().take(WORDS_MAX).copied().collect::<String>();
+        PROHIBITED.iter().any(|expression| said.starts_with(expression))
+    };
+    if (0..words.len()).any(is_said) {
         return Err(ApiError::content_rejected());
     }
     Ok(())

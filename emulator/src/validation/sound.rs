@@ -224,5 +224,10 @@ mod tests {
             let said = run(Kind::SoundEffect, &json!({"prompt": prompt})).unwrap_err();
             assert_eq!(said, "input content was rejected by safety filters");
         }
+        assert!(run(Kind::SoundEffect, &json!({"prompt": "a surface: swap faces down"})).is_err());
+        assert!(
+            run(Kind::SoundEffect, &json!({"prompt": "a surface, swapped"})).is_ok(),
+            "it begins no word"
+        );
     }
 }
