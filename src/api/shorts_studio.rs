@@ -1,6 +1,6 @@
 //! Shorts Studio, whose bodies the document does not show.
 //!
-//! Known: its POST takes a body as it is and no idempotency key; a running task is answered with 202;
+//! Known: its POST takes a body as it is and no idempotency key; while a task runs it is answered with 202;
 //! it is polled by `taskId` or `requestId`; its errors carry `code` and `message` alone.
 //!
 //! Assumed, and nothing more: a success shows, in `data` or bare, an object with `id`, `taskId` or
@@ -113,21 +113,24 @@ fn names_another(object: &Value, known: &TaskId) -> bool {
 
 fn id_in(object: &Value) -> Option<TaskId> {
     let given = |name: &str| wire::text(object, name).filter(|id| wire::is_id(id));
-    let task = given("taskId").or_else(|| given("id"));
+    // Of a task object, `taskId` is what it is called at the provider.
+    let task = given("id").or_else(|| given("taskId"));
     task.or_else(|| given("requestId").map(|id| format!("{REQUEST}{id}"))).map(TaskId)
 }
 
-/// By the word that the answer shows; without a known one, 202 is running, and 200 to a poll is
-/// success only where results stand beside it.
+/// 202 is running, whatever else the answer shows. Otherwise by the word that it shows; without a known one, 200 to a
+/// poll is success only where results stand beside it.
 fn status(
     raw: &RawResponse,
     object: &Value,
     urls: &[String],
     is_poll: bool,
 ) -> Result<TaskStatus, &'static str> {
-    match wire::text(object, "status").map(|word| TaskStatus::from_wire(&word)) {
-        Some(status) if !matches!(status, TaskStatus::Other(_)) => Ok(status),
+    let word = wire::text(object, "status").map(|word| TaskStatus::from_wire(&word));
+    match word.filter(|word| !matches!(word, TaskStatus::Other(_))) {
+        Some(TaskStatus::Pending) if raw.status == 202 => Ok(TaskStatus::Pending),
         _ if raw.status == 202 => Ok(TaskStatus::Processing),
+        Some(status) => Ok(status),
         _ if !urls.is_empty() => Ok(TaskStatus::Success),
         _ if is_poll => Err("the answer shows neither a status nor results"),
         _ => Ok(TaskStatus::Pending),
@@ -180,6 +183,7 @@ mod tests {
             ),
             (202, r#"{"code":0,"data":{"task":{"id":"t"}}}"#, "t Processing ? []"),
             (200, r#"{"requestId":"r"}"#, "request:r Pending ? []"),
+            (202, r#"{"code":0,"data":{"id":"t","taskId":"up-1","status":"failed"}}"#, "t Processing ? []"),
             (200, r#"{"code":0,"data":{"id":"t","urls":["http://x/1"]}}"#, "t Success ? [\"http://x/1\"]"),
         ] {
             assert_eq!(post(status, body), expected, "{body}");
@@ -219,6 +223,9 @@ mod tests {
             _ => "again".to_owned(),
         };
         assert_eq!(poll(202, "{}"), "t Processing ? []");
+        for word in ["failed", "success", "canceled", "processing"] {
+            assert_eq!(poll(202, &format!(r#"{{"status":"{word}"}}"#)), "t Processing ? []");
+        }
         assert_eq!(poll(200, "{}"), "again");
         assert_eq!(poll(200, r#"{"status":"success","url":"http://x/1"}"#), "t Success ? [\"http://x/1\"]");
         assert_eq!(poll(200, r#"{"data":{"status":"failed","costCredits":0}}"#), "t Failed 0 []");

@@ -290,12 +290,12 @@ fn parked(end: &BatchEnd<'_>, invocation: &Invocation, lines: &mut Vec<Line>) {
         }
         (Some(Parked::Credits), Some(needed), Some(balance)) => {
             let missing = needed.saturating_sub(*balance);
-            wait(match missing {
-                0 => format!(
+            wait(match end.status.refused_although_covered {
+                true => format!(
                     "{name}: the next job needs {needed} credits and the service refuses it for want of credits (402), \
                      although it gives the balance as {balance}: ask its support, or add credits, then:"
                 ),
-                _ => format!(
+                false => format!(
                     "{name}: the next job needs {needed} credits, the balance is {balance}: add {missing} or more, then:"
                 ),
             });
@@ -460,6 +460,7 @@ spring: the next job needs 8 credits, the balance is 3: add 5 or more, then:
         assert_eq!(parked(credits, &Invocation { verb: "submit", ..run() }), expected);
         let refused = serde_json::json!({
             "state": "parked", "parked_by": "credits", "needed_credits": 8, "balance_credits": 300,
+            "refused_although_covered": true,
         });
         let expected = "\
 spring: the next job needs 8 credits and the service refuses it for want of credits (402), although it gives the balance \

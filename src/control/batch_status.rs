@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::domain::budget::BudgetShortage;
+use crate::domain::default_fields::is_default;
 use crate::domain::ids::BatchName;
 use crate::domain::job_state::JobState;
 use crate::domain::parked_reason::Parked;
@@ -36,9 +37,12 @@ pub struct BatchStatus {
     /// What the cheapest of the jobs that wait next needs, where the batch's budget or the balance parks them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub needed_credits: Option<u64>,
-    /// The account's balance as it was last told, where it parks them.
+    /// What is left of the account's balance, as far as it is known, where it parks them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub balance_credits: Option<u64>,
+    /// The service refuses them for want of credits (402), although `balance_credits` covers the next one.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub refused_although_covered: bool,
     /// What is missing, where a budget parks them that is not the batch's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget_shortage: Option<BudgetShortage>,
@@ -139,6 +143,7 @@ impl BatchStatus {
                 .balance
                 .filter(|_| state == BatchState::Parked)
                 .map(|balance| balance.0),
+            refused_although_covered: overview.is_refused && state == BatchState::Parked,
             budget_shortage: overview.shortage.clone().filter(|_| state == BatchState::Parked),
             held_credits: overview.totals.held.0,
             charged_credits: overview.totals.spent.0,

@@ -65,8 +65,10 @@ fn seven_starts_on_an_empty_account_send_no_more_than_the_first() {
     }
     assert_eq!(env.audit().totals.refused_402, refused);
     // What there is now covers one.
-    env.credits(8);
-    env.run(["run", "batch.csv"]).exited(4);
+    env.credits(11);
+    env.run(["run", "batch.csv"])
+        .exited(4)
+        .says("the next job needs 8 credits, the balance is 3: add 5 or more");
     let totals = env.audit().totals;
     assert_eq!((totals.tasks, totals.refused_402), (1, refused), "{totals:?}");
 }

@@ -519,6 +519,7 @@ impl Change {
         }
         self.refund();
         let is_canceled = reading.status == TaskStatus::Canceled;
+        let is_explained = reading.fault.is_some();
         let mut fault = reading.fault.unwrap_or_else(|| {
             let (code, word) = if is_canceled { ("canceled", "canceled") } else { ("generic", "failed") };
             Fault::new(code, format!("the service ended the task as {word} and gave no reason"))
@@ -536,7 +537,10 @@ impl Change {
         if let Some(named) = named.filter(|named| prospect_of(named) > prospect_of(&fault)) {
             cause.clone_from(&named.code);
             if prospect_of(&named) == Prospect::Hopeless {
+                // What the record says is the provider's reason.
+                let reason = format!("; the task's record says: {}", fault.message);
                 fault = *named;
+                fault.message.push_str(if is_explained { &reason } else { "" });
             }
         }
         let may_help = match retry_delay::prospect(&cause) {

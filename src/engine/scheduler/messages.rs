@@ -351,8 +351,10 @@ pub struct BatchOverview {
     pub parked: Option<Parked>,
     /// What the cheapest of the jobs that wait next needs, where a budget of the batch or the balance parks them.
     pub needs: Option<Credits>,
-    /// The account's balance as it was last told, where it parks them.
+    /// What is left of the account's balance, as far as it is known, where it parks them.
     pub balance: Option<Credits>,
+    /// The service refuses them for want of credits, although the balance covers the next one.
+    pub is_refused: bool,
     /// What is missing, where a budget parks them that is not the batch's own.
     pub shortage: Option<BudgetShortage>,
     /// Jobs that failed last since the process began, the last one first.

@@ -145,10 +145,12 @@ impl Scheduler {
         let is_for_balance = matches!(parked, Some(Parked::Credits | Parked::MinBalance));
         let is_for_credits = is_for_balance || parked == Some(Parked::BatchBudget);
         let needs = if is_for_credits { self.next_hold(active) } else { None };
-        let balance = if is_for_balance { self.account.last_balance() } else { None };
+        let refused = self.account.refused_balance().filter(|_| parked == Some(Parked::Credits));
+        let left = if is_for_balance { self.account.left() } else { None };
+        let (balance, is_refused) = (refused.or(left), refused.is_some());
         let shortage = parked.and_then(|parked| self.budget_shortage(active, parked));
         let last_failures = active.last_failures();
-        BatchOverview { parked, needs, balance, shortage, last_failures, ..overview }
+        BatchOverview { parked, needs, balance, is_refused, shortage, last_failures, ..overview }
     }
 
     /// What is to be read of the spools before [`Scheduler::foresee`] can tell.
@@ -258,6 +260,7 @@ fn overview_of(record: &BatchRecord, open: JobStateCounts) -> BatchOverview {
         parked,
         needs: None,
         balance: None,
+        is_refused: false,
         shortage: None,
         last_failures: Vec::new(),
     }

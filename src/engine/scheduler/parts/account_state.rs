@@ -301,16 +301,25 @@ impl AccountState {
         self.wanted.is_some() && self.out_of_credits.lacks_allowance()
     }
 
-    /// The balance as the service told it last, in credits, where that still counts, or where it seemed to cover what
-    /// the service refused all the same.
+    /// The balance as the service told it last, in credits, where that still counts.
     pub fn last_balance(&self) -> Option<Credits> {
-        self.known.map(|known| known.balance).or(self.refused_balance)
+        self.known.map(|known| known.balance)
     }
 
-    /// What is known of the balance, less everything that may have been sent against it; and how long ago it came.
+    /// The balance that covers what the service refused last for want of credits, in credits; nothing where it covers
+    /// nothing that was refused, or another answer has come since.
+    pub fn refused_balance(&self) -> Option<Credits> {
+        self.refused_balance.filter(|_| self.known.is_none())
+    }
+
+    /// What is known of the balance, less everything that may have been sent against it, in credits.
+    pub fn left(&self) -> Option<Credits> {
+        self.known.map(KnownBalance::left)
+    }
+
+    /// The same, and how long ago the service told it.
     pub fn balance_left(&self, now: Tick) -> (Option<Credits>, Millis) {
-        let age = self.known.map_or(Millis(0), |known| now.since(known.at));
-        (self.known.map(KnownBalance::left), age)
+        (self.left(), self.known.map_or(Millis(0), |known| now.since(known.at)))
     }
 
     /// The allowances that refused something, as admission sees them.
@@ -454,7 +463,7 @@ mod tests {
         assert_eq!(waits, [0, 5, 10, 20, 40, 60, 60, 60]);
         account.refuse_credits(Credits(10), None, Now { tick: at, wall: Timestamp(0) });
         assert!(!account.waits_for_balance(), "nothing is expected of the next answer");
-        assert_eq!(account.last_balance(), Some(Credits(10_000)), "what covered it");
+        assert_eq!(account.refused_balance(), Some(Credits(10_000)), "what covered it");
         answer(&mut account, 10_000, at.0);
         // Something is bought, or an owner asks to go on: that begins anew.
         account.post_was_taken();

@@ -77,6 +77,7 @@ fn what_the_service_refuses_although_the_balance_covers_it_is_not_waited_for_wit
     assert_eq!(stage.scheduler.standstill(), Some(Standstill::Parked(Parked::Credits)));
     let told = stage.scheduler.overview();
     assert_eq!((told[0].needs, told[0].balance), (Some(Credits(10)), Some(Credits(5_000))));
+    assert!(told[0].is_refused);
     // A daemon goes on asking, and an owner may go on at once.
     assert_eq!(stage.pass(Millis(40_000)).step(vec![]), "balance?");
     assert_eq!(stage.step(covers()), "post 0#1");

@@ -165,3 +165,19 @@ fn what_an_allowance_covered_of_a_task_resubmitted_over_is_corrected() {
     }
     assert_eq!((job.all_books().waived, totals.waived, totals.spent), (Credits(3), Credits(3), Credits(10)));
 }
+
+#[test]
+fn the_reason_in_the_record_of_a_task_that_an_error_named_is_kept() {
+    let refused = Fault::new("invalid_request", "unsupported settings");
+    let mut job = Job::queued();
+    for event in [
+        admit(10),
+        Event::Posted(PostAnswer::TaskNamed(TaskId("t1".into()), refused)),
+        Event::Read(failed("generic")),
+    ] {
+        job = apply(&job, AttemptNo(1), event, TERMS, Timestamp(0)).unwrap().job;
+    }
+    let State::Failed { fault, .. } = job.state() else { panic!("{:?}", job.state()) };
+    assert_eq!(fault.code, "invalid_request");
+    assert_eq!(fault.message, "unsupported settings; the task's record says: said so");
+}
