@@ -4,6 +4,7 @@
 use std::time::{Duration, Instant};
 
 use callsheet_emulator::{Options, Plan};
+use serde_json::json;
 
 use crate::support::collect_outputs::Outputs;
 use crate::support::{TestEnv, manifests, until};
@@ -38,6 +39,21 @@ fn free_images_are_made_on_an_empty_account_and_the_videos_wait() {
     env.credits(1_000);
     env.run(["run", "batch.csv"]).exited(0);
     assert_eq!(env.audit().totals.tasks, 8);
+}
+
+#[test]
+fn a_video_that_takes_the_length_of_another_row_is_covered_like_any_other() {
+    let env = ultra(5);
+    let rows = json!([
+        {"id": "vo", "kind": "speech", "text": "All aboard the night train.", "voice_id": "aria"},
+        {"id": "song", "kind": "music", "prompt": "a slow waltz"},
+        {"id": "clip", "kind": "video", "model": "house-c1", "prompt": "a train", "duration": "job:vo"},
+    ]);
+    env.write("batch.json", rows.to_string());
+    env.run(["run", "batch.json"]).exited(4).says("the next job needs 60 credits");
+    let totals = env.audit().totals;
+    assert_eq!((totals.tasks, totals.charged_credits > 5), (2, false), "{totals:?}");
+    assert!(totals.waived_credits > 0, "{totals:?}");
 }
 
 #[test]

@@ -235,8 +235,8 @@ pub(super) fn priced(
         draft.priced.formula = format!("{}, however long {} {verb}", most.formula, named.join(" and "));
         return Some(draft);
     }
-    // What an allowance covers is all of a request or nothing of it, and this one may come to more than is left.
-    (draft.listed, draft.waivable) = (None, None);
+    // Of an allowance it may need as much as the longest one: it is tried where so much was not refused.
+    draft.listed = None;
     let is_firm = prices.iter().all(|priced| priced.bound.is_firm);
     draft.priced.credits = None;
     draft.priced.bound = Bound { dearest: most.bound.dearest, is_firm };
