@@ -54,13 +54,19 @@ pub(super) fn rest(pilot: Pilot) -> String {
 pub(super) fn done(batch: &BatchStatus, pilot: Pilot) -> String {
     let ended = [JobState::Succeeded, JobState::Failed, JobState::Canceled, JobState::InDoubt];
     let ended = ended.map(|state| (batch.in_state(state), state.name()));
+    let all: u32 = ended.iter().map(|(n, _)| n).sum();
     let ended: Vec<String> =
         ended.iter().filter(|(n, _)| *n > 0).map(|(n, name)| format!("{n} {name}")).collect();
-    format!(
-        "the pilot of {} is done: {}; {} charged of {} planned",
-        counted(pilot.jobs, "job"),
-        ended.join(", "),
-        batch.charged_credits,
-        pilot.planned_credits
-    )
+    let (jobs, ended, charged) = (counted(pilot.jobs, "job"), ended.join(", "), batch.charged_credits);
+    let planned = pilot.planned_credits;
+    match pilot.jobs {
+        0 => "no row of the manifest was new, so none was done first".to_owned(),
+        // Others had ended before it.
+        of_pilot if all > of_pilot => {
+            format!(
+                "the pilot of {jobs} ({planned}) is done; of the whole batch: {ended}; {charged} credits charged"
+            )
+        }
+        _ => format!("the pilot of {jobs} is done: {ended}; {charged} charged of {planned} planned"),
+    }
 }

@@ -9,7 +9,8 @@ use url::Url;
 
 use crate::cli::failure::Failure;
 use crate::cli::global_flags::Global;
-use crate::cli::{printable_path, written};
+use crate::cli::invocation::quoted;
+use crate::cli::{printable, printable_path, written};
 use crate::domain::exit_code::Exit;
 
 /// What `init` takes.
@@ -83,7 +84,11 @@ pub(super) fn run(command: &InitCommand, global: &Global) -> Result<Exit, Failur
         let what = if kept.contains(&path.as_path()) { "exists, left as it is" } else { "written" };
         text.push_str(&format!("{}: {what}\n", printable_path(path)));
     }
-    text.push_str(&next_steps(directory, global.base_url.is_some()));
+    let is_configured = !kept.contains(&configuration.as_path());
+    if let (Some(url), false) = (&global.base_url, is_configured) {
+        text.push_str(&format!("service.base_url was not set to {url}: the file was there\n"));
+    }
+    text.push_str(&next_steps(directory, is_configured && global.base_url.is_some()));
     written(write!(out, "{text}")).map(|()| Exit::Success)
 }
 
@@ -91,7 +96,11 @@ pub(super) fn run(command: &InitCommand, global: &Global) -> Result<Exit, Failur
 fn next_steps(directory: &Path, has_address: bool) -> String {
     let enter = match directory == Path::new(".") {
         true => String::new(),
-        false => format!("    cd {}\n", printable_path(directory)),
+        false => {
+            let name = quoted(&directory.display().to_string());
+            let end_of_flags = if name.starts_with('-') { "-- " } else { "" };
+            format!("    cd {end_of_flags}{}\n", printable(&name))
+        }
     };
     let set = if has_address { "api_key_file" } else { "base_url and api_key_file" };
     format!(

@@ -16,7 +16,9 @@ pub(super) struct Invocation {
     pub(super) verb: &'static str,
     /// Flags of every command.
     pub(super) flags: Vec<String>,
-    /// Flags beside them of `run`, `submit` and `download`.
+    /// `--output`, of commands that look into the outputs or write beside them.
+    pub(super) output_flags: Vec<String>,
+    /// `--base-url`, of commands that speak to the service.
     pub(super) service_flags: Vec<String>,
 }
 
@@ -31,24 +33,26 @@ impl Invocation {
         let flags =
             [path("--config", config), path("--state", state), path("--socket", socket), emulator].concat();
         let url = base_url.as_ref().map(|url| flag("--base-url", url.as_str())).unwrap_or_default();
-        Invocation { verb, flags, service_flags: [path("--output", output), url].concat() }
+        Invocation { verb, flags, output_flags: path("--output", output), service_flags: url }
     }
 
     /// Whether commands need no flags.
     pub(super) fn is_plain(&self) -> bool {
-        self.flags.is_empty() && self.service_flags.is_empty()
+        self.flags.is_empty() && self.output_flags.is_empty() && self.service_flags.is_empty()
     }
 
     /// The flags of a command, each with its value.
     pub(super) fn flags_of(&self, verb: &str) -> Vec<String> {
-        let service = match verb {
-            "run" | "submit" | "download" | "daemon" | "plan" | "models" | "voices" => {
-                self.service_flags.as_slice()
-            }
-            _ => &[],
+        let (output, service) = match verb {
+            "run" | "submit" | "download" | "daemon" | "plan" => (true, true),
+            "open" | "outputs" | "review" => (true, false),
+            "models" | "voices" => (false, true),
+            _ => (false, false),
         };
+        let output = self.output_flags.iter().filter(|_| output);
+        let service = self.service_flags.iter().filter(|_| service);
         let mut flags: Vec<String> = Vec::new();
-        for word in self.flags.iter().chain(service) {
+        for word in self.flags.iter().chain(output).chain(service) {
             match flags.last_mut().filter(|_| !word.starts_with("--")) {
                 Some(flag) => *flag = format!("{flag} {word}"),
                 None => flags.push(word.clone()),
@@ -62,9 +66,11 @@ impl Invocation {
         [command].into_iter().chain(self.flags.iter().map(String::as_str)).collect::<Vec<_>>().join(" ")
     }
 
-    /// A command on the state.
+    /// A command on the state, whose first word is its verb, with the flags that it needs.
     pub(super) fn command(&self, words: &[&str]) -> String {
-        self.joined(words, &[])
+        let flags = self.flags_of(words.first().copied().unwrap_or_default());
+        let flags = flags.iter().map(String::as_str);
+        ["callsheet"].into_iter().chain(words.iter().copied()).chain(flags).collect::<Vec<_>>().join(" ")
     }
 
     /// The manifest of a batch again.
@@ -75,16 +81,12 @@ impl Invocation {
         // A name that is not the file's came from elsewhere; of a file that is not known neither is its name.
         let is_of_file = manifest.and_then(Path::file_stem).is_some_and(|stem| stem == batch);
         let name = if is_of_file { Vec::new() } else { flag("--batch", batch) };
-        self.joined(&[self.verb, &file], &[name, self.service_flags.clone()].concat())
+        let name = name.iter().map(String::as_str);
+        self.command(&[self.verb, &file].into_iter().chain(name).collect::<Vec<_>>())
     }
 
     pub(super) fn download(&self, batch: &str) -> String {
-        self.joined(&["download", batch], &self.service_flags)
-    }
-
-    fn joined(&self, words: &[&str], more: &[String]) -> String {
-        let flags = self.flags.iter().chain(more).map(String::as_str);
-        ["callsheet"].into_iter().chain(words.iter().copied()).chain(flags).collect::<Vec<_>>().join(" ")
+        self.command(&["download", batch])
     }
 }
 
@@ -204,8 +206,9 @@ mod tests {
     fn what_decides_about_the_service_is_given_to_what_speaks_to_it() {
         let flags = ["--base-url", "http://h.example/", "--output", "out"];
         assert_eq!(
-            said(&flags, "callsheet run m.csv; callsheet jobs m"),
-            "callsheet run --output out --base-url http://h.example/ m.csv; callsheet jobs m"
+            said(&flags, "callsheet run m.csv; callsheet jobs m; callsheet review m"),
+            "callsheet run --output out --base-url http://h.example/ m.csv; callsheet jobs m; callsheet review --output \
+             out m"
         );
     }
 

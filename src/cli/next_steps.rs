@@ -162,7 +162,11 @@ fn lines(end: &BatchEnd<'_>, invocation: &Invocation) -> Vec<Line> {
     for state in [JobState::Canceled, JobState::Expired] {
         let count = status.in_state(state);
         if count > 0 {
-            lines.push(Line::plain(format!("{name}: {count} {state}; to queue them again:")));
+            let first = match state {
+                JobState::Expired => "submit the manifest with a later policy.expires, and then, ",
+                _ => "",
+            };
+            lines.push(Line::plain(format!("{name}: {count} {state}; {first}to queue them again:")));
             lines.push(Line::Command(invocation.command(&["retry", name])));
         }
     }

@@ -1,7 +1,7 @@
 //! `callsheet report`: what was charged, waived, refunded and held, and what came of it, by client, kind, model, batch
 //! or day.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, BufWriter, Write};
 
 use clap::Args;
@@ -227,7 +227,7 @@ pub(super) async fn run(command: &ReportCommand, global: &Global) -> Result<Exit
         if command.batches.is_empty() {
             not_listed = read(client, None, &mut groups).await?;
         }
-        for batch in &command.batches {
+        for batch in command.batches.iter().collect::<BTreeSet<_>>() {
             read(client, Some(batch), &mut groups).await?;
         }
         let mut out = BufWriter::new(anstream::stdout());

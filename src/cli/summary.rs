@@ -96,7 +96,7 @@ fn standing(receipt: &Receipt) -> String {
         (receipt.waiting, "waiting", waiting),
         (receipt.running, "running", Credits::ZERO),
         (receipt.in_doubt, "in doubt", Credits::ZERO),
-        (receipt.failed, "failed", Credits::ZERO),
+        (receipt.failed, "failed, canceled or expired", Credits::ZERO),
         (receipt.done, "done", Credits::ZERO),
     ];
     let parts = known.iter().filter(|(count, ..)| *count > 0).map(|(count, what, credits)| {

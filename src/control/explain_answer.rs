@@ -234,6 +234,7 @@ fn next(
         return parked_reason;
     }
     let overdue = if record.job.is_overdue() { " It is overdue, so it is polled less often." } else { "" };
+    let name = format!("{}/{}", batch.name, spec.label);
     match record.job.state() {
         State::Queued if record.job.may_have_been_sent() || batch.may_have_been_sent(spec.seq) => {
             let (name, label) = (&batch.name, &spec.label);
@@ -269,10 +270,12 @@ fn next(
         State::Fetching { urls, .. } if urls.is_empty() => "its task is polled for fresh links".to_owned(),
         State::Fetching { .. } => "its outputs are downloaded".to_owned(),
         State::Succeeded { .. } => {
-            "nothing; callsheet download fetches its outputs again, free of charge".to_owned()
+            format!("nothing; callsheet download {name} fetches its outputs again, free of charge")
         }
         State::Failed { .. } if !record.job.books().charged.is_zero() => {
-            "it is paid for; callsheet download tries to fetch its outputs again, free of charge".to_owned()
+            format!(
+                "it is paid for; callsheet download {name} tries to fetch its outputs again, free of charge"
+            )
         }
         State::Failed { fault, .. }
             if [ABOVE_MAX, INPUT_TOO_LONG, INPUT_LENGTH].contains(&fault.code.as_str()) =>
@@ -280,29 +283,29 @@ fn next(
             format!("nothing: {}", fault.message)
         }
         State::Failed { fault, .. } if retry_delay::prospect(&fault.code) == Prospect::Hopeless => {
-            let name = format!("{}/{}", batch.name, spec.label);
             format!("nothing: it would be rejected again; {}", with_other_fields(&name))
         }
         state if state.is_ended_by_record() => {
-            "nothing; callsheet retry makes another attempt, under a new key".to_owned()
+            format!("nothing; callsheet retry {name} makes another attempt, under a new key")
         }
-        State::Failed { .. } | State::Canceled { .. } | State::Expired if spec.order.kind.is_keyed() => {
-            "nothing; callsheet retry queues it again, under the same key".to_owned()
+        State::Expired => format!(
+            "nothing; submit its manifest with a later policy.expires, then callsheet retry {name} queues it again"
+        ),
+        State::Failed { .. } | State::Canceled { .. } if spec.order.kind.is_keyed() => {
+            format!("nothing; callsheet retry {name} queues it again, under the same key")
         }
-        State::Failed { .. } | State::Canceled { .. } | State::Expired
-            if record.job.first_sent().is_some() =>
-        {
-            "nothing; callsheet retry sends it again. Its endpoint supports no key: if the request before was received \
-             after all, both are charged"
-                .to_owned()
-        }
-        State::Failed { .. } | State::Canceled { .. } | State::Expired => {
-            "nothing; callsheet retry queues it again".to_owned()
+        State::Failed { .. } | State::Canceled { .. } if record.job.first_sent().is_some() => format!(
+            "nothing; callsheet retry {name} sends it again. Its endpoint supports no key: if the request before was \
+             received after all, both are charged"
+        ),
+        State::Failed { .. } | State::Canceled { .. } => {
+            format!("nothing; callsheet retry {name} queues it again")
         }
         State::InDoubt { .. } => {
-            "nothing: check the account and record the charge with callsheet resolve; until then its credits count \
-             as spent"
-                .to_owned()
+            format!(
+                "nothing: check the account and record the charge: callsheet resolve {name} --charged N, or \
+                 --not-charged; until then its credits count as spent"
+            )
         }
     }
 }

@@ -38,22 +38,32 @@ pub fn differences(before: &Order, now: &Order) -> Vec<FieldChange> {
         field: file.field.name().to_owned(),
         message: format!("the content of {} changed", file.name),
     }));
-    let changed_inputs = now.inputs.iter().filter(|input| {
+    let changed_inputs = now.inputs.iter().filter_map(|input| {
         let same_place = |other: &&JobInput| (other.field, other.place) == (input.field, input.place);
-        let before = before.inputs.iter().find(same_place);
-        before
-            .is_some_and(|before| before.shown() == input.shown() && before.fingerprint != input.fingerprint)
+        input_change(before.inputs.iter().find(same_place)?, input)
     });
-    found.extend(changed_inputs.map(|input| FieldChange {
-        field: format!("{}{}", if input.field.is_length() { "options." } else { "" }, input.field.name()),
-        message: format!("the row {} changed, and is another job now", input.shown()),
-    }));
+    let changed_inputs: Vec<FieldChange> =
+        changed_inputs.filter(|change| found.iter().all(|found| found.field != change.field)).collect();
+    found.extend(changed_inputs);
     if found.is_empty() {
         let message = "the same is sent: a default is spelled out, or is no longer, or a value is written otherwise; \
                        that makes another job";
         found.push(FieldChange { field: "options".to_owned(), message: message.to_owned() });
     }
     found
+}
+
+/// In what an input differs that is the output of a row.
+fn input_change(before: &JobInput, now: &JobInput) -> Option<FieldChange> {
+    if before.identity() == now.identity() {
+        return None;
+    }
+    let message = match before.fingerprint == now.fingerprint {
+        true => format!("takes {} now, took {}", now.shown(), before.shown()),
+        false => format!("the row {} changed, and is another job now", now.shown()),
+    };
+    let field = format!("{}{}", if now.field.is_length() { "options." } else { "" }, now.field.name());
+    Some(FieldChange { field, message })
 }
 
 fn compare(
@@ -161,6 +171,16 @@ mod tests {
         assert_eq!(
             shown(&with_input(1), &with_input(2)),
             ["image_urls: the row still changed, and is another job now"]
+        );
+        let with_take = |take: Option<u32>| {
+            let mut order = with_input(1);
+            order.inputs[0].variation = take;
+            order
+        };
+        // A person picked another take of it.
+        assert_eq!(
+            shown(&with_take(Some(1)), &with_take(Some(2))),
+            ["image_urls: takes still-v2 now, took still-v1"]
         );
     }
 

@@ -118,7 +118,7 @@ pub async fn load(
     let Some((service, identity)) = service else {
         let kept = kept.ok_or(CatalogError::NoService)?;
         let from = kept.service.clone();
-        let reason = format!("no service is configured; the stored copy came from {from}");
+        let reason = format!("no service was asked; the stored copy came from {from}");
         let catalogs = Catalogs { stale_because: Some(reason), ..Catalogs::of(kept, &[], |_| true) };
         return Ok(catalogs.with_surcharges(state, &from));
     };

@@ -205,10 +205,13 @@ pub(super) fn validate_opened(
         ReadRow::Good(row) => row.id.as_deref().is_some_and(|id| references.needs(id)),
         ReadRow::Bad(_) | ReadRow::Unreadable(_) => false,
     };
+    let mut taken_for_others = 0;
     let chosen = manifest.map(|read| {
         // A row that is in the part for the sake of another is one of it, too.
-        let takes = chooser.takes(&read, rules) || is_needed(&read);
-        if takes { Ok(read) } else { Err(read) }
+        let is_chosen = chooser.takes(&read, rules);
+        let is_for_another = !is_chosen && is_needed(&read);
+        taken_for_others += u64::from(is_for_another);
+        if is_chosen || is_for_another { Ok(read) } else { Err(read) }
     });
     let judge = || {
         let mut alike = AlikeRows::new(&name, context);
@@ -232,7 +235,7 @@ pub(super) fn validate_opened(
             RowResult::LeftOut(named) => named.map_or(Ok(()), |(id, line)| draft.leave_out(&id, line)),
         })
     })?;
-    receipt.left_out = chooser.left_out;
+    receipt.left_out = chooser.left_out - taken_for_others;
     receipt.report(chooser.problems());
     identity.check(path)?;
     failpoint::hit("accepting");

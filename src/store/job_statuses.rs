@@ -98,6 +98,13 @@ impl EndedOutcome {
         Ok((self.seq, JobStanding::of(state, books.charged, code)))
     }
 
+    /// What is set aside and charged for all its attempts.
+    fn committed(&self) -> Credits {
+        let attempts = self.attempts.iter().map(|attempt| attempt.books);
+        let all = attempts.chain(self.attempts.is_empty().then_some(self.books));
+        all.fold(Credits::ZERO, |sum, books| sum + books.held + books.charged)
+    }
+
     /// State, books and fault of the attempt that decides where the job stands.
     fn present(&self, path: &Path) -> Result<(JobState, Books, Option<&str>), StoreError> {
         let kept = self.attempts.iter().find(|attempt| Some(attempt.no) == self.kept);
@@ -121,11 +128,13 @@ struct FaultCode {
     code: String,
 }
 
-/// Where the jobs of one batch stand. Memory: a byte a job, and what is open or in doubt.
+/// Where the jobs of one batch stand. Memory: five bytes a job, and what is open or in doubt.
 #[derive(Debug, Default)]
 pub(super) struct JobStatuses {
     /// By the number of the job.
     ended: Vec<Option<JobStanding>>,
+    /// What is set aside and charged for all attempts of each of them; what passes the type is cut off.
+    committed: Vec<u32>,
     /// What counts for jobs in doubt.
     in_doubt: HashMap<Seq, Books>,
 }
@@ -150,8 +159,10 @@ impl JobStatuses {
             let index = outcome.seq.0 as usize;
             if job_statuses.ended.len() <= index {
                 job_statuses.ended.resize(index + 1, None);
+                job_statuses.committed.resize(index + 1, 0);
             }
             job_statuses.ended[index] = Some(standing);
+            job_statuses.committed[index] = u32::try_from(outcome.committed().0).unwrap_or(u32::MAX);
             match standing {
                 JobStanding::InDoubt => drop(job_statuses.in_doubt.insert(outcome.seq, present)),
                 _ => drop(job_statuses.in_doubt.remove(&outcome.seq)),
@@ -166,8 +177,16 @@ impl JobStatuses {
     }
 }
 
-/// Tells a draft of the rows of one batch, up to so many bytes, and where their jobs stand. Whether there are some of
-/// which only a look into the database could tell whether they were sent.
+/// What was found out of the jobs of a batch.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct NotedJobs {
+    /// Only a look into the database could tell of some of them whether they were sent.
+    pub(super) is_unclear: bool,
+    /// What is set aside and charged for all of them.
+    pub(super) committed: Credits,
+}
+
+/// Tells a draft of the rows of one batch, up to so many bytes, and where their jobs stand.
 pub(super) fn note(
     draft: &mut Staging,
     rows: (&Path, u64),
@@ -176,16 +195,16 @@ pub(super) fn note(
     open: &HashMap<JobId, OpenJobStatus>,
     is_comparable: bool,
     is_outside: bool,
-) -> Result<bool, StoreError> {
+) -> Result<NotedJobs, StoreError> {
     let (path, bytes) = rows;
     let is_comparable = is_comparable && draft.note_rows_of(path);
     let mut lines = Lines::open(path, 0, bytes)?;
-    let mut is_unclear = false;
+    let mut noted = NotedJobs::default();
     loop {
         let (at, row) = match lines.next_line::<AcceptedRow>() {
             Ok(Some(read)) => read,
-            Ok(None) => return Ok(is_unclear),
-            Err(StoreError::Damaged { .. }) if is_outside && lines.at() >= bytes => return Ok(is_unclear),
+            Ok(None) => return Ok(noted),
+            Err(StoreError::Damaged { .. }) if is_outside && lines.at() >= bytes => return Ok(noted),
             Err(error) => return Err(error),
         };
         let ended = job_statuses.ended.get(row.seq.0 as usize).copied().flatten();
@@ -205,7 +224,15 @@ pub(super) fn note(
         };
         // An `id` that ends in the identity that it leads to is not to be found.
         let has_id = !row.label.ends_with(&format!("-{}", row.id.short()));
-        is_unclear |= standing == JobStanding::Waiting && ended.is_none();
+        noted.is_unclear |= standing == JobStanding::Waiting && ended.is_none();
+        let ended_with = || job_statuses.committed.get(row.seq.0 as usize).copied().unwrap_or_default();
+        noted.committed = noted.committed
+            + match open.get(&row.id) {
+                // What is held for one that waits is a part of its price, which is still to be spent.
+                Some(open) if open.standing == JobStanding::Waiting => open.credits.saturating_sub(open.held),
+                Some(open) => open.credits,
+                None => Credits(u64::from(ended_with())),
+            };
         draft.note_existing(&ExistingJob {
             fingerprint: row.fingerprint,
             variation: row.variation,

@@ -19,6 +19,7 @@ use serde::Deserialize;
 use crate::domain::batch_origin::Origin;
 use crate::domain::batch_terms::BatchTerms;
 use crate::domain::budget_group::GroupTotals;
+use crate::domain::credits::Credits;
 use crate::domain::ids::{BatchName, BatchNo, Fingerprint, JobId};
 use crate::domain::job_reference::{DecidedTake, ReferredRow};
 use crate::domain::pilot::Pilot;
@@ -64,6 +65,15 @@ pub struct ReadOnlyBatch {
 struct AcceptedRow {
     fingerprint: Fingerprint,
     variation: u32,
+}
+
+/// What was seen of the jobs of a batch from outside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SeenJobs {
+    /// How much of it.
+    pub visibility: Visibility,
+    /// What is set aside and charged for all of them, as far as it was seen.
+    pub committed: Credits,
 }
 
 /// How much could be seen from outside.
@@ -133,8 +143,8 @@ impl ReadOnlyState {
         batch: &BatchName,
         open: Option<&[OpenJobStatus]>,
         draft: &mut Staging,
-    ) -> Result<Visibility, StoreError> {
-        let mut seen = Visibility::All;
+    ) -> Result<SeenJobs, StoreError> {
+        let mut seen = SeenJobs { visibility: Visibility::All, committed: Credits::ZERO };
         // Asked for once it matters.
         let mut known_open: Option<HashMap<JobId, OpenJobStatus>> =
             open.map(|open| open.iter().map(|job| (job.job, *job)).collect());
@@ -159,9 +169,10 @@ impl ReadOnlyState {
             let open = known_open.as_ref().unwrap_or(&nothing);
             let (versions, _) = version_file::read_whole_lines(&spool)?;
             let rows = (rows.as_path(), bytes);
-            let is_unclear = note(draft, rows, &versions, &standings, open, backup.is_some(), true)?;
-            if is_guess && is_unclear {
-                seen = Visibility::SentUnknown;
+            let noted = note(draft, rows, &versions, &standings, open, backup.is_some(), true)?;
+            seen.committed = seen.committed + noted.committed;
+            if is_guess && noted.is_unclear {
+                seen.visibility = Visibility::SentUnknown;
             }
         }
         Ok(seen)

@@ -360,3 +360,14 @@ fn hooks_are_told_once_that_all_that_is_left_waits_for_a_row_that_failed() {
     assert_eq!(told(), ["batch.waiting", "batch.done"]);
     env.audit().each_paid_once(2);
 }
+
+#[test]
+fn jobs_that_ended_before_a_pilot_are_told_apart_from_it() {
+    let env = birds(5);
+    env.run(["run", "birds.csv", "--first", "2"]).exited(0);
+    env.run(["run", "birds.csv", "--pilot", "1"]).exited(7).says(
+        "birds: the pilot of 1 job (8 credits) is done; of the whole batch: 3 succeeded; 24 credits charged; to look at \
+         it:",
+    );
+    env.audit().each_paid_once(3);
+}

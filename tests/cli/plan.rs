@@ -128,6 +128,14 @@ fn a_plan_counts_what_waits_and_tells_what_failed() {
     lock.unlock().unwrap();
     let receipt = folder.run("run promo.csv --emulator --budget 16");
     assert!(receipt.err.contains("3 already there: 1 waiting (8 credits), 2 done"), "{}", receipt.err);
+    let short = folder.run("plan promo.csv --emulator --budget 20");
+    let budget =
+        "budget: promo may spend 20 credits, of which 16 are spent or held: 4 short, so jobs will wait";
+    assert!(short.out.contains(budget), "{}", short.out);
+    let enough = folder.run("plan promo.csv --emulator --budget 24");
+    assert!(enough.out.contains("24 credits, of which 16 are spent or held: enough"), "{}", enough.out);
+    let beside = folder.run("plan promo.csv --emulator --budget 24 --json").json();
+    assert_eq!(beside["batches"][0]["committed_credits"], 16, "{beside:#}");
     // Its operator drops it: nothing is to be paid, unless it is asked for again.
     assert_eq!(folder.run("cancel promo --state state/emulator").code, 0);
     let plan = folder.run("plan promo.csv --emulator --json").json();

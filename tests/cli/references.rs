@@ -47,6 +47,11 @@ fn a_storyboard_is_made_in_its_order_and_bought_once() {
     story(&env, STORY);
     let plan = env.run(["plan", "story.json"]).exited(0).says("is 2, the duration of clip").stdout;
     assert!(plan.contains("; takes clip"), "{plan}");
+    let part = env.run(["plan", "story.json", "--only", "clip", "--json"]).exited(0).json();
+    assert_eq!(
+        part["files"][0]["left_out"], 1,
+        "the row that it takes an output of is in the part: {part:#}"
+    );
     env.run(["run", "story.json"]).exited(0);
     let jobs = env.run(["jobs", "story"]).exited(0).stdout;
     assert!(jobs.contains("(takes still)"), "{jobs}");

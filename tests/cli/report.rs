@@ -28,6 +28,7 @@ fn credits_are_added_up_by_whatever_the_rows_say() {
     acme,0,18,0,0,2,0
     beta,0,13,0,0,2,0
     ");
+    assert_eq!(report(&env, &["one", "one"]), report(&env, &["one"]), "a batch is added up once");
     assert_snapshot!(report(&env, &["--by", "kind", "--csv"]), @r"
     kind,held_credits,charged_credits,waived_credits,refunded_credits,files,failures
     image,0,24,0,0,3,0

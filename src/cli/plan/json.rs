@@ -117,6 +117,7 @@ struct JsonBatch<'a> {
     name: &'a str,
     total_credits: Credits,
     budget_credits: Option<Credits>,
+    committed_credits: Credits,
 }
 
 #[derive(Debug, Serialize)]
@@ -217,6 +218,7 @@ fn totals_object<'a>(report: &'a PlanReport, totals: &'a Totals) -> JsonTotals<'
         name: name.as_str(),
         total_credits: batch.credits,
         budget_credits: batch.budget,
+        committed_credits: batch.committed,
     });
     let groups = totals.groups.iter().map(|((batch, what), group)| JsonGroup {
         batch: batch.as_ref().map(|batch| batch.as_str()),

@@ -10,7 +10,7 @@ mod plan_row;
 mod text;
 mod totals;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::{self, Write};
 use std::path::Path;
 use std::path::PathBuf;
@@ -46,7 +46,7 @@ use crate::intake::catalog_refresh::Catalogs;
 use crate::intake::receipt::Receipt;
 use crate::intake::{self, Batches, IngestOptions, IntakeError, Present, ReferredBatch, Validated};
 use crate::store::read_only::ReadOnlyBatch;
-use crate::store::read_only::{ReadOnlyState, Visibility};
+use crate::store::read_only::{ReadOnlyState, SeenJobs, Visibility};
 use crate::store::staging::Staging;
 use crate::store::{OpenJobStatus, StoreError};
 
@@ -93,10 +93,11 @@ async fn plan(
     let balance = balance(asked).await;
     let open = open_jobs(&state, global, config, global.emulator).await?;
     let now = clock.now().wall;
-    let (validated, seen) = validate_all(&state, open.as_deref(), manifests, config, &catalogs.catalog, now)?;
+    let Validation { validated, seen, committed } =
+        validate_all(&state, open.as_deref(), manifests, config, &catalogs.catalog, now)?;
     let groups = group_budgets(&state, global, config, now).await?;
     let (plan, invocation) = (config.service.plan, Invocation::of("run", global));
-    let report = PlanReport { validated, balance, catalogs, plan, seen, groups, invocation };
+    let report = PlanReport { validated, committed, balance, catalogs, plan, seen, groups, invocation };
     let mut out = io::BufWriter::new(anstream::stdout().lock());
     if global.json {
         written(report.write_json(&mut out))?;
@@ -199,23 +200,35 @@ fn validate_all(
     config: &Config,
     catalog: &Catalog,
     now: Timestamp,
-) -> Result<(Vec<Validated>, Visibility), Failure> {
+) -> Result<Validation, Failure> {
     let defaults = build::ingest_defaults(config, None)?;
     let mut validated: Vec<Validated> = Vec::with_capacity(manifests.len());
-    let mut seen = Visibility::All;
+    let (mut seen, mut committed) = (Visibility::All, BTreeMap::new());
     for input in manifests {
         let files = Some(Arc::new(input.files.handed.clone())).filter(|files| !files.0.is_empty());
         let options = IngestOptions { files, ..input.submission.clone().into() };
         let context = defaults.context(catalog, options);
-        let mut batches = PlannedBatches { state, open, validated: &validated, now, seen: Visibility::All };
+        let mut batches = PlannedBatches { state, open, validated: &validated, now, seen: None };
         let mut manifest = intake::validate(Staging::apart()?, &input.path, &context, now, &mut batches)?;
         manifest.receipt.file.clone_from(&input.shown);
-        if batches.seen == Visibility::SentUnknown {
-            seen = Visibility::SentUnknown;
+        if let Some(jobs) = batches.seen {
+            if jobs.visibility == Visibility::SentUnknown {
+                seen = Visibility::SentUnknown;
+            }
+            committed.extend(manifest.receipt.batch.clone().map(|batch| (batch, jobs.committed)));
         }
         validated.push(manifest);
     }
-    Ok((validated, seen))
+    Ok(Validation { validated, seen, committed })
+}
+
+/// What the manifests of a plan come to.
+struct Validation {
+    validated: Vec<Validated>,
+    /// How much could be seen of the jobs that their batches have.
+    seen: Visibility,
+    /// What is set aside and charged for those.
+    committed: BTreeMap<BatchName, Credits>,
 }
 
 /// The batches of a state as they would be with the manifests that were validated so far.
@@ -225,7 +238,8 @@ struct PlannedBatches<'a> {
     open: Option<&'a [OpenJobStatus]>,
     validated: &'a [Validated],
     now: Timestamp,
-    seen: Visibility,
+    /// What was seen of the jobs of the batch; nothing before it was looked for.
+    seen: Option<SeenJobs>,
 }
 
 impl PlannedBatches<'_> {
@@ -248,7 +262,7 @@ impl PlannedBatches<'_> {
 
 impl Batches for PlannedBatches<'_> {
     fn take_up(&mut self, name: &BatchName, draft: &mut Staging) -> Result<Option<Present>, IntakeError> {
-        self.seen = self.state.note_jobs_of(name, self.open, draft)?;
+        self.seen = Some(self.state.note_jobs_of(name, self.open, draft)?);
         self.validated.iter().try_for_each(|earlier| earlier.note_in(draft))?;
         Ok(self.batch(name)?)
     }
@@ -305,6 +319,8 @@ struct PlanReport {
     catalogs: Catalogs,
     plan: AccountPlan,
     seen: Visibility,
+    /// What is set aside and charged for the jobs that the batches have.
+    committed: BTreeMap<BatchName, Credits>,
     groups: GroupBudgets,
     invocation: Invocation,
 }
@@ -347,7 +363,7 @@ impl PlanReport {
     fn for_each_row(&self, mut see: impl FnMut(&PlanRow<'_>) -> io::Result<()>) -> io::Result<Totals> {
         let mut totals = Totals::by_group(GroupTotals::of_keys(self.groups.limits.keys()));
         for validated in &self.validated {
-            totals.begin(validated);
+            totals.begin(validated, &self.committed);
             let file = validated.receipt.file.as_path();
             let batch = validated.receipt.batch.as_ref();
             let mut rows = validated.rows().map_err(other)?;

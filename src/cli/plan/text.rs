@@ -297,8 +297,11 @@ fn allowance(out: &mut impl Write, plan: AccountPlan, waivable: Credits) -> io::
 fn budgets(out: &mut impl Write, totals: &Totals) -> io::Result<()> {
     for (name, batch) in &totals.batches {
         let Some(budget) = batch.budget else { continue };
-        let short = batch.credits.saturating_sub(budget);
-        let earlier = if batch.known > 0 { ", shared with its earlier jobs" } else { "" };
+        let short = (batch.committed + batch.credits).saturating_sub(budget);
+        let earlier = match batch.committed.0 {
+            0 => String::new(),
+            committed => format!(", of which {committed} are spent or held"),
+        };
         if short.is_zero() {
             writeln!(out, "budget: {name} may spend {budget}{earlier}: enough")?;
         } else {

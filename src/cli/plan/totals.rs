@@ -103,7 +103,8 @@ pub(super) struct GroupTotals {
 #[derive(Debug, Default)]
 pub(super) struct BatchTotals {
     pub(super) budget: Option<Credits>,
-    pub(super) known: u64,
+    /// What is set aside and charged for the jobs that it has.
+    pub(super) committed: Credits,
     pub(super) failed: u64,
     pub(super) credits: Credits,
 }
@@ -115,9 +116,11 @@ impl Totals {
     }
 
     /// Begins a manifest. The terms of the last one of a batch count.
-    pub(super) fn begin(&mut self, validated: &Validated) {
+    pub(super) fn begin(&mut self, validated: &Validated, committed: &BTreeMap<BatchName, Credits>) {
         if let Some(name) = &validated.receipt.batch {
-            self.batches.entry(name.clone()).or_default().budget = validated.terms.policy.budget;
+            let batch = self.batches.entry(name.clone()).or_default();
+            batch.budget = validated.terms.policy.budget;
+            batch.committed = committed.get(name).copied().unwrap_or_default();
         }
     }
 
@@ -160,8 +163,6 @@ impl Totals {
         group.credits = group.credits + credits;
         group.waivable = group.waivable + waivable;
         if let Some(batch) = row.batch.and_then(|name| self.batches.get_mut(name)) {
-            let is_known = !matches!(row.verdict, RowVerdict::New | RowVerdict::Changed);
-            batch.known += u64::from(is_known && row.is_counted_here());
             batch.failed += u64::from(row.verdict == RowVerdict::Failed);
             batch.credits = batch.credits + credits;
         }
