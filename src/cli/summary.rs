@@ -1,9 +1,9 @@
 //! What a run comes to: problems, a table, and where the files are.
 
+use std::io::Write;
 use std::path::Path;
 
-use serde::Serialize;
-use std::io::Write;
+use serde::{Deserialize, Serialize};
 
 use crate::cli::continue_pilot;
 use crate::cli::failure::Failure;
@@ -15,6 +15,7 @@ use crate::control::protocol::{BatchState, BatchStatus};
 use crate::domain::batch_terms::TermChange;
 use crate::domain::credits::Credits;
 use crate::domain::job_state::JobState;
+use crate::domain::manifest::row::Deadline;
 use crate::domain::parked_reason::Parked;
 use crate::domain::time::Millis;
 use crate::intake::receipt::Receipt;
@@ -170,13 +171,8 @@ pub(super) fn short_budgets(batches: &[BatchStatus]) {
 
 /// The terms of a batch as they are now, and what they were before, where that differs.
 fn terms(receipt: &Receipt) -> String {
-    let shown = |value: &serde_json::Value| match value {
-        serde_json::Value::Null => "default".to_owned(),
-        serde_json::Value::String(text) => printable(text),
-        value => value.to_string(),
-    };
     let change = |change: &TermChange| {
-        format!("; {} {} -> {}", change.term, shown(&change.before), shown(&change.now))
+        format!("; {} {} -> {}", change.term, shown_term(&change.before), shown_term(&change.now))
     };
     let mut text: String = receipt.changes.iter().map(change).collect();
     let is_told = receipt.changes.iter().any(|change| change.term == "budget");
@@ -184,6 +180,17 @@ fn terms(receipt: &Receipt) -> String {
         text.push_str(&format!("; budget {}", budget.0));
     }
     text
+}
+
+/// The value of a term: `default`, `16`, `30 min`.
+fn shown_term(value: &serde_json::Value) -> String {
+    match (value, Deadline::deserialize(value)) {
+        (serde_json::Value::Null, _) => "default".to_owned(),
+        (_, Ok(Deadline::After(after))) => span(after),
+        (_, Ok(Deadline::At(at))) => at.to_string(),
+        (serde_json::Value::String(text), Err(_)) => printable(text),
+        (value, Err(_)) => value.to_string(),
+    }
 }
 
 /// What `run --json` prints.
@@ -287,4 +294,21 @@ pub(super) fn files(batches: &[BatchStatus], output: &Path) -> Result<(), Failur
         ]);
     }
     written(table::print(&mut anstream::stdout(), &table))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn terms_are_shown_as_people_write_them() {
+        let shown = |term| shown_term(&term);
+        assert_eq!(shown(json!(null)), "default");
+        assert_eq!(shown(json!(16)), "16");
+        assert_eq!(shown(json!("once")), "once");
+        assert_eq!(shown(json!({"after": 1_000})), "1 s");
+        assert_eq!(shown(json!({"at": 0})), "1970-01-01T00:00:00.000Z");
+    }
 }
