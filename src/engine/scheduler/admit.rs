@@ -58,7 +58,7 @@ impl Scheduler {
         }
         self.batches.for_each(|active| active.park(None));
         self.park_by_inputs();
-        let (board, too_dear) = self.board(now);
+        let (board, too_dear) = self.board(self.in_flight(), now);
         if !too_dear.is_empty() {
             self.refuse(too_dear, now)?;
             return Ok(None);
@@ -106,15 +106,19 @@ impl Scheduler {
         Ok(())
     }
 
-    /// What admission looks at, and the jobs that cost more than they may: those are left out.
-    pub(super) fn board(&mut self, now: Now) -> (AdmissionInput, Vec<(JobKey, Fault)>) {
+    /// Jobs in flight, as far as something limits them.
+    pub(super) fn in_flight(&self) -> InFlight {
+        let counted = self.jobs.counts().in_flight();
+        let limited = self.settings.limits.in_flight_per_model.keys();
+        let by_model = limited.filter_map(|model| Some((model.clone(), *counted.by_model.get(model)?)));
+        InFlight { all: counted.all, by_kind: counted.by_kind.clone(), by_model: by_model.collect() }
+    }
+
+    /// What admission looks at beside so many jobs in flight, and the jobs that cost more than they may: those are left
+    /// out.
+    pub(super) fn board(&mut self, in_flight: InFlight, now: Now) -> (AdmissionInput, Vec<(JobKey, Fault)>) {
         let mut limits = self.settings.limits.clone();
         limits.in_flight = self.adaptive_limit.slots(now.tick);
-        let counted = self.jobs.counts().in_flight();
-        let limited = limits.in_flight_per_model.keys();
-        let by_model = limited.filter_map(|model| Some((model.clone(), *counted.by_model.get(model)?)));
-        let in_flight =
-            InFlight { all: counted.all, by_kind: counted.by_kind.clone(), by_model: by_model.collect() };
         let waiting_jobs = WaitingJobs {
             batches: &self.batches,
             jobs: &self.jobs,
@@ -160,9 +164,10 @@ impl Scheduler {
         groups.map(books).collect()
     }
 
-    /// Which budgets keep which batches, where nothing is sent.
+    /// Which budgets keep which batches, where nothing is sent. Slots come free by themselves, so that it does not matter
+    /// what is in flight.
     pub(super) fn out_of_budget(&mut self, now: Now) -> Vec<(BatchNo, Parked)> {
-        admission::out_of_budget(self.board(now).0)
+        admission::out_of_budget(self.board(InFlight::default(), now).0)
     }
 
     /// Takes a candidate out of the queue and sets its hold aside; its POST leaves once that is

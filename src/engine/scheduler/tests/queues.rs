@@ -50,7 +50,14 @@ impl Stage {
 
     /// How many candidates a step looks at.
     fn looked_at(&mut self) -> usize {
-        self.scheduler.board(self.now).0.waiting.iter().map(|waiting| waiting.candidates.len()).sum()
+        let in_flight = self.scheduler.in_flight();
+        self.scheduler
+            .board(in_flight, self.now)
+            .0
+            .waiting
+            .iter()
+            .map(|waiting| waiting.candidates.len())
+            .sum()
     }
 
     /// Every job that is open succeeds; what is let out meanwhile waits for the next round.
@@ -197,4 +204,22 @@ fn what_comes_in_later_joins_the_queue_of_its_class() {
         stage.end_all();
     }
     assert_eq!(stage.scheduler.standstill(), Some(Standstill::Done));
+}
+
+/// `status` where no process works on the state: tasks of others that are still at the service take every slot.
+#[test]
+fn a_budget_that_keeps_a_batch_is_found_out_beside_tasks_in_flight() {
+    let mut stage =
+        Stage::with(3, Settings { limits: Limits { in_flight: 2, ..settings().limits }, ..settings() });
+    stage.batch.policy.budget = Some(Credits(25));
+    stage.restart();
+    assert_eq!(stage.step(vec![]), "post 0#1, post 1#1");
+    stage.posted(0, task("pending"));
+    stage.posted(1, task("pending"));
+    stage.restart();
+    stage.scheduler.foresee(stage.now);
+    assert_eq!(stage.scheduler.overview()[0].parked, None, "its rows are not read yet");
+    stage.step(vec![]);
+    stage.scheduler.foresee(stage.now);
+    assert_eq!(stage.scheduler.overview()[0].parked, Some(Parked::BatchBudget));
 }
