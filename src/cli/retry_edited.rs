@@ -40,10 +40,15 @@ pub(super) async fn run(command: &RetryCommand, global: &Global) -> Result<Exit,
             let next = client.next_step_without_manifest(&taken.batch).await?;
             let batch = &taken.batch;
             say!("{batch}: {}; {next}", accepted(&taken));
-            say!(
-                "the manifest of {batch} still has the old rows: change them in the same way, which costs nothing more; \
-                 submitted unchanged, it goes back to them"
-            );
+            // A note tells of each row that goes back to an earlier request.
+            let is_edited =
+                taken.receipt.as_ref().is_some_and(|receipt| receipt.added() > 0 || !receipt.notes.is_empty());
+            if is_edited {
+                say!(
+                    "the manifest of {batch} still has the old rows: change them in the same way, which costs nothing \
+                     more; submitted unchanged, it goes back to them"
+                );
+            }
         }
         end(&taken, global)
     })

@@ -297,3 +297,11 @@ fn a_run_that_works_on_the_state_takes_none() {
     running.signal(rustix::process::Signal::TERM);
     running.end().exited(130);
 }
+
+#[test]
+fn what_changes_no_request_says_nothing_of_the_manifest() {
+    let env = failed();
+    let same = env.run(["retry", "birds", "--set", "meta.note=x"]).exited(0).says("nothing is bought again");
+    assert!(!same.stderr.contains("old rows"), "{}", same.stderr);
+    env.audit().each_paid_once(2);
+}
