@@ -11,7 +11,8 @@ use std::time::Duration;
 use hyper_util::client::proxy::matcher::Matcher;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::{
-    CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, DATE, ETAG, IF_RANGE, LAST_MODIFIED, RANGE, RETRY_AFTER,
+    CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, DATE, ETAG, HeaderName, IF_RANGE, LAST_MODIFIED, RANGE,
+    RETRY_AFTER,
 };
 use reqwest::{Client, Response, StatusCode, redirect};
 use url::Url;
@@ -101,8 +102,8 @@ pub struct Version {
 
 impl Version {
     fn of(response: &Response) -> Version {
-        let header = |name| response.headers().get(name).and_then(|value| value.to_str().ok());
-        Version { etag: header(ETAG).map(str::to_owned), modified: header(LAST_MODIFIED).map(str::to_owned) }
+        let header = |name| header(response, name).map(str::to_owned);
+        Version { etag: header(ETAG), modified: header(LAST_MODIFIED) }
     }
 
     /// What the rest may be asked for with. Only a strong tag stands for the very bytes.
@@ -169,23 +170,18 @@ impl Downloads {
             request = request.header(RANGE, format!("bytes={start}-")).header(IF_RANGE, etag);
         }
         let response = request.send().await.map_err(not_answered)?;
-        let header = |name| response.headers().get(name).and_then(|value| value.to_str().ok());
-        let length = header(CONTENT_LENGTH.as_str()).and_then(|text| text.parse::<u64>().ok());
+        let length = header(&response, CONTENT_LENGTH).and_then(|text| text.parse::<u64>().ok());
         let (start, total) = match response.status() {
             StatusCode::OK => (0, length),
             StatusCode::PARTIAL_CONTENT => {
-                let range = header(CONTENT_RANGE.as_str()).and_then(parse_content_range);
+                let range = header(&response, CONTENT_RANGE).and_then(parse_content_range);
                 let (start, total) =
                     range.ok_or_else(|| DownloadError::Broken("a part without its place".to_owned()))?;
                 (start, total)
             }
-            StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => {
-                return Err(unavailable(&response));
-            }
-            other if other.is_server_error() => return Err(unavailable(&response)),
-            other => return Err(DownloadError::Status(other.as_u16())),
+            other => return Err(refused(&response, other)),
         };
-        let content_type = header(CONTENT_TYPE.as_str()).map(str::to_owned);
+        let content_type = header(&response, CONTENT_TYPE).map(str::to_owned);
         let version = Version::of(&response);
         Ok(Opened { start, total, content_type, version, response })
     }
@@ -202,15 +198,23 @@ fn not_answered(error: reqwest::Error) -> DownloadError {
     }
 }
 
-/// An answer that says to ask later.
-fn unavailable(response: &Response) -> DownloadError {
-    let header = |name| response.headers().get(name).and_then(|value| value.to_str().ok());
-    let status = response.status().as_u16();
-    DownloadError::Unavailable {
-        status: Some(status),
-        reason: format!("the result host answered {status}"),
-        wait: asked_wait(header(RETRY_AFTER), header(DATE)),
+/// What an answer without a file means: to ask later, or not in this way.
+fn refused(response: &Response, status: StatusCode) -> DownloadError {
+    let refused = DownloadError::Status(status.as_u16());
+    let passes = [StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_MANY_REQUESTS].contains(&status);
+    if !passes && !status.is_server_error() {
+        return refused;
     }
+    DownloadError::Unavailable {
+        status: Some(status.as_u16()),
+        reason: refused.to_string(),
+        wait: asked_wait(header(response, RETRY_AFTER), header(response, DATE)),
+    }
+}
+
+/// A header of a response, where it is text.
+fn header(response: &Response, name: HeaderName) -> Option<&str> {
+    response.headers().get(name).and_then(|value| value.to_str().ok())
 }
 
 /// Follows a few redirects, each checked as a link is.

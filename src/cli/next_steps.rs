@@ -116,7 +116,7 @@ pub(super) fn say(ends: &[BatchEnd<'_>], invocation: &Invocation) {
     for end in ends {
         for line in lines(end, invocation) {
             match line {
-                Line::Command(command) => terminal::print_line(&format!("    {}", printable(&command))),
+                Line::Command(command) => terminal::print_command(&command),
                 Line::Text(text, tone) => terminal::print_wrapped(&printable(&text), tone),
             }
         }

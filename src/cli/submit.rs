@@ -139,7 +139,7 @@ pub(super) async fn submit_all(
         for line in absent_rows::lines(&shown, &Invocation::of("submit", global)) {
             match line {
                 AbsentLine::Text(text) => say!("{}", printable(&text)),
-                AbsentLine::Command(command) => terminal::print_line(&format!("    {}", printable(&command))),
+                AbsentLine::Command(command) => terminal::print_command(&command),
             }
         }
     }

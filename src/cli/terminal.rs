@@ -7,6 +7,7 @@ use anstream::stream::RawStream;
 use unicode_width::UnicodeWidthStr;
 
 use crate::cli::invocation::with_typed_commands;
+use crate::cli::printable;
 
 /// Columns that are assumed where a terminal does not tell how many it has.
 const USUAL_COLUMNS: usize = 80;
@@ -99,6 +100,11 @@ pub(super) fn print_wrapped(text: &str, tone: Tone) {
     for line in wrapped(&text, columns(std::io::stderr())) {
         print_line(&tone.paint(&line));
     }
+}
+
+/// Prints a command to copy on stderr, on a line of its own that is never wrapped.
+pub(super) fn print_command(command: &str) {
+    print_line(&format!("    {}", printable(command)));
 }
 
 /// Prints a line on stderr as it is. Where that cannot be written to (a log on a full disk) nobody can be told, and the

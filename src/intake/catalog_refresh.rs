@@ -126,8 +126,7 @@ pub async fn load(
     let now = clock.now().wall;
     let mut wanted = CatalogPart::ALL.to_vec();
     wanted.retain(|part| !kept.part(*part).is_some_and(|(_, given)| is_fresh(given, now)));
-    let (kept, failed) = renewed(service, kept, wanted, state, clock).await;
-    finished(kept, failed, state, |_| true)
+    renewed(service, kept, wanted, state, clock, |_| true).await
 }
 
 /// Whether a catalog that was given then may be used without asking again.
@@ -148,19 +147,20 @@ pub async fn renew(
 ) -> Result<Catalogs, CatalogError> {
     let kept = catalog_cache::read(state)?.filter(|kept| kept.service == identity);
     let kept = kept.unwrap_or_else(|| CachedCatalogs::none(identity));
-    let (kept, failed) = renewed(service, kept, CatalogPart::ALL.to_vec(), state, clock).await;
-    let now = clock.now().wall;
-    finished(kept, failed, state, |given| is_fresh(given, now))
+    let is_used = |given| is_fresh(given, clock.now().wall);
+    renewed(service, kept, CatalogPart::ALL.to_vec(), state, clock, is_used).await
 }
 
-/// The kept catalogs, with those of the `wanted` parts that the service gives in their place, and the others of these.
+/// The kept catalogs, with those of the `wanted` parts that the service gives in their place. Of the others of these,
+/// `is_used` tells by when they were given whether they count.
 async fn renewed(
     service: &Service,
     mut kept: CachedCatalogs,
     wanted: Vec<CatalogPart>,
     state: &Path,
     clock: &Clock,
-) -> (CachedCatalogs, Vec<(CatalogPart, ServiceError)>) {
+    is_used: impl Fn(Timestamp) -> bool,
+) -> Result<Catalogs, CatalogError> {
     let asked = wanted.len();
     let failed = if wanted.is_empty() { Vec::new() } else { ask(service, &mut kept, wanted, clock).await };
     if failed.len() < asked
@@ -169,15 +169,6 @@ async fn renewed(
         // Good enough for this time; the next one asks again.
         tracing::warn!("failed to store the catalogs: {error}");
     }
-    (kept, failed)
-}
-
-fn finished(
-    kept: CachedCatalogs,
-    failed: Vec<(CatalogPart, ServiceError)>,
-    state: &Path,
-    is_used: impl Fn(Timestamp) -> bool,
-) -> Result<Catalogs, CatalogError> {
     let (has_none, identity) = (kept.is_empty(), kept.service.clone());
     let catalogs = Catalogs::of(kept, &failed, is_used);
     match failed.into_iter().next() {

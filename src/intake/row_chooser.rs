@@ -51,6 +51,11 @@ impl<'a> RowChooser<'a> {
         takes
     }
 
+    /// The last row is in the part for the sake of another.
+    pub(super) fn take_for_another(&mut self) {
+        self.left_out -= 1;
+    }
+
     /// What is wrong with the part: ids that no row has, and that it is empty.
     pub(super) fn problems(&self) -> Vec<Diagnostic> {
         let at = Position::line(1);

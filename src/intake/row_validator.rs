@@ -10,7 +10,7 @@ use crate::domain::job_reference::{InputField, JobInput, is_reference};
 use crate::domain::manifest::row::{BadRow, Deadline, Policy, ReadRow, Row};
 use crate::domain::out_of_credits::AllowanceUse;
 use crate::domain::queue_class::{Classes, GroupHash};
-use crate::domain::quote::{self, AccountPlan, Allowance, Catalog, CatalogPart, LengthError, Quote};
+use crate::domain::quote::{self, AccountPlan, Allowance, CatalogPart, LengthError, Quote};
 use crate::domain::request::{Kind, Request};
 use crate::domain::time::Millis;
 use crate::intake::alike_rows::AlikeRows;
@@ -361,7 +361,7 @@ impl RowRules<'_> {
         }
         // A catalog that is missing may list the model, too, and so leave its kind open.
         let lists = [CatalogPart::Video, CatalogPart::Image, CatalogPart::Music];
-        let missing = lists.into_iter().find_map(|part| unavailable(catalog, part));
+        let missing = lists.into_iter().find_map(|part| catalog.unavailable(part));
         if let Some(why) = missing.filter(|_| row.request.model.is_some()) {
             let message = format!("the kind of the model is unknown: {why}");
             return Err(not_now("model", message));
@@ -372,7 +372,7 @@ impl RowRules<'_> {
     /// What the service would make of a row, or everything wrong with it.
     fn quoted(&self, row: &Row, kind: Kind) -> Result<Quote, Vec<Diagnostic>> {
         let IngestContext { catalog, rules, .. } = *self.context;
-        if let Some(why) = CatalogPart::needed_by(kind).and_then(|part| unavailable(catalog, part)) {
+        if let Some(why) = CatalogPart::needed_by(kind).and_then(|part| catalog.unavailable(part)) {
             let field = if kind == Kind::Speech { "voice_id" } else { "model" };
             return Err(vec![not_now(field, why)]);
         }
@@ -494,12 +494,6 @@ impl RowRules<'_> {
 /// Whether one of `problems` is about what stands at `at`.
 fn is_blamed(problems: &[Diagnostic], at: Position) -> bool {
     problems.iter().any(|problem| problem.position == Some(at))
-}
-
-/// Why nothing can be judged by a part of the catalog.
-fn unavailable(catalog: &Catalog, part: CatalogPart) -> Option<String> {
-    let what = if part == CatalogPart::Voices { "voice" } else { part.name() };
-    catalog.why_missing(part).map(|why| format!("the {what} catalog is not available: {why}"))
 }
 
 fn not_now(field: &str, message: String) -> Diagnostic {

@@ -205,13 +205,16 @@ pub(super) fn validate_opened(
         ReadRow::Good(row) => row.id.as_deref().is_some_and(|id| references.needs(id)),
         ReadRow::Bad(_) | ReadRow::Unreadable(_) => false,
     };
-    let mut taken_for_others = 0;
     let chosen = manifest.map(|read| {
+        if chooser.takes(&read, rules) {
+            return Ok(read);
+        }
         // A row that is in the part for the sake of another is one of it, too.
-        let is_chosen = chooser.takes(&read, rules);
-        let is_for_another = !is_chosen && is_needed(&read);
-        taken_for_others += u64::from(is_for_another);
-        if is_chosen || is_for_another { Ok(read) } else { Err(read) }
+        if is_needed(&read) {
+            chooser.take_for_another();
+            return Ok(read);
+        }
+        Err(read)
     });
     let judge = || {
         let mut alike = AlikeRows::new(&name, context);
@@ -235,7 +238,7 @@ pub(super) fn validate_opened(
             RowResult::LeftOut(named) => named.map_or(Ok(()), |(id, line)| draft.leave_out(&id, line)),
         })
     })?;
-    receipt.left_out = chooser.left_out - taken_for_others;
+    receipt.left_out = chooser.left_out;
     receipt.report(chooser.problems());
     identity.check(path)?;
     failpoint::hit("accepting");

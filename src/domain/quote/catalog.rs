@@ -86,6 +86,12 @@ impl Catalog {
         self.missing.iter().find(|(missing, _)| *missing == part).map(|(_, why)| why.as_str())
     }
 
+    /// Why nothing can be judged or priced by a part, as a sentence; nothing where it is there.
+    pub fn unavailable(&self, part: CatalogPart) -> Option<String> {
+        let what = if part == CatalogPart::Voices { "voice" } else { part.name() };
+        self.why_missing(part).map(|why| format!("the {what} catalog is not available: {why}"))
+    }
+
     /// Reads the `data` of one answer in the place of what that part held.
     pub fn read(&mut self, part: CatalogPart, data: &Value) {
         let mut odd = Vec::new();

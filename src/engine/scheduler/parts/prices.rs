@@ -140,9 +140,8 @@ impl Prices {
     /// What a body costs now; nothing where no catalog is known.
     fn cost(&self, order: &Order) -> Option<Result<Cost, Diagnostic>> {
         let (rules, catalog) = (self.rules.as_deref()?, self.catalog.as_deref()?);
-        if let Some(why) = CatalogPart::pricing(order.kind).and_then(|part| catalog.why_missing(part)) {
-            let message = format!("the {} catalog is not available: {why}", order.kind.name());
-            return Some(Err(Diagnostic::new(message)));
+        if let Some(why) = CatalogPart::pricing(order.kind).and_then(|part| catalog.unavailable(part)) {
+            return Some(Err(Diagnostic::new(why)));
         }
         Some(quote::reprice(order.kind, &order.body.fields(), catalog, rules))
     }

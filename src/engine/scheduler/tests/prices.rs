@@ -132,32 +132,29 @@ fn a_job_that_costs_more_than_it_may_ends_free_of_charge_and_a_person_may_let_it
     assert!(said.starts_with("post 0#"), "{said}");
 }
 
-#[test]
-fn what_a_missing_catalog_would_price_waits_for_it_and_blocks_no_other() {
+/// An image has no price after this answer: it waits, blocks no other, and goes once there is one again, which is asked
+/// for after so many seconds.
+fn waits_for_a_price(answer: Input, standstill: Option<Standstill>, asked_after: u64) {
     let mut stage = images(2, None);
     stage.specs[1] = short(1, 7);
     assert_eq!(stage.step(vec![]), "catalog?");
-    assert_eq!(stage.step(vec![without_images()]), "post 1#1");
+    assert_eq!(stage.step(vec![answer]), "post 1#1");
     stage.posted(1, PostAnswer::Refused(fault("invalid_request")));
     assert_eq!(stage.scheduler.overview()[0].parked, Some(Parked::NoPrice));
-    assert_eq!(stage.scheduler.standstill(), None, "it is asked for again");
-    assert_eq!(stage.pass(Millis::from_secs(29)).step(vec![]), "");
+    assert_eq!(stage.scheduler.standstill(), standstill);
+    assert_eq!(stage.pass(Millis::from_secs(asked_after - 1)).step(vec![]), "");
     assert_eq!(stage.pass(Millis::from_secs(1)).step(vec![]), "catalog?");
     assert_eq!(stage.step(vec![catalog(10)]), "post 0#1");
 }
 
 #[test]
+fn what_a_missing_catalog_would_price_waits_for_it_and_blocks_no_other() {
+    waits_for_a_price(without_images(), None, 30);
+}
+
+#[test]
 fn what_the_catalog_does_not_price_waits_and_blocks_no_other() {
-    let mut stage = images(2, None);
-    stage.specs[1] = short(1, 7);
-    assert_eq!(stage.step(vec![]), "catalog?");
-    assert_eq!(stage.step(vec![without_it()]), "post 1#1");
-    stage.posted(1, PostAnswer::Refused(fault("invalid_request")));
-    assert_eq!(stage.scheduler.overview()[0].parked, Some(Parked::NoPrice));
-    assert_eq!(stage.scheduler.standstill(), Some(Standstill::Parked(Parked::NoPrice)));
-    assert_eq!(stage.pass(Millis::from_secs(299)).step(vec![]), "");
-    assert_eq!(stage.pass(Millis::from_secs(1)).step(vec![]), "catalog?");
-    assert_eq!(stage.step(vec![catalog(10)]), "post 0#1");
+    waits_for_a_price(without_it(), Some(Standstill::Parked(Parked::NoPrice)), 300);
 }
 
 #[test]
