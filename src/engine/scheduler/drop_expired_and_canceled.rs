@@ -6,7 +6,7 @@ use crate::domain::time::Now;
 use crate::engine::scheduler::parts::active_batch::{ActiveBatch, DroppedRows};
 use crate::engine::scheduler::{Mode, Scheduler, SchedulerError};
 
-/// Rows of a batch that a step ends at most, so that its commit stays small.
+/// Rows of a batch that a step ends at most, and queued jobs that expired, so that its commit stays small.
 const DROPPED_MAX: usize = 64;
 
 impl Scheduler {
@@ -62,11 +62,19 @@ impl Scheduler {
     fn drop_queued(&mut self, no: BatchNo, event: &Event, now: Now) -> Result<(), SchedulerError> {
         let mut queued = self.jobs.all_candidates(no);
         queued.extend(self.inputs.waiting_of(no));
+        // What was canceled is dropped at once: it could be sent before the next step. What has expired is not sent.
+        let most = if *event == Event::Cancel { usize::MAX } else { DROPPED_MAX };
+        let mut dropped = 0;
         for key in queued {
             let Some(job) = self.jobs.get(&key).map(|open| open.job()) else { continue };
             // One that waits for another attempt does not expire; its owner may still cancel it.
             let is_due = *event == Event::Cancel || job.first_sent().is_none();
             if is_due && !job.may_have_been_sent() {
+                if dropped == most {
+                    self.pending.wake_at(now.tick);
+                    break;
+                }
+                dropped += 1;
                 let attempt = job.attempt();
                 self.apply(key, attempt, event.clone(), now)?;
             }

@@ -34,6 +34,11 @@ impl PendingStep {
         self.changed_jobs.insert(key);
     }
 
+    /// How many jobs are to be made durable so far.
+    pub fn changed_jobs(&self) -> usize {
+        self.changed_jobs.len() + self.ended.len() + self.changed_outcomes.len()
+    }
+
     /// A batch is to be made durable as it will stand at the end of the step.
     pub fn batch_changed(&mut self, no: BatchNo) {
         self.changed_batches.insert(no);

@@ -19,6 +19,25 @@ fn an_overdue_job_frees_its_slot_and_is_collected_late() {
 }
 
 #[test]
+fn after_a_downtime_deadlines_are_applied_by_and_by() {
+    let limits = Limits { in_flight: 600, ..settings().limits };
+    let mut stage = Stage::with(600, Settings { limits, adaptive: false, ..settings() });
+    while stage.durable.len() < 600 {
+        stage.step(vec![]);
+    }
+    (0..600).for_each(|seq| drop(stage.posted(seq, task("pending"))));
+    stage.pass(Millis::from_secs(1800)).restart();
+    let (mut overdue, mut at_once) = (Vec::new(), true);
+    while at_once {
+        let step = stage.scheduler.step(vec![], stage.now).unwrap();
+        stage.commit(&step.changes);
+        overdue.push(stage.durable.values().filter(|record| record.job.is_overdue()).count());
+        at_once = step.wake == Some(stage.now.tick);
+    }
+    assert_eq!(overdue, [136, 272, 408, 544, 600], "no commit carries more than it should");
+}
+
+#[test]
 fn an_overdue_task_is_looked_at_once_after_a_restart() {
     let mut stage = Stage::of(1);
     stage.step(vec![]);
