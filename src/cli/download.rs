@@ -25,7 +25,7 @@ use crate::domain::job_state::JobState;
 use crate::engine::gallery::Standing;
 use crate::engine::scheduler::{BatchOverview, Standstill};
 use crate::engine::{self, Mode, Scope};
-use crate::store::{JobRecord, Store};
+use crate::store::Store;
 
 /// What `download` takes.
 #[derive(Debug, Args)]
@@ -128,8 +128,7 @@ async fn download(
     }
     let batch = store.batch(batch.no)?.unwrap_or(batch);
     engine::write_results(&store, &output_dir, &batch)?;
-    let open: Vec<JobRecord> =
-        store.open_jobs()?.into_iter().filter(|record| record.key.batch == batch.no).collect();
+    let open = store.open_jobs_of(batch.no)?;
     let still = open.iter().filter(|record| record.job.state().job_state() == JobState::Fetching).count();
     gallery
         .finish(vec![Standing::new(batch.clone(), &BatchOverview::of_finished(&batch), open.clone())])

@@ -15,7 +15,7 @@ use crate::engine::scheduler::Command;
 use crate::engine::{self, EngineError, Handle, StepView};
 use crate::hooks::{BatchDone, Hooks, HooksError};
 use crate::output::publish::OutputDir;
-use crate::store::{BatchRecord, Change, JobRecord, Store, StoreError};
+use crate::store::{BatchRecord, Change, Store, StoreError};
 
 /// Between two tries to write what cannot be written.
 const RETRY_INTERVAL: Duration = Duration::from_secs(30);
@@ -140,9 +140,8 @@ impl CompletionWorker {
         if !batch.waits_after_pilot() {
             return Ok(false);
         }
-        let open = self.store.open_jobs()?;
-        let waits = |record: &JobRecord| batch.waits_for_pilot(record.row_at, &record.job);
-        Ok(open.iter().all(|record| record.key.batch != batch.no || waits(record)))
+        let open = self.store.open_jobs_of(batch.no)?;
+        Ok(open.iter().all(|record| batch.waits_for_pilot(record.row_at, &record.job)))
     }
 
     async fn announce(&self, notice: Notice) -> Result<(), NotifyError> {

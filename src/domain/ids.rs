@@ -3,7 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Serialize, Serializer};
+use serde::de::Visitor;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Number of a batch inside one state directory; never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -122,9 +123,14 @@ impl AttemptNo {
 macro_rules! short_hash {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
-        #[serde(try_from = "String")]
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub struct $name(pub [u8; 16]);
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<$name, D::Error> {
+                deserializer.deserialize_str(HashVisitor).map($name)
+            }
+        }
 
         impl Serialize for $name {
             fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -186,11 +192,37 @@ fn hexadecimal<'d>(hash: &[u8; 16], digits: &'d mut [u8; 32]) -> &'d str {
     std::str::from_utf8(digits).unwrap_or_default()
 }
 
-fn parse_hash(text: &str) -> Option<[u8; 16]> {
-    if text.len() != 32 || !text.bytes().all(|b| b.is_ascii_hexdigit()) {
-        return None;
+/// Reads the digits where they lie: there are some for each row, and for each job.
+struct HashVisitor;
+
+impl Visitor<'_> for HashVisitor {
+    type Value = [u8; 16];
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("32 hexadecimal digits")
     }
-    u128::from_str_radix(text, 16).ok().map(u128::to_be_bytes)
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<[u8; 16], E> {
+        parse_hash(text).ok_or_else(|| E::custom(NotAHash))
+    }
+}
+
+fn parse_hash(text: &str) -> Option<[u8; 16]> {
+    let digits: &[u8; 32] = text.as_bytes().try_into().ok()?;
+    let mut hash = [0; 16];
+    for (byte, pair) in hash.iter_mut().zip(digits.as_chunks::<2>().0) {
+        *byte = digit(pair[0])? << 4 | digit(pair[1])?;
+    }
+    Some(hash)
+}
+
+fn digit(digit: u8) -> Option<u8> {
+    match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        b'A'..=b'F' => Some(digit - b'A' + 10),
+        _ => None,
+    }
 }
 
 impl JobId {

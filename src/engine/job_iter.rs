@@ -43,7 +43,7 @@ impl JobIter {
     /// [`StoreError`] when the state cannot be read.
     pub fn open(store: &Store, batch: &BatchRecord) -> Result<JobIter, StoreError> {
         // Open jobs first: one that ends meanwhile is then seen as it was, and not as one that never began.
-        let open = store.open_jobs()?.into_iter().filter(|record| record.key.batch == batch.no);
+        let open = store.open_jobs_of(batch.no)?.into_iter();
         let open = open.map(|record| (record.key.seq, record)).collect();
         let spool = store.spool(batch.no);
         let (mut offsets, meta_columns) = row_offsets(store, batch)?;

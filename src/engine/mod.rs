@@ -51,7 +51,7 @@ use self::engine_handle::{Message, Question};
 pub use self::engine_mode::{EngineDeps, Mode, Scope, Stop};
 pub use self::name_lookup::{FindError, NamedJob, Target, target as find_target};
 pub use self::request_rate::RateLimit;
-use self::restart::{load_days, resume_scheduler, take_up, take_up_finished};
+use self::restart::{load_days, resume_scheduler, take_up_batch, take_up_finished};
 use crate::clock::Clock;
 use crate::domain::ids::{BatchName, BatchNo, JobKey};
 use crate::domain::time::{Millis, Tick};
@@ -413,7 +413,7 @@ impl Engine {
                 {
                     taken.push(batch.name.clone());
                     // It may be one that was not in the scope.
-                    take_up(&mut self.scheduler, &self.store, |no| no == batch.no, now)?;
+                    take_up_batch(&mut self.scheduler, &self.store, batch.no, now)?;
                 }
                 load_days(&mut self.scheduler, &self.store, &[now.wall.utc_day()])?;
                 load_days(&mut self.scheduler, &self.store, &command.days())?;

@@ -6,7 +6,7 @@ use crate::domain::utc_day::UtcDay;
 use crate::engine::group_history::group_history;
 use crate::engine::row_reader;
 use crate::engine::scheduler::{Command, CommandOutcome, Scheduler, Settings};
-use crate::store::{JobRecord, Store, StoreError};
+use crate::store::{BatchRecord, JobRecord, Store, StoreError};
 
 /// Rows of open jobs that are read at once, and chunks of them that wait to be taken up.
 const CHUNK_ROWS: usize = 512;
@@ -25,24 +25,38 @@ pub(super) fn resume_scheduler(
     scheduler.set_groups(groups.totals, groups.is_new);
     scheduler.set_account_block(store.account()?);
     scheduler.set_finished_jobs(store.finished_jobs()?);
-    take_up(&mut scheduler, store, ours, now)?;
+    let batches = store.batches()?.into_iter().filter(|batch| ours(batch.no));
+    let open = store.open_jobs()?.into_iter().filter(|record| ours(record.key.batch));
+    take_up(&mut scheduler, store, batches.collect(), open.collect(), now)?;
     Ok(scheduler)
 }
 
-/// Tells the scheduler of batches and of their open jobs, as the state knows them.
-pub(super) fn take_up(
+/// Tells the scheduler of a batch that it may not know, as the state knows it; whatever else is open costs nothing.
+pub(super) fn take_up_batch(
     scheduler: &mut Scheduler,
     store: &Store,
-    ours: impl Fn(BatchNo) -> bool,
+    no: BatchNo,
     now: Now,
 ) -> Result<(), StoreError> {
-    for batch in store.batches()?.into_iter().filter(|batch| ours(batch.no)) {
+    match store.unfinished_batch(no)? {
+        Some(batch) => take_up(scheduler, store, vec![batch], store.open_jobs_of(no)?, now),
+        None => Ok(()),
+    }
+}
+
+/// Tells the scheduler of batches and of their open jobs.
+fn take_up(
+    scheduler: &mut Scheduler,
+    store: &Store,
+    batches: Vec<BatchRecord>,
+    open: Vec<JobRecord>,
+    now: Now,
+) -> Result<(), StoreError> {
+    for batch in batches {
         let (no, versions) = (batch.no, store.row_versions(&batch)?);
         scheduler.add_batch(batch);
         scheduler.set_versions(no, versions);
     }
-    let open: Vec<JobRecord> =
-        store.open_jobs()?.into_iter().filter(|record| ours(record.key.batch)).collect();
     let places: Vec<(BatchNo, u64)> = open.iter().map(|record| (record.key.batch, record.row_at)).collect();
     // Their rows are read by another thread meanwhile.
     std::thread::scope(|scope| {

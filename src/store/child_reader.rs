@@ -99,14 +99,21 @@ fn print_entries(copy: &Path, output: &mut impl Write) -> io::Result<()> {
         }
         Err(_) => return print(output, message::UNTRIED, &[]),
     };
-    for entry in database.entries() {
+    let mut unreadable = None;
+    for entry in database.entries_as(|key, bytes| print(output, message::ENTRY, &[key, bytes])) {
         match entry {
-            Ok((key, bytes)) => print(output, message::ENTRY, &[&key, &bytes])?,
-            // It has no way past a page that it cannot read.
-            Err(error) => return print(output, message::UNREADABLE, &[in_words(error).as_bytes()]),
+            Ok(printed) => printed?,
+            Err(error) => {
+                // It has no way past a page that it cannot read.
+                unreadable = Some(in_words(error));
+                break;
+            }
         }
     }
-    print(output, message::END, &[])
+    match unreadable {
+        Some(why) => print(output, message::UNREADABLE, &[why.as_bytes()]),
+        None => print(output, message::END, &[]),
+    }
 }
 
 fn print(output: &mut impl Write, about: u8, texts: &[&[u8]]) -> io::Result<()> {

@@ -38,6 +38,11 @@ pub(super) fn job(key: JobKey) -> [u8; 9] {
     [JOB, batch[0], batch[1], batch[2], batch[3], seq[0], seq[1], seq[2], seq[3]]
 }
 
+/// Prefix of the open jobs of a batch.
+pub(super) fn jobs_of(batch: BatchNo) -> [u8; 5] {
+    numbered(JOB, batch.0.to_be_bytes())
+}
+
 pub(super) fn finished(name: &BatchName) -> Vec<u8> {
     [&[FINISHED], name.as_str().as_bytes()].concat()
 }

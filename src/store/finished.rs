@@ -402,7 +402,7 @@ impl Store {
 
     /// The lines of all finished batches, listed or not.
     pub fn all_finished(&self) -> Result<Vec<FinishedBatch>, StoreError> {
-        let names: Vec<BatchName> = self.database()?.scan(db_keys::FINISHED_NUMBER)?;
+        let names: Vec<BatchName> = self.database()?.scan([db_keys::FINISHED_NUMBER])?;
         names.iter().map(|name| self.line(name)).filter_map(Result::transpose).collect()
     }
 
@@ -430,7 +430,7 @@ impl Store {
 
     /// Batches that are done, and whose end was not announced.
     pub fn unannounced(&self) -> Result<Vec<BatchNo>, StoreError> {
-        let names: Vec<BatchName> = self.database()?.scan(db_keys::UNANNOUNCED)?;
+        let names: Vec<BatchName> = self.database()?.scan([db_keys::UNANNOUNCED])?;
         let lines = names.iter().map(|name| self.line(name)).filter_map(Result::transpose);
         lines.map(|line| line.map(|line| line.no)).collect()
     }

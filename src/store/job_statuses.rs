@@ -287,8 +287,7 @@ impl Store {
     }
 
     fn open_of(&self, no: BatchNo) -> Result<HashMap<JobId, OpenJobStatus>, StoreError> {
-        let open = self.open_jobs()?;
-        let of_batch = open.iter().filter(|record| record.key.batch == no);
-        Ok(of_batch.map(|record| (record.id, OpenJobStatus::of(record))).collect())
+        let open = self.open_jobs_of(no)?;
+        Ok(open.iter().map(|record| (record.id, OpenJobStatus::of(record))).collect())
     }
 }

@@ -29,7 +29,7 @@ struct OutcomeOf {
 impl Store {
     /// Every batch that is not done, oldest first.
     pub fn batches(&self) -> Result<Vec<BatchRecord>, StoreError> {
-        self.database()?.scan(db_keys::BATCH)
+        self.database()?.scan([db_keys::BATCH])
     }
 
     /// The batch of that number, done or not.
@@ -49,7 +49,7 @@ impl Store {
     }
 
     /// The batch of that number, unless it is done.
-    pub(super) fn unfinished_batch(&self, no: BatchNo) -> Result<Option<BatchRecord>, StoreError> {
+    pub fn unfinished_batch(&self, no: BatchNo) -> Result<Option<BatchRecord>, StoreError> {
         self.database()?.get(&db_keys::batch(no))
     }
 
@@ -61,7 +61,12 @@ impl Store {
     /// Every job that has begun and not ended, in order of batch and manifest.
     pub fn open_jobs(&self) -> Result<Vec<JobRecord>, StoreError> {
         let at_open = self.jobs_at_open.lock().unwrap_or_else(PoisonError::into_inner).take();
-        at_open.map_or_else(|| self.database()?.scan(db_keys::JOB), Ok)
+        at_open.map_or_else(|| self.database()?.scan([db_keys::JOB]), Ok)
+    }
+
+    /// The same of one batch, whatever else is open.
+    pub fn open_jobs_of(&self, batch: BatchNo) -> Result<Vec<JobRecord>, StoreError> {
+        self.database()?.scan(db_keys::jobs_of(batch))
     }
 
     /// Where the job stands whose row lies at byte `row_at` of a batch. One that has not begun is queued.

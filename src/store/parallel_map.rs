@@ -57,7 +57,10 @@ pub(in crate::store) fn parallel_map<E: Send, T: Send>(
             made.append(&mut worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         }
         made.sort_unstable_by_key(|(place, _)| *place);
-        made.into_iter().flat_map(|(_, made)| made).collect()
+        // Each is moved once, into its place.
+        let mut all = Vec::with_capacity(made.iter().map(|(_, made)| made.len()).sum());
+        made.into_iter().for_each(|(_, made)| all.extend(made));
+        all
     })
 }
 

@@ -91,12 +91,10 @@ impl Salvaged {
         let decode = |(key, bytes): (Vec<u8>, Vec<u8>)| {
             codec::decode(&bytes).map_err(|damage| unreadable(&key, &damage))
         };
-        for job in parallel_map(jobs, decode) {
-            match job {
-                Ok(job) => salvage.records.open.push(job),
-                Err(damage) => salvage.unreadable.push(damage),
-            }
-        }
+        let jobs = parallel_map(jobs, decode).into_iter();
+        let unreadable = &mut salvage.unreadable;
+        salvage.records.open =
+            jobs.filter_map(|job| job.map_err(|damage| unreadable.push(damage)).ok()).collect();
         salvage
     }
 }
@@ -146,8 +144,8 @@ impl Snapshot {
         };
         let mut records = Snapshot {
             commits: database.get(&db_keys::commits())?.unwrap_or_default(),
-            batches: database.scan(db_keys::BATCH)?,
-            open: open.map_or_else(|| database.scan(db_keys::JOB), Ok)?,
+            batches: database.scan([db_keys::BATCH])?,
+            open: open.map_or_else(|| database.scan([db_keys::JOB]), Ok)?,
             total,
             sums: Some(sums),
             groups,

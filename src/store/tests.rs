@@ -19,7 +19,7 @@ use crate::domain::request::Kind;
 use crate::domain::row_verdict::JobStanding;
 use crate::domain::time::Timestamp;
 use crate::domain::utc_day::UtcDay;
-use crate::store::commit::Writes;
+use crate::store::commit::{READ, Writes};
 use crate::store::spool::{Appender, Lines};
 use crate::store::staging::{
     AskedJobs, EncodedRow, ExistingJob, ExistingRow, RowRequest, RowWithVerdict, StagedOrder, StagedRow,
@@ -107,6 +107,18 @@ fn what_was_committed_is_there_after_reopening() {
     store.commit(&[Change::Account(AccountBlock::default())]).unwrap();
     drop(store);
     assert_eq!(open(&dir).account().unwrap(), AccountBlock::default(), "what is lifted leaves no record");
+}
+
+#[test]
+fn the_open_jobs_of_a_batch_are_read_whatever_else_is_open() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(&dir);
+    let open_of = |no, jobs| (0..jobs).map(move |seq| Change::Open(job(no, seq, running())));
+    store.commit(&open_of(1, 90).chain(open_of(2, 3)).chain(open_of(3, 90)).collect::<Vec<_>>()).unwrap();
+    READ.set(0);
+    let of_two = store.open_jobs_of(BatchNo(2)).unwrap();
+    assert_eq!(of_two, [job(2, 0, running()), job(2, 1, running()), job(2, 2, running())]);
+    assert_eq!(READ.get(), 3);
 }
 
 #[test]

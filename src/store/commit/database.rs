@@ -121,12 +121,12 @@ impl Database {
         found.map(|bytes| self.decode(key, &bytes)).transpose()
     }
 
-    /// Every record whose key begins with that byte, in order.
+    /// Every record whose key begins with these bytes, in order.
     pub(in crate::store) fn scan<T: for<'de> Deserialize<'de> + Send>(
         &self,
-        prefix: u8,
+        prefix: impl AsRef<[u8]>,
     ) -> Result<Vec<T>, StoreError> {
-        self.records(self.db.scan_prefix([prefix]))
+        self.records(self.db.scan_prefix(prefix))
     }
 
     /// The last records of those keys, `most` at most, in order. What lies before them is not read.
@@ -152,10 +152,18 @@ impl Database {
     pub(in crate::store) fn entries(
         &self,
     ) -> impl Iterator<Item = Result<(Vec<u8>, Vec<u8>), StoreError>> + '_ {
-        self.db.iter().map(|entry| {
+        self.entries_as(|key, bytes| (key.to_vec(), bytes.to_vec()))
+    }
+
+    /// What `of` makes of every key with its bytes, in order.
+    pub(in crate::store) fn entries_as<T>(
+        &self,
+        mut of: impl FnMut(&[u8], &[u8]) -> T,
+    ) -> impl Iterator<Item = Result<T, StoreError>> {
+        self.db.iter().map(move |entry| {
             count();
             let (key, bytes) = entry.map_err(|source| refused(&self.dir, source))?;
-            Ok((key.to_vec(), bytes.to_vec()))
+            Ok(of(&key, &bytes))
         })
     }
 

@@ -7,6 +7,8 @@
 use std::collections::{BTreeSet, HashMap};
 use std::ops::{Deref, DerefMut};
 
+use foldhash::fast::RandomState;
+
 use crate::domain::budget_group::GroupKey;
 use crate::domain::ids::{BatchNo, JobKey, TaskId};
 use crate::engine::scheduler::parts::job_counts::JobCounts;
@@ -19,7 +21,7 @@ use crate::store::BatchRecord;
 #[derive(Debug, Default)]
 pub struct OpenJobs {
     /// Boxed, since the table has a place for more jobs than there are.
-    jobs: HashMap<JobKey, Box<OpenJob>>,
+    jobs: HashMap<JobKey, Box<OpenJob>, RandomState>,
     counts: JobCounts,
     /// Queued jobs whose wait is over, if they had one.
     queued: QueuedJobs,
@@ -55,7 +57,7 @@ impl OpenJobs {
 
     /// A job that had begun before is open from now on, and the tasks that it has are its own.
     pub fn resume(&mut self, open: OpenJob) {
-        self.task_owners.add_job(open.key(), open.job());
+        self.task_owners.add_job(open.key(), open.job(), self.jobs.len());
         self.insert(open);
     }
 
@@ -123,7 +125,7 @@ impl OpenJobs {
 
     /// Whether `task` is known to belong to another job than `key`; else it is `key`'s from now on.
     pub fn task_belongs_to_another(&mut self, key: JobKey, task: &TaskId) -> bool {
-        self.task_owners.belongs_to_another(key, task)
+        self.task_owners.belongs_to_another(key, task, self.jobs.len())
     }
 
     /// Keeps no numbers of a batch that has left.

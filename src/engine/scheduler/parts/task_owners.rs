@@ -4,29 +4,33 @@
 use std::collections::{HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+use foldhash::fast::RandomState;
+
 use crate::domain::ids::{JobKey, TaskId};
 use crate::domain::job::Job;
 
-/// Tasks that are remembered, so many of the latest: those in flight, and for a while those that have ended.
-const REMEMBERED: u32 = 65_536;
+/// So many of the latest tasks are remembered at least: those in flight, and for a while those that have ended.
+const REMEMBERED_MIN: usize = 65_536;
+/// Where more jobs are open: so many for each of them.
+const REMEMBERED_FOR_EACH: usize = 2;
 
 /// The latest tasks, by a hash of their ids: 64 bits of it are enough to tell them apart.
 #[derive(Debug, Default)]
 pub struct TaskOwners {
-    owners: HashMap<u64, JobKey>,
+    owners: HashMap<u64, JobKey, RandomState>,
     order: VecDeque<u64>,
 }
 
 impl TaskOwners {
-    /// Whether `task` is known to belong to another job than `key`; else it is `key`'s from now on.
-    pub fn belongs_to_another(&mut self, key: JobKey, task: &TaskId) -> bool {
+    /// Whether `task` is known to belong to another job than `key`; else it is `key`'s from now on. So many jobs are open.
+    pub fn belongs_to_another(&mut self, key: JobKey, task: &TaskId, open_jobs: usize) -> bool {
         let hash = hash(task);
         if let Some(owner) = self.owners.get(&hash) {
             return *owner != key;
         }
         self.owners.insert(hash, key);
         self.order.push_back(hash);
-        if self.order.len() > REMEMBERED as usize
+        if self.order.len() > REMEMBERED_MIN.max(open_jobs * REMEMBERED_FOR_EACH)
             && let Some(oldest) = self.order.pop_front()
         {
             self.owners.remove(&oldest);
@@ -34,10 +38,10 @@ impl TaskOwners {
         false
     }
 
-    /// Takes up the tasks of a job that had begun before.
-    pub fn add_job(&mut self, key: JobKey, job: &Job) {
+    /// Takes up the tasks of a job that had begun before, one of so many.
+    pub fn add_job(&mut self, key: JobKey, job: &Job, open_jobs: usize) {
         for task in job.tasks() {
-            self.belongs_to_another(key, task);
+            self.belongs_to_another(key, task, open_jobs);
         }
     }
 }
@@ -62,7 +66,7 @@ mod tests {
     fn a_task_is_the_first_jobs_that_it_was_told_to() {
         let mut owners = TaskOwners::default();
         let mut belongs_to_another =
-            |seq, task: &str| owners.belongs_to_another(key(seq), &TaskId(task.to_owned()));
+            |seq, task: &str| owners.belongs_to_another(key(seq), &TaskId(task.to_owned()), 2);
         assert!(!belongs_to_another(1, "a"));
         assert!(!belongs_to_another(1, "A"), "the same task again, as a repeated key has it");
         assert!(belongs_to_another(2, "a"));
@@ -70,13 +74,17 @@ mod tests {
     }
 
     #[test]
-    fn no_more_is_remembered_than_the_latest() {
+    fn no_more_is_remembered_than_the_latest_and_none_of_a_job_that_is_open_is_forgotten() {
         let mut owners = TaskOwners::default();
-        let mut belongs_to_another =
-            |seq, task: u32| owners.belongs_to_another(key(seq), &TaskId(task.to_string()));
-        assert!((0..=REMEMBERED).all(|n| !belongs_to_another(n, n)));
-        assert!(belongs_to_another(7, 1));
-        assert!(!belongs_to_another(7, 0), "the oldest is forgotten");
-        assert_eq!(owners.owners.len(), REMEMBERED as usize);
+        let mut belongs_to_another = |seq: usize, task: usize, open| {
+            owners.belongs_to_another(key(u32::try_from(seq).unwrap()), &TaskId(task.to_string()), open)
+        };
+        assert!((0..=REMEMBERED_MIN).all(|n| !belongs_to_another(n, n, 1)));
+        assert!(belongs_to_another(7, 1, 1));
+        assert!(!belongs_to_another(7, 0, 1), "the oldest is forgotten");
+        let many = REMEMBERED_MIN + 100;
+        assert!((REMEMBERED_MIN + 1..2 * many).all(|n| !belongs_to_another(n, n, many)));
+        assert!(belongs_to_another(7, 5, many), "it may be in flight");
+        assert_eq!(owners.owners.len(), 2 * many - 2);
     }
 }
