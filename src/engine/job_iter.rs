@@ -1,6 +1,6 @@
 //! Every job of a batch, in manifest order: its row, and what became of it.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -8,6 +8,7 @@ use serde::de::IgnoredAny;
 use crate::domain::ids::{JobKey, Seq};
 use crate::domain::job::{Job, JobSpec};
 use crate::domain::row_versions::RowVersions;
+use crate::store::open_records::OpenRecords;
 use crate::store::spool::Lines;
 use crate::store::{BatchRecord, JobRecord, Store, StoreError};
 
@@ -23,13 +24,13 @@ struct RowOffsets {
 
 /// The jobs of a batch, one after the other.
 ///
-/// Memory: 16 bytes a job, and the jobs that are open.
+/// Memory: 16 bytes a job, and the records of those that are open as they are stored, some 600 bytes each.
 #[derive(Debug)]
 pub struct JobIter {
     rows: Lines,
     outcomes: Lines,
     offsets: std::vec::IntoIter<RowOffsets>,
-    open: HashMap<Seq, JobRecord>,
+    open: OpenRecords,
     batch: BatchRecord,
     versions: RowVersions,
     /// The names of all meta columns.
@@ -43,8 +44,7 @@ impl JobIter {
     /// [`StoreError`] when the state cannot be read.
     pub fn open(store: &Store, batch: &BatchRecord) -> Result<JobIter, StoreError> {
         // Open jobs first: one that ends meanwhile is then seen as it was, and not as one that never began.
-        let open = store.open_jobs_of(batch.no)?.into_iter();
-        let open = open.map(|record| (record.key.seq, record)).collect();
+        let open = store.open_records_of(batch.no)?;
         let spool = store.spool(batch.no);
         let (mut offsets, meta_columns) = row_offsets(store, batch)?;
         let mut outcomes = spool.outcomes(0, store.outcomes_bytes(batch)?)?;
@@ -74,7 +74,7 @@ impl JobIter {
             return Ok(None);
         };
         let spec: JobSpec = self.rows.line_at(row)?;
-        let record = match self.open.remove(&spec.seq) {
+        let record = match self.open.get(spec.seq)? {
             Some(open) => open,
             None if outcome == NO_OFFSET => {
                 let key = JobKey { batch: self.batch.no, seq: spec.seq };

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use crate::domain::ids::{BatchName, BatchNo, JobKey};
+use crate::domain::ids::{BatchName, BatchNo, JobKey, Seq};
 use crate::domain::time::Timestamp;
 use crate::domain::utc_day::UtcDay;
 
@@ -36,6 +36,12 @@ pub(super) fn day(day: UtcDay) -> [u8; 5] {
 pub(super) fn job(key: JobKey) -> [u8; 9] {
     let (batch, seq) = (key.batch.0.to_be_bytes(), key.seq.0.to_be_bytes());
     [JOB, batch[0], batch[1], batch[2], batch[3], seq[0], seq[1], seq[2], seq[3]]
+}
+
+/// The place in its batch of the job that a key stands for.
+pub(super) fn seq_of_job(key: &[u8]) -> Option<Seq> {
+    let seq = key.get(5..)?.try_into().ok()?;
+    Some(Seq(u32::from_be_bytes(seq)))
 }
 
 /// Prefix of the open jobs of a batch.

@@ -13,7 +13,7 @@ use crate::domain::row_verdict::JobStanding;
 use crate::domain::row_versions::RowVersions;
 use crate::store::spool::Lines;
 use crate::store::staging::{ExistingJob, ExistingRow, Staging};
-use crate::store::{BatchRecord, JobRecord, Store, StoreError};
+use crate::store::{BatchRecord, JobRecord, Store, StoreError, db_keys};
 
 /// A job that has begun and not ended, as far as a plan needs it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -253,7 +253,7 @@ impl Store {
     /// # Errors
     /// What the database says.
     pub fn open_now(&self) -> Result<Vec<OpenJobStatus>, StoreError> {
-        Ok(self.open_jobs()?.iter().map(OpenJobStatus::of).collect())
+        self.database()?.scan_as([db_keys::JOB], |record| OpenJobStatus::of(&record))
     }
 
     /// Tells a draft which jobs a batch has, and where they stand.
@@ -287,7 +287,7 @@ impl Store {
     }
 
     fn open_of(&self, no: BatchNo) -> Result<HashMap<JobId, OpenJobStatus>, StoreError> {
-        let open = self.open_jobs_of(no)?;
-        Ok(open.iter().map(|record| (record.id, OpenJobStatus::of(record))).collect())
+        let status = |record: JobRecord| (record.id, OpenJobStatus::of(&record));
+        Ok(self.database()?.scan_as(db_keys::jobs_of(no), status)?.into_iter().collect())
     }
 }

@@ -61,6 +61,7 @@ mod load;
 pub mod new_row;
 mod open;
 mod open_check;
+pub mod open_records;
 mod outcome_index;
 mod parallel_map;
 mod process_lock;

@@ -119,6 +119,19 @@ fn the_open_jobs_of_a_batch_are_read_whatever_else_is_open() {
     let of_two = store.open_jobs_of(BatchNo(2)).unwrap();
     assert_eq!(of_two, [job(2, 0, running()), job(2, 1, running()), job(2, 2, running())]);
     assert_eq!(READ.get(), 3);
+    let records = store.open_records_of(BatchNo(2)).unwrap();
+    assert_eq!(READ.get(), 6);
+    for open in of_two {
+        assert_eq!(records.get(open.key.seq).unwrap(), Some(open));
+    }
+    assert_eq!(records.get(Seq(3)).unwrap(), None);
+    let mut damaged = Writes::default();
+    damaged.insert_encoded(&db_keys::job(JobKey { batch: BatchNo(2), seq: Seq(1) }), vec![2; 9]);
+    store.database().unwrap().damage(damaged);
+    let records = store.open_records_of(BatchNo(2)).unwrap();
+    assert!(records.get(Seq(0)).is_ok() && records.get(Seq(2)).is_ok());
+    let error = records.get(Seq(1)).unwrap_err().to_string();
+    assert!(error.contains("job 1 in batch 2") && error.contains("its checksum is wrong"), "{error}");
 }
 
 #[test]

@@ -126,7 +126,30 @@ impl Database {
         &self,
         prefix: impl AsRef<[u8]>,
     ) -> Result<Vec<T>, StoreError> {
-        self.records(self.db.scan_prefix(prefix))
+        self.scan_as(prefix, |record| record)
+    }
+
+    /// What `of` makes of each of these; no more than some of the records are in memory at once.
+    pub(in crate::store) fn scan_as<T: for<'de> Deserialize<'de>, U: Send>(
+        &self,
+        prefix: impl AsRef<[u8]>,
+        of: impl Fn(T) -> U + Sync,
+    ) -> Result<Vec<U>, StoreError> {
+        self.records(self.db.scan_prefix(prefix), of)
+    }
+
+    /// Shows every key that begins with these bytes, and its own bytes, in order.
+    pub(in crate::store) fn for_each_of(
+        &self,
+        prefix: &[u8],
+        mut show: impl FnMut(&[u8], &[u8]),
+    ) -> Result<(), StoreError> {
+        for entry in self.db.scan_prefix(prefix) {
+            count();
+            let (key, bytes) = entry.map_err(|source| refused(&self.dir, source))?;
+            show(&key, &bytes);
+        }
+        Ok(())
     }
 
     /// The last records of those keys, `most` at most, in order. What lies before them is not read.
@@ -135,7 +158,7 @@ impl Database {
         keys: Range<Vec<u8>>,
         most: usize,
     ) -> Result<Vec<T>, StoreError> {
-        let mut last = self.records(self.db.range(keys).rev().take(most))?;
+        let mut last = self.records(self.db.range(keys).rev().take(most), |record| record)?;
         last.reverse();
         Ok(last)
     }
@@ -167,17 +190,18 @@ impl Database {
         })
     }
 
-    fn records<T: for<'de> Deserialize<'de> + Send>(
+    fn records<T: for<'de> Deserialize<'de>, U: Send>(
         &self,
         entries: impl Iterator<Item = sled::Result<(sled::IVec, sled::IVec)>>,
-    ) -> Result<Vec<T>, StoreError> {
+        of: impl Fn(T) -> U + Sync,
+    ) -> Result<Vec<U>, StoreError> {
         // Nothing is read after a fault.
         let mut fault = None;
         let read = entries.map_while(|entry| {
             count();
             entry.map_err(|source| fault = Some(refused(&self.dir, source))).ok()
         });
-        let decoded = parallel_map(read, |(key, bytes)| self.decode(&key, &bytes));
+        let decoded = parallel_map(read, |(key, bytes)| self.decode(&key, &bytes).map(&of));
         match fault {
             Some(fault) => Err(fault),
             None => decoded.into_iter().collect(),
