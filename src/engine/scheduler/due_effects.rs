@@ -19,7 +19,11 @@ impl Scheduler {
             self.timers.stop_effects();
             return Ok(());
         }
-        while let Some((at, key, attempt)) = self.timers.pop_effect(now.tick) {
+        // What is left over is due at once.
+        let most = self.most_changed_jobs();
+        while self.pending.changed_jobs() < most
+            && let Some((at, key, attempt)) = self.timers.pop_effect(now.tick)
+        {
             let Some(mut open) = self.jobs.get_mut(&key) else { continue };
             open.set_timed(attempt, false);
             if open.is_attempt_busy(attempt) {

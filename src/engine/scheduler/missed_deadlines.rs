@@ -11,14 +11,11 @@ use crate::engine::scheduler::{Scheduler, SchedulerError, overdue_watchdog};
 /// How long a deadline that passed unseen waits for its task to be read, before it is looked at again.
 const UNREAD_GRACE: Millis = Millis::from_secs(5);
 
-/// Deadlines that a step applies at least, however much else changes in it.
-const APPLIED_MIN: usize = 16;
-
 impl Scheduler {
     /// An overdue job gives its slot back; a task that was watched long enough is left to a person. After a downtime all
     /// deadlines may have passed: each step applies some, so that its commit stays small.
     pub(super) fn apply_deadlines(&mut self, now: Now) -> Result<(), SchedulerError> {
-        let most = Self::INPUTS_MAX.max(self.pending.changed_jobs() + APPLIED_MIN);
+        let most = self.most_changed_jobs();
         while let Some((key, attempt)) = self.timers.pop_deadline(now.wall) {
             if self.pending.changed_jobs() >= most {
                 self.timers.set_deadline(key, attempt, Some(now.wall));

@@ -78,6 +78,9 @@ use crate::store::{BatchRecord, COMMIT_MAX_JOBS, Ended, JobRecord};
 /// Most jobs let out of the queue in one step.
 const ADMIT_MAX: usize = 64;
 
+/// Jobs that a step changes at least because of what is timed, however many others change in it.
+const TIMED_MIN: usize = 16;
+
 /// What may begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
@@ -268,6 +271,12 @@ impl Scheduler {
 
     /// Most inputs a step should take, so that its commit stays small.
     pub const INPUTS_MAX: usize = COMMIT_MAX_JOBS - ADMIT_MAX;
+
+    /// How many jobs may have changed in this step after what is timed is looked at: some at least, however many have by
+    /// now. After a downtime everything may be due at once.
+    fn most_changed_jobs(&self) -> usize {
+        Self::INPUTS_MAX.max(self.pending.changed_jobs() + TIMED_MIN)
+    }
 
     fn finish_step(&mut self, now: Now) -> Step {
         let account = self.account.take_changed_block();

@@ -38,6 +38,25 @@ fn after_a_downtime_deadlines_are_applied_by_and_by() {
 }
 
 #[test]
+fn requests_of_unknown_outcome_are_in_doubt_by_and_by_after_a_restart() {
+    let limits = Limits { in_flight: 300, ..settings().limits };
+    let mut stage = Stage::with(300, Settings { limits, adaptive: false, ..settings() });
+    stage.specs = (0..300).map(|seq| spec(seq, Kind::ShortsStudio)).collect();
+    while stage.durable.len() < 300 {
+        stage.step(vec![]);
+    }
+    stage.restart();
+    let (mut in_doubt, mut at_once) = (Vec::new(), true);
+    while at_once {
+        let step = stage.scheduler.step(vec![], stage.now).unwrap();
+        stage.commit(&step.changes);
+        in_doubt.push(stage.outcomes.len());
+        at_once = step.wake == Some(stage.now.tick);
+    }
+    assert_eq!(in_doubt, [136, 272, 300], "no commit carries more than it should");
+}
+
+#[test]
 fn an_overdue_task_is_looked_at_once_after_a_restart() {
     let mut stage = Stage::of(1);
     stage.step(vec![]);
