@@ -1,17 +1,18 @@
 //! Canceling a batch, or one job: what is not sent yet is dropped.
 
-use crate::domain::ids::BatchNo;
+use crate::domain::ids::{BatchNo, JobKey};
 use crate::domain::job::State;
 use crate::domain::lifecycle::Event;
 use crate::domain::time::Now;
 use crate::engine::scheduler::commands::FoundJob;
+use crate::engine::scheduler::drop_expired_and_canceled::DROPPED_MAX;
 use crate::engine::scheduler::parts::active_batch::SKIPPED_MAX;
 use crate::engine::scheduler::parts::open_job::OpenJob;
 use crate::engine::scheduler::{CommandOutcome, Scheduler, SchedulerError};
 
 impl Scheduler {
-    /// Rows that have not begun are dropped as they come up; what is queued is dropped now, and so is
-    /// what comes back for another attempt. What may have been sent by a state that is gone stays, and is kept from
+    /// Rows that have not begun are dropped as they come up; what is queued is not sent from now on and ends in this step or
+    /// the next ones, and so does what comes back for another attempt. What may have been sent by a state that is gone stays, and is kept from
     /// being sent by a pause: asking for its task under its key would buy it, had it never been sent.
     pub(super) fn cancel(&mut self, no: BatchNo, now: Now) -> Result<CommandOutcome, SchedulerError> {
         let queued = self.jobs.iter().filter(|open| open.key().batch == no);
@@ -19,17 +20,16 @@ impl Scheduler {
         let (kept, queued): (Vec<&OpenJob>, Vec<&OpenJob>) =
             queued.partition(|open| open.job().may_have_been_sent());
         let kept = u32::try_from(kept.len()).unwrap_or(u32::MAX);
-        let mut queued: Vec<_> = queued.iter().map(|open| (open.key(), open.job().attempt())).collect();
-        // In the same order each time, so that a seed is one history.
-        queued.sort_unstable();
+        let queued: Vec<JobKey> = queued.iter().map(|open| open.key()).collect();
         let open = self.jobs.counts().open_of(no);
         let Some(active) = self.batches.get_mut(&no) else { return Ok(CommandOutcome::default()) };
         let (mut jobs, may_have_been_sent) = active.cancel(open, kept);
         self.pending.batch_changed(no);
-        for (key, attempt) in queued {
-            self.apply(key, attempt, Event::Cancel, now)?;
+        for key in queued {
+            self.withdraw(key);
             jobs += 1;
         }
+        self.end_withdrawn(DROPPED_MAX, now)?;
         Ok(CommandOutcome {
             jobs,
             may_have_been_sent,

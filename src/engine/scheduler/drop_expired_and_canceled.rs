@@ -6,15 +6,38 @@ use crate::domain::time::Now;
 use crate::engine::scheduler::parts::active_batch::{ActiveBatch, DroppedRows};
 use crate::engine::scheduler::{Mode, Scheduler, SchedulerError};
 
-/// Rows of a batch that a step ends at most, and queued jobs that expired, so that its commit stays small.
-const DROPPED_MAX: usize = 64;
+/// Rows of a batch that a step ends at most, queued jobs of it that expired, and canceled ones, so that its commit stays
+/// small.
+pub(super) const DROPPED_MAX: usize = 64;
 
 impl Scheduler {
     /// What was not sent before its batch expired, or was canceled, never is.
     pub(super) fn drop_unsent(&mut self, now: Now) -> Result<(), SchedulerError> {
-        if self.mode == Mode::Stopping {
-            return Ok(());
+        if self.mode != Mode::Stopping {
+            self.drop_of_batches(now)?;
         }
+        self.end_withdrawn(DROPPED_MAX, now)
+    }
+
+    /// Ends queued jobs that were canceled, `most` at most: a `retry` may have queued thousands.
+    pub(super) fn end_withdrawn(&mut self, most: usize, now: Now) -> Result<(), SchedulerError> {
+        for key in self.jobs.take_withdrawn(most) {
+            let Some(attempt) = self.jobs.get(&key).map(|open| open.job().attempt()) else { continue };
+            self.apply(key, attempt, Event::Cancel, now)?;
+        }
+        if self.jobs.has_withdrawn() {
+            self.pending.wake_at(now.tick);
+        }
+        Ok(())
+    }
+
+    /// A queued job that is canceled is not sent from now on, and ends in this step or one of the next.
+    pub(super) fn withdraw(&mut self, key: JobKey) {
+        self.unqueue(key);
+        self.jobs.withdraw(key);
+    }
+
+    fn drop_of_batches(&mut self, now: Now) -> Result<(), SchedulerError> {
         let reason = |active: &ActiveBatch| match active {
             _ if active.record().has_ended() => None,
             _ if active.is_canceled() => Some(Event::Cancel),
@@ -62,22 +85,26 @@ impl Scheduler {
     fn drop_queued(&mut self, no: BatchNo, event: &Event, now: Now) -> Result<(), SchedulerError> {
         let mut queued = self.jobs.all_candidates(no);
         queued.extend(self.inputs.waiting_of(no));
-        // What was canceled is dropped at once: it could be sent before the next step. What has expired is not sent.
-        let most = if *event == Event::Cancel { usize::MAX } else { DROPPED_MAX };
         let mut dropped = 0;
         for key in queued {
             let Some(job) = self.jobs.get(&key).map(|open| open.job()) else { continue };
             // One that waits for another attempt does not expire; its owner may still cancel it.
             let is_due = *event == Event::Cancel || job.first_sent().is_none();
-            if is_due && !job.may_have_been_sent() {
-                if dropped == most {
-                    self.pending.wake_at(now.tick);
-                    break;
-                }
-                dropped += 1;
-                let attempt = job.attempt();
-                self.apply(key, attempt, event.clone(), now)?;
+            if !is_due || job.may_have_been_sent() {
+                continue;
             }
+            if *event == Event::Cancel {
+                self.withdraw(key);
+                continue;
+            }
+            // What has expired is not sent in the meantime.
+            if dropped == DROPPED_MAX {
+                self.pending.wake_at(now.tick);
+                break;
+            }
+            dropped += 1;
+            let attempt = job.attempt();
+            self.apply(key, attempt, event.clone(), now)?;
         }
         Ok(())
     }

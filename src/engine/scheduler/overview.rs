@@ -27,6 +27,7 @@ impl Scheduler {
             || self.inputs.is_looking_up() && self.mode == Mode::Paying
             || self.prices.are_busy() && self.mode != Mode::Stopping
             || self.batches.iter().any(|active| active.is_loading() || active.is_going_back())
+            || self.jobs.has_withdrawn()
         {
             return None;
         }

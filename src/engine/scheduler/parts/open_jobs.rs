@@ -25,6 +25,8 @@ pub struct OpenJobs {
     counts: JobCounts,
     /// Queued jobs whose wait is over, if they had one.
     queued: QueuedJobs,
+    /// Queued jobs that are canceled and still to be ended: they are no candidates any more.
+    withdrawn: BTreeSet<JobKey>,
     task_owners: TaskOwners,
 }
 
@@ -73,6 +75,7 @@ impl OpenJobs {
     pub fn remove(&mut self, key: &JobKey) -> Option<OpenJob> {
         let mut open = self.jobs.remove(key)?;
         self.queued.remove(key);
+        self.withdrawn.remove(key);
         if let Some(counted_as) = open.set_counted(None) {
             self.counts.remove(key.batch, &open.spec().order, counted_as);
         }
@@ -91,11 +94,31 @@ impl OpenJobs {
         self.queued.set_group_keys(keys);
     }
 
-    /// An open job waits in the queue and nothing else keeps it: it is a candidate for admission.
+    /// An open job waits in the queue and nothing else keeps it: it is a candidate for admission, unless it is canceled.
     pub fn queue(&mut self, key: JobKey) {
-        if let Some(open) = self.jobs.get(&key) {
+        if let Some(open) = self.jobs.get(&key)
+            && !self.withdrawn.contains(&key)
+        {
             self.queued.insert(key, &open.spec().order);
         }
+    }
+
+    /// An open job that waits is canceled: it is not sent any more, and to be ended.
+    pub fn withdraw(&mut self, key: JobKey) {
+        self.queued.remove(&key);
+        if self.jobs.contains_key(&key) {
+            self.withdrawn.insert(key);
+        }
+    }
+
+    /// The next canceled jobs that are to be ended, `most` at most.
+    pub fn take_withdrawn(&mut self, most: usize) -> Vec<JobKey> {
+        std::iter::from_fn(|| self.withdrawn.pop_first()).take(most).collect()
+    }
+
+    /// Whether canceled jobs are to be ended.
+    pub fn has_withdrawn(&self) -> bool {
+        !self.withdrawn.is_empty()
     }
 
     /// An open job has left the queue.
@@ -235,5 +258,21 @@ mod tests {
         assert!(jobs.all_candidates(BATCH).is_empty());
         jobs.remove(&key(0));
         assert!(jobs.task_belongs_to_another(key(3), &TaskId("T".into())));
+    }
+
+    #[test]
+    fn one_that_is_canceled_is_no_candidate_whatever_queues_it() {
+        let mut jobs = OpenJobs::default();
+        for seq in 0..3 {
+            jobs.insert(open(seq, State::Queued));
+            jobs.queue(key(seq));
+        }
+        jobs.withdraw(key(0));
+        jobs.withdraw(key(1));
+        jobs.queue(key(0));
+        assert_eq!(jobs.candidates(BATCH, 9).map(OpenJob::key).collect::<Vec<_>>(), [key(2)]);
+        assert_eq!(jobs.take_withdrawn(1), [key(0)]);
+        jobs.remove(&key(1));
+        assert!(!jobs.has_withdrawn());
     }
 }

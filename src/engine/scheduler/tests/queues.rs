@@ -223,3 +223,48 @@ fn a_budget_that_keeps_a_batch_is_found_out_beside_tasks_in_flight() {
     stage.scheduler.foresee(stage.now);
     assert_eq!(stage.scheduler.overview()[0].parked, Some(Parked::BatchBudget));
 }
+
+/// Three hundred jobs that failed, and what a command about the first `jobs` of them finds.
+fn failed_jobs() -> (Stage, impl Fn(usize) -> Vec<FoundJob>) {
+    let limits = Limits { in_flight: 300, ..settings().limits };
+    let mut stage = Stage::with(300, Settings { limits, adaptive: false, attempts: 1, ..settings() });
+    while stage.durable.len() < 300 {
+        stage.step(vec![]);
+    }
+    let failed = |seq| Input::Posted(Stage::key(seq), AttemptNo::FIRST, task("failed"));
+    (0..300).for_each(|seq| drop(stage.step(vec![failed(seq)])));
+    let found: Vec<FoundJob> = stage.specs.iter().cloned().zip(stage.outcomes.values().cloned()).collect();
+    assert_eq!(found.len(), 300);
+    (stage, move |jobs| found[..jobs].to_vec())
+}
+
+#[test]
+fn what_a_retry_queued_and_a_cancel_drops_ends_by_and_by_and_is_not_sent() {
+    let (mut stage, found) = failed_jobs();
+    assert_eq!(stage.scheduler.execute(Command::Retry(found(300)), stage.now).unwrap().jobs, 300);
+    let outcome = stage.scheduler.execute(Command::Cancel(BatchNo(1)), stage.now).unwrap();
+    assert_eq!(outcome.jobs, 300);
+    let (mut canceled, mut at_once) = (Vec::new(), true);
+    while at_once {
+        assert_eq!(stage.scheduler.standstill(), None);
+        let step = stage.scheduler.step(vec![], stage.now).unwrap();
+        assert!(step.effects.is_empty(), "{:?}", step.effects);
+        canceled.push(step.ended.len());
+        stage.commit(&step.changes);
+        at_once = step.wake == Some(stage.now.tick);
+    }
+    // The first step takes up what the commands left.
+    assert_eq!(canceled, [128, 64, 64, 44]);
+    assert!(stage.outcomes.values().all(|record| *record.job.state() == State::DROPPED));
+    assert_eq!(stage.scheduler.standstill(), Some(Standstill::Done));
+}
+
+#[test]
+fn what_was_canceled_stays_canceled_though_its_batch_is_wanted_again_at_once() {
+    let (mut stage, found) = failed_jobs();
+    stage.scheduler.execute(Command::Retry(found(300)), stage.now).unwrap();
+    stage.scheduler.execute(Command::Cancel(BatchNo(1)), stage.now).unwrap();
+    stage.scheduler.execute(Command::Retry(found(1)), stage.now).unwrap();
+    assert_eq!(stage.step(vec![]), "");
+    assert_eq!(stage.ended.iter().filter(|line| line.ends_with("canceled")).count(), 300);
+}
