@@ -2,6 +2,21 @@
 
 use super::*;
 
+impl Stage {
+    /// Steps until none is due at once. Returns what `look` sees of each that is durable.
+    pub(super) fn steps_at_once<T>(&mut self, mut look: impl FnMut(&Stage, &Step) -> T) -> Vec<T> {
+        let mut seen = Vec::new();
+        loop {
+            let step = self.scheduler.step(vec![], self.now).unwrap();
+            self.commit(&step.changes);
+            seen.push(look(self, &step));
+            if step.wake != Some(self.now.tick) {
+                return seen;
+            }
+        }
+    }
+}
+
 #[test]
 fn an_overdue_job_frees_its_slot_and_is_collected_late() {
     let mut stage =
@@ -27,13 +42,8 @@ fn after_a_downtime_deadlines_are_applied_by_and_by() {
     }
     (0..600).for_each(|seq| drop(stage.posted(seq, task("pending"))));
     stage.pass(Millis::from_secs(1800)).restart();
-    let (mut overdue, mut at_once) = (Vec::new(), true);
-    while at_once {
-        let step = stage.scheduler.step(vec![], stage.now).unwrap();
-        stage.commit(&step.changes);
-        overdue.push(stage.durable.values().filter(|record| record.job.is_overdue()).count());
-        at_once = step.wake == Some(stage.now.tick);
-    }
+    let overdue = stage
+        .steps_at_once(|stage, _| stage.durable.values().filter(|record| record.job.is_overdue()).count());
     assert_eq!(overdue, [136, 272, 408, 544, 600], "no commit carries more than it should");
 }
 
@@ -46,13 +56,7 @@ fn requests_of_unknown_outcome_are_in_doubt_by_and_by_after_a_restart() {
         stage.step(vec![]);
     }
     stage.restart();
-    let (mut in_doubt, mut at_once) = (Vec::new(), true);
-    while at_once {
-        let step = stage.scheduler.step(vec![], stage.now).unwrap();
-        stage.commit(&step.changes);
-        in_doubt.push(stage.outcomes.len());
-        at_once = step.wake == Some(stage.now.tick);
-    }
+    let in_doubt = stage.steps_at_once(|stage, _| stage.outcomes.len());
     assert_eq!(in_doubt, [136, 272, 300], "no commit carries more than it should");
 }
 

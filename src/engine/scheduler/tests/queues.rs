@@ -244,15 +244,11 @@ fn what_a_retry_queued_and_a_cancel_drops_ends_by_and_by_and_is_not_sent() {
     assert_eq!(stage.scheduler.execute(Command::Retry(found(300)), stage.now).unwrap().jobs, 300);
     let outcome = stage.scheduler.execute(Command::Cancel(BatchNo(1)), stage.now).unwrap();
     assert_eq!(outcome.jobs, 300);
-    let (mut canceled, mut at_once) = (Vec::new(), true);
-    while at_once {
-        assert_eq!(stage.scheduler.standstill(), None);
-        let step = stage.scheduler.step(vec![], stage.now).unwrap();
+    assert_eq!(stage.scheduler.standstill(), None);
+    let canceled = stage.steps_at_once(|_, step| {
         assert!(step.effects.is_empty(), "{:?}", step.effects);
-        canceled.push(step.ended.len());
-        stage.commit(&step.changes);
-        at_once = step.wake == Some(stage.now.tick);
-    }
+        step.ended.len()
+    });
     // The first step takes up what the commands left.
     assert_eq!(canceled, [128, 64, 64, 44]);
     assert!(stage.outcomes.values().all(|record| *record.job.state() == State::DROPPED));
