@@ -100,7 +100,7 @@ fn print_entries(copy: &Path, output: &mut impl Write) -> io::Result<()> {
         Err(_) => return print(output, message::UNTRIED, &[]),
     };
     let mut unreadable = None;
-    for entry in database.entries_as(|key, bytes| print(output, message::ENTRY, &[key, bytes])) {
+    for entry in database.entries_as(&[], |key, bytes| print(output, message::ENTRY, &[key, bytes])) {
         match entry {
             Ok(printed) => printed?,
             Err(error) => {

@@ -24,12 +24,14 @@ impl Store {
     /// What the database says.
     pub fn open_records_of(&self, batch: BatchNo) -> Result<OpenRecords, StoreError> {
         let (mut bytes, mut ends) = (Vec::new(), Vec::new());
-        self.database()?.for_each_of(&db_keys::jobs_of(batch), |key, record| {
+        let keep = |key: &[u8], record: &[u8]| {
             if let Some(seq) = db_keys::seq_of_job(key) {
                 bytes.extend_from_slice(record);
                 ends.push((seq, bytes.len()));
             }
-        })?;
+        };
+        let database = self.database()?;
+        database.entries_as(&db_keys::jobs_of(batch), keep).collect::<Result<(), _>>()?;
         bytes.shrink_to_fit();
         Ok(OpenRecords { dir: self.dir.clone(), batch, bytes, ends })
     }

@@ -138,20 +138,6 @@ impl Database {
         self.records(self.db.scan_prefix(prefix), of)
     }
 
-    /// Shows every key that begins with these bytes, and its own bytes, in order.
-    pub(in crate::store) fn for_each_of(
-        &self,
-        prefix: &[u8],
-        mut show: impl FnMut(&[u8], &[u8]),
-    ) -> Result<(), StoreError> {
-        for entry in self.db.scan_prefix(prefix) {
-            count();
-            let (key, bytes) = entry.map_err(|source| refused(&self.dir, source))?;
-            show(&key, &bytes);
-        }
-        Ok(())
-    }
-
     /// The last records of those keys, `most` at most, in order. What lies before them is not read.
     pub(in crate::store) fn last_of<T: for<'de> Deserialize<'de> + Send>(
         &self,
@@ -175,15 +161,16 @@ impl Database {
     pub(in crate::store) fn entries(
         &self,
     ) -> impl Iterator<Item = Result<(Vec<u8>, Vec<u8>), StoreError>> + '_ {
-        self.entries_as(|key, bytes| (key.to_vec(), bytes.to_vec()))
+        self.entries_as(&[], |key, bytes| (key.to_vec(), bytes.to_vec()))
     }
 
-    /// What `of` makes of every key with its bytes, in order.
+    /// What `of` makes of every key that begins with this, and its bytes, in order.
     pub(in crate::store) fn entries_as<T>(
         &self,
+        prefix: &[u8],
         mut of: impl FnMut(&[u8], &[u8]) -> T,
     ) -> impl Iterator<Item = Result<T, StoreError>> {
-        self.db.iter().map(move |entry| {
+        self.db.scan_prefix(prefix).map(move |entry| {
             count();
             let (key, bytes) = entry.map_err(|source| refused(&self.dir, source))?;
             Ok(of(&key, &bytes))
