@@ -11,7 +11,9 @@ mod send_order;
 mod tests;
 
 use self::budget_check::{Blocker, RemainingBudget};
-pub use self::input::{AdmissionInput, AllowancePool, Candidate, GroupBooks, InFlight, Limits, WaitingBatch};
+pub use self::input::{
+    AdmissionInput, AllowancePool, Candidate, GroupBooks, InFlight, Limits, Turn, WaitingBatch,
+};
 pub use self::send_order::{Admission, admit};
 use crate::domain::ids::BatchNo;
 use crate::domain::parked_reason::Parked;
@@ -19,13 +21,14 @@ use crate::domain::parked_reason::Parked;
 /// Which batches have no waiting job that the budgets let out as they stand, with the budget that the first one
 /// meets. Slots are left aside, since they come free by themselves, and so is all that depends on the balance where that
 /// is not known.
-pub fn out_of_budget(mut board: AdmissionInput) -> Vec<(BatchNo, Parked)> {
+pub fn out_of_budget(mut board: AdmissionInput, waiting: Vec<WaitingBatch>) -> Vec<(BatchNo, Parked)> {
     board.in_flight = InFlight::default();
     board.limits.min_balance = board.limits.min_balance.filter(|_| board.balance.is_some());
     board.out_of_credits &= board.balance.is_some();
-    let (room, waiting) = RemainingBudget::of(board);
-    let met = |batch: &WaitingBatch| {
-        let each = batch.candidates.iter().map(|candidate| match room.blocker(batch, candidate) {
+    let mut room = RemainingBudget::of(board);
+    let met = |mut batch: WaitingBatch| {
+        room.add_groups(&mut batch);
+        let each = batch.candidates.iter().map(|candidate| match room.blocker(&batch, candidate) {
             Some(Blocker::Parked(parked)) => Some(parked),
             Some(Blocker::Stale | Blocker::BatchQueue) | None => None,
         });
@@ -33,5 +36,5 @@ pub fn out_of_budget(mut board: AdmissionInput) -> Vec<(BatchNo, Parked)> {
         let first = all.first().copied().or(batch.lacks_price.then_some(Parked::NoPrice));
         Some((batch.batch, first?))
     };
-    waiting.iter().filter_map(met).collect()
+    waiting.into_iter().filter_map(met).collect()
 }

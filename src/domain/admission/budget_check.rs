@@ -43,22 +43,33 @@ pub(super) enum Blocker {
 }
 
 impl RemainingBudget {
-    /// Everything that a board has room for, and the batches that want it.
-    pub(super) fn of(board: AdmissionInput) -> (RemainingBudget, Vec<WaitingBatch>) {
-        let AdmissionInput { limits, in_flight, total, day, groups, .. } = board;
-        let AdmissionInput { balance, balance_age, out_of_credits, pools, waiting, .. } = board;
-        let room = RemainingBudget {
+    /// Everything that a board has room for.
+    pub(super) fn of(board: AdmissionInput) -> RemainingBudget {
+        let AdmissionInput { limits, in_flight, total, day, balance, balance_age, out_of_credits, pools } =
+            board;
+        RemainingBudget {
             in_flight,
             limits,
             total,
             day,
-            groups,
+            groups: BTreeMap::new(),
             balance,
             balance_age,
             out_of_credits,
             pools,
-        };
-        (room, waiting)
+        }
+    }
+
+    /// Takes up the groups of a batch that is looked at, unless they are known: then some may be given out already.
+    pub(super) fn add_groups(&mut self, batch: &mut WaitingBatch) {
+        for (group, books) in std::mem::take(&mut batch.groups) {
+            self.groups.entry(group).or_insert(books);
+        }
+    }
+
+    /// Whether no further job of any kind may be sent, whatever it costs.
+    pub(super) fn is_full(&self) -> bool {
+        self.in_flight.all >= self.limits.in_flight
     }
 
     /// Budgets and what must stay on the account hold in full: what is left of an allowance cannot be asked for.

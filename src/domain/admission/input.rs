@@ -90,6 +90,16 @@ pub struct WaitingBatch {
     pub lacks_price: bool,
     /// The first waiting jobs of each class, in order: the most urgent first. More may wait behind them.
     pub candidates: Vec<Candidate>,
+    /// Totals of the groups that these count against.
+    pub groups: BTreeMap<Group, GroupBooks>,
+}
+
+/// The turn of a batch that may have waiting jobs, before these are looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Turn {
+    pub batch: BatchNo,
+    /// The highest that one of its waiting jobs may have.
+    pub priority: i8,
 }
 
 /// How many jobs are in flight.
@@ -138,7 +148,7 @@ impl InFlight {
     }
 }
 
-/// Everything admission looks at.
+/// Everything admission looks at, beside the waiting jobs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AdmissionInput {
     /// The limits in force.
@@ -149,8 +159,6 @@ pub struct AdmissionInput {
     pub total: Totals,
     /// Totals of the present UTC day.
     pub day: Totals,
-    /// Totals of the groups that candidates count against.
-    pub groups: BTreeMap<Group, GroupBooks>,
     /// The balance less everything held for what was sent, where it is known. It must be when `min_balance` is limited.
     pub balance: Option<Credits>,
     /// How long ago it came in.
@@ -160,9 +168,6 @@ pub struct AdmissionInput {
     pub out_of_credits: bool,
     /// Allowances that refused something.
     pub pools: BTreeMap<String, AllowancePool>,
-    /// Batches with waiting jobs. The order decides who goes first among equal priorities; the
-    /// caller rotates it.
-    pub waiting: Vec<WaitingBatch>,
 }
 
 /// What a group has held and spent.

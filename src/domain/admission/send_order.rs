@@ -1,7 +1,7 @@
 //! The order in which waiting jobs are sent: priorities first, and among equals the batches take turns.
 
 use crate::domain::admission::budget_check::{Blocker, RemainingBudget};
-use crate::domain::admission::input::{AdmissionInput, Candidate, WaitingBatch};
+use crate::domain::admission::input::{AdmissionInput, Candidate, Turn, WaitingBatch};
 use crate::domain::ids::BatchNo;
 use crate::domain::parked_reason::Parked;
 
@@ -18,39 +18,51 @@ pub struct Admission {
     pub is_short: bool,
 }
 
-/// Decides which candidates may be sent.
+/// Decides which candidates may be sent, `most` at most. `turns` are of all batches that may have waiting jobs, the one that
+/// goes first among equals first; the caller rotates them. A batch's jobs are looked at when its turn comes, and not
+/// where all slots are taken before.
 ///
 /// Priorities go first; among equals the batches take turns. A job that does not fit a budget is
 /// passed over, so that a dear one does not starve the cheap ones behind it.
-pub fn admit(board: AdmissionInput, most: usize) -> Admission {
+pub fn admit(
+    board: AdmissionInput,
+    turns: impl IntoIterator<Item = Turn>,
+    mut look_at: impl FnMut(BatchNo) -> Option<WaitingBatch>,
+    most: usize,
+) -> Admission {
     let mut decision = Admission::default();
-    let (mut room, waiting) = RemainingBudget::of(board);
-    let mut queue: Vec<BatchQueue> = waiting.into_iter().map(BatchQueue::new).collect();
-    while let Some(priority) = queue.iter().filter_map(BatchQueue::priority).max() {
-        if decision.admitted.len() >= most {
+    let mut room = RemainingBudget::of(board);
+    let mut queue: Vec<Place> = turns.into_iter().map(Place::Unseen).collect();
+    while let Some(priority) = queue.iter().filter_map(Place::priority).max() {
+        if decision.admitted.len() >= most || room.is_full() {
             break;
         }
-        admit_level(&mut queue, priority, &mut room, most, &mut decision);
+        admit_level(&mut queue, priority, &mut room, &mut look_at, most, &mut decision);
     }
-    let done = queue.iter().filter(|turn| turn.priority().is_none() && !turn.admitted);
+    // With all slots taken nothing else fits, either.
+    let is_full = room.is_full();
+    let seen = queue.iter().filter_map(Place::seen);
+    let done = seen.filter(|turn| !turn.admitted && (is_full || turn.priority().is_none()));
     decision.parked = done.filter_map(|turn| Some((turn.batch.batch, turn.parked?))).collect();
     decision
 }
 
 /// Lets the batches take turns until none has a job of this priority that fits.
 fn admit_level(
-    queue: &mut [BatchQueue],
+    queue: &mut [Place],
     priority: i8,
     room: &mut RemainingBudget,
+    look_at: &mut impl FnMut(BatchNo) -> Option<WaitingBatch>,
     most: usize,
     decision: &mut Admission,
 ) {
     loop {
         let before = decision.admitted.len();
-        for turn in queue.iter_mut() {
-            if decision.admitted.len() >= most {
+        for place in queue.iter_mut().filter(|place| place.priority() == Some(priority)) {
+            if decision.admitted.len() >= most || room.is_full() {
                 return;
             }
+            let Some(turn) = place.look(room, look_at) else { continue };
             if let Some(candidate) = turn.next_that_fits(priority, room, decision) {
                 decision.admitted.push(candidate);
             }
@@ -61,7 +73,56 @@ fn admit_level(
     }
 }
 
-/// A batch's place in the round.
+/// A place in the round.
+enum Place {
+    /// Its batch was not looked at.
+    Unseen(Turn),
+    /// Boxed: mostly few are looked at.
+    Seen(Box<BatchQueue>),
+    /// Its batch has nothing that waits.
+    Empty,
+}
+
+impl Place {
+    /// The highest priority that may come next here.
+    fn priority(&self) -> Option<i8> {
+        match self {
+            Place::Unseen(turn) => Some(turn.priority),
+            Place::Seen(queue) => queue.priority(),
+            Place::Empty => None,
+        }
+    }
+
+    fn seen(&self) -> Option<&BatchQueue> {
+        match self {
+            Place::Seen(queue) => Some(queue),
+            Place::Unseen(_) | Place::Empty => None,
+        }
+    }
+
+    /// The queue of its batch, which is looked at the first time.
+    fn look(
+        &mut self,
+        room: &mut RemainingBudget,
+        look_at: &mut impl FnMut(BatchNo) -> Option<WaitingBatch>,
+    ) -> Option<&mut BatchQueue> {
+        if let Place::Unseen(turn) = self {
+            *self = match look_at(turn.batch) {
+                Some(mut batch) => {
+                    room.add_groups(&mut batch);
+                    Place::Seen(Box::new(BatchQueue::new(batch)))
+                }
+                None => Place::Empty,
+            };
+        }
+        match self {
+            Place::Seen(queue) => Some(queue),
+            Place::Unseen(_) | Place::Empty => None,
+        }
+    }
+}
+
+/// The waiting jobs of a batch, and how far they were looked at.
 struct BatchQueue {
     batch: WaitingBatch,
     next: usize,

@@ -1,6 +1,7 @@
 //! Which jobs are admitted, in one line for each input.
 
 use std::collections::BTreeMap;
+use std::ops::{Deref, DerefMut};
 
 use super::*;
 use crate::domain::budget_group::{Group, GroupKey, GroupLimit, GroupValue};
@@ -38,10 +39,31 @@ fn batch(batch: u32, priority: i8, budget: u64, holds: &[u64]) -> WaitingBatch {
         awaits_charge: false,
         lacks_price: false,
         candidates,
+        groups: BTreeMap::new(),
     }
 }
 
-fn board(in_flight: u32, waiting: Vec<WaitingBatch>) -> AdmissionInput {
+/// Everything admission looks at.
+#[derive(Clone)]
+struct Board {
+    input: AdmissionInput,
+    waiting: Vec<WaitingBatch>,
+}
+
+impl Deref for Board {
+    type Target = AdmissionInput;
+    fn deref(&self) -> &AdmissionInput {
+        &self.input
+    }
+}
+
+impl DerefMut for Board {
+    fn deref_mut(&mut self) -> &mut AdmissionInput {
+        &mut self.input
+    }
+}
+
+fn board(in_flight: u32, waiting: Vec<WaitingBatch>) -> Board {
     let limits = Limits {
         in_flight,
         in_flight_per_kind: BTreeMap::new(),
@@ -51,23 +73,41 @@ fn board(in_flight: u32, waiting: Vec<WaitingBatch>) -> AdmissionInput {
         min_balance: None,
     };
     let (total, day) = (Totals::default(), Totals::default());
-    AdmissionInput {
+    let input = AdmissionInput {
         limits,
         in_flight: InFlight::default(),
         total,
         day,
-        groups: BTreeMap::new(),
         balance: None,
         balance_age: Millis(0),
         out_of_credits: false,
         pools: BTreeMap::new(),
-        waiting,
-    }
+    };
+    Board { input, waiting }
+}
+
+/// Decides, and tells which batches were looked at.
+fn admit_of(board: &Board, most: usize) -> (Admission, Vec<BatchNo>) {
+    let turn = |batch: &WaitingBatch| {
+        let priorities = batch.candidates.iter().map(|candidate| candidate.priority);
+        Turn { batch: batch.batch, priority: priorities.max().unwrap_or_default() }
+    };
+    let mut looked_at = Vec::new();
+    let look_at = |no: BatchNo| {
+        looked_at.push(no);
+        board.waiting.iter().find(|batch| batch.batch == no).cloned()
+    };
+    let decision = admit(board.input.clone(), board.waiting.iter().map(turn), look_at, most);
+    (decision, looked_at)
+}
+
+fn out_of_budget_of(Board { input, waiting }: Board) -> Vec<(BatchNo, Parked)> {
+    out_of_budget(input, waiting)
 }
 
 /// `1.0 1.1` for the first two jobs of batch 1; `!2 batch_budget` for a parked batch.
-fn decide(board: AdmissionInput) -> String {
-    let decision = admit(board, 1000);
+fn decide(board: Board) -> String {
+    let (decision, _) = admit_of(&board, 1000);
     let admitted = decision.admitted.iter().map(|c| format!("{}.{}", c.key.batch.0, c.key.seq.0));
     let parked = decision.parked.iter().map(|(batch, why)| format!("!{} {}", batch.0, why.name()));
     admitted.chain(parked).collect::<Vec<_>>().join(" ")
@@ -92,8 +132,9 @@ fn a_kind_may_have_a_limit_of_its_own() {
 fn a_model_may_have_a_limit_of_its_own() {
     let mut two = board(9, vec![batch(1, 0, 100, &[1, 1, 1, 1])]);
     two.limits.in_flight_per_model = BTreeMap::from([("slow".to_owned(), 2)]);
-    for (candidate, model) in two.waiting[0].candidates.iter_mut().zip(["slow", "slow", "slow", "fast"]) {
-        candidate.model = two.limits.counted_model(Some(model)).map(str::to_owned);
+    let Board { input, waiting } = &mut two;
+    for (candidate, model) in waiting[0].candidates.iter_mut().zip(["slow", "slow", "slow", "fast"]) {
+        candidate.model = input.limits.counted_model(Some(model)).map(str::to_owned);
     }
     assert_eq!(decide(two.clone()), "1.0 1.1 1.3", "what has no limit of its own goes by");
     two.in_flight.add(Kind::Image, Some("slow"));
@@ -107,6 +148,31 @@ fn a_model_may_have_a_limit_of_its_own() {
 fn batches_take_turns_and_priorities_go_first() {
     let waiting = vec![batch(1, 0, 9, &[1, 1, 1]), batch(2, 0, 9, &[1]), batch(3, 5, 9, &[1])];
     assert_eq!(decide(board(4, waiting)), "3.0 1.0 2.0 1.1");
+}
+
+#[test]
+fn no_batch_is_looked_at_whose_turn_comes_after_the_last_slot() {
+    let looked_at = |board: &Board, most: usize| {
+        let numbers = admit_of(board, most).1.into_iter().map(|no| no.0.to_string());
+        numbers.collect::<Vec<_>>().join(" ")
+    };
+    let waiting = || (1..=9).map(|no| batch(no, i8::from(no == 7), 9, &[1, 1])).collect::<Vec<_>>();
+    assert_eq!(looked_at(&board(3, waiting()), 1000), "7 1", "7 twice, since it is more urgent");
+    assert_eq!(looked_at(&board(1000, waiting()), 4), "7 1 2");
+    let mut first_is_short = board(3, waiting());
+    first_is_short.waiting[0].budget = Credits(0);
+    assert_eq!(looked_at(&first_is_short, 1000), "7 1 2");
+    assert_eq!(decide(first_is_short), "7.0 7.1 2.0 !1 batch_budget", "it is known of those that were");
+}
+
+#[test]
+fn what_turns_out_to_be_less_urgent_goes_when_its_own_turn_comes() {
+    let waiting = [batch(1, 0, 9, &[1]), batch(2, 3, 9, &[1])];
+    let turns = [1, 2].map(|no| Turn { batch: BatchNo(no), priority: 5 });
+    let look_at = |no: BatchNo| waiting.iter().find(|batch| batch.batch == no).cloned();
+    let decision = admit(board(9, Vec::new()).input, turns, look_at, 9);
+    let order: Vec<u32> = decision.admitted.iter().map(|candidate| candidate.key.batch.0).collect();
+    assert_eq!(order, [2, 1]);
 }
 
 #[test]
@@ -141,7 +207,7 @@ fn jobs_whose_charge_nothing_bounds_go_one_at_a_time_and_hold_back_no_others() {
 fn a_batch_whose_jobs_all_lack_a_price_is_parked_for_it() {
     let lacking = WaitingBatch { lacks_price: true, ..batch(1, 0, 100, &[]) };
     assert_eq!(decide(board(9, vec![lacking.clone()])), "!1 no_price");
-    assert_eq!(out_of_budget(board(9, vec![lacking])), [(BatchNo(1), Parked::NoPrice)]);
+    assert_eq!(out_of_budget_of(board(9, vec![lacking])), [(BatchNo(1), Parked::NoPrice)]);
     let some = WaitingBatch { lacks_price: true, ..batch(1, 0, 100, &[6]) };
     assert_eq!(decide(board(9, vec![some])), "1.0");
 }
@@ -176,13 +242,16 @@ fn a_group_is_limited_over_all_batches_and_stands_in_nobodys_way() {
     assert_eq!(decide(clients.clone()), "1.0 2.1", "one of each client");
     let zen = clients.waiting[1].candidates[1].groups[0].group.clone();
     let spent = Totals { spent: Credits(5), ..Totals::default() };
-    clients.groups.insert(zen, GroupBooks { total: spent, day: Totals::default() });
+    let books = GroupBooks { total: spent, day: Totals::default() };
+    for batch in &mut clients.waiting {
+        batch.groups.insert(zen.clone(), books);
+    }
     assert_eq!(decide(clients.clone()), "1.0 !2 group_budget");
     for batch in &mut clients.waiting {
         batch.candidates.iter_mut().for_each(|candidate| candidate.groups[0] = limit("acme", None, Some(5)));
     }
     assert_eq!(decide(clients.clone()), "!1 group_day_budget !2 group_day_budget");
-    assert_eq!(out_of_budget(clients), [1, 2].map(|batch| (BatchNo(batch), Parked::GroupDayBudget)));
+    assert_eq!(out_of_budget_of(clients), [1, 2].map(|batch| (BatchNo(batch), Parked::GroupDayBudget)));
 }
 
 #[test]
@@ -193,9 +262,8 @@ fn what_is_held_for_a_waiting_job_is_held_in_its_group_already() {
     waiting.candidates[0].groups = vec![group.clone()];
     let held = Totals { held: Credits(15), ..Totals::default() };
     waiting.totals = held;
-    let mut board = board(9, vec![waiting]);
-    board.groups = BTreeMap::from([(group.group, GroupBooks { total: held, day: held })]);
-    assert_eq!(decide(board), "1.0");
+    waiting.groups = BTreeMap::from([(group.group, GroupBooks { total: held, day: held })]);
+    assert_eq!(decide(board(9, vec![waiting])), "1.0");
 }
 
 #[test]
@@ -220,7 +288,7 @@ fn what_must_stay_is_held_against_a_balance_that_is_fresh_enough() {
     ] {
         let one = vec![batch(1, 0, 1_000, &[10])];
         (old.balance, old.balance_age, old.waiting) = (Some(Credits(balance)), Millis(age), one);
-        let is_stale = admit(old.clone(), 1000).is_stale;
+        let is_stale = admit_of(&old, 1000).0.is_stale;
         let said = if is_stale { "?".to_owned() } else { decide(old.clone()) };
         assert_eq!(said, expected, "{balance}, {age} ms ago");
     }
@@ -249,7 +317,7 @@ fn after_a_402_the_balance_or_an_allowance_must_cover_what_is_sent() {
     assert_eq!(with_pool(some, false), "2.0 !1 credits", "one at a time, and less than was refused");
     assert_eq!(with_pool(some, true), "!1 credits !2 credits", "its turn comes; what is too much waits");
     assert_eq!(with_pool(none, false), "!1 credits !2 credits");
-    assert!(admit(short.clone(), 1000).is_short);
+    assert!(admit_of(&short, 1000).0.is_short);
     short.balance = Some(Credits(6));
     assert_eq!(decide(short.clone()), "1.0 !2 credits", "what the balance covers is bought");
     short.limits.min_balance = Some(Credits(1));
@@ -269,7 +337,7 @@ fn budgets_hold_whatever_an_allowance_may_cover() {
 fn a_hundred_racing_jobs_never_pass_a_budget() {
     let mut racing = board(1000, (0..100).map(|n| batch(n, 0, 50, &[7])).collect());
     racing.limits.per_day = Some(Credits(100));
-    let decision = admit(racing, 1000);
+    let (decision, _) = admit_of(&racing, 1000);
     assert_eq!(decision.admitted.len(), 14, "14 x 7 = 98");
     assert_eq!(decision.parked.len(), 86);
 }
@@ -280,10 +348,11 @@ fn a_batch_is_out_of_budget_when_no_job_fits_whatever_is_in_flight() {
     let mut unknown = board(1, waiting);
     unknown.limits.min_balance = Some(Credits(100));
     unknown.in_flight.add(Kind::Video, None);
-    assert_eq!(out_of_budget(unknown.clone()), [(BatchNo(1), Parked::BatchBudget)]);
-    let known = AdmissionInput { balance: Some(Credits(101)), ..unknown };
+    assert_eq!(out_of_budget_of(unknown.clone()), [(BatchNo(1), Parked::BatchBudget)]);
+    let mut known = unknown;
+    known.balance = Some(Credits(101));
     let met = [(BatchNo(1), Parked::BatchBudget), (BatchNo(2), Parked::BatchBudget)];
-    assert_eq!(out_of_budget(known), met, "2 and what must stay are more than the balance");
+    assert_eq!(out_of_budget_of(known), met, "2 and what must stay are more than the balance");
 }
 
 /// A job of a recovered state brings its hold along: in every budget already, and still to be covered by the balance.
@@ -312,7 +381,7 @@ fn what_is_held_for_another_day_counts_in_full_against_today() {
         }
         let mut board = board(4, vec![waiting]);
         board.limits.per_day = Some(Credits(left));
-        admit(board, 4).admitted.is_empty()
+        admit_of(&board, 4).0.admitted.is_empty()
     };
     assert_eq!([parked(true, 9), parked(true, 10)], [true, false]);
     assert_eq!([parked(false, 29), parked(false, 30)], [true, false]);

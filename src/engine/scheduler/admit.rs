@@ -1,20 +1,20 @@
 //! Out of the queue: candidates for admission, and rows for the windows.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use crate::domain::admission::{
-    self, Admission, AdmissionInput, Candidate, GroupBooks, InFlight, WaitingBatch,
+    self, Admission, AdmissionInput, Candidate, InFlight, Limits, Turn, WaitingBatch,
 };
-use crate::domain::budget_group::Group;
 use crate::domain::ids::{BatchNo, JobKey};
 use crate::domain::lifecycle::{Event, Want};
 use crate::domain::parked_reason::Parked;
 use crate::domain::task::Fault;
 use crate::domain::time::Now;
-use crate::domain::utc_day::UtcDay;
 use crate::engine::scheduler::missed_deadlines::could_only_be_late;
-use crate::engine::scheduler::parts::admission_candidates::WaitingJobs;
+use crate::engine::scheduler::parts::active_batch::ActiveBatch;
+use crate::engine::scheduler::parts::admission_candidates::{LookedAt, WaitingJobs, turns};
 use crate::engine::scheduler::parts::api_key_refusal::Call;
+use crate::engine::scheduler::parts::attention::Attention;
 use crate::engine::scheduler::{ADMIT_MAX, Mode, Scheduler, SchedulerError};
 
 impl Scheduler {
@@ -28,20 +28,10 @@ impl Scheduler {
         let disk = self.disk.is_low().then_some(Parked::Disk);
         let store = self.output_store.is_down().then_some(Parked::Store);
         let closed = disk.or(store).or((!self.scratch.has_room()).then_some(Parked::Scratch));
-        let jobs = &self.jobs;
-        self.batches.for_each(|active| {
-            // What is left of an expired batch may have been sent: it waits for a person.
-            let is_kept = active.record().paused.is_some() || active.has_expired(now);
-            let waits_after_pilot = jobs.wait_after_pilot(active.record());
-            if waits_after_pilot {
-                active.log_parked(Parked::Pilot);
-            }
-            let kept = is_kept.then_some(Parked::Paused).or(waits_after_pilot.then_some(Parked::Pilot));
-            active.keep(closed.or(kept));
-        });
+        self.keep_batches(closed, now);
         // A batch that is kept is said to be, whether or not prices are known: none are asked for on its account.
         if closed.is_some() || !self.prices.are_known(now.tick) {
-            self.batches.for_each(|active| active.park(None));
+            self.unpark_batches();
             return Ok(None);
         }
         // Outputs that pile up because the disk or the result host is slow hold back new work. What is
@@ -52,21 +42,30 @@ impl Scheduler {
         if open >= backlog || counts.in_flight().all >= self.adaptive_limit.slots(now.tick) {
             // What was found of budgets before still stands, as long as something is under way that will change it.
             if open == 0 {
-                self.batches.for_each(|active| active.park(None));
+                self.unpark_batches();
             }
             return Ok(None);
         }
-        self.batches.for_each(|active| active.park(None));
+        let turns = turns(&mut self.batches, &self.jobs);
+        self.unpark_where_nothing_waits(&turns);
         self.park_by_inputs();
-        let (board, too_dear) = self.board(self.in_flight(), now);
-        if !too_dear.is_empty() {
-            self.refuse(too_dear, now)?;
+        let mut found = LookedAt::default();
+        let (board, in_flight) = (self.board(now), self.in_flight());
+        let board = AdmissionInput { in_flight: in_flight.clone(), ..board };
+        let limits = board.limits.clone();
+        let mut waiting_jobs = self.waiting_jobs(&limits, &in_flight, now);
+        let most = ADMIT_MAX.min(backlog - open);
+        let decision = admission::admit(board, turns, |no| waiting_jobs.look_at(no, &mut found), most);
+        if !found.too_dear.is_empty() {
+            self.refuse(found.too_dear, now)?;
             return Ok(None);
         }
-        if board.waiting.is_empty() {
+        for no in &found.batches {
+            self.unpark(*no);
+        }
+        if !found.waits {
             return Ok(None);
         }
-        let decision = admission::admit(board, ADMIT_MAX.min(backlog - open));
         if decision.admitted.len() >= ADMIT_MAX {
             self.pending.wake_at(now.tick);
         }
@@ -114,12 +113,30 @@ impl Scheduler {
         InFlight { all: counted.all, by_kind: counted.by_kind.clone(), by_model: by_model.collect() }
     }
 
-    /// What admission looks at beside so many jobs in flight, and the jobs that cost more than they may: those are left
-    /// out.
-    pub(super) fn board(&mut self, in_flight: InFlight, now: Now) -> (AdmissionInput, Vec<(JobKey, Fault)>) {
+    /// What admission looks at, with nothing in flight.
+    pub(super) fn board(&mut self, now: Now) -> AdmissionInput {
         let mut limits = self.settings.limits.clone();
         limits.in_flight = self.adaptive_limit.slots(now.tick);
-        let waiting_jobs = WaitingJobs {
+        let (balance, balance_age) = self.account.balance_left(now.tick);
+        AdmissionInput {
+            limits,
+            in_flight: InFlight::default(),
+            total: self.budgets.total(),
+            day: self.budgets.day(now.wall.utc_day()),
+            balance,
+            balance_age,
+            out_of_credits: self.account.is_out_of_credits(),
+            pools: self.account.pools(now.wall),
+        }
+    }
+
+    fn waiting_jobs<'a>(
+        &'a mut self,
+        limits: &'a Limits,
+        in_flight: &'a InFlight,
+        now: Now,
+    ) -> WaitingJobs<'a> {
+        WaitingJobs {
             batches: &self.batches,
             jobs: &self.jobs,
             account: &self.account,
@@ -128,46 +145,77 @@ impl Scheduler {
             prices: &mut self.prices,
             budgets: &mut self.budgets,
             group_limits: &self.settings.group_limits,
-            limits: &limits,
-            in_flight: &in_flight,
-            now,
-        };
-        let (waiting, too_dear) = waiting_jobs.collect();
-        let (total, day) = (self.budgets.total(), self.budgets.day(now.wall.utc_day()));
-        let groups = self.group_books(&waiting, now.wall.utc_day());
-        let (balance, balance_age) = self.account.balance_left(now.tick);
-        let out_of_credits = self.account.is_out_of_credits();
-        let pools = self.account.pools(now.wall);
-        let board = AdmissionInput {
             limits,
             in_flight,
-            total,
-            day,
-            groups,
-            balance,
-            balance_age,
-            out_of_credits,
-            pools,
-            waiting,
-        };
-        (board, too_dear)
-    }
-
-    /// What the groups have held and spent that waiting jobs count against.
-    fn group_books(&self, waiting: &[WaitingBatch], today: UtcDay) -> BTreeMap<Group, GroupBooks> {
-        let candidates = waiting.iter().flat_map(|batch| &batch.candidates);
-        let groups = candidates.flat_map(|candidate| &candidate.groups).map(|limit| &limit.group);
-        let books = |group: &Group| {
-            let found = self.budgets.groups().get(group);
-            (group.clone(), GroupBooks { total: found.total, day: found.of_day(today) })
-        };
-        groups.map(books).collect()
+            now,
+        }
     }
 
     /// Which budgets keep which batches, where nothing is sent. Slots come free by themselves, so that it does not matter
     /// what is in flight.
     pub(super) fn out_of_budget(&mut self, now: Now) -> Vec<(BatchNo, Parked)> {
-        admission::out_of_budget(self.board(InFlight::default(), now).0)
+        let board = self.board(now);
+        let waiting = self.all_waiting(&board.limits, &board.in_flight, now);
+        admission::out_of_budget(board, waiting)
+    }
+
+    /// The waiting jobs of every batch, whatever its turn.
+    pub(super) fn all_waiting(
+        &mut self,
+        limits: &Limits,
+        in_flight: &InFlight,
+        now: Now,
+    ) -> Vec<WaitingBatch> {
+        let turns = turns(&mut self.batches, &self.jobs);
+        let mut found = LookedAt::default();
+        let mut waiting_jobs = self.waiting_jobs(limits, in_flight, now);
+        turns.iter().filter_map(|turn| waiting_jobs.look_at(turn.batch, &mut found)).collect()
+    }
+
+    /// What keeps batches from sending, whatever their jobs are: `closed` keeps all of them.
+    fn keep_batches(&mut self, closed: Option<Parked>, now: Now) {
+        self.batches.close(closed);
+        for no in self.batches.needing_or_expired(Attention::MayBeKept, now.wall) {
+            let Some(active) = self.batches.get(&no) else { continue };
+            // What is left of an expired batch may have been sent: it waits for a person.
+            let has_expired = active.expires().is_some_and(|at| at <= now.wall);
+            let is_paused = active.record().paused.is_some() || has_expired;
+            let waits_after_pilot = self.jobs.wait_after_pilot(active.record(), self.inputs.waiting_of(no));
+            let kept = is_paused.then_some(Parked::Paused).or(waits_after_pilot.then_some(Parked::Pilot));
+            if active.kept() == kept {
+                continue;
+            }
+            let Some(active) = self.batches.get_mut(&no) else { continue };
+            active.keep(kept);
+            if waits_after_pilot {
+                active.log_parked(Parked::Pilot);
+            }
+        }
+    }
+
+    /// Admission has found nothing about any batch.
+    pub(super) fn unpark_batches(&mut self) {
+        for no in self.batches.needing(Attention::IsParked) {
+            self.unpark(no);
+        }
+    }
+
+    fn unpark(&mut self, no: BatchNo) {
+        if self.batches.get(&no).is_some_and(ActiveBatch::is_parked)
+            && let Some(active) = self.batches.get_mut(&no)
+        {
+            active.park(None);
+        }
+    }
+
+    /// What was found of batches before stands until they are looked at again, unless nothing of them waits any more.
+    fn unpark_where_nothing_waits(&mut self, turns: &[Turn]) {
+        let waiting: BTreeSet<BatchNo> = turns.iter().map(|turn| turn.batch).collect();
+        for no in self.batches.needing(Attention::IsParked) {
+            if !waiting.contains(&no) {
+                self.unpark(no);
+            }
+        }
     }
 
     /// Takes a candidate out of the queue and sets its hold aside; its POST leaves once that is
@@ -207,12 +255,11 @@ impl Scheduler {
 
     /// Rows at the front whose jobs were canceled before their turn.
     pub(super) fn pass_over_skipped(&mut self) {
-        let pending = &mut self.pending;
-        self.batches.for_each(|active| {
-            if active.pass_over_skipped() {
-                pending.batch_changed(active.record().no);
+        for no in self.batches.needing(Attention::PassesOver) {
+            if self.batches.get_mut(&no).is_some_and(ActiveBatch::pass_over_skipped) {
+                self.pending.batch_changed(no);
             }
-        });
+        }
     }
 
     /// Reads rows where few are left in memory.
@@ -220,9 +267,10 @@ impl Scheduler {
         if self.mode == Mode::Stopping {
             return;
         }
-        let pending = &mut self.pending;
-        self.batches.for_each(|active| {
-            active.load_rows().into_iter().for_each(|effect| pending.begin(effect));
-        });
+        let all = self.batches.len();
+        for no in self.batches.needing(Attention::LoadsRows) {
+            let effects = self.batches.get_mut(&no).map(|active| active.load_rows(all)).unwrap_or_default();
+            effects.into_iter().for_each(|effect| self.pending.begin(effect));
+        }
     }
 }

@@ -330,7 +330,7 @@ impl Scheduler {
         self.jobs.set_group_keys(settings.group_limits.keys().cloned().collect());
         self.scratch.set_max(settings.scratch_max);
         self.settings = settings;
-        self.batches.for_each(|active| active.park(None));
+        self.unpark_batches();
         let of_job = |open: &OpenJob| open.open_attempts().map(|no| (open.key(), no)).collect::<Vec<_>>();
         let attempts: Vec<_> = self.jobs.iter().flat_map(of_job).collect();
         attempts.into_iter().for_each(|(key, attempt)| self.set_deadline_timer(key, attempt));

@@ -4,6 +4,7 @@ use crate::domain::ids::{AttemptNo, BatchNo, JobKey};
 use crate::domain::lifecycle::Event;
 use crate::domain::time::Now;
 use crate::engine::scheduler::parts::active_batch::{ActiveBatch, DroppedRows};
+use crate::engine::scheduler::parts::attention::Attention;
 use crate::engine::scheduler::{Mode, Scheduler, SchedulerError};
 
 /// Rows of a batch that a step ends at most, queued jobs of it that expired, and canceled ones, so that its commit stays
@@ -44,9 +45,8 @@ impl Scheduler {
             _ if active.has_expired(now) => Some(Event::Expire),
             _ => None,
         };
-        let dropped: Vec<(BatchNo, Event)> =
-            self.batches.iter().filter_map(|active| Some((active.record().no, reason(active)?))).collect();
-        for (no, event) in dropped {
+        for no in self.batches.needing_or_expired(Attention::IsCanceled, now.wall) {
+            let Some(event) = self.batches.get(&no).and_then(reason) else { continue };
             if event == Event::Expire
                 && let Some(active) = self.batches.get_mut(&no)
                 && active.record().pilot.is_some()

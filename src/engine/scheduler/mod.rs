@@ -51,13 +51,13 @@ use crate::domain::job::JobSpec;
 use crate::domain::ledger::Totals;
 use crate::domain::lifecycle::{self, Want};
 use crate::domain::out_of_credits::AccountBlock;
-use crate::domain::parked_reason::Parked;
 use crate::domain::request::Kind;
 use crate::domain::time::{Now, Tick};
 use crate::domain::utc_day::UtcDay;
 use crate::engine::scheduler::parts::account_state::AccountState;
 use crate::engine::scheduler::parts::active_batch::ActiveBatch;
 use crate::engine::scheduler::parts::active_batches::ActiveBatches;
+use crate::engine::scheduler::parts::attention::Attention;
 use crate::engine::scheduler::parts::budget_totals::BudgetTotals;
 use crate::engine::scheduler::parts::disk_state::DiskState;
 use crate::engine::scheduler::parts::download_queue::DownloadQueue;
@@ -192,7 +192,8 @@ impl Scheduler {
             self.finished_jobs.add(&record);
         }
         // What they named may have been done before them.
-        let named: BTreeSet<BatchNo> = self.batches.iter().flat_map(ActiveBatch::named_batches).collect();
+        let with_references = self.batches.sorted(Attention::HasReferences);
+        let named: BTreeSet<BatchNo> = with_references.flat_map(ActiveBatch::named_batches).collect();
         let batches = &self.batches;
         self.inputs.keep_needed(|no| batches.contains_key(&no) || named.contains(&no));
     }
@@ -281,8 +282,12 @@ impl Scheduler {
     fn finish_step(&mut self, now: Now) -> Step {
         let account = self.account.take_changed_block();
         self.input_store.pass_time(now.tick);
+        self.batches.sort_in();
         let next_due = self.next_due();
-        self.pending.finish(&self.jobs, &mut self.batches, &self.budgets, account, (next_due, now.wall))
+        let step =
+            self.pending.finish(&self.jobs, &mut self.batches, &self.budgets, account, (next_due, now.wall));
+        self.batches.sort_in();
+        step
     }
 
     /// When the next step is due, if nothing comes in before.
@@ -305,10 +310,9 @@ impl Scheduler {
     /// Whether something waits for an instant of the calendar: a deadline, an expiry, or midnight. The
     /// wall clock may step, so it is looked at now and then rather than slept towards.
     pub fn watches_the_calendar(&self) -> bool {
-        let waits = |active: &ActiveBatch| {
-            matches!(active.parked(), Some(Parked::DayBudget | Parked::GroupDayBudget))
-                || active.record().policy.expires.is_some() && !active.record().has_ended()
-        };
-        self.timers.has_calendar() || self.batches.iter().any(waits) || self.account.waits_for_allowance()
+        self.timers.has_calendar()
+            || self.batches.expire()
+            || self.batches.sorted(Attention::WaitsForTomorrow).next().is_some()
+            || self.account.waits_for_allowance()
     }
 }

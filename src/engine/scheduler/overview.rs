@@ -8,6 +8,7 @@ use crate::domain::ledger::Totals;
 use crate::domain::parked_reason::Parked;
 use crate::domain::time::Now;
 use crate::engine::scheduler::parts::active_batch::ActiveBatch;
+use crate::engine::scheduler::parts::attention::Attention;
 use crate::engine::scheduler::parts::job_counts::NextAction;
 use crate::engine::scheduler::parts::open_job::OpenJob;
 use crate::engine::scheduler::{BatchOverview, Effect, Mode, Outage, Scheduler, SpooledRow, Standstill};
@@ -168,7 +169,7 @@ impl Scheduler {
     /// Finds out which budgets keep batches, where no engine does. Nothing is sent, and nothing durable changes.
     pub fn foresee(&mut self, now: Now) {
         let met = self.out_of_budget(now);
-        self.batches.for_each(|active| active.park(None));
+        self.unpark_batches();
         for (batch, parked) in met {
             if let Some(active) = self.batches.get_mut(&batch) {
                 active.park(Some(parked));
@@ -193,20 +194,21 @@ impl Scheduler {
 
     /// Whether the pilot of a batch is done, and the rest waits for a person to continue.
     pub fn waits_after_pilot(&self, no: BatchNo) -> bool {
-        self.batch(no).is_some_and(|record| self.jobs.wait_after_pilot(record))
+        self.batch(no).is_some_and(|record| self.jobs.wait_after_pilot(record, self.inputs.waiting_of(no)))
     }
 
     /// Batches of which all that is left waits for rows that a person has to see to, and whose owners were not told. A
     /// row that takes outputs of another batch waits for that one as long as anything of it moves.
     pub fn waiting_untold(&self) -> impl Iterator<Item = BatchNo> {
-        let untold = self.batches.iter().filter(|active| active.waits_untold());
+        let untold = self.batches.sorted(Attention::IsParked).filter(|active| active.waits_untold());
         untold.map(|active| active.record().no).filter(|no| {
             let mut others = self.inputs.named_by(*no);
             others.all(|other| self.batches.get(&other).is_none_or(|active| self.stands_still(active)))
         })
     }
 
-    fn stands_still(&self, active: &ActiveBatch) -> bool {
+    /// Whether all that is open of a batch waits for inputs, and none of its rows may be sent.
+    pub(super) fn stands_still(&self, active: &ActiveBatch) -> bool {
         let no = active.record().no;
         !active.record().has_rows_to_send() && self.jobs.counts().open_of(no) == self.inputs.waiting_count(no)
     }

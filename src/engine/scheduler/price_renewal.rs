@@ -6,6 +6,7 @@ use crate::domain::lifecycle::Event;
 use crate::domain::time::{Now, Tick};
 use crate::engine::scheduler::parts::active_batch::ActiveBatch;
 use crate::engine::scheduler::parts::api_key_refusal::Call;
+use crate::engine::scheduler::parts::attention::Attention;
 use crate::engine::scheduler::{Effect, Mode, Scheduler, SchedulerError};
 
 impl Scheduler {
@@ -45,6 +46,7 @@ impl Scheduler {
 
     /// Asks for the catalogs, where jobs wait and what is known is too old to send them by.
     pub(super) fn renew_prices_when_due(&mut self, now: Now) {
+        self.batches.sort_in();
         let is_wanted = self.prices.are_wanted() || self.has_waiting();
         if self.may_renew_prices() && self.prices.are_due(now.tick) && is_wanted {
             self.prices.asked();
@@ -63,10 +65,12 @@ impl Scheduler {
 
     /// Whether anything waits that would be sent.
     fn has_waiting(&self) -> bool {
-        let waits = |active: &ActiveBatch| {
-            active.record().paused.is_none()
-                && (active.record().has_rows_to_send() || self.jobs.counts().has_queued(active.record().no))
-        };
-        self.batches.iter().any(waits)
+        if self.batches.sorted(Attention::HasRows).next().is_some() {
+            return true;
+        }
+        let counts = self.jobs.counts();
+        let waits =
+            |active: &ActiveBatch| active.record().paused.is_none() && counts.has_queued(active.record().no);
+        counts.queued() > 0 && self.batches.iter().any(waits)
     }
 }

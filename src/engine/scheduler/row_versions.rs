@@ -5,6 +5,8 @@ use crate::domain::job::Job;
 use crate::domain::lifecycle::{self, AttemptRules, Event, Transition};
 use crate::domain::row_versions::RowVersions;
 use crate::domain::time::Now;
+use crate::engine::scheduler::parts::active_batch::ActiveBatch;
+use crate::engine::scheduler::parts::attention::Attention;
 use crate::engine::scheduler::{
     AppliedVersions, Effect, EndedVersion, Mode, RenamedJob, Scheduler, SchedulerError, SpooledRow,
 };
@@ -53,9 +55,7 @@ impl Scheduler {
         if self.mode == Mode::Stopping {
             return Ok(());
         }
-        let edited = self.batches.iter().filter(|active| !active.versions().is_empty());
-        let edited: Vec<BatchNo> = edited.map(|active| active.record().no).collect();
-        for no in edited {
+        for no in self.batches.needing(Attention::IsEdited) {
             self.begin_replaced_rows(no);
             let mut queued = self.jobs.all_candidates(no);
             queued.extend(self.inputs.waiting_of(no));
@@ -78,12 +78,11 @@ impl Scheduler {
         if self.mode == Mode::Stopping {
             return;
         }
-        let pending = &mut self.pending;
-        self.batches.for_each(|active| {
-            if let Some(from) = active.begin_going_back() {
-                pending.begin(Effect::GoBack { batch: active.record().no, from });
+        for no in self.batches.needing(Attention::GoesBack) {
+            if let Some(from) = self.batches.get_mut(&no).and_then(ActiveBatch::begin_going_back) {
+                self.pending.begin(Effect::GoBack { batch: no, from });
             }
-        });
+        }
     }
 
     /// What a manifest went back to is taken up; outputs were renamed.

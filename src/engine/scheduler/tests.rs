@@ -23,6 +23,7 @@ use crate::domain::ids::{AttemptNo, BatchNo, Fingerprint, JobId, JobKey, Seq, Ta
 use crate::domain::job::{JobSpec, Order, OutputFile, State};
 use crate::domain::json_object::JsonObject;
 use crate::domain::out_of_credits::AccountBlock;
+use crate::domain::parked_reason::Parked;
 use crate::domain::request::Kind;
 use crate::domain::retry_delay::Backoff;
 use crate::domain::task::{Fault, PostAnswer, ReadAnswer, TaskReading, TaskStatus};
@@ -172,6 +173,7 @@ impl Stage {
             let step = self.scheduler.step(std::mem::take(&mut inputs), self.now).unwrap();
             self.commit(&step.changes);
             assert!(self.scheduler.jobs.counts_right(), "what is counted is what is there");
+            assert!(self.scheduler.batches.are_sorted(), "every batch is found by what it needs");
             self.ended.extend(
                 step.ended.iter().map(|(spec, job)| format!("{} {}", spec.label, job.job.state().name())),
             );

@@ -11,6 +11,7 @@ use crate::domain::quote::unfit_length;
 use crate::domain::task::{Fault, PostAnswer};
 use crate::domain::time::Now;
 use crate::engine::scheduler::parts::active_batch::ActiveBatch;
+use crate::engine::scheduler::parts::attention::Attention;
 use crate::engine::scheduler::{Effect, InputFault, Mode, Scheduler, SchedulerError, job_log};
 use crate::store::JobRecord;
 
@@ -91,11 +92,11 @@ impl Scheduler {
 
     /// Rows at the front that wait for others make way: as queued jobs that wait for their inputs.
     pub(super) fn open_waiting_rows(&mut self, now: Now) {
-        let with_references = self.batches.iter().filter(|active| active.has_references());
-        let with_references = with_references.filter(|active| active.record().paused.is_none());
-        let batches: Vec<BatchNo> = with_references.map(|active| active.record().no).collect();
         let mut opened = 0;
-        for batch in batches {
+        for batch in self.batches.needing(Attention::HasReferences) {
+            if self.batches.get(&batch).is_some_and(|active| active.record().paused.is_some()) {
+                continue;
+            }
             let fronts: Vec<_> =
                 self.batches.get(&batch).into_iter().flat_map(ActiveBatch::fronts).cloned().collect();
             fronts.iter().for_each(|spec| self.inputs.want_for(batch, &spec.order));
@@ -132,19 +133,15 @@ impl Scheduler {
 
     /// Batches of which all that may be sent waits for rows that a person has to see to.
     pub(super) fn park_by_inputs(&mut self) {
-        let (jobs, inputs) = (&self.jobs, &self.inputs);
-        self.batches.for_each(|active| {
-            let no = active.record().no;
-            let waiting = inputs.waiting_count(no);
-            if waiting > 0
-                && !active.record().has_rows_to_send()
-                && jobs.counts().open_of(no) == waiting
-                && inputs.are_known(no)
-            {
+        let waiting: Vec<BatchNo> = self.inputs.with_waiting().collect();
+        for no in waiting {
+            let Some(active) = self.batches.get(&no) else { continue };
+            let is_parked = self.stands_still(active) && self.inputs.are_known(no);
+            if is_parked && let Some(active) = self.batches.get_mut(&no) {
                 active.park(Some(Parked::Inputs));
                 active.log_parked(Parked::Inputs);
             }
-        });
+        }
     }
 
     /// Looking for the inputs of a job came to this.

@@ -36,6 +36,8 @@ pub struct ActiveBatch {
     has_references: bool,
     /// The next rows of each class.
     windows: Vec<RowWindow>,
+    /// What keeps every batch from sending.
+    closed: Option<Parked>,
     kept: Option<Parked>,
     parked: Option<Parked>,
     /// What the log last said keeps it from sending.
@@ -70,6 +72,7 @@ impl ActiveBatch {
             is_going_back: false,
             has_references: false,
             windows,
+            closed: None,
             kept: None,
             parked: None,
             logged_parked: None,
@@ -198,7 +201,22 @@ impl ActiveBatch {
 
     /// What keeps it from sending: all of it, or, as admission found last, its next jobs.
     pub fn parked(&self) -> Option<Parked> {
-        self.kept.or(self.parked)
+        self.closed.or(self.kept).or(self.parked)
+    }
+
+    /// When what was not sent of it by then is not sent any more, unless all of it has ended.
+    pub fn expires(&self) -> Option<Timestamp> {
+        self.record.expires().filter(|_| !self.record.has_ended())
+    }
+
+    /// This keeps every batch from sending, or nothing does.
+    pub fn close(&mut self, closed: Option<Parked>) {
+        self.closed = closed;
+    }
+
+    /// What keeps it from sending, whatever its jobs are.
+    pub fn kept(&self) -> Option<Parked> {
+        self.kept
     }
 
     /// This keeps it from sending, whatever its jobs are, or nothing does.
@@ -209,6 +227,11 @@ impl ActiveBatch {
     /// This keeps its next jobs from being sent, or nothing does.
     pub fn park(&mut self, parked: Option<Parked>) {
         self.parked = parked;
+    }
+
+    /// Whether admission found that its next jobs may not be sent.
+    pub fn is_parked(&self) -> bool {
+        self.parked.is_some()
     }
 
     /// Says what keeps it from sending, once.
@@ -498,11 +521,24 @@ impl ActiveBatch {
         dropped
     }
 
-    /// What is to be read of its rows, so that enough of them wait in memory. It is being read from now on.
-    pub fn load_rows(&mut self) -> Vec<Effect> {
+    /// The highest priority of its rows in memory; nothing where there are none, or it is paused.
+    pub fn priority_in_memory(&self) -> Option<i8> {
+        let priorities = self.windows.iter().filter_map(RowWindow::priority);
+        priorities.max().filter(|_| self.record.paused.is_none())
+    }
+
+    /// Whether more of its rows are to be read, where it is one of so many batches.
+    pub fn lacks_rows(&self, batches: usize) -> bool {
+        let (segments, most) = (&self.record.segments, window_rows(self.windows.len(), batches));
+        self.windows.iter().any(|window| window.lacks_rows(segments, most))
+    }
+
+    /// What is to be read of its rows, so that enough of them wait in memory. It is being read from now on. It is one of so
+    /// many batches.
+    pub fn load_rows(&mut self, batches: usize) -> Vec<Effect> {
         let ActiveBatch { record, windows, .. } = self;
         windows.retain_mut(|window| window.advance(&record.segments));
-        let most = window_rows(windows.len());
+        let most = window_rows(windows.len(), batches);
         let load = |window: &mut RowWindow| {
             let (from, end) = window.begin_loading(&record.segments, most)?;
             Some(Effect::LoadRows { batch: record.no, from, end, most })
@@ -541,9 +577,9 @@ mod tests {
     /// The same with all its rows in memory.
     fn loaded() -> ActiveBatch {
         let mut active = batch();
-        let effects = active.load_rows();
+        let effects = active.load_rows(1);
         assert!(matches!(effects[..], [Effect::LoadRows { from: 0, end: 4, .. }]), "{effects:?}");
-        assert!(active.is_loading() && active.load_rows().is_empty());
+        assert!(active.is_loading() && active.load_rows(1).is_empty());
         let row = |at: u32| {
             let at64 = u64::from(at);
             SpooledRow { at: at64, end: at64 + 1, spec: spec(at, Kind::Video) }

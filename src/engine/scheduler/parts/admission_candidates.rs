@@ -1,13 +1,14 @@
 //! The jobs that admission looks at: of each batch and class the first few, at the prices in force.
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::domain::admission::{Candidate, InFlight, Limits, WaitingBatch};
+use crate::domain::admission::{Candidate, GroupBooks, InFlight, Limits, Turn, WaitingBatch};
 use crate::domain::batch_origin::Origin;
-use crate::domain::budget_group::GroupLimits;
+use crate::domain::budget_group::{Group, GroupLimits};
 use crate::domain::credit_hold::HoldRefusal;
-use crate::domain::ids::JobKey;
+use crate::domain::ids::{BatchNo, JobKey};
 use crate::domain::job::{Job, JobSpec, Order};
 use crate::domain::task::Fault;
 use crate::domain::time::Now;
@@ -52,16 +53,36 @@ pub struct WaitingJobs<'a> {
     pub now: Now,
 }
 
+/// What was found when waiting jobs were looked at.
+#[derive(Debug, Default)]
+pub struct LookedAt {
+    /// The batches.
+    pub batches: Vec<BatchNo>,
+    /// Whether something waits in one of them.
+    pub waits: bool,
+    /// Jobs that cost more than they may: they are no candidates.
+    pub too_dear: Vec<(JobKey, Fault)>,
+}
+
+/// The turns of all batches in which something may wait, the next one first.
+pub fn turns(batches: &mut ActiveBatches, jobs: &OpenJobs) -> Vec<Turn> {
+    let last_served = batches.last_served();
+    let turn = |(batch, priority)| Turn { batch, priority };
+    let mut turns: Vec<Turn> = batches.with_rows().chain(jobs.with_queue()).map(turn).collect();
+    turns.sort_by_key(|turn| (turn.batch <= last_served, turn.batch, Reverse(turn.priority)));
+    turns.dedup_by_key(|turn| turn.batch);
+    turns
+}
+
 impl WaitingJobs<'_> {
-    /// Every batch with waiting jobs, the next in turn first; and the jobs that cost more than they may.
-    pub fn collect(mut self) -> (Vec<WaitingBatch>, Vec<(JobKey, Fault)>) {
+    /// The waiting jobs of a batch; nothing where none waits.
+    pub fn look_at(&mut self, batch: BatchNo, found: &mut LookedAt) -> Option<WaitingBatch> {
+        found.batches.push(batch);
+        let active = self.batches.get(&batch).filter(|active| active.record().paused.is_none())?;
         let free = self.limits.in_flight.saturating_sub(self.in_flight.all) as usize;
-        let most = free.clamp(FRONT.0, FRONT.1);
-        let mut too_dear = Vec::new();
-        let batches = self.batches;
-        let batches = batches.in_turn().filter(|active| active.record().paused.is_none());
-        let waiting = batches.filter_map(|active| self.waiting(active, most, &mut too_dear)).collect();
-        (waiting, too_dear)
+        let waiting = self.waiting(active, free.clamp(FRONT.0, FRONT.1), &mut found.too_dear);
+        found.waits |= waiting.is_some();
+        waiting
     }
 
     /// A batch as admission sees it: of each class the first few jobs that were open before, then of each class the
@@ -117,7 +138,26 @@ impl WaitingJobs<'_> {
         let (budget, totals) = (record.budget(), record.totals);
         let awaits_charge = self.prices.await_charge(batch, |key| jobs.get(key).map(OpenJob::job));
         let waits = !candidates.is_empty() || lacks_price;
-        waits.then_some(WaitingBatch { batch, budget, totals, awaits_charge, lacks_price, candidates })
+        let groups = if waits { self.group_books(&candidates) } else { BTreeMap::new() };
+        waits.then_some(WaitingBatch {
+            batch,
+            budget,
+            totals,
+            awaits_charge,
+            lacks_price,
+            candidates,
+            groups,
+        })
+    }
+
+    /// What the groups have held and spent that candidates count against.
+    fn group_books(&self, candidates: &[Candidate]) -> BTreeMap<Group, GroupBooks> {
+        let groups = candidates.iter().flat_map(|candidate| &candidate.groups).map(|limit| &limit.group);
+        let books = |group: &Group| {
+            let found = self.budgets.groups().get(group);
+            (group.clone(), GroupBooks { total: found.total, day: found.of_day(self.now.wall.utc_day()) })
+        };
+        groups.map(books).collect()
     }
 
     /// A waiting job as admission sees it, at the price in force.

@@ -120,6 +120,11 @@ impl JobCounts {
         self.of_batch(batch).states[JobState::Queued]
     }
 
+    /// Open jobs that are in the queue.
+    pub fn queued(&self) -> u32 {
+        self.by_kind.values().map(|states| states[JobState::Queued]).sum()
+    }
+
     /// Whether a batch has open jobs in its queue.
     pub fn has_queued(&self, batch: BatchNo) -> bool {
         self.queued_of(batch) > 0

@@ -194,6 +194,11 @@ impl JobInputs {
         self.batches.iter().filter(move |(_, known)| needs(known)).map(|(no, _)| *no)
     }
 
+    /// Batches some of whose queued jobs lack inputs.
+    pub fn with_waiting(&self) -> impl Iterator<Item = BatchNo> {
+        self.batches.iter().filter(|(_, known)| !known.waiting.is_empty()).map(|(no, _)| *no)
+    }
+
     /// Queued jobs of a batch that lack inputs.
     pub fn waiting_of(&self, batch: BatchNo) -> impl Iterator<Item = JobKey> {
         let waiting = self.batches.get(&batch).into_iter().flat_map(|known| &known.waiting);

@@ -126,19 +126,36 @@ impl OpenJobs {
         self.queued.remove(key);
     }
 
+    /// The batches that have candidates, in order, with the highest priority of these.
+    pub fn with_queue(&self) -> impl Iterator<Item = (BatchNo, i8)> {
+        self.queued.batches()
+    }
+
     /// The first candidates of each class of a batch, `most` of each.
     pub fn candidates(&self, batch: BatchNo, most: usize) -> impl Iterator<Item = &OpenJob> {
         self.queued.fronts(batch, most).filter_map(|key| self.get(&key))
     }
 
-    /// Whether the pilot of a batch is done: no job of the batch is open but those that wait for that.
-    pub fn wait_after_pilot(&self, batch: &BatchRecord) -> bool {
-        let waits = |open: &OpenJob| {
-            open.key().batch != batch.no || batch.waits_for_pilot(open.record().row_at, open.job())
-        };
-        batch.waits_after_pilot()
-            && self.counts.open_of(batch.no) == self.counts.queued_of(batch.no)
-            && self.iter().all(waits)
+    /// Whether the pilot of a batch is done: no job of the batch is open but those that wait for that. Those that wait for
+    /// their inputs are `without_inputs`.
+    pub fn wait_after_pilot(
+        &self,
+        batch: &BatchRecord,
+        without_inputs: impl Iterator<Item = JobKey>,
+    ) -> bool {
+        let open = self.counts.open_of(batch.no);
+        if !batch.waits_after_pilot() || open != self.counts.queued_of(batch.no) {
+            return false;
+        }
+        let waits = |open: &OpenJob| batch.waits_for_pilot(open.record().row_at, open.job());
+        let mut queued = self.queued.of_batch(batch.no);
+        queued.extend(without_inputs);
+        queued.extend(self.withdrawn.iter().filter(|key| key.batch == batch.no));
+        if queued.len() == open as usize {
+            return queued.iter().filter_map(|key| self.get(key)).all(waits);
+        }
+        // Some wait for something else.
+        self.iter().filter(|open| open.key().batch == batch.no).all(waits)
     }
 
     /// All candidates of a batch, in order.

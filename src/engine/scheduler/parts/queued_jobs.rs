@@ -59,6 +59,12 @@ impl QueuedJobs {
         }
     }
 
+    /// The batches of which some wait, in order, with the highest priority of these.
+    pub fn batches(&self) -> impl Iterator<Item = (BatchNo, i8)> {
+        let first = |(no, classes): (&BatchNo, &BTreeMap<Class, _>)| Some((*no, classes.keys().next()?.0.0));
+        self.batches.iter().filter_map(first)
+    }
+
     /// The first jobs of each class of a batch, `most` of each.
     pub fn fronts(&self, batch: BatchNo, most: usize) -> impl Iterator<Item = JobKey> {
         let classes = self.batches.get(&batch).into_iter().flat_map(BTreeMap::values);
@@ -117,6 +123,7 @@ mod tests {
         let jobs = queued(clients);
         let fronts: BTreeSet<u32> = jobs.fronts(BatchNo(1), 2).map(|key| key.seq.0).collect();
         assert_eq!(fronts, BTreeSet::from([0, 1, 1_000]));
+        assert_eq!(jobs.batches().collect::<Vec<_>>(), [(BatchNo(1), 0)]);
         assert_eq!(jobs.of_batch(BatchNo(1)).len(), 1_001);
     }
 

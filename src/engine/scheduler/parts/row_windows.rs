@@ -17,6 +17,8 @@ const WINDOW_ROWS_MAX: usize = 64;
 const WINDOW_ROWS_MIN: usize = 2;
 /// Rows of all windows of a batch, unless there are too many windows for that.
 const BATCH_ROWS: usize = 256;
+/// Rows of all batches, unless there are too many batches for that.
+const ROWS: usize = 32 * 1024;
 /// Windows of a batch, at most, unless it has more priorities: classes beyond share one.
 const WINDOWS_MAX: usize = 256;
 
@@ -50,9 +52,10 @@ pub fn windows_of(record: &BatchRecord) -> Vec<RowWindow> {
     windows
 }
 
-/// How many rows each of so many windows should hold.
-pub fn window_rows(windows: usize) -> usize {
-    (BATCH_ROWS / windows.max(1)).clamp(WINDOW_ROWS_MIN, WINDOW_ROWS_MAX)
+/// How many rows each of so many windows of a batch should hold, where there are so many batches.
+pub fn window_rows(windows: usize, batches: usize) -> usize {
+    let of_batch = BATCH_ROWS.min(ROWS / batches.max(1));
+    (of_batch / windows.max(1)).clamp(WINDOW_ROWS_MIN, WINDOW_ROWS_MAX)
 }
 
 impl RowWindow {
@@ -89,6 +92,13 @@ impl RowWindow {
         self.rows.front()
     }
 
+    /// The highest priority of its rows; nothing where it has none.
+    pub fn priority(&self) -> Option<i8> {
+        // Only those of a mixed one may differ.
+        let rows = self.rows.iter().take(if self.is_mixed() { usize::MAX } else { 1 });
+        rows.map(|row| row.spec.order.priority).max()
+    }
+
     /// Whether it has no row.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
@@ -99,9 +109,19 @@ impl RowWindow {
         self.is_loading
     }
 
+    /// Whether more of its rows are to be read, or it is to go on to its next segment or to leave.
+    pub fn lacks_rows(&self, segments: &[Segment], most: usize) -> bool {
+        let first = self.segments.front().and_then(|index| segments.get(*index));
+        first.is_none_or(Segment::is_through) || self.has_room(most) && self.unread(segments).is_some()
+    }
+
+    fn has_room(&self, most: usize) -> bool {
+        !self.is_loading && self.rows.len() <= most / 2
+    }
+
     /// From which byte to which rows are read for it from now on; nothing while more than half of `most` are left.
     pub fn begin_loading(&mut self, segments: &[Segment], most: usize) -> Option<(u64, u64)> {
-        if self.is_loading || self.rows.len() > most / 2 {
+        if !self.has_room(most) {
             return None;
         }
         let place = self.unread(segments)?;
@@ -181,6 +201,7 @@ mod tests {
         assert_eq!(window.unread(&record.segments), Some((3, 4)));
         record.pilot = None;
         assert_eq!(windows_of(&record).len(), 2);
-        assert_eq!((window_rows(1), window_rows(8), window_rows(1_000)), (64, 32, 2));
+        assert_eq!((window_rows(1, 1), window_rows(8, 128), window_rows(1_000, 1)), (64, 32, 2));
+        assert_eq!((window_rows(1, 1_000), window_rows(1, 100_000)), (32, 2), "batches share what there is");
     }
 }

@@ -50,14 +50,10 @@ impl Stage {
 
     /// How many candidates a step looks at.
     fn looked_at(&mut self) -> usize {
+        let limits = self.scheduler.board(self.now).limits;
         let in_flight = self.scheduler.in_flight();
-        self.scheduler
-            .board(in_flight, self.now)
-            .0
-            .waiting
-            .iter()
-            .map(|waiting| waiting.candidates.len())
-            .sum()
+        let waiting = self.scheduler.all_waiting(&limits, &in_flight, self.now);
+        waiting.iter().map(|waiting| waiting.candidates.len()).sum()
     }
 
     /// Every job that is open succeeds; what is let out meanwhile waits for the next round.
