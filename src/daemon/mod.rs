@@ -131,6 +131,8 @@ pub async fn run(store: Arc<Store>, parts: Parts, clock: Clock, reload: Reload) 
     let waiting = store.batches()?.into_iter().filter(waits);
     waiting.for_each(|batch| completion_notifier.announce(batch.no));
     let (break_sender, mut broken) = mpsc::channel(1);
+    let watched: Vec<String> =
+        inboxes.iter().map(|terms| terms.folders.inbox.display().to_string()).collect();
     for terms in inboxes {
         inboxes::watch(terms, ingest.clone(), clock, break_sender.clone());
     }
@@ -145,7 +147,7 @@ pub async fn run(store: Arc<Store>, parts: Parts, clock: Clock, reload: Reload) 
         stop_sender,
         signals::Reloader { reload, handle, ingest, schedules, retention, fixed },
     ));
-    tracing::info!(socket = %socket.display(), "ready");
+    tracing::info!(socket = %socket.display(), inboxes = %watched.join(", "), "ready");
     systemd.ready();
     let stopping = stop.clone();
     let working = app.engine.run(stop, |view| {

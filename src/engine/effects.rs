@@ -131,9 +131,7 @@ pub(super) async fn run_effect(
             }
         }
         Effect::LoadRows { batch, from, end, most } => {
-            let store = store.clone();
-            let load = move || row_reader::load_rows(&store, batch, from, end, most);
-            match blocking(load).await {
+            match row_reader::load_rows(store, batch, from, end, most).await {
                 Ok(rows) => Input::Rows { batch, from, rows },
                 Err(damage) => Input::Unreadable(damage.to_string()),
             }

@@ -579,8 +579,7 @@ impl Engine {
         let mut inputs = Vec::new();
         for effect in effects {
             let Effect::LoadRows { batch, from, end, most } = effect else { continue };
-            let store = self.store.clone();
-            let rows = blocking(move || row_reader::load_rows(&store, batch, from, end, most)).await?;
+            let rows = row_reader::load_rows(&self.store, batch, from, end, most).await?;
             inputs.push(Input::Rows { batch, from, rows });
         }
         Ok(inputs)

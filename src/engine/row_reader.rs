@@ -1,10 +1,12 @@
 //! Rows out of a batch's spool.
 
-use std::collections::HashMap;
 use std::sync::Arc;
+
+use tokio::sync::Semaphore;
 
 use crate::domain::ids::BatchNo;
 use crate::domain::job::JobSpec;
+use crate::engine::blocking::blocking;
 use crate::engine::scheduler::SpooledRow;
 use crate::store::spool::Lines;
 use crate::store::{Store, StoreError};
@@ -12,8 +14,25 @@ use crate::store::{Store, StoreError};
 /// So few rows are mostly less than a large buffer.
 const FEW_ROWS: usize = 16;
 
-/// Reads up to `most` rows from byte `from`, none beyond `end`.
-pub(super) fn load_rows(
+/// Batches whose rows are read at once: each takes a thread and a file.
+static READS: Semaphore = Semaphore::const_new(4);
+
+/// Reads up to `most` rows from byte `from`, none beyond `end`. Thousands of batches may want theirs at once: a few are read
+/// at a time.
+pub(super) async fn load_rows(
+    store: &Arc<Store>,
+    batch: BatchNo,
+    from: u64,
+    end: u64,
+    most: usize,
+) -> Result<Vec<SpooledRow>, StoreError> {
+    // Never closed.
+    let _permit = READS.acquire().await;
+    let store = store.clone();
+    blocking(move || read_rows(&store, batch, from, end, most)).await
+}
+
+fn read_rows(
     store: &Store,
     batch: BatchNo,
     from: u64,
@@ -31,25 +50,24 @@ pub(super) fn load_rows(
     Ok(rows)
 }
 
-/// Looks up single rows, keeping one file open for each batch.
+/// Looks up single rows, keeping the file of one batch open: rows are asked for batch by batch.
 #[derive(Debug)]
 pub(super) struct RowReader<'a> {
     store: &'a Store,
-    files: HashMap<BatchNo, Lines>,
+    file: Option<(BatchNo, Lines)>,
 }
 
 impl<'a> RowReader<'a> {
     pub(super) fn new(store: &'a Store) -> RowReader<'a> {
-        RowReader { store, files: HashMap::new() }
+        RowReader { store, file: None }
     }
 
     /// The row that begins at byte `at` of a batch's spool.
     pub(super) fn spec_at(&mut self, batch: BatchNo, at: u64) -> Result<Arc<JobSpec>, StoreError> {
-        let lines = match self.files.entry(batch) {
-            std::collections::hash_map::Entry::Occupied(found) => found.into_mut(),
-            std::collections::hash_map::Entry::Vacant(free) => {
-                free.insert(self.store.spool(batch).rows(at, u64::MAX)?)
-            }
+        let file = self.file.take().filter(|(open, _)| *open == batch);
+        let (_, lines) = match file {
+            Some(file) => self.file.insert(file),
+            None => self.file.insert((batch, self.store.spool(batch).rows(at, u64::MAX)?)),
         };
         Ok(Arc::new(lines.line_at(at)?))
     }

@@ -7,8 +7,7 @@
 
 mod database;
 
-use std::collections::hash_map::{Entry, HashMap};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -27,8 +26,8 @@ pub(super) use crate::store::commit::database::READ;
 pub(super) use crate::store::commit::database::{Database, Writes};
 use crate::store::finished::{self, FinishedBatch};
 use crate::store::finished_sums::StoredTotal;
+use crate::store::outcome_files::OutcomeFiles;
 use crate::store::sled_files::SledFiles;
-use crate::store::spool::Appender;
 use crate::store::state_folders::batch_dir;
 use crate::store::{
     BatchRecord, JobRecord, Store, StoreError, commit_count, db_keys, disk_reserve, set_aside,
@@ -65,7 +64,7 @@ pub(super) struct Writer {
     pub(super) commits: u64,
     commits_file: File,
     pub(super) total: StoredTotal,
-    outcomes: HashMap<BatchNo, Appender>,
+    outcomes: OutcomeFiles,
     /// Backups as they lie on the disk.
     backups: HashMap<BatchNo, BatchBackup>,
     sled_files: SledFiles,
@@ -81,12 +80,12 @@ impl Writer {
     ) -> Result<Writer, StoreError> {
         let mut sled_files = SledFiles::of(dir);
         sled_files.sync()?;
-        Ok(Writer { commits, commits_file, total, outcomes: HashMap::new(), backups, sled_files })
+        Ok(Writer { commits, commits_file, total, outcomes: OutcomeFiles::default(), backups, sled_files })
     }
 
     /// A batch is no longer written to: its file would stay open for as long as the process lives.
     fn forget(&mut self, no: BatchNo) {
-        self.outcomes.remove(&no);
+        self.outcomes.forget(no);
         self.backups.remove(&no);
     }
 
@@ -228,6 +227,7 @@ impl Store {
             writes.insert(&db_keys::total(), &total);
         }
         self.apply(writer, writes)?;
+        writer.outcomes.close_oldest();
         writer.total = total;
         for (record, was_finished) in batches.values().zip(were_finished) {
             if record.is_done() {
@@ -278,7 +278,7 @@ impl Store {
         // One more than was acknowledged, where only the acknowledgement failed.
         writer.commits = found;
         writer.total = StoredTotal::read(&opened)?;
-        writer.outcomes.clear();
+        writer.outcomes.close_all();
         *database = Some(opened);
         Ok(())
     }
@@ -294,23 +294,18 @@ impl Store {
         for change in changes {
             let Change::End(job) = change else { continue };
             let no = job.key.batch;
-            if let Entry::Vacant(free) = writer.outcomes.entry(no) {
+            let committed = || {
                 // A finished one goes on within this commit.
                 let finished = batches.get(&no).map_or(Ok(None), |batch| self.line(&batch.name))?;
                 let finished = finished.map(|line| line.outcomes_bytes(&self.dir)).transpose()?;
-                let committed = self.open_outcomes_bytes(no)?.or(finished).unwrap_or_default();
-                free.insert(Appender::open(&self.spool(no).outcomes_path(), committed)?);
-            }
-            if let Some(appender) = writer.outcomes.get_mut(&no) {
-                appender.push(job)?;
-            }
+                Ok(self.open_outcomes_bytes(no)?.or(finished).unwrap_or_default())
+            };
+            writer.outcomes.of(no, &self.spool(no), committed)?.push(job)?;
             touched.insert(no);
         }
         let mut lengths = BTreeMap::new();
         for no in touched {
-            if let Some(appender) = writer.outcomes.get_mut(&no) {
-                lengths.insert(no, appender.sync()?);
-            }
+            lengths.extend(writer.outcomes.sync(no)?.map(|bytes| (no, bytes)));
         }
         Ok(lengths)
     }

@@ -62,6 +62,7 @@ pub mod new_row;
 mod open;
 mod open_check;
 pub mod open_records;
+mod outcome_files;
 mod outcome_index;
 mod parallel_map;
 mod process_lock;

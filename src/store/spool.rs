@@ -178,18 +178,24 @@ impl Appender {
     pub(super) fn open(path: &Path, committed: u64) -> Result<Appender, StoreError> {
         let dir = path.parent().unwrap_or(Path::new("."));
         fs::create_dir_all(dir).map_err(StoreError::io(dir))?;
+        let appender = Appender::open_again(path, committed)?;
+        // Not only where it is new: the process that made it may have been killed before this.
+        sync_dir_and_parent(dir).map_err(StoreError::io(dir))?;
+        Ok(appender)
+    }
+
+    /// The same of a file that this process has opened before.
+    pub(super) fn open_again(path: &Path, committed: u64) -> Result<Appender, StoreError> {
         let mut file = open_or_create(path)?;
         let found = file.metadata().map_err(StoreError::io(path))?.len();
         if found < committed {
             return Err(StoreError::Damaged {
-                dir: dir.to_owned(),
+                dir: path.parent().unwrap_or(Path::new(".")).to_owned(),
                 what: path.display().to_string(),
                 detail: format!("it has {found} bytes, but {committed} were acknowledged"),
             });
         }
         file.set_len(committed).and_then(|()| file.seek(SeekFrom::End(0))).map_err(StoreError::io(path))?;
-        // Not only where it is new: the process that made it may have been killed before this.
-        sync_dir_and_parent(dir).map_err(StoreError::io(dir))?;
         let file = BufWriter::with_capacity(BUFFER_BYTES, file);
         Ok(Appender { path: path.to_owned(), file, bytes: committed, line: Vec::new() })
     }

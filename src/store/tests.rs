@@ -600,3 +600,30 @@ fn a_batch_that_is_done_keeps_no_file_open() {
     store.commit(&[Change::End(job(1, 1, State::DROPPED)), Change::Batch(Box::new(done))]).unwrap();
     assert_eq!(open_files(), 0);
 }
+
+#[test]
+fn of_many_batches_under_way_few_files_are_open_and_every_outcome_is_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(&dir);
+    let batches = 1..=300;
+    for seq in 0..2 {
+        for no in batches.clone() {
+            let end = Change::End(job(no, seq, State::DROPPED));
+            store.commit(&[Change::Batch(Box::new(batch(no, 3))), end]).unwrap();
+            assert!(store.writer.lock().unwrap().open_files() <= 128);
+        }
+    }
+    // All in one commit.
+    store
+        .commit(&batches.clone().map(|no| Change::End(job(no, 2, State::DROPPED))).collect::<Vec<_>>())
+        .unwrap();
+    assert!(store.writer.lock().unwrap().open_files() <= 128);
+    for no in batches {
+        let bytes = store.outcomes_bytes(&batch(no, 3)).unwrap();
+        let mut outcomes = store.spool(BatchNo(no)).outcomes(0, bytes).unwrap();
+        let seqs: Vec<u32> = std::iter::from_fn(|| outcomes.next_line::<JobRecord>().unwrap())
+            .map(|(_, record)| record.key.seq.0)
+            .collect();
+        assert_eq!(seqs, [0, 1, 2], "{no}");
+    }
+}

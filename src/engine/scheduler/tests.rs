@@ -4,6 +4,7 @@ mod account;
 mod deadlines;
 mod groups;
 mod job_inputs;
+mod many_batches;
 mod polls;
 mod prices;
 mod queues;
