@@ -9,7 +9,7 @@ use crate::store::spool::{Appender, Spool};
 
 /// Files that stay open between commits, at most: a process mostly may have 1,024 of all kinds. A commit opens as many
 /// more as it has batches.
-const OPEN_MAX: usize = 128;
+const OPEN_MAX: usize = 64;
 
 /// See the module's documentation.
 #[derive(Debug, Default)]

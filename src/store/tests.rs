@@ -610,14 +610,14 @@ fn of_many_batches_under_way_few_files_are_open_and_every_outcome_is_kept() {
         for no in batches.clone() {
             let end = Change::End(job(no, seq, State::DROPPED));
             store.commit(&[Change::Batch(Box::new(batch(no, 3))), end]).unwrap();
-            assert!(store.writer.lock().unwrap().open_files() <= 128);
+            assert!(store.writer.lock().unwrap().open_files() <= 64);
         }
     }
     // All in one commit.
     store
         .commit(&batches.clone().map(|no| Change::End(job(no, 2, State::DROPPED))).collect::<Vec<_>>())
         .unwrap();
-    assert!(store.writer.lock().unwrap().open_files() <= 128);
+    assert!(store.writer.lock().unwrap().open_files() <= 64);
     for no in batches {
         let bytes = store.outcomes_bytes(&batch(no, 3)).unwrap();
         let mut outcomes = store.spool(BatchNo(no)).outcomes(0, bytes).unwrap();

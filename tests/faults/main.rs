@@ -4,6 +4,7 @@ mod byte_boundaries;
 mod crash;
 mod disk_full;
 mod downloads;
+mod few_files;
 mod foreign_redirects;
 mod fuzz_smoke;
 mod hostile_service;
