@@ -258,9 +258,11 @@ fn number_of(path: &Path) -> Option<u64> {
 /// Writes a file atomically and durably.
 fn write<T: Serialize>(path: &Path, value: &T) -> io::Result<()> {
     let draft = path.with_extension("part");
+    // In one piece: printed to a file it would take a call for each word.
+    let mut text = serde_json::to_vec(value)?;
+    text.push(b'\n');
     let mut file = File::create(&draft)?;
-    serde_json::to_writer(&file, value)?;
-    file.write_all(b"\n")?;
+    file.write_all(&text)?;
     file.sync_data()?;
     fs::rename(&draft, path)?;
     path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())

@@ -42,6 +42,14 @@ pub(super) fn sync_contents(
     files.iter().map(|file| file.sync_data()).collect()
 }
 
+/// Waits until the names in `folders`, below `root`, are on the device; a folder before its name.
+pub(super) fn sync_folders(root: &Path, folders: &BTreeSet<PathBuf>) -> io::Result<()> {
+    if folders.len() >= GROUP_MIN && is_quick(root, folders) && sync_file_system(root).is_ok() {
+        return Ok(());
+    }
+    folders.iter().rev().try_for_each(|folder| File::open(folder)?.sync_all())
+}
+
 fn sync_file_system(root: &Path) -> io::Result<()> {
     Ok(rustix::fs::syncfs(File::open(root)?)?)
 }

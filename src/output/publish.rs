@@ -15,6 +15,7 @@ pub(super) mod name_when_taken;
 use std::collections::{BTreeSet, VecDeque};
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -26,6 +27,7 @@ use crate::domain::ids::{BatchName, JobId};
 use crate::domain::job::{JobSpec, OutputFile, PublishedOutputs};
 use crate::domain::time::Timestamp;
 use crate::output::file_names::{self, Layout, SIDECAR_FOLDER};
+use crate::output::group_sync::sync_folders;
 use crate::output::output_spec::OutputSpec;
 use crate::output::publish::name_when_taken::is_edited;
 use crate::output::sidecar::Sidecar;
@@ -88,6 +90,8 @@ pub struct OutputDir {
     options: OutputOptions,
     /// The batches whose folders were made last, all by this process.
     made: Arc<Mutex<VecDeque<BatchName>>>,
+    /// The folder at the root, by device and number, whose name and those of all above it are on the device.
+    named_root: Arc<Mutex<Option<(u64, u64)>>>,
 }
 
 /// Two are equal where they put outputs at the same places.
@@ -100,7 +104,7 @@ impl PartialEq for OutputDir {
 impl OutputDir {
     /// Outputs go below `root`.
     pub fn new(root: &Path, options: OutputOptions) -> OutputDir {
-        OutputDir { root: root.to_owned(), options, made: Arc::default() }
+        OutputDir { root: root.to_owned(), options, made: Arc::default(), named_root: Arc::default() }
     }
 
     pub fn options(&self) -> OutputOptions {
@@ -142,7 +146,20 @@ impl OutputDir {
         if sidecars.symlink_metadata().is_ok() {
             make_folder(&self.root, &sidecars)?;
         }
-        sync_names_above(&dir)
+        self.sync_name(&dir)
+    }
+
+    /// Waits until the name of a batch's folder is on the device; the first time, those of all folders above it, too.
+    fn sync_name(&self, dir: &Path) -> io::Result<()> {
+        let root = File::open(&self.root)?;
+        let found = root.metadata()?;
+        let root_is = Some((found.dev(), found.ino()));
+        if *self.named_root.lock().unwrap_or_else(PoisonError::into_inner) == root_is {
+            return root.sync_all();
+        }
+        sync_names_above(dir)?;
+        *self.named_root.lock().unwrap_or_else(PoisonError::into_inner) = root_is;
+        Ok(())
     }
 
     /// Whether nothing of a batch can have been published before it was prepared by this process: its folder was not there. False
@@ -204,7 +221,7 @@ impl OutputDir {
         let (path, Sidecar { files, .. }) = self.whole_outputs(batch, layout, spec, has_its_content)?;
         let dir = self.batch_dir(batch);
         let paths = files.iter().map(|file| dir.join(&file.path)).chain([path]);
-        sync_folders(&folders_of(&dir, paths)).is_ok().then_some(files)
+        sync_folders(&self.root, &folders_of(&dir, paths)).is_ok().then_some(files)
     }
 
     /// The same by their sizes, for one who reads their contents anyway.
@@ -331,11 +348,6 @@ pub(super) fn make_folder(root: &Path, dir: &Path) -> io::Result<()> {
 pub(super) fn folders_of(batch_dir: &Path, files: impl IntoIterator<Item = PathBuf>) -> BTreeSet<PathBuf> {
     let above = |file: PathBuf| file.ancestors().skip(1).map(Path::to_owned).collect::<Vec<_>>();
     files.into_iter().flat_map(above).filter(|folder| folder.starts_with(batch_dir)).collect()
-}
-
-/// Waits until the names in folders are on the device; a folder before its name.
-pub(super) fn sync_folders(folders: &BTreeSet<PathBuf>) -> io::Result<()> {
-    folders.iter().rev().try_for_each(|folder| File::open(folder)?.sync_all())
 }
 
 /// Waits until the name of a folder, and those of all above it, are on the device. One that refuses was made by

@@ -236,9 +236,11 @@ impl Report {
     /// Writes `report.json` into the batch's folder; it appears once it is complete.
     pub fn write(&self, dir: &Path) -> io::Result<()> {
         let draft = draft_path(dir, "report.json");
+        // In one piece: printed to a file it would take a call for each word.
+        let mut text = serde_json::to_vec_pretty(self)?;
+        text.push(b'\n');
         let mut file = create(&draft)?;
-        serde_json::to_writer_pretty(&file, self)?;
-        file.write_all(b"\n")?;
+        file.write_all(&text)?;
         file.sync_data()?;
         fs::rename(&draft, dir.join("report.json"))?;
         File::open(dir)?.sync_all()

@@ -15,8 +15,9 @@ use crate::domain::ids::BatchName;
 use crate::domain::job::{JobSpec, OutputFile};
 use crate::failpoint;
 use crate::output::file_names::{self, Layout};
+use crate::output::group_sync::sync_folders;
 use crate::output::publish::name_when_taken::{is_edited, is_taken};
-use crate::output::publish::{OutputDir, create, folders_of, make_folder, rename, sync_folders};
+use crate::output::publish::{OutputDir, create, folders_of, make_folder, rename};
 use crate::output::sidecar::Sidecar;
 
 /// Held while outputs move: two versions of one row may be published at once.
@@ -148,7 +149,7 @@ impl OutputDir {
 
 /// Waits until the names of files, and of the folders that lead to them, are on the device.
 fn sync_names(dir: &Path, files: impl IntoIterator<Item = PathBuf>) -> io::Result<()> {
-    sync_folders(&folders_of(dir, files))
+    sync_folders(dir, &folders_of(dir, files))
 }
 
 /// The files of a job under another name.

@@ -30,9 +30,11 @@ pub(super) fn begin(dir: &Path, prefix: &str) -> io::Result<NamedTempFile> {
 pub(super) fn put<T: Serialize>(path: &Path, prefix: &str, value: &T) -> Result<(), StoreError> {
     let dir = path.parent().unwrap_or(Path::new("."));
     let save = || -> io::Result<()> {
+        // In one piece: printed to a file it would take a call for each word.
+        let mut text = serde_json::to_vec_pretty(value)?;
+        text.push(b'\n');
         let mut file = begin(dir, prefix)?;
-        serde_json::to_writer_pretty(&mut file, value)?;
-        writeln!(file)?;
+        file.write_all(&text)?;
         file.as_file().sync_all()?;
         file.persist(path).map_err(|error| error.error)?;
         File::open(dir)?.sync_all()

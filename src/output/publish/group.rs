@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 
 use crate::domain::job::OutputFile;
 use crate::failpoint;
-use crate::output::group_sync::sync_contents;
+use crate::output::group_sync::{sync_contents, sync_folders};
 use crate::output::output_spec::OutputSpec;
 use crate::output::publish::name_when_taken::{Chosen, UntriedNames};
-use crate::output::publish::{OutputDir, Publication, create, folders_of, make_folder, rename, sync_folders};
+use crate::output::publish::{OutputDir, Publication, create, folders_of, make_folder, rename};
 use crate::output::sidecar::Sidecar;
 
 /// What becomes of one of the jobs.
@@ -69,7 +69,7 @@ impl OutputDir {
             let dir = self.batch_dir(job.publication.output_spec.batch);
             folders.extend(folders_of(&dir, [chosen.sidecar.clone()]));
         }
-        let synced = sync_folders(&folders);
+        let synced = sync_folders(&self.root, &folders);
         each(jobs, &open, |job| {
             if let Err(error) = &synced {
                 return Err(io::Error::new(error.kind(), error.to_string()));
@@ -87,7 +87,7 @@ impl OutputDir {
             let paths = chosen.files.iter().map(|file| dir.join(&file.path)).chain([chosen.sidecar.clone()]);
             folders.extend(folders_of(&dir, paths));
         }
-        let synced = sync_folders(&folders);
+        let synced = sync_folders(&self.root, &folders);
         for job in jobs.iter_mut().filter(|job| job.outcome.is_none()) {
             job.outcome = Some(match (&synced, job.chosen.take()) {
                 (Ok(()), Some(chosen)) => {
