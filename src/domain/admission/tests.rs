@@ -87,7 +87,7 @@ fn board(in_flight: u32, waiting: Vec<WaitingBatch>) -> Board {
 }
 
 /// Decides, and tells which batches were looked at.
-fn admit_of(board: &Board, most: usize) -> (Admission, Vec<BatchNo>) {
+fn admit_of(Board { input, waiting }: &Board, most: usize) -> (Admission, Vec<BatchNo>) {
     let turn = |batch: &WaitingBatch| {
         let priorities = batch.candidates.iter().map(|candidate| candidate.priority);
         Turn { batch: batch.batch, priority: priorities.max().unwrap_or_default() }
@@ -95,9 +95,9 @@ fn admit_of(board: &Board, most: usize) -> (Admission, Vec<BatchNo>) {
     let mut looked_at = Vec::new();
     let look_at = |no: BatchNo| {
         looked_at.push(no);
-        board.waiting.iter().find(|batch| batch.batch == no).cloned()
+        waiting.iter().find(|batch| batch.batch == no).cloned()
     };
-    let decision = admit(board.input.clone(), board.waiting.iter().map(turn), look_at, most);
+    let decision = admit(input.clone(), waiting.iter().map(turn), look_at, most);
     (decision, looked_at)
 }
 
@@ -106,8 +106,8 @@ fn out_of_budget_of(Board { input, waiting }: Board) -> Vec<(BatchNo, Parked)> {
 }
 
 /// `1.0 1.1` for the first two jobs of batch 1; `!2 batch_budget` for a parked batch.
-fn decide(board: Board) -> String {
-    let (decision, _) = admit_of(&board, 1000);
+fn decide(Board { input, waiting }: Board) -> String {
+    let (decision, _) = admit_of(&Board { input, waiting }, 1000);
     let admitted = decision.admitted.iter().map(|c| format!("{}.{}", c.key.batch.0, c.key.seq.0));
     let parked = decision.parked.iter().map(|(batch, why)| format!("!{} {}", batch.0, why.name()));
     admitted.chain(parked).collect::<Vec<_>>().join(" ")
