@@ -1,8 +1,7 @@
 //! A manifest on its way in: which of its rows are new, without holding the rows in memory.
 //!
-//! Rows are appended to a draft file as they are read. Their fingerprints go into 256 partition
-//! files, and one partition after the other is judged, so memory holds a 256th of the fingerprints
-//! and, for each row, the 12 bytes of its verdict; for each job that the batch has already, a byte that says
+//! Rows are appended to a draft file as they are read. Their fingerprints go into 256 partitions, which are files unless they
+//! are small, and one partition after the other is judged, so memory holds a 256th of the fingerprints and, for each row, the 12 bytes of its verdict; for each job that the batch has already, a byte that says
 //! where it stands; and 48 bytes for each variation of a row that changed.
 
 mod absent;
@@ -11,12 +10,12 @@ mod row;
 mod verdict_table;
 mod versions;
 
-use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
+use std::fs;
+use std::io::{self, BufWriter, IntoInnerError, Write};
 use std::ops::Add;
 use std::path::{Path, PathBuf};
 
-use tempfile::TempDir;
+use tempfile::{SpooledTempFile, TempDir};
 
 use crate::domain::absent_rows::{AbsentRow, AbsentRows};
 use crate::domain::credits::Credits;
@@ -42,7 +41,7 @@ use crate::store::staging::versions::{ChangedRow, variation_place};
 const PREFIX: &str = "draft-";
 
 const PARTITIONS: usize = 256;
-/// Write buffer of a partition, in bytes.
+/// Write buffer of a partition, in bytes. One that is no longer than this never becomes a file.
 const PARTITION_BUFFER_BYTES: usize = 4096;
 
 /// Removes the drafts of processes that were killed while they took a manifest in: nothing of them was
@@ -155,7 +154,7 @@ pub struct Staging {
     has_unread: bool,
     /// The jobs of all its rows; nothing once a row was added that is not valid.
     asked: Option<AskedJobs>,
-    partitions: Vec<Option<BufWriter<File>>>,
+    partitions: Vec<Option<BufWriter<SpooledTempFile>>>,
     census: Census,
 }
 
@@ -305,16 +304,12 @@ impl Staging {
     fn partition(&mut self, entry: &PartitionEntry) -> Result<(), StoreError> {
         let index = usize::from(entry.place[0]);
         let dir = self.dir.path();
-        let failed = |error| StoreError::io(&partition_path(dir, index))(error);
-        let slot = &mut self.partitions[index];
-        let file = match slot {
-            Some(file) => file,
-            None => {
-                let file = File::create(partition_path(dir, index)).map_err(failed)?;
-                slot.insert(BufWriter::with_capacity(PARTITION_BUFFER_BYTES, file))
-            }
+        let new = || {
+            let file = SpooledTempFile::new_in(PARTITION_BUFFER_BYTES, dir);
+            BufWriter::with_capacity(PARTITION_BUFFER_BYTES, file)
         };
-        file.write_all(&entry.to_bytes()).map_err(failed)
+        let file = self.partitions[index].get_or_insert_with(new);
+        file.write_all(&entry.to_bytes()).map_err(StoreError::io(dir))
     }
 
     /// Tells of a row that is left out of a part of the manifest: its `id` still names one row of the whole.
@@ -340,11 +335,10 @@ impl Staging {
         };
         let mut tables = PartitionTables::default();
         for index in 0..PARTITIONS {
-            if let Some(mut file) = self.partitions[index].take() {
-                let path = partition_path(self.dir.path(), index);
-                file.flush().map_err(StoreError::io(&path))?;
-                drop(file);
-                findings.add_partition(&path, &mut tables).map_err(StoreError::io(&path))?;
+            if let Some(file) = self.partitions[index].take() {
+                let file = file.into_inner().map_err(IntoInnerError::into_error);
+                let added = file.and_then(|file| findings.add_partition(file, &mut tables));
+                added.map_err(StoreError::io(self.dir.path()))?;
             }
         }
         findings.repeated.sort_by_key(|repeat: &RepeatedId| repeat.line);
@@ -501,8 +495,4 @@ impl StagedRows<'_> {
         let found = repeated.binary_search_by_key(&line, |repeat| repeat.line);
         found.ok().and_then(|index| repeated.get(index)).map_or(line, |repeat| repeat.first_line)
     }
-}
-
-fn partition_path(dir: &Path, index: usize) -> std::path::PathBuf {
-    dir.join(format!("fingerprints.{index:02x}"))
 }

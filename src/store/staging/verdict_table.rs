@@ -1,11 +1,10 @@
 //! What is to become of the rows of a draft, found out one partition after the other.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::fs::File;
-use std::io::{self, BufReader};
-use std::path::Path;
+use std::io::{self, BufReader, Seek};
 
 use foldhash::fast::RandomState;
+use tempfile::SpooledTempFile;
 
 use crate::domain::credits::Credits;
 use crate::domain::ids::Fingerprint;
@@ -81,9 +80,14 @@ struct SeenRow {
 
 impl VerdictTable {
     /// Judges the entries of one partition. Entries of accepted jobs were written before the rows.
-    pub(super) fn add_partition(&mut self, path: &Path, tables: &mut PartitionTables) -> io::Result<()> {
+    pub(super) fn add_partition(
+        &mut self,
+        mut file: SpooledTempFile,
+        tables: &mut PartitionTables,
+    ) -> io::Result<()> {
         let PartitionTables { seen, labels, names, versions } = tables;
-        let mut file = BufReader::with_capacity(BUFFER_BYTES, File::open(path)?);
+        file.rewind()?;
+        let mut file = BufReader::with_capacity(BUFFER_BYTES, file);
         let mut bytes = [0; PartitionEntry::BYTES];
         while read_entry(&mut file, &mut bytes)? {
             let entry = PartitionEntry::from_bytes(&bytes);
