@@ -32,8 +32,8 @@ pub fn admit(
 ) -> Admission {
     let mut decision = Admission::default();
     let mut room = RemainingBudget::of(board);
-    let mut queue: Vec<Place> = turns.into_iter().map(Place::Unseen).collect();
-    while let Some(priority) = queue.iter().filter_map(Place::priority).max() {
+    let mut queue: Vec<QueueEntry> = turns.into_iter().map(QueueEntry::Unseen).collect();
+    while let Some(priority) = queue.iter().filter_map(QueueEntry::priority).max() {
         if decision.admitted.len() >= most || room.is_full() {
             break;
         }
@@ -41,7 +41,7 @@ pub fn admit(
     }
     // With all slots taken nothing else fits, either.
     let is_full = room.is_full();
-    let seen = queue.iter().filter_map(Place::seen);
+    let seen = queue.iter().filter_map(QueueEntry::seen);
     let done = seen.filter(|turn| !turn.admitted && (is_full || turn.priority().is_none()));
     decision.parked = done.filter_map(|turn| Some((turn.batch.batch, turn.parked?))).collect();
     decision
@@ -49,7 +49,7 @@ pub fn admit(
 
 /// Lets the batches take turns until none has a job of this priority that fits.
 fn admit_level(
-    queue: &mut [Place],
+    queue: &mut [QueueEntry],
     priority: i8,
     room: &mut RemainingBudget,
     look_at: &mut impl FnMut(BatchNo) -> Option<WaitingBatch>,
@@ -58,11 +58,11 @@ fn admit_level(
 ) {
     loop {
         let before = decision.admitted.len();
-        for place in queue.iter_mut().filter(|place| place.priority() == Some(priority)) {
+        for entry in queue.iter_mut().filter(|entry| entry.priority() == Some(priority)) {
             if decision.admitted.len() >= most || room.is_full() {
                 return;
             }
-            let Some(turn) = place.look(room, look_at) else { continue };
+            let Some(turn) = entry.look(room, look_at) else { continue };
             if let Some(candidate) = turn.next_that_fits(priority, room, decision) {
                 decision.admitted.push(candidate);
             }
@@ -73,8 +73,8 @@ fn admit_level(
     }
 }
 
-/// A place in the round.
-enum Place {
+/// The turn of a batch, and what was found when its jobs were looked at.
+enum QueueEntry {
     /// Its batch was not looked at.
     Unseen(Turn),
     /// Boxed: mostly few are looked at.
@@ -83,20 +83,20 @@ enum Place {
     Empty,
 }
 
-impl Place {
+impl QueueEntry {
     /// The highest priority that may come next here.
     fn priority(&self) -> Option<i8> {
         match self {
-            Place::Unseen(turn) => Some(turn.priority),
-            Place::Seen(queue) => queue.priority(),
-            Place::Empty => None,
+            QueueEntry::Unseen(turn) => Some(turn.priority),
+            QueueEntry::Seen(queue) => queue.priority(),
+            QueueEntry::Empty => None,
         }
     }
 
     fn seen(&self) -> Option<&BatchQueue> {
         match self {
-            Place::Seen(queue) => Some(queue),
-            Place::Unseen(_) | Place::Empty => None,
+            QueueEntry::Seen(queue) => Some(queue),
+            QueueEntry::Unseen(_) | QueueEntry::Empty => None,
         }
     }
 
@@ -106,18 +106,18 @@ impl Place {
         room: &mut RemainingBudget,
         look_at: &mut impl FnMut(BatchNo) -> Option<WaitingBatch>,
     ) -> Option<&mut BatchQueue> {
-        if let Place::Unseen(turn) = self {
+        if let QueueEntry::Unseen(turn) = self {
             *self = match look_at(turn.batch) {
                 Some(mut batch) => {
                     room.add_groups(&mut batch);
-                    Place::Seen(Box::new(BatchQueue::new(batch)))
+                    QueueEntry::Seen(Box::new(BatchQueue::new(batch)))
                 }
-                None => Place::Empty,
+                None => QueueEntry::Empty,
             };
         }
         match self {
-            Place::Seen(queue) => Some(queue),
-            Place::Unseen(_) | Place::Empty => None,
+            QueueEntry::Seen(queue) => Some(queue),
+            QueueEntry::Unseen(_) | QueueEntry::Empty => None,
         }
     }
 }

@@ -241,9 +241,9 @@ fn types_are_those_of_the_kind() {
     let csv = |text: &str| transcript("a.csv", text.as_bytes()).join("\n");
     assert_eq!(csv("audio,kind\nloud,image\n"), r#"2:1 {"kind":"image","options":{"audio":"loud"}}"#);
     assert_eq!(csv("audio,kind\nloud,video\n"), r#"bad 2:1: audio: found "loud", expected true or false"#);
-    // A job may mend what its defaults say.
-    let mended = r#"{"defaults": {"audio": "loud"}, "jobs": [{"audio": true}, {"audio": null}, {}]}"#;
-    let told = transcript("a.json", mended.as_bytes());
+    // A job may correct what its defaults say.
+    let corrected = r#"{"defaults": {"audio": "loud"}, "jobs": [{"audio": true}, {"audio": null}, {}]}"#;
+    let told = transcript("a.json", corrected.as_bytes());
     assert!(told[0].ends_with(r#"{"options":{"audio":true}}"#), "{told:?}");
     assert!(told[1].ends_with(" {}"), "{told:?}");
     assert!(told[2].ends_with(r#"defaults.audio: found "loud", expected true or false"#), "{told:?}");
