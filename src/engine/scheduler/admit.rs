@@ -210,8 +210,12 @@ impl Scheduler {
 
     /// What was found of batches before stands until they are looked at again, unless nothing of them waits any more.
     fn unpark_where_nothing_waits(&mut self, turns: &[Turn]) {
+        let parked = self.batches.needing(Attention::IsParked);
+        if parked.is_empty() {
+            return;
+        }
         let waiting: BTreeSet<BatchNo> = turns.iter().map(|turn| turn.batch).collect();
-        for no in self.batches.needing(Attention::IsParked) {
+        for no in parked {
             if !waiting.contains(&no) {
                 self.unpark(no);
             }
