@@ -1,7 +1,8 @@
 //! The files of outcomes that are open for more: of the batches that were written to last, as many as a process may well
 //! have open. Thousands of batches may be under way at once.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
+use std::collections::hash_map::{Entry, HashMap};
 
 use crate::domain::ids::BatchNo;
 use crate::store::StoreError;
@@ -39,17 +40,19 @@ impl OutcomeFiles {
         committed: impl FnOnce() -> Result<u64, StoreError>,
     ) -> Result<&mut Appender, StoreError> {
         self.uses += 1;
-        let used = self.uses;
-        let mut file = match self.open.remove(&no) {
-            Some(open) => open,
-            None if self.named.contains(&no) => {
-                OpenFile { appender: Appender::open_again(&spool.outcomes_path(), committed()?)?, used }
+        let file = match self.open.entry(no) {
+            Entry::Occupied(open) => open.into_mut(),
+            Entry::Vacant(free) => {
+                let (path, committed) = (spool.outcomes_path(), committed()?);
+                let is_named = self.named.contains(&no);
+                let open = if is_named { Appender::open_again } else { Appender::open };
+                let appender = open(&path, committed)?;
+                self.named.insert(no);
+                free.insert(OpenFile { appender, used: 0 })
             }
-            None => OpenFile { appender: Appender::open(&spool.outcomes_path(), committed()?)?, used },
         };
-        file.used = used;
-        self.named.insert(no);
-        Ok(&mut self.open.entry(no).or_insert(file).appender)
+        file.used = self.uses;
+        Ok(&mut file.appender)
     }
 
     /// Waits until what was added to the file of a batch is on the device. Returns its length, in bytes; nothing where it is
