@@ -8,11 +8,10 @@
 
 mod support;
 
-use std::io::Write;
-use std::path::Path;
-
 use support::service::Options;
-use support::{RunFolders, Service, Usage, callsheet, measure, number, parts, print_ratios, sound_effects};
+use support::{
+    RunFolders, Service, Usage, callsheet, measure, number, parts, print_ratios, sound_effects_in,
+};
 
 const IN_FLIGHT: usize = 64;
 const SERVED: Options = Options { result_bytes: 10_000, image_seconds: 0 };
@@ -39,26 +38,11 @@ fn main() {
 fn run(folders: &mut RunFolders, batches: usize, rows: usize) -> Usage {
     let folder = folders.next();
     let service = Service::start(SERVED);
-    let mut arguments = vec!["run".to_owned()];
-    if batches == 1 {
-        sound_effects(&folder, rows);
-        arguments.push("gulls.csv".to_owned());
-    } else {
-        let names = (0..batches).map(|batch| manifest(&folder, batch, rows));
-        arguments.extend(names);
-    }
-    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let names: Vec<String> = (0..batches).map(|batch| format!("gulls-{batch}.csv")).collect();
+    names.iter().for_each(|name| sound_effects_in(&folder.join(name), rows));
+    let arguments: Vec<&str> = ["run"].into_iter().chain(names.iter().map(String::as_str)).collect();
     let usage = measure(&mut callsheet(&folder, &service.base_url, IN_FLIGHT, &arguments));
     assert_eq!(usage.code, 0, "callsheet run failed");
     println!("{batches} batches of {rows}: {}", usage.line(batches * rows, "jobs"));
     usage
-}
-
-/// Writes the manifest of a batch. Returns its name.
-fn manifest(folder: &Path, batch: usize, rows: usize) -> String {
-    let name = format!("gulls-{batch}.csv");
-    let mut text = b"id,kind,prompt,duration_seconds\n".to_vec();
-    (0..rows).for_each(|n| writeln!(text, "gull-{n},sound-effect,gull {n} of {batch},0.5").unwrap());
-    std::fs::write(folder.join(&name), text).unwrap();
-    name
 }

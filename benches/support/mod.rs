@@ -93,7 +93,12 @@ pub fn parts() -> bool {
 
 /// Writes a manifest of so many sound effects: `gulls.csv`.
 pub fn sound_effects(folder: &Path, jobs: usize) {
-    let mut manifest = BufWriter::new(File::create(folder.join("gulls.csv")).unwrap());
+    sound_effects_in(&folder.join("gulls.csv"), jobs);
+}
+
+/// The same in a manifest called otherwise.
+pub fn sound_effects_in(manifest: &Path, jobs: usize) {
+    let mut manifest = BufWriter::new(File::create(manifest).unwrap());
     writeln!(manifest, "id,kind,prompt,duration_seconds").unwrap();
     for n in 0..jobs {
         writeln!(manifest, "gull-{n},sound-effect,gull {n},0.5").unwrap();
