@@ -1,10 +1,11 @@
 //! One process at a time.
 
 use std::fs::{File, TryLockError};
-use std::io::{ErrorKind, Read, Seek, Write};
+use std::io::{self, ErrorKind, Read, Seek, Write};
 use std::path::Path;
+use std::sync::mpsc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
@@ -18,10 +19,8 @@ pub(super) struct Lock {
     _file: File,
 }
 
-/// How long a lock is asked for again whose holder has ended.
+/// How long a lock is waited for whose holder has ended.
 const ENDED_HOLDER_WAIT: Duration = Duration::from_secs(2);
-/// How often.
-const RETRY_INTERVAL: Duration = Duration::from_millis(5);
 
 impl Lock {
     /// A lock outlives its holder for a moment: a process that was killed while it started a child leaves it to the child
@@ -29,18 +28,14 @@ impl Lock {
     pub(super) fn take(dir: &Path) -> Result<Lock, StoreError> {
         let path = dir.join("lock");
         let mut file = open_or_create(&path)?;
-        let until = Instant::now() + ENDED_HOLDER_WAIT;
-        loop {
-            match file.try_lock() {
-                Ok(()) => break,
-                Err(TryLockError::WouldBlock) => {}
-                Err(TryLockError::Error(source)) => return Err(StoreError::Io { path, source }),
-            }
-            let pid = written_in(&mut file);
-            if is_running(&pid) || Instant::now() >= until {
-                return Err(StoreError::InUse { dir: dir.to_owned(), pid });
-            }
-            thread::sleep(RETRY_INTERVAL);
+        let is_taken = match file.try_lock() {
+            Ok(()) => true,
+            Err(TryLockError::WouldBlock) if is_running(&written_in(&mut file)) => false,
+            Err(TryLockError::WouldBlock) => wait_for(&file).map_err(StoreError::io(&path))?,
+            Err(TryLockError::Error(source)) => return Err(StoreError::Io { path, source }),
+        };
+        if !is_taken {
+            return Err(StoreError::InUse { dir: dir.to_owned(), pid: written_in(&mut file) });
         }
         file.set_len(0)
             .and_then(|()| file.rewind())
@@ -48,6 +43,14 @@ impl Lock {
             .map_err(StoreError::io(&path))?;
         Ok(Lock { _file: file })
     }
+}
+
+/// Whether a lock was released in time, and is this file's now. The thread that waits ends with the lock of another process.
+fn wait_for(file: &File) -> io::Result<bool> {
+    let file = file.try_clone()?;
+    let (locked, is_locked) = mpsc::channel();
+    thread::Builder::new().name("state-lock".to_owned()).spawn(move || locked.send(file.lock()))?;
+    is_locked.recv_timeout(ENDED_HOLDER_WAIT).map_or(Ok(false), |locked| locked.map(|()| true))
 }
 
 /// Whether a process of this number runs, whosever it is. One that has no number does not.
@@ -82,7 +85,7 @@ fn written_in(file: &mut File) -> String {
 #[cfg(test)]
 mod tests {
     use std::process::Command;
-    use std::sync::mpsc;
+    use std::time::Instant;
 
     use super::*;
 

@@ -122,7 +122,7 @@ enum Act {
     /// The safety check is away: the service does nothing for the POST, and says so.
     PostTurnedAway(usize),
     /// Nothing was made of it so far, and its price is another one before it is sent again.
-    PriceChanged(usize),
+    Requeue(usize),
     /// Something on the way refuses the POST for good, whatever became of the one before it.
     PostRefusedOnTheWay(usize),
     Read(usize),
@@ -268,7 +268,7 @@ impl Model for Market {
                     Act::PostLost(job),
                     Act::PostTurnedAway(job),
                     Act::PostUnauthorised(job),
-                    Act::PriceChanged(job),
+                    Act::Requeue(job),
                 ]),
                 Want::Read if !waits => acts.push(Act::Read(job)),
                 Want::Fetch => acts.push(Act::Fetch(job)),
@@ -340,8 +340,8 @@ impl Model for Market {
             Act::PostTurnedAway(job) => {
                 next.wire.insert((job, world.jobs[job].0.attempt().0, Answer::Unavailable));
             }
-            Act::PriceChanged(job) => {
-                self.apply(&mut next, job, world.jobs[job].0.attempt().0, Event::PriceChanged);
+            Act::Requeue(job) => {
+                self.apply(&mut next, job, world.jobs[job].0.attempt().0, Event::Requeue);
             }
             Act::PostRefusedOnTheWay(job) => {
                 next.wire.insert((job, world.jobs[job].0.attempt().0, Answer::Page));

@@ -254,8 +254,9 @@ impl Change {
             (State::Submitting { may_have_run, sends, .. }, Event::Posted(answer)) => {
                 change.posted(answer, may_have_run, sends, rules);
             }
-            (State::Submitting { may_have_run: false, fault, .. }, Event::PriceChanged) if rules.keyed => {
-                change.not_taken(&fault.unwrap_or_else(|| Fault::new("price", "its price has changed")));
+            (State::Submitting { may_have_run: false, fault, .. }, Event::Requeue) if rules.keyed => {
+                let unsent = || Fault::new("not_sent", "it was not sent yet");
+                change.not_taken(&fault.unwrap_or_else(unsent));
             }
 
             (State::Running { .. } | State::Fetching { .. }, Event::Read(reading)) => {

@@ -15,6 +15,7 @@ impl Scheduler {
     /// the next ones, and so does what comes back for another attempt. What may have been sent by a state that is gone stays, and is kept from
     /// being sent by a pause: asking for its task under its key would buy it, had it never been sent.
     pub(super) fn cancel(&mut self, no: BatchNo, now: Now) -> Result<CommandOutcome, SchedulerError> {
+        self.requeue_to_cancel(no, now)?;
         let queued = self.jobs.iter().filter(|open| open.key().batch == no);
         let queued = queued.filter(|open| matches!(open.job().state(), State::Queued));
         let (kept, queued): (Vec<&OpenJob>, Vec<&OpenJob>) =
@@ -44,6 +45,7 @@ impl Scheduler {
         now: Now,
     ) -> Result<CommandOutcome, SchedulerError> {
         let key = record.key;
+        self.requeue_job_to_cancel(key, now)?;
         let present = self.jobs.get(&key).map(|open| open.job()).unwrap_or(&record.job);
         match present.state() {
             State::Queued if self.may_have_been_sent(&spec, &record) => {

@@ -16,8 +16,7 @@ impl Scheduler {
     pub(super) fn start_due_effects(&mut self, now: Now) -> Result<(), SchedulerError> {
         // Requests in flight finish after a stop; nothing new begins.
         if self.mode == Mode::Stopping {
-            self.timers.stop_effects();
-            return Ok(());
+            return self.requeue_at_stop(now);
         }
         // What is left over is due at once.
         let most = self.most_changed_jobs();
@@ -40,6 +39,13 @@ impl Scheduler {
                 Want::Nothing => {}
                 Want::Fetch => self.downloads.add(key, is_slow),
                 Want::Post if self.mode == Mode::Free => {}
+                Want::Post
+                    if is_keyed
+                        && !self.was_taken(key)
+                        && (!self.stands_as_admitted(key, now) || self.depends_on_balance(key)) =>
+                {
+                    self.requeue(key, attempt, now)?;
+                }
                 Want::Post if lacks_inputs => match self.knows_inputs(key) {
                     true if self.lacks_input(key) => self.lost_inputs(key, attempt, now)?,
                     true => self.begin(key, attempt, want, at),

@@ -31,6 +31,10 @@ impl Scheduler {
                 self.postpone_deadline(key, attempt, UNREAD_GRACE, now);
                 continue;
             }
+            if is_watched && !self.was_read_since_watch(key, attempt, now) {
+                self.postpone_deadline(key, attempt, self.settings.overdue_poll, now);
+                continue;
+            }
             if !is_watched && let Some(left) = self.resubmission_wait(key, now) {
                 self.postpone_deadline(key, attempt, left, now);
                 continue;
@@ -51,6 +55,14 @@ impl Scheduler {
             }
         }
         Ok(())
+    }
+
+    /// Whether the task of an attempt was seen running after the end of its watch: with a refused key, or while the service
+    /// is away, nobody knows whether it has ended.
+    fn was_read_since_watch(&self, key: JobKey, attempt: AttemptNo, now: Now) -> bool {
+        let Some(open) = self.jobs.get(&key) else { return true };
+        let Some(end) = self.deadline_of(open.spec(), open.job(), attempt) else { return true };
+        open.last_running(attempt).is_some_and(|at| now.tick.since(at) <= now.wall.since(end))
     }
 
     /// How much longer a job must be seen in flight before it is resubmitted. The calendar may step, and downtimes count

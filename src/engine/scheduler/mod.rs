@@ -24,6 +24,7 @@ mod overdue_watchdog;
 mod overview;
 mod parts;
 mod price_renewal;
+mod resends;
 mod resolve;
 mod retry;
 mod row_versions;

@@ -29,6 +29,7 @@ impl Scheduler {
             || self.prices.are_busy() && self.mode != Mode::Stopping
             || self.batches.iter().any(|active| active.is_loading() || active.is_going_back())
             || self.jobs.has_withdrawn()
+            || self.mode == Mode::Stopping && self.timers.next_effect().is_some()
         {
             return None;
         }

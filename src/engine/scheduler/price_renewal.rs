@@ -1,8 +1,6 @@
 //! Prices in force: when the catalogs are asked for again, and which jobs are priced again before they are sent.
 
 use crate::domain::ids::{AttemptNo, JobKey};
-use crate::domain::job::State;
-use crate::domain::lifecycle::Event;
 use crate::domain::time::{Now, Tick};
 use crate::engine::scheduler::parts::active_batch::ActiveBatch;
 use crate::engine::scheduler::parts::api_key_refusal::Call;
@@ -10,12 +8,6 @@ use crate::engine::scheduler::parts::attention::Attention;
 use crate::engine::scheduler::{Effect, Mode, Scheduler, SchedulerError};
 
 impl Scheduler {
-    /// Whether a POST of a job may have made a task: then it is charged what that costs, whatever the catalog says now.
-    pub(super) fn was_taken(&self, key: JobKey) -> bool {
-        let state = self.jobs.get(&key).map(|open| open.job().state());
-        !matches!(state, Some(State::Submitting { may_have_run: false, .. }))
-    }
-
     /// Whether a job is held at the price in force. False, too, where that is not known.
     pub(super) fn is_held_at_its_price(&mut self, key: JobKey, now: Now) -> bool {
         let Some((order, job)) = self.jobs.get(&key).map(|open| (&open.spec().order, open.job())) else {
@@ -39,9 +31,7 @@ impl Scheduler {
             self.postpone(key, attempt, now);
             return Ok(());
         }
-        self.apply(key, attempt, Event::PriceChanged, now)?;
-        self.queue(key);
-        Ok(())
+        self.requeue(key, attempt, now)
     }
 
     /// Asks for the catalogs, where jobs wait and what is known is too old to send them by.

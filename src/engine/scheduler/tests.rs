@@ -8,6 +8,7 @@ mod many_batches;
 mod polls;
 mod prices;
 mod queues;
+mod resends;
 mod resubmit;
 mod retention;
 mod row_versions;

@@ -320,17 +320,7 @@ impl Scheduler {
     /// Whether a job of which nothing was sent is not to be sent by now: it was let out, and meanwhile its inputs were
     /// looked for.
     fn is_held_back(&mut self, key: JobKey, now: Now) -> bool {
-        // A job that was sent before its batch expired gets its further attempts.
-        let was_sent = self.jobs.get(&key).is_some_and(|open| open.job().first_sent().is_some());
-        let is_of_batch = |active: &ActiveBatch| {
-            let has_expired = active.has_expired(now) && !was_sent;
-            active.record().paused.is_some() || active.record().canceled || has_expired
-        };
-        self.mode != Mode::Paying
-            || self.disk.is_low()
-            || self.output_store.is_down()
-            || self.is_superseded(key)
-            || self.batches.get(&key.batch).is_some_and(is_of_batch)
+        !self.stands_as_admitted(key, now)
             || !self.may_post_again(key, now)
             || !self.is_held_at_its_price(key, now)
     }

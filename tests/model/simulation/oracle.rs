@@ -218,7 +218,7 @@ impl Oracle {
         let was_sent = !self.sent.insert(key);
         let record = disk.open.get(&key).filter(|record| record.job.attempt() == attempt);
         let state = record.map(|record| record.job.state());
-        let Some(State::Submitting { may_have_run, sends, .. }) = state else {
+        let Some(State::Submitting { may_have_run, .. }) = state else {
             return Err(format!("{who} is sent, and what is durable of it is {state:?}"));
         };
         check(!memory.is_stopping, || format!("{who} is sent after a stop"))?;
@@ -244,8 +244,7 @@ impl Oracle {
                 format!("{who} is sent by prices of {} s ago", (at - heard) / 1000)
             })?;
         }
-        let is_fresh = *sends == 0 && !may_have_run && !memory.resumed.contains(&key);
-        if !is_fresh {
+        if !made_none {
             return check(spec.order.kind.is_keyed(), || format!("{who} has no key and is sent again"));
         }
         let Some(batch) = scheduler.batch(key.batch) else { return Err(format!("{who} has no batch")) };
@@ -259,6 +258,8 @@ impl Oracle {
         check(may_have_been_sent || was_sent || !disk.waits_for_pilot(key), || {
             format!("{who} is sent, and waits until its owner continues after a pilot")
         })?;
+        let day = record.and_then(|record| record.job.day());
+        check(day == Some(now.wall.utc_day()), || format!("{who} is sent and counts for {day:?}"))?;
         check(!disk_is_low, || format!("{who} is sent while the disk is low"))?;
         let is_first = attempt == AttemptNo::FIRST;
         check(!is_first || !has_expired(batch, now), || format!("{who} is sent after its batch expired"))?;

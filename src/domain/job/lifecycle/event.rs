@@ -38,8 +38,9 @@ pub enum Event {
     InputsUnfit(Fault),
     /// Its creating POST was answered, or was not.
     Posted(PostAnswer),
-    /// It is to be sent again, no task was made of it so far, and its price is another one now.
-    PriceChanged,
+    /// It is to be sent again, no task was made of it so far, and it would not be admitted as it was: its price, its day, a
+    /// limit or what its owner wants is another one now.
+    Requeue,
     /// Its task was read.
     Read(TaskReading),
     /// The service does not know its task, and was asked often enough.
@@ -85,7 +86,7 @@ impl Event {
             Event::InputsLost(_) => "inputs lost",
             Event::InputsUnfit(_) => "inputs unfit",
             Event::Posted(_) => "posted",
-            Event::PriceChanged => "price changed",
+            Event::Requeue => "requeue",
             Event::Read(_) => "read",
             Event::TaskMissing(_) => "task missing",
             Event::Overdue => "overdue",

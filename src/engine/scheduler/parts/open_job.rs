@@ -273,6 +273,11 @@ impl OpenJob {
         self.of(attempt)?.task_since.map(|since| now.since(since))
     }
 
+    /// When the task of an attempt was last seen running by this process.
+    pub fn last_running(&self, attempt: AttemptNo) -> Option<Tick> {
+        self.of(attempt)?.last_running
+    }
+
     /// The answer to an attempt's POST showed its task; only that of a first POST tells when the task was created.
     pub fn task_was_created(&mut self, attempt: AttemptNo, at: Option<Tick>) {
         self.progress(attempt).into_iter().for_each(|of| of.task_created = at);

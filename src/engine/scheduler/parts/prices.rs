@@ -24,6 +24,8 @@ use crate::engine::scheduler::job_log;
 /// How old the catalogs may be when a job is admitted. The service lets them be cached for an hour, and its prices may
 /// change within it; four small answers every five minutes are little beside the readings of a single task.
 const RENEW_INTERVAL: Millis = Millis::from_secs(300);
+/// How old they may be where they cannot be renewed: the service lets them be cached for so long (Endpoints).
+const USED_FOR: Millis = Millis::from_secs(3_600);
 /// When they are asked for again where one of them is missing.
 const RETRY_INTERVAL: Millis = Millis::from_secs(30);
 
@@ -33,6 +35,8 @@ pub struct Prices {
     /// What the catalogs do not carry; nothing: jobs go out at the price that they were accepted at.
     rules: Option<Arc<Rules>>,
     catalog: Option<Arc<Catalog>>,
+    /// Until when what is known of them may be used if no answer comes.
+    used_until: Tick,
     /// When they are asked for again, while jobs wait; at once where nothing is said.
     due: Option<Tick>,
     /// The catalogs are being asked for.
@@ -71,7 +75,8 @@ impl Prices {
 
     /// Whether something may be sent by the prices that are known.
     pub fn are_known(&self, now: Tick) -> bool {
-        self.rules.is_none() || self.catalog.is_some() && self.are_fresh(now)
+        let has_catalog = self.catalog.is_some() && now < self.used_until;
+        self.rules.is_none() || has_catalog && self.are_fresh(now)
     }
 
     /// Whether something of it is under way.
@@ -116,12 +121,13 @@ impl Prices {
                 }
                 let is_whole = catalog.missing.is_empty();
                 self.due = Some(now.after(if is_whole { RENEW_INTERVAL } else { RETRY_INTERVAL }));
+                self.used_until = now.after(USED_FOR);
                 if self.catalog.as_ref() != Some(&catalog) {
                     self.catalog = Some(catalog);
                     self.decided.clear();
                 }
             }
-            Err(fault) if self.catalog.is_some() => {
+            Err(fault) if self.catalog.is_some() && now < self.used_until => {
                 job_log::catalog_not_renewed(&fault);
                 self.due = Some(now.after(RENEW_INTERVAL));
             }

@@ -55,11 +55,6 @@ impl<When: Copy + Ord> Queue<When> {
         self.cancel(id);
         Some((at, id))
     }
-
-    fn clear(&mut self) {
-        self.by_time.clear();
-        self.set.clear();
-    }
 }
 
 /// See the module's documentation.
@@ -108,11 +103,6 @@ impl Timers {
     pub fn cancel_job(&mut self, key: JobKey) {
         self.effects.cancel_job(key);
         self.deadlines.cancel_job(key);
-    }
-
-    /// Nothing begins any more: only the calendar goes on.
-    pub fn stop_effects(&mut self) {
-        self.effects.clear();
     }
 
     /// Whether anything waits for an instant of the calendar.
@@ -167,7 +157,7 @@ mod tests {
         timers.set_effect(key(1), FIRST, Tick(5));
         timers.set_deadline(key(1), FIRST, Some(Timestamp(-5)));
         timers.set_deadline(key(2), FIRST, Some(Timestamp(9)));
-        timers.stop_effects();
+        assert_eq!(timers.pop_effect(Tick(u64::MAX)), Some((Tick(5), key(1), FIRST)));
         assert_eq!((timers.next_effect(), timers.has_calendar()), (None, true));
         timers.set_effect(key(1), FIRST, Tick(6));
         timers.set_effect(key(1), SECOND, Tick(6));

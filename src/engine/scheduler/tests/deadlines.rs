@@ -109,6 +109,38 @@ fn a_downtime_longer_than_every_deadline_gives_up_nothing_unread() {
 }
 
 #[test]
+fn a_task_that_could_not_be_read_is_not_given_up() {
+    let mut stage = Stage::of(1);
+    stage.step(vec![]);
+    stage.posted(0, task("pending"));
+    // The key is refused, or the service is away, for three days.
+    for _ in 0..3 * 24 * 12 {
+        if stage.pass(Millis::from_secs(300)).step(vec![]) == "read 0#1" {
+            stage.read(0, ReadAnswer::Again { fault: fault("connection"), wait: None });
+        }
+    }
+    assert!(stage.ended.is_empty(), "{:?}", stage.ended);
+    stage.pass_until("read 0#1");
+    assert_eq!(stage.read(0, ReadAnswer::Task(reading("success"))), "fetch 0#1", "it is paid for");
+}
+
+#[test]
+fn a_task_that_runs_on_is_left_to_a_person_once_its_time_is_over() {
+    let mut stage = Stage::of(1);
+    stage.step(vec![]);
+    stage.posted(0, task("pending"));
+    let (begin, window) = (stage.now.wall, Millis::from_secs(1_800 + 86_400));
+    while stage.ended.is_empty() {
+        if stage.pass(Millis::from_secs(300)).step(vec![]) == "read 0#1" {
+            stage.read(0, ReadAnswer::Task(reading("processing")));
+        }
+    }
+    assert_eq!(stage.ended, ["job-0 in_doubt"]);
+    let late = stage.now.wall.since(begin).0 - window.0;
+    assert!(late <= 600_000, "{late} ms after the end of its watch");
+}
+
+#[test]
 fn what_is_not_sent_in_time_expires() {
     let mut stage =
         Stage::with(200, Settings { limits: Limits { in_flight: 1, ..settings().limits }, ..settings() });

@@ -172,6 +172,22 @@ fn an_unanswered_renewal_goes_on_with_what_is_known_and_without_any_nothing_is_s
 }
 
 #[test]
+fn a_catalog_that_is_not_renewed_is_used_for_an_hour() {
+    let mut stage = images(2, None);
+    stage.scheduler.adaptive_limit = AdaptiveLimit::new(1, false);
+    stage.step(vec![]);
+    assert_eq!(stage.step(vec![catalog(10)]), "post 0#1");
+    for _ in 0..12 {
+        assert_eq!(stage.pass(Millis::from_secs(300)).step(vec![]), "catalog?");
+        assert_eq!(stage.step(vec![not_answered()]), "");
+    }
+    assert_eq!(stage.posted(0, PostAnswer::Refused(fault("invalid_request"))), "", "at which price?");
+    assert_eq!(stage.scheduler.standstill(), None, "they are asked for again");
+    assert_eq!(stage.pass(Millis::from_secs(30)).step(vec![]), "catalog?");
+    assert_eq!(stage.step(vec![catalog(10)]), "post 1#1");
+}
+
+#[test]
 fn a_further_attempt_is_priced_anew() {
     let mut stage = images(1, None);
     stage.batch.policy.budget = Some(Credits(100));

@@ -104,7 +104,9 @@ fn the_watch_outlasts_a_restart_and_ends_with_the_window() {
     assert_eq!(stage.pass(Millis(10_000)).step(vec![]), "read 0#1");
     answer(&mut stage, 1, ReadAnswer::Task(reading("processing")));
     assert_eq!(stage.scheduler.standstill(), Some(Standstill::Overdue));
-    stage.pass(Millis::from_secs(86_400)).step(vec![]);
+    assert_eq!(stage.pass(Millis::from_secs(86_400)).step(vec![]), "read 0#1", "once more");
+    answer(&mut stage, 1, ReadAnswer::Task(reading("processing")));
+    stage.pass(Millis::from_secs(300)).step(vec![]);
     assert_eq!(stage.ended, ["job-0 succeeded"]);
     assert_eq!(stage.batch.totals.spent, Credits(20), "its charge stays until a person decides");
 }

@@ -1,0 +1,184 @@
+//! Jobs whose POST surely made no task: what is asked before they are sent again.
+
+use super::*;
+use crate::engine::scheduler::Command;
+use crate::store::Pause;
+
+const DAY: Millis = Millis::from_secs(86_400);
+
+/// The service could not take it, and says so.
+fn turned_away() -> PostAnswer {
+    PostAnswer::Again { fault: fault("service_unavailable"), wait: None, may_have_run: false }
+}
+
+/// So many videos, of which the first was turned away.
+fn turned_away_once(rows: u32, limits: Limits) -> Stage {
+    let mut stage = Stage::with(rows, Settings { limits, ..settings() });
+    assert!(stage.step(vec![]).starts_with("post 0#1"));
+    assert_eq!(stage.posted(0, turned_away()), "");
+    stage
+}
+
+fn first(stage: &Stage) -> (&'static str, Credits) {
+    let job = &stage.durable[&Stage::key(0)].job;
+    (job.state().name(), job.books().held)
+}
+
+fn execute(stage: &mut Stage, command: Command) -> CommandOutcome {
+    stage.scheduler.execute(command, stage.now).unwrap()
+}
+
+const WAITING: (&str, Credits) = ("queued", Credits::ZERO);
+
+#[test]
+fn nothing_has_changed_and_it_is_sent_again_as_it_was() {
+    let mut stage = turned_away_once(1, settings().limits);
+    stage.pass_until("post 0#1");
+    assert_eq!(first(&stage), ("submitting", Credits(PRICE)));
+    let said = stage.durable[&Stage::key(0)].job.history().len();
+    stage.posted(0, turned_away());
+    stage.pass_until("post 0#1");
+    assert_eq!(stage.durable[&Stage::key(0)].job.history().len(), said, "an outage fills no history");
+}
+
+#[test]
+fn a_day_later_it_counts_for_that_day_and_is_asked_against_its_budget() {
+    let mut stage = turned_away_once(1, settings().limits);
+    stage.pass(DAY);
+    assert_eq!(stage.step(vec![]), "post 0#1");
+    assert_eq!(stage.durable[&Stage::key(0)].job.day(), Some(stage.now.wall.utc_day()));
+
+    let limits = Limits { per_day: Some(Credits(PRICE)), in_flight: 1, ..settings().limits };
+    let mut stage = turned_away_once(2, limits);
+    stage.pass(DAY);
+    stage.scheduler.set_day(stage.now.wall.utc_day(), Totals { spent: Credits(1), ..Totals::default() });
+    assert_eq!(stage.step(vec![]), "");
+    assert_eq!((first(&stage), stage.batch.totals), (WAITING, Totals::default()));
+    assert_eq!(stage.scheduler.standstill(), Some(Standstill::Parked(Parked::DayBudget)));
+    assert_eq!(stage.pass(DAY).step(vec![]), "post 0#1");
+}
+
+#[test]
+fn a_budget_that_was_lowered_keeps_it() {
+    let mut stage = turned_away_once(1, settings().limits);
+    execute(&mut stage, Command::SetBudget(BatchNo(1), Some(Credits(PRICE - 1))));
+    stage.step(vec![]);
+    assert_eq!(stage.pass(Millis::from_secs(60)).step(vec![]), "");
+    assert_eq!(first(&stage), WAITING);
+    execute(&mut stage, Command::SetBudget(BatchNo(1), Some(Credits(PRICE))));
+    assert_eq!(stage.step(vec![]), "post 0#1");
+}
+
+#[test]
+fn what_must_stay_on_the_account_is_asked_for_again() {
+    let limits = Limits { min_balance: Some(Credits(100)), ..settings().limits };
+    let mut stage = Stage::with(1, Settings { limits, ..settings() });
+    assert_eq!(stage.step(vec![]), "balance?");
+    assert_eq!(stage.step(vec![Input::Balance(Ok(Credits(110)))]), "post 0#1");
+    stage.posted(0, turned_away());
+    stage.pass_until("balance?");
+    assert_eq!(stage.step(vec![Input::Balance(Ok(Credits(109)))]), "", "others spent of it");
+    assert_eq!(first(&stage), WAITING);
+}
+
+#[test]
+fn a_pause_keeps_it() {
+    let mut stage = turned_away_once(1, settings().limits);
+    execute(&mut stage, Command::Pause(BatchNo(1)));
+    stage.step(vec![]);
+    assert_eq!(stage.batch.paused, Some(Pause::Owner));
+    assert_eq!(stage.pass(Millis::from_secs(60)).step(vec![]), "");
+    assert_eq!(first(&stage), WAITING);
+    execute(&mut stage, Command::Resume(BatchNo(1)));
+    assert_eq!(stage.step(vec![]), "post 0#1", "under the same key");
+}
+
+#[test]
+fn a_full_disk_keeps_it() {
+    let mut stage = turned_away_once(1, settings().limits);
+    stage.step(vec![Input::DiskIsLow(true)]);
+    assert_eq!(stage.pass(Millis::from_secs(60)).step(vec![]), "");
+    assert_eq!(first(&stage), WAITING);
+    assert_eq!(stage.step(vec![Input::DiskIsLow(false)]), "post 0#1");
+}
+
+#[test]
+fn canceling_its_batch_ends_it_at_once() {
+    let mut stage = turned_away_once(2, Limits { in_flight: 2, ..settings().limits });
+    let outcome = execute(&mut stage, Command::Cancel(BatchNo(1)));
+    assert_eq!((outcome.jobs, outcome.in_flight), (1, 1), "the other one is on its way");
+    stage.step(vec![]);
+    assert_eq!(
+        (&*stage.ended, stage.batch.totals.held),
+        (&["job-0 canceled".to_owned()][..], Credits(PRICE))
+    );
+}
+
+#[test]
+fn it_is_canceled_alone() {
+    let mut stage = turned_away_once(1, settings().limits);
+    let found = (stage.specs[0].clone(), stage.durable[&Stage::key(0)].clone());
+    let outcome = execute(&mut stage, Command::CancelJob(Box::new(found)));
+    assert_eq!((outcome.jobs, outcome.in_flight), (1, 0));
+    stage.step(vec![]);
+    assert_eq!(stage.ended, ["job-0 canceled"]);
+    assert_eq!(stage.batch.totals, Totals::default());
+}
+
+#[test]
+fn what_may_have_made_a_task_is_neither_canceled_nor_kept() {
+    let mut stage = Stage::of(1);
+    stage.step(vec![]);
+    stage.posted(0, lost());
+    assert_eq!(execute(&mut stage, Command::Cancel(BatchNo(1))).in_flight, 1);
+    stage.pass(DAY);
+    assert_eq!(stage.step(vec![]), "post 0#1", "its task is asked for under its key");
+}
+
+#[test]
+fn one_that_is_overdue_waits_for_a_slot_again() {
+    let mut stage = turned_away_once(2, Limits { in_flight: 1, ..settings().limits });
+    // No answer reaches this process for half an hour: the next takes the slot.
+    stage.now.wall = stage.now.wall.after(Millis::from_secs(1_800));
+    assert_eq!(stage.step(vec![]), "post 1#1");
+    stage.posted(1, task("pending"));
+    let said = stage.pass(Millis::from_secs(1)).step(vec![]);
+    assert_eq!(said, "", "one at a time");
+    stage.pass(Millis::from_secs(60)).step(vec![]);
+    assert_eq!(first(&stage), WAITING);
+    assert!(!stage.durable[&Stage::key(0)].job.is_overdue(), "its time counts from the POST that is taken");
+    let done = Input::Read(Stage::key(1), AttemptNo::FIRST, ReadAnswer::Task(reading("failed")));
+    assert!(stage.step(vec![done]).contains("post 0#1"));
+}
+
+#[test]
+fn a_stop_leaves_it_in_the_queue_for_the_prices_of_the_next_start() {
+    let mut stage = turned_away_once(1, settings().limits);
+    assert_eq!(stage.step(vec![Input::Stop]), "");
+    assert_eq!((first(&stage), stage.batch.totals.held), (WAITING, Credits::ZERO));
+    assert_eq!(stage.scheduler.standstill(), Some(Standstill::Stopped));
+    // An answer that comes after the stop, too.
+    let mut stage = Stage::of(1);
+    stage.step(vec![]);
+    assert_eq!(stage.step(vec![Input::Stop]), "");
+    assert_eq!(stage.posted(0, turned_away()), "");
+    assert_eq!((first(&stage), stage.scheduler.standstill()), (WAITING, Some(Standstill::Stopped)));
+    stage.restart();
+    assert_eq!(stage.step(vec![]), "post 0#1");
+}
+
+#[test]
+fn a_stop_with_many_of_them_ends_after_all_are_in_the_queue() {
+    let limits = Limits { in_flight: 300, ..settings().limits };
+    let mut stage = Stage::with(300, Settings { limits, adaptive: false, ..settings() });
+    while stage.durable.len() < 300 {
+        stage.step(vec![]);
+    }
+    (0..300).for_each(|seq| drop(stage.posted(seq, turned_away())));
+    let step = stage.scheduler.step(vec![Input::Stop], stage.now).unwrap();
+    stage.commit(&step.changes);
+    assert_eq!(stage.scheduler.standstill(), None, "some are left");
+    let held = stage.steps_at_once(|stage, _| stage.batch.totals.held.0 / PRICE);
+    assert_eq!(held, [300 - 2 * 136, 0], "no commit carries more than it should");
+    assert_eq!(stage.scheduler.standstill(), Some(Standstill::Stopped));
+}
