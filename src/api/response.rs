@@ -53,8 +53,14 @@ pub fn classify_post(raw: &RawResponse) -> PostAnswer {
         400..=499 if matches!(fault.code.as_str(), "busy" | "provider_unavailable" | "rate_limited") => {
             again(raw, fault, false)
         }
-        // A request like it is under way: its key finds the task.
-        400..=499 if fault.code == "duplicate_request" => again(raw, fault, true),
+        // A request like it is under way, or failed somewhere behind the service: its key finds the task.
+        400..=499 if matches!(fault.code.as_str(), "duplicate_request" | "internal_error") => {
+            again(raw, fault, true)
+        }
+        // The type is what counts (Errors): what is wrong with the request stays wrong.
+        500..=599 if matches!(fault.code.as_str(), "invalid_request" | "content_rejected") => {
+            PostAnswer::Refused(fault)
+        }
         // The service's own words, or what is wrong with this very request wherever it arrives.
         400..=499 if is_envelope => PostAnswer::Refused(fault),
         // The paths are the document's, so that a server which knows no POST there stands in the service's place.
@@ -293,7 +299,10 @@ mod tests {
             (403, "<html>Forbidden</html>", "again (http_403), may have run"),
             (429, "", "again (http_429)"),
             (429, &envelope("slow_down", None), "again (rate_limited)"),
+            (400, &internal, "again (internal_error), may have run"),
             (500, &internal, "again (internal_error), may have run"),
+            (500, &invalid, "refused (invalid_request)"),
+            (502, &envelope("content_rejected", None), "refused (content_rejected)"),
             (500, &envelope("internal_error", Some("t9")), "read t9 (internal_error)"),
             (502, "<html>Bad gateway</html>", "again (http_502), may have run"),
             (503, &internal, "again (internal_error)"),

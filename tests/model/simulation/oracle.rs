@@ -261,7 +261,10 @@ impl Oracle {
         let day = record.and_then(|record| record.job.day());
         check(day == Some(now.wall.utc_day()), || format!("{who} is sent and counts for {day:?}"))?;
         check(!disk_is_low, || format!("{who} is sent while the disk is low"))?;
-        let is_first = attempt == AttemptNo::FIRST;
+        // What was taken in time, and found by a person to have cost nothing, is sent under its key when it is retried.
+        let history = record.map(|record| record.job.history()).unwrap_or_default();
+        let was_resolved = history.iter().any(|line| line.what.starts_with("no longer in doubt"));
+        let is_first = attempt == AttemptNo::FIRST && !was_resolved;
         check(!is_first || !has_expired(batch, now), || format!("{who} is sent after its batch expired"))?;
         let slots = disk.open.values().filter(|record| record.job.holds_slot()).count();
         check(slots <= settings.limits.in_flight as usize, || {
