@@ -102,9 +102,12 @@ async fn show_until_done(
                 status.transfers.iter().for_each(say_transfers);
                 for batch in status.batches.iter().filter(|batch| batch.refused_rows > 0) {
                     let (name, refused) = (&batch.name, batch.refused_rows);
-                    say!(
-                        "{name}: {refused} rows of its last manifest were rejected; callsheet plan shows why"
-                    );
+                    let were = if refused == 1 {
+                        "row of its last manifest was"
+                    } else {
+                        "rows of its last manifest were"
+                    };
+                    say!("{name}: {refused} {were} rejected; callsheet plan MANIFEST shows why");
                 }
             }
             return Ok(Exit::Success);

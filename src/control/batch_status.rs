@@ -123,7 +123,7 @@ impl BatchState {
 impl BatchStatus {
     /// From what the engine shows and the state holds.
     pub fn new(record: &BatchRecord, overview: &BatchOverview) -> BatchStatus {
-        let parked = overview.parked.or_else(|| waits_after_pilot(record, overview).then_some(Parked::Pilot));
+        let parked = overview.parked;
         let state = match (record.is_done(), parked) {
             (true, _) => BatchState::Done,
             (false, _) if record.waits_for_review() => BatchState::Review,
@@ -186,16 +186,6 @@ impl BatchStatus {
             waiting => format!("{text} ({waiting} waiting for review)"),
         }
     }
-}
-
-/// Whether nothing of a batch is under way and the rest waits for the end of its pilot, as far as a state tells that no engine
-/// works on.
-fn waits_after_pilot(record: &BatchRecord, overview: &BatchOverview) -> bool {
-    let under_way = [JobState::Submitting, JobState::Running, JobState::Fetching];
-    let rest = record.pilot.map_or(0, |pilot| pilot.rest_jobs);
-    record.waits_after_pilot()
-        && under_way.into_iter().all(|state| overview.states[state] == 0)
-        && overview.states[JobState::Queued] <= rest
 }
 
 /// How many jobs are in each state. Those that were never sent, since a newer version of their rows came first, are

@@ -13,7 +13,7 @@ pub use crate::control::review_protocol::{
     AnotherTakeRequest, DecideRequest, DecisionOutcome, DecisionRequest, Decisions, ReviewRequest,
 };
 use crate::domain::batch_origin::SourcePlace;
-use crate::domain::budget::BudgetSetting;
+use crate::domain::budget::{BudgetSetting, StateTotals};
 use crate::domain::budget_group::GroupTotals;
 use crate::domain::charge_drift::Drift;
 use crate::domain::credits::Credits;
@@ -79,6 +79,7 @@ requests! {
     OpenJobsRequest: GET "/v1/open" -> Lines;
     ReviewRequest: GET "/v1/review" -> Lines;
     DecideRequest: POST "/v1/review" -> Decisions;
+    TotalsRequest: GET "/v1/totals" -> StateTotals;
     GroupTotalsRequest: GET "/v1/groups" -> Option<GroupTotals>;
     ExplainRequest: GET "/v1/explain" -> Explanation;
     LedgerRequest: GET "/v1/ledger" -> Lines;
@@ -137,6 +138,10 @@ pub struct HealthRequest {}
 /// Asks for the jobs that have begun and not ended.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct OpenJobsRequest {}
+
+/// Asks what the whole state has held and spent.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct TotalsRequest {}
 
 /// Asks what the groups that have budgets have held and spent; nothing where none have.
 #[derive(Debug, Clone, Copy, Serialize)]

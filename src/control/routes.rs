@@ -30,11 +30,12 @@ use crate::control::protocol::{
     ExplainRequest, ExportRequest, GalleryRequest, GroupTotalsRequest, Health, HealthRequest, JobsRequest,
     LedgerRequest, MANIFESTS_PATH, NDJSON, NOT_LISTED, OpenJobsRequest, PauseRequest, Refusal, Request as _,
     ResolveRequest, ResumeRequest, RetryEditedRequest, RetryRequest, ReviewRequest, RunScheduleRequest,
-    Schedules, SchedulesRequest, Status, StatusRequest, Submission, SyncOutputsRequest, TransferTotals,
-    Transfers,
+    Schedules, SchedulesRequest, Status, StatusRequest, Submission, SyncOutputsRequest, TotalsRequest,
+    TransferTotals, Transfers,
 };
 use crate::control::review_handlers;
 use crate::control::status_list;
+use crate::domain::budget::StateTotals;
 use crate::domain::exit_code::Exit;
 use crate::domain::job_state::JobState;
 use crate::engine::{EngineError, blocking, to_the_end};
@@ -76,6 +77,7 @@ fn routes() -> Router<Arc<AppState>> {
         .route(JobsRequest::PATH, get(jobs))
         .route(OpenJobsRequest::PATH, get(open))
         .route(ReviewRequest::PATH, get(review).post(decide))
+        .route(TotalsRequest::PATH, get(state_totals))
         .route(GroupTotalsRequest::PATH, get(group_totals))
         .route(ExplainRequest::PATH, get(explain))
         .route(LedgerRequest::PATH, get(ledger))
@@ -170,6 +172,11 @@ async fn another_take(
 ) -> Result<Response, ApiError> {
     let work = async move { review_handlers::another_take(&app.engine, &app.ingest, &body).await };
     Ok(Json(to_the_end(work).await?).into_response())
+}
+
+async fn state_totals(State(app): Shared) -> Result<Response, ApiError> {
+    let account = app.engine.account().await.map_err(HandlerError::from)?;
+    Ok(Json(StateTotals { total: account.total, day: account.day }).into_response())
 }
 
 async fn group_totals(State(app): Shared) -> Result<Response, ApiError> {

@@ -19,6 +19,15 @@ pub fn room(totals: Totals, limit: Option<Credits>) -> Option<Credits> {
     limit.map(|limit| limit.saturating_sub(totals.committed()))
 }
 
+/// What a whole state has held and spent: ever, and on one UTC day.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StateTotals {
+    /// Ever.
+    pub total: Totals,
+    /// On the present UTC day.
+    pub day: Totals,
+}
+
 /// What is missing of a budget for the next job that it keeps.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BudgetShortage {
@@ -54,6 +63,12 @@ impl BudgetShortage {
             needed_credits: needed,
             enough_credits: totals.committed() + needed,
         }
+    }
+
+    /// The same for `needed` credits together, by the setting of the whole state; nothing where they fit.
+    pub fn for_all(setting: &str, totals: Totals, limit: Credits, needed: Credits) -> Option<BudgetShortage> {
+        let is_short = !fits(totals, Some(limit), needed);
+        is_short.then(|| BudgetShortage::of(setting.to_owned(), None, totals, limit, needed))
     }
 
     /// What is missing, in credits.

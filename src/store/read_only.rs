@@ -18,15 +18,18 @@ use serde::Deserialize;
 
 use crate::domain::batch_origin::Origin;
 use crate::domain::batch_terms::BatchTerms;
+use crate::domain::budget::StateTotals;
 use crate::domain::budget_group::GroupTotals;
 use crate::domain::credits::Credits;
 use crate::domain::ids::{BatchName, BatchNo, Fingerprint, JobId};
 use crate::domain::job_reference::{DecidedTake, ReferredRow};
 use crate::domain::pilot::Pilot;
 use crate::domain::time::Timestamp;
+use crate::domain::utc_day::UtcDay;
 use crate::store::batch_backup::{self, BatchBackup};
 use crate::store::job_statuses::{JobStatuses, note};
 use crate::store::open_check::CheckResult;
+use crate::store::snapshot::Snapshot;
 use crate::store::spool::{Lines, Spool};
 use crate::store::staging::Staging;
 use crate::store::state_folders::batch_dirs;
@@ -178,16 +181,21 @@ impl ReadOnlyState {
         Ok(seen)
     }
 
-    /// What the groups that have budgets have held and spent, from a copy of the database. Nothing where that is not
-    /// stored, cannot be told, or another process works on the state.
-    pub fn groups(&self) -> Result<Option<GroupTotals>, StoreError> {
-        if self.holder()?.is_some() || !open_check::has_database(&self.dir) {
+    /// What the state has held and spent, by the end of that day, and what the groups that have budgets have, where that is
+    /// stored; from a copy of the database. Nothing where it cannot be told, or another process works on the state.
+    pub fn spent(&self, day: UtcDay) -> Result<Option<(StateTotals, Option<GroupTotals>)>, StoreError> {
+        if self.holder()?.is_some() {
             return Ok(None);
         }
-        match open_check::read(&self.dir, &std::env::temp_dir()) {
-            Ok(CheckResult::Opens(salvaged)) if salvaged.unreadable.is_empty() => Ok(salvaged.records.groups),
-            _ => Ok(None),
+        if !open_check::has_database(&self.dir) {
+            return Ok(Some((StateTotals::default(), None)));
         }
+        let Ok(CheckResult::Opens(salvaged)) = open_check::read(&self.dir, &std::env::temp_dir()) else {
+            return Ok(None);
+        };
+        let Snapshot { total, days, groups, .. } = salvaged.records;
+        let day = days.get(&day).copied().unwrap_or_default();
+        Ok(salvaged.unreadable.is_empty().then_some((StateTotals { total, day }, groups)))
     }
 
     /// Tells of every variation of every row that was accepted, whichever its batch.

@@ -147,6 +147,37 @@ fn a_plan_counts_what_waits_and_tells_what_failed() {
     assert_eq!((&plan["jobs"], &plan["total_credits"]), (&counts(&[("waiting", 1), ("done", 2)]), &json!(8)));
 }
 
+#[test]
+fn a_plan_says_what_the_limits_of_the_whole_state_are_short_of() {
+    let folder = Folder::new();
+    let limits = |text: &str| folder.write("callsheet.toml", &format!("[budget]\n{text}\n"));
+    let rows = "a,image,gi-2,A compass,,,\nb,image,gi-2,A map,,,\n";
+    folder.write("promo.csv", &format!("{HEADER}{rows}"));
+    limits("total = 20");
+    assert_eq!(folder.run("run promo.csv --emulator --emulator-speed 200").code, 0);
+    folder.write("more.csv", &format!("{HEADER}c,image,gi-2,A key,,,\nd,image,gi-2,A door,,,\n"));
+    let said = || folder.run("plan more.csv --emulator").out;
+    let total = "budget: all batches may spend 20 in total, 4 are left: 12 short, so jobs will wait for a larger limit \
+                 (budget.total)\n";
+    assert!(said().contains(total), "{}", said());
+    let plan = folder.run("plan more.csv --emulator --json").json();
+    let short = &plan["account_budgets"][0];
+    assert_eq!((&short["setting"], &short["left_credits"]), (&json!("budget.total"), &json!(4)), "{plan:#}");
+    limits("per_day = 30");
+    let day = "budget: all batches may spend 30 a day, 14 are left today: 2 short, so jobs will wait for the next UTC day \
+               (budget.per_day)\n";
+    assert!(said().contains(day), "{}", said());
+    limits("per_day = 7");
+    let day = "budget: a job costs 8 credits, more than 7 a day: it will wait for a larger limit (budget.per_day)\n";
+    assert!(said().contains(day), "{}", said());
+    limits("min_balance = 999999974");
+    let balance = "balance: 999999984 credits, of which 999999974 must stay (budget.min_balance): 6 short\n";
+    assert!(said().contains(balance), "{}", said());
+    assert_eq!(folder.run("plan more.csv --emulator --json").json()["min_balance_credits"], 999_999_974);
+    limits("total = 32\nper_day = 32\nmin_balance = 100");
+    assert!(!said().contains("short"), "{}", said());
+}
+
 /// A row that keeps its `id` and asks for something else is bought, and said to be.
 #[test]
 fn a_changed_row_is_told_apart_from_a_new_one() {

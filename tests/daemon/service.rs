@@ -447,7 +447,7 @@ fn every_request_of_the_page_is_there() {
     let requests = page.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
     let requests: Vec<&str> =
         requests.filter(|text| text.starts_with("GET ") || text.starts_with("POST ")).collect();
-    assert_eq!(requests.len(), 27);
+    assert_eq!(requests.len(), 28);
     for request in requests {
         let mut stream = UnixStream::connect(env.path("state/callsheet.sock")).unwrap();
         let head = format!("{request} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 0\r\n\r\n");

@@ -92,6 +92,12 @@ struct JsonTotals<'a> {
     by_length: Option<JsonByLength>,
     batches: Vec<JsonBatch<'a>>,
     groups: Vec<JsonGroup<'a>>,
+    /// What must stay of the balance.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    min_balance_credits: Option<Credits>,
+    /// Limits of the whole state that what is planned would pass, that of a day if all of it were sent today.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    account_budgets: Vec<BudgetShortage>,
     /// Groups of rows whose limit what is planned would pass.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     group_budgets: Vec<BudgetShortage>,
@@ -252,7 +258,12 @@ fn totals_object<'a>(report: &'a PlanReport, totals: &'a Totals) -> JsonTotals<'
         unpriced: JsonUnpriced { jobs: totals.unpriced.0, max_credits: totals.unpriced.1 },
         batches: batches.collect(),
         groups: groups.collect(),
-        group_budgets: report.group_shortages(totals),
+        min_balance_credits: report.budgets.min_balance,
+        account_budgets: [report.budgets.total_shortage(totals), report.budgets.day_shortage(totals)]
+            .into_iter()
+            .flatten()
+            .collect(),
+        group_budgets: report.budgets.group_shortages(totals),
         files: files.collect(),
         catalog: JsonCatalog {
             fetched: report.catalogs.fetched.to_string(),

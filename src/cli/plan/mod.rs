@@ -4,6 +4,7 @@
 //! plan changes nothing in it, and works beside a running process. A daemon is asked which jobs were sent; beside a
 //! `run` that is not known, and the plan says so.
 
+mod budgets;
 mod graph;
 mod json;
 mod plan_row;
@@ -25,6 +26,7 @@ use crate::cli::global_flags::Global;
 use crate::cli::invocation::Invocation;
 use crate::cli::manifest_arguments::ManifestArguments;
 use crate::cli::manifest_input::{self, ManifestInput};
+use crate::cli::plan::budgets::Budgets;
 use crate::cli::plan::plan_row::PlanRow;
 use crate::cli::plan::totals::Totals;
 use crate::cli::service_target::{self, CatalogSource};
@@ -32,16 +34,13 @@ use crate::cli::terminal::say;
 use crate::cli::{build, daemon_discovery, printable, submit, summary, written};
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::control::protocol::{GroupTotalsRequest, OpenJobsRequest};
-use crate::domain::budget::BudgetShortage;
-use crate::domain::budget_group::{GroupLimits, GroupTotals};
+use crate::control::protocol::OpenJobsRequest;
 use crate::domain::credits::Credits;
 use crate::domain::exit_code::Exit;
 use crate::domain::ids::{BatchName, BatchNo, Fingerprint, JobId};
 use crate::domain::job_reference::DecidedTake;
 use crate::domain::quote::{AccountPlan, Catalog};
 use crate::domain::time::Timestamp;
-use crate::domain::utc_day::UtcDay;
 use crate::intake::catalog_refresh::Catalogs;
 use crate::intake::receipt::Receipt;
 use crate::intake::{self, Batches, IngestOptions, IntakeError, Present, ReferredBatch, Validated};
@@ -95,9 +94,9 @@ async fn plan(
     let now = clock.now().wall;
     let Validation { validated, seen, committed } =
         validate_all(&state, open.as_deref(), manifests, config, &catalogs.catalog, now)?;
-    let groups = group_budgets(&state, global, config, now).await?;
+    let budgets = Budgets::read(&state, global, config, now).await?;
     let (plan, invocation) = (config.service.plan, Invocation::of("run", global));
-    let report = PlanReport { validated, committed, balance, catalogs, plan, seen, groups, invocation };
+    let report = PlanReport { validated, committed, balance, catalogs, plan, seen, budgets, invocation };
     let mut out = io::BufWriter::new(anstream::stdout().lock());
     if global.json {
         written(report.write_json(&mut out))?;
@@ -166,30 +165,6 @@ async fn open_jobs(
     // An older daemon does not know the question.
     let is_told = met.client.lines(&OpenJobsRequest {}, &mut keep).await.is_ok();
     Ok(is_told.then_some(open))
-}
-
-/// What groups of rows may spend, and have; nothing is spent as far as it is not known.
-async fn group_budgets(
-    state: &ReadOnlyState,
-    global: &Global,
-    config: &Config,
-    now: Timestamp,
-) -> Result<GroupBudgets, Failure> {
-    let limits = config.budget.groups();
-    let today = now.utc_day();
-    if limits.is_empty() {
-        return Ok(GroupBudgets { limits, spent: None, today });
-    }
-    let spent = if state.holder()?.is_none() {
-        state.groups()?
-    } else {
-        match daemon_discovery::find_daemon(global, config, global.emulator).await {
-            // An older daemon does not know the question.
-            Ok(Some(met)) => met.client.call(&GroupTotalsRequest {}).await.unwrap_or_default(),
-            _ => None,
-        }
-    };
-    Ok(GroupBudgets { limits, spent, today })
 }
 
 /// Validates the manifests in their order: what one of them would add, the next finds in the state.
@@ -321,25 +296,11 @@ struct PlanReport {
     seen: Visibility,
     /// What is set aside and charged for the jobs that the batches have.
     committed: BTreeMap<BatchName, Credits>,
-    groups: GroupBudgets,
+    budgets: Budgets,
     invocation: Invocation,
 }
 
-/// Budgets of groups of rows.
-struct GroupBudgets {
-    limits: GroupLimits,
-    /// What they have held and spent, where that is known.
-    spent: Option<GroupTotals>,
-    today: UtcDay,
-}
-
 impl PlanReport {
-    /// What is missing of the budgets of groups for what is planned.
-    fn group_shortages(&self, totals: &Totals) -> Vec<BudgetShortage> {
-        let GroupBudgets { limits, spent, today } = &self.groups;
-        spent.clone().unwrap_or_default().shortages(&totals.by_group, limits, *today)
-    }
-
     fn write_json(&self, out: &mut impl Write) -> io::Result<()> {
         let mut writer = json::JsonWriter::begin(out)?;
         let totals = self.for_each_row(|row| writer.add_row(row))?;
@@ -361,7 +322,7 @@ impl PlanReport {
 
     /// Calls `see` with every job and invalid row of every manifest, and adds them up.
     fn for_each_row(&self, mut see: impl FnMut(&PlanRow<'_>) -> io::Result<()>) -> io::Result<Totals> {
-        let mut totals = Totals::by_group(GroupTotals::of_keys(self.groups.limits.keys()));
+        let mut totals = Totals::by_group(self.budgets.no_sums());
         for validated in &self.validated {
             totals.begin(validated, &self.committed);
             let file = validated.receipt.file.as_path();

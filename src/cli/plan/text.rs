@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use crate::cli::absent_rows::{self, AbsentLine};
+use crate::cli::plan::budgets::Budgets;
 use crate::cli::plan::plan_row::PlanRow;
 use crate::cli::plan::totals::{ByLength, Totals};
 use crate::cli::plan::{PlanReport, shown};
@@ -200,10 +201,12 @@ fn sentences(out: &mut impl Write, report: &PlanReport, totals: &Totals) -> io::
     }
     allowance(out, report.plan, totals.waivable)?;
     budgets(out, totals)?;
-    for line in group_budgets::lines(&report.group_shortages(totals), report.groups.spent.is_some()) {
+    account_budgets(out, &report.budgets, totals)?;
+    let short = report.budgets.group_shortages(totals);
+    for line in group_budgets::lines(&short, report.budgets.groups_are_known()) {
         writeln!(out, "{line}")?;
     }
-    balance(out, report.balance, totals.credits)
+    balance(out, report.balance, report.budgets.min_balance, totals.credits)
 }
 
 /// What is still to be spent, and what is not counted in it.
@@ -315,13 +318,50 @@ fn budgets(out: &mut impl Write, totals: &Totals) -> io::Result<()> {
     Ok(())
 }
 
-fn balance(out: &mut impl Write, balance: Option<Credits>, price: Credits) -> io::Result<()> {
-    match balance {
-        None => writeln!(out, "balance: not known"),
-        Some(balance) if balance < price => {
-            writeln!(out, "balance: {balance}: {} short", price.saturating_sub(balance).0)
-        }
-        Some(balance) => writeln!(out, "balance: {balance}: enough"),
+/// What the budgets of the whole state are short of.
+fn account_budgets(out: &mut impl Write, budgets: &Budgets, totals: &Totals) -> io::Result<()> {
+    let known = if budgets.are_known() { "are left" } else { "at most are left" };
+    if let Some(short) = budgets.total_shortage(totals) {
+        let (limit, left, missing) = (short.limit_credits.0, short.left_credits.0, short.missing().0);
+        writeln!(
+            out,
+            "budget: all batches may spend {limit} in total, {left} {known}: {missing} short, so jobs will wait for a \
+             larger limit (budget.total)"
+        )?;
+    }
+    match (budgets.per_day, budgets.day_shortage(totals)) {
+        (Some(limit), _) if totals.dearest > limit => writeln!(
+            out,
+            "budget: a job costs {}, more than {} a day: it will wait for a larger limit (budget.per_day)",
+            totals.dearest, limit.0
+        ),
+        (_, Some(short)) => writeln!(
+            out,
+            "budget: all batches may spend {} a day, {} {known} today: {} short, so jobs will wait for the next UTC day \
+             (budget.per_day)",
+            short.limit_credits.0,
+            short.left_credits.0,
+            short.missing().0
+        ),
+        (_, None) => Ok(()),
+    }
+}
+
+/// The balance, less what must stay on the account.
+fn balance(
+    out: &mut impl Write,
+    balance: Option<Credits>,
+    least: Option<Credits>,
+    price: Credits,
+) -> io::Result<()> {
+    let Some(balance) = balance else { return writeln!(out, "balance: not known") };
+    let stays = match least {
+        Some(least) => format!(", of which {} must stay (budget.min_balance)", least.0),
+        None => String::new(),
+    };
+    match (price + least.unwrap_or_default()).saturating_sub(balance) {
+        Credits(0) => writeln!(out, "balance: {balance}{stays}: enough"),
+        Credits(short) => writeln!(out, "balance: {balance}{stays}: {short} short"),
     }
 }
 

@@ -55,6 +55,8 @@ pub(super) struct Totals {
     pub(super) counts: Counts,
     /// What is still to be spent: for new, changed and waiting jobs.
     pub(super) credits: Credits,
+    /// The most of it that a single job may cost.
+    pub(super) dearest: Credits,
     /// The part of it that one day's allowances could cover.
     pub(super) waivable: Credits,
     /// What is set aside or charged for jobs that are running.
@@ -133,6 +135,7 @@ impl Totals {
         let waivable = self.waivable(row);
         let credits = row.to_be_spent();
         self.credits = self.credits + credits;
+        self.dearest = self.dearest.max(credits);
         self.waivable = self.waivable + waivable;
         if let Some(order) = row.order {
             let planned = ledger::Totals { held: credits, ..ledger::Totals::default() };

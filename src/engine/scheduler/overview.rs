@@ -176,6 +176,13 @@ impl Scheduler {
                 active.park(Some(parked));
             }
         }
+        let all = self.batches.iter().map(|active| active.record().no);
+        let after_pilot: Vec<BatchNo> = all.filter(|no| self.waits_after_pilot(*no)).collect();
+        for no in after_pilot {
+            if let Some(active) = self.batches.get_mut(&no) {
+                active.park(Some(Parked::Pilot));
+            }
+        }
     }
 
     /// Totals of the whole state.

@@ -23,7 +23,9 @@ impl Scheduler {
                 continue;
             }
             if matches!(record.job.state(), State::Queued) || self.jobs.contains_key(&record.key) {
-                outcome.jobs += u32::from(self.allow(record.key, record.job.max_credits()));
+                let is_allowed = u32::from(self.allow(record.key, record.job.max_credits()));
+                outcome.jobs += is_allowed;
+                outcome.same_key += is_allowed;
                 continue;
             }
             let expires = self.batches.get(&record.key.batch).and_then(|active| active.record().expires());
