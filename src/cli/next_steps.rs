@@ -280,13 +280,12 @@ fn parked(end: &BatchEnd<'_>, invocation: &Invocation, lines: &mut Vec<Line>) {
         (Some(Parked::BatchBudget), Some(needed), _) => {
             let committed = end.status.held_credits + end.status.charged_credits;
             let left = budget_credits.saturating_sub(committed);
-            let next = committed.saturating_add(*needed);
             wait(format!(
                 "{name}: the next job needs {needed}, {left} of {budget_credits} credits are left; for that job, or \
                  for all of the batch:"
             ));
-            let all = end.status.planned_credits.max(next);
-            let mut budgets = vec![next, all];
+            let mut budgets: Vec<u64> =
+                end.status.larger_budgets().map(|(next, all)| vec![next, all]).unwrap_or_default();
             budgets.dedup();
             for budget in budgets {
                 lines.push(Line::Command(invocation.command(&["budget", name, &budget.to_string()])));

@@ -153,18 +153,16 @@ pub(super) fn short_budgets(batches: &[BatchStatus]) {
     }
     let short = batches.iter().filter(|batch| batch.parked_by == Some(Parked::BatchBudget));
     for batch in short.take(SHORT_SHOWN) {
-        let BatchStatus { name, budget_credits: budget, planned_credits: planned, .. } = batch;
-        let committed = batch.held_credits + batch.charged_credits;
-        let left = budget.saturating_sub(committed);
-        let Some(needed) = batch.needed_credits else {
+        let BatchStatus { name, budget_credits: budget, .. } = batch;
+        let left = budget.saturating_sub(batch.held_credits + batch.charged_credits);
+        let Some((needed, (next, all))) = batch.needed_credits.zip(batch.larger_budgets()) else {
             say!("{name}: {left} of {budget} credits are left");
             continue;
         };
-        let next = committed.saturating_add(needed);
         say!(
             "{name}: the next job needs {needed}, {left} of {budget} credits are left: callsheet budget {name} N, where N \
              is {next} for that job{}",
-            if *planned > next { format!(", {planned} for all of the batch") } else { String::new() }
+            if all > next { format!(", {all} for all of the batch") } else { String::new() }
         );
     }
 }

@@ -169,6 +169,17 @@ impl BatchStatus {
         }
     }
 
+    /// The budgets with which a batch that waits for a larger one could go on: for its next job, and for all of it. Jobs that
+    /// wait may cost more than was planned: each is taken to cost what the next one needs, and none less than was planned.
+    /// In credits; nothing where no job waits.
+    pub fn larger_budgets(&self) -> Option<(u64, u64)> {
+        let (needed, committed) = (self.needed_credits?, self.held_credits + self.charged_credits);
+        let waiting = u64::from(self.in_state(JobState::Queued));
+        let next = committed.saturating_add(needed);
+        let all = committed.saturating_add(needed.saturating_mul(waiting));
+        Some((next, all.max(self.planned_credits).max(next)))
+    }
+
     /// Jobs in a state.
     pub fn in_state(&self, state: JobState) -> u32 {
         self.states.get(state.name()).copied().unwrap_or_default()

@@ -32,8 +32,15 @@ pub(super) async fn explain(engine: &EngineClient, job: &str) -> Result<Explanat
             let overviews = engine.overview().await?;
             let overview = overviews.iter().find(|of| of.name == batch.name);
             let parked = overview.and_then(|of| of.parked);
-            let shortage = overview.and_then(|of| of.shortage.as_ref());
+            let shortage = overview.and_then(|of| of.shortage.clone());
             let is_queued = matches!(record.job.state(), State::Queued);
+            // The batch is parked by the groups of the jobs that wait first, which may be those of others.
+            let (parked, shortage) = match parked {
+                Some(Parked::GroupBudget | Parked::GroupDayBudget) if is_queued => {
+                    engine.group_shortage(record.key, &spec).await?.unzip()
+                }
+                _ => (parked, shortage),
+            };
             let parked = match engine.works() {
                 true => parked,
                 // A budget holds back what is queued; the next process continues what was sent.
@@ -45,7 +52,7 @@ pub(super) async fn explain(engine: &EngineClient, job: &str) -> Result<Explanat
             let superseded = versions.iter().any(|version| version.job == spec.id && version.superseded);
             let next = match (superseded, record.job.state().is_final()) {
                 (true, true) => after_edit(&record),
-                _ => next(&batch, &spec, &record, parked_by, shortage, missing),
+                _ => next(&batch, &spec, &record, parked_by, shortage.as_ref(), missing),
             };
             Ok(Explanation {
                 batch: batch.name,
@@ -326,7 +333,10 @@ fn parked_reason(
             let left = budget.saturating_sub(batch.totals.committed());
             let left_of = format!("{} of {budget} are left", left.0);
             Some(if needs <= left {
-                format!("it is parked: {why}. This job was planned at {needs} and costs more now; {left_of}")
+                format!(
+                    "it is parked: {why}. This job was planned at {needs}, and {left_of}: it costs more now, or waits \
+                     behind a job that does"
+                )
             } else {
                 format!("it is parked: {why}. This job needs {needs}; {left_of}")
             })

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
+use crate::domain::budget::BudgetShortage;
 use crate::domain::credits::Credits;
-use crate::domain::ids::{AttemptNo, BatchName, JobId};
+use crate::domain::ids::{AttemptNo, BatchName, JobId, JobKey};
 use crate::domain::job::{JobSpec, State};
 use crate::domain::parked_reason::Parked;
 use crate::engine::engine_handle::{BatchSnapshot, Handle};
@@ -124,6 +125,18 @@ impl EngineClient {
     /// [`EngineError`] when the engine has ended.
     pub async fn account(&self) -> Result<AccountOverview, EngineError> {
         Ok(self.engine.account().await?)
+    }
+
+    /// What is missing of the budgets of its own groups for a job that waits; nothing where it fits into them.
+    ///
+    /// # Errors
+    /// [`EngineError`] when the engine has ended.
+    pub async fn group_shortage(
+        &self,
+        key: JobKey,
+        spec: &JobSpec,
+    ) -> Result<Option<(Parked, BudgetShortage)>, EngineError> {
+        Ok(self.engine.group_shortage(key, Arc::new(spec.clone())).await?)
     }
 
     /// A batch as its gallery shows it.

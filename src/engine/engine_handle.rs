@@ -1,8 +1,13 @@
 //! Reaching an engine while it runs.
 
+use std::sync::Arc;
+
 use tokio::sync::{mpsc, oneshot};
 
-use crate::domain::ids::{BatchName, BatchNo};
+use crate::domain::budget::BudgetShortage;
+use crate::domain::ids::{BatchName, BatchNo, JobKey};
+use crate::domain::job::JobSpec;
+use crate::domain::parked_reason::Parked;
 use crate::domain::time::Now;
 use crate::engine::EngineDeps;
 use crate::engine::scheduler::{
@@ -31,6 +36,7 @@ pub(super) enum Question {
     Batches(Option<BatchName>, oneshot::Sender<Vec<BatchSnapshot>>),
     Standing(BatchNo, usize, oneshot::Sender<Option<BatchStanding>>),
     Account(oneshot::Sender<AccountOverview>),
+    GroupShortage(JobKey, Arc<JobSpec>, oneshot::Sender<Option<(Parked, BudgetShortage)>>),
 }
 
 /// A batch as the engine has it, and in numbers.
@@ -47,6 +53,9 @@ impl Question {
             Question::Batches(name, reply) => drop(reply.send(scheduler.batch_snapshots(name.as_ref()))),
             Question::Standing(no, most, reply) => drop(reply.send(scheduler.batch_standing(no, most))),
             Question::Account(reply) => drop(reply.send(scheduler.account_overview(now))),
+            Question::GroupShortage(key, spec, reply) => {
+                drop(reply.send(scheduler.group_shortage_of(key, &spec.order)));
+            }
         }
     }
 }
@@ -127,6 +136,20 @@ impl Handle {
     pub async fn account(&self) -> Result<AccountOverview, EngineGone> {
         let (reply, answer) = oneshot::channel();
         self.questions.send(Question::Account(reply)).await.map_err(|_| EngineGone)?;
+        answer.await.map_err(|_| EngineGone)
+    }
+
+    /// What is missing of the budgets of its own groups for a job that waits; nothing where it fits into them.
+    ///
+    /// # Errors
+    /// [`EngineGone`].
+    pub async fn group_shortage(
+        &self,
+        key: JobKey,
+        spec: Arc<JobSpec>,
+    ) -> Result<Option<(Parked, BudgetShortage)>, EngineGone> {
+        let (reply, answer) = oneshot::channel();
+        self.questions.send(Question::GroupShortage(key, spec, reply)).await.map_err(|_| EngineGone)?;
         answer.await.map_err(|_| EngineGone)
     }
 

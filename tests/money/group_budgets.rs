@@ -65,6 +65,23 @@ fn a_client_spends_no_more_than_its_limit_whatever_its_batches() {
 }
 
 #[test]
+fn a_job_is_told_the_limit_of_its_own_client() {
+    let env = TestEnv::new();
+    limited(&env, "values = { acme = 8, blue = 100 }\nper_day = { values = { blue = 8 } }");
+    env.write("a.csv", manifest(&["acme", "acme", "blue", "blue"]));
+    env.run(["run", "a.csv"]).exited(4);
+    for (job, missing) in [
+        ("a/image-1", "the next job of meta.client acme needs 8, 0 of 8 credits are left"),
+        ("a/image-3", "the next job of meta.client blue needs 8, 0 of 8 credits are left"),
+    ] {
+        let explained = env.run(["explain", job]).exited(0).stdout;
+        assert!(explained.contains(missing), "{explained}");
+    }
+    let explained = env.run(["explain", "a/image-3", "--json"]).exited(0).json();
+    assert_eq!(explained["parked_by"], "group_day_budget", "{explained}");
+}
+
+#[test]
 fn a_limit_that_is_new_counts_what_was_spent_before() {
     let env = TestEnv::new();
     env.write("a.csv", manifest(&["acme", "acme"]));

@@ -50,6 +50,18 @@ impl Scheduler {
         }
     }
 
+    /// What is missing of the budgets of its own groups for a job that waits; nothing where it fits into them.
+    pub fn group_shortage_of(&self, key: JobKey, order: &Order) -> Option<(Parked, BudgetShortage)> {
+        let active = self.batches.get(&key.batch)?;
+        let max = self.jobs.get(&key).and_then(|open| open.job().max_credits());
+        let needed = self.prices.hold_of(key, order, max)?;
+        let short = |parked: Parked| {
+            let shortage = self.group_shortage(active, order, needed, parked == Parked::GroupDayBudget)?;
+            Some((parked, shortage))
+        };
+        short(Parked::GroupBudget).or_else(|| short(Parked::GroupDayBudget))
+    }
+
     /// What is missing of the budget of a group for one job.
     fn group_shortage(
         &self,

@@ -313,6 +313,10 @@ impl Oracle {
                 format!("{who} is sent with an output of job {}, which was decided against", sent.key.seq.0)
             })?;
         }
+        // What the service surely has nothing of may have been queued again, and its inputs looked for anew.
+        if made_none {
+            self.addresses.remove(&(key, attempt.0));
+        }
         let before = self.addresses.entry((key, attempt.0)).or_insert_with(|| addresses.to_vec());
         // A lost database knew of addresses that nothing else tells of.
         check(before == addresses || self.lost.contains(&key.batch), || {
