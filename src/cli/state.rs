@@ -17,6 +17,7 @@ use crate::cli::terminal::say;
 use crate::cli::{client, printable, printable_path, service_target, written};
 use crate::clock::Clock;
 use crate::control::protocol::{ExportRequest, ProcessKind, Request};
+use crate::domain::credits::Credits;
 use crate::domain::exit_code::Exit;
 use crate::domain::ids::BatchName;
 use crate::domain::job::JobSpec;
@@ -243,7 +244,7 @@ fn rebuild(command: &StateRebuild, global: &Global) -> Result<Exit, Failure> {
         let own = layout.and_then(|text| Layout::parse(text).ok());
         output_dir.published_outputs(batch, own.as_ref().unwrap_or(&default_layout), spec)
     };
-    let rebuilt = rebuild_state(&dir, command.export.as_deref(), &published, now)?;
+    let rebuilt = rebuild_state(&dir, command.export.as_deref(), &published, config.limits.in_flight, now)?;
     if global.json {
         print(&json!(rebuilt))?;
     }
@@ -262,6 +263,13 @@ fn rebuild(command: &StateRebuild, global: &Global) -> Result<Exit, Failure> {
         rebuilt.from_sidecars,
         rebuilt.open
     );
+    if rebuilt.may_be_charged_credits > Credits::ZERO {
+        say!(
+            "up to {} may have been charged for requests of which nothing is left: they count against budget.total and \
+             budget.per_day, and are asked for after callsheet resume",
+            rebuilt.may_be_charged_credits
+        );
+    }
     say_paused(rebuilt.paused);
     Ok(Exit::Success)
 }

@@ -25,9 +25,12 @@ pub(super) fn resume_scheduler(
     scheduler.set_groups(groups.totals, groups.is_new);
     scheduler.set_account_block(store.account()?);
     scheduler.set_finished_jobs(store.finished_jobs()?);
-    let batches = store.batches()?.into_iter().filter(|batch| ours(batch.no));
+    let (batches, others): (Vec<BatchRecord>, Vec<BatchRecord>) =
+        store.batches()?.into_iter().partition(|batch| ours(batch.no));
+    let charged = others.iter().map(|batch| (batch.no, batch.may_be_charged));
+    scheduler.set_may_be_charged(charged.filter(|(_, credits)| !credits.is_zero()).collect());
     let open = store.open_jobs()?.into_iter().filter(|record| ours(record.key.batch));
-    take_up(&mut scheduler, store, batches.collect(), open.collect(), now)?;
+    take_up(&mut scheduler, store, batches, open.collect(), now)?;
     Ok(scheduler)
 }
 

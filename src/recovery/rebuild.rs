@@ -15,8 +15,9 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+use crate::domain::credits::Credits;
 use crate::domain::ids::{BatchName, BatchNo, JobKey, Seq};
-use crate::domain::job::{Job, JobSpec, PublishedOutputs};
+use crate::domain::job::{Job, JobSpec, PublishedOutputs, State};
 use crate::domain::ledger::Totals;
 use crate::domain::recovered_job_state::{self, Remains};
 use crate::domain::time::Timestamp;
@@ -45,6 +46,9 @@ pub struct Rebuilt {
     pub from_sidecars: u64,
     /// Jobs that had begun, or may have, and go on.
     pub open: u64,
+    /// What the service may have charged for requests of which nothing is left, in credits: so many as may be in flight
+    /// at once. It counts against the budgets of the state and of the day until these are asked for.
+    pub may_be_charged_credits: Credits,
     /// Where the damaged database lies now.
     pub aside: Option<PathBuf>,
     /// What could not be read, and what was done instead.
@@ -63,7 +67,11 @@ struct Sources<'a> {
     now: Timestamp,
 }
 
-/// Sets the database of the state in `dir` aside and builds a new one.
+/// What each job may have been charged of which nothing tells whether it was sent.
+type MayBeCharged = Vec<(Credits, BatchNo)>;
+
+/// Sets the database of the state in `dir` aside and builds a new one. `in_flight` requests may have been on their way at
+/// once.
 ///
 /// # Errors
 /// [`DumpError`] when accepted rows cannot be read and the export does not have them, when the export
@@ -72,6 +80,7 @@ pub fn rebuild(
     dir: &Path,
     export: Option<&Path>,
     published: &FindPublished<'_>,
+    in_flight: u32,
     now: Timestamp,
 ) -> Result<Rebuilt, DumpError> {
     let state = UnopenedState::take(dir)?;
@@ -81,8 +90,17 @@ pub fn rebuild(
     let last_commit = state.last_commit_beside()?.max(salvage.commits).max(export.commits);
     let sources = Sources { state: &state, salvage, trusted, export, published, now };
     let mut records = Snapshot::at(last_commit + 1);
+    let mut may_be_charged = MayBeCharged::new();
     for no in state.folders()? {
-        sources.batch(no, &mut records, &mut rebuilt)?;
+        sources.batch(no, &mut records, &mut may_be_charged, &mut rebuilt)?;
+    }
+    // Which of them were in flight nothing tells: the most expensive ones, at worst.
+    may_be_charged.sort_unstable_by_key(|(hold, _)| std::cmp::Reverse(*hold));
+    for (hold, no) in may_be_charged.into_iter().take(in_flight as usize) {
+        rebuilt.may_be_charged_credits = rebuilt.may_be_charged_credits + hold;
+        for batch in records.batches.iter_mut().filter(|batch| batch.no == no) {
+            batch.may_be_charged = batch.may_be_charged + hold;
+        }
     }
     sources.add_moved(&mut records);
     records.account = sources.salvage.account.clone();
@@ -133,7 +151,13 @@ impl Sources<'_> {
         known.into_iter().find(|batch| batch.spool_bytes == most)
     }
 
-    fn batch(&self, no: BatchNo, records: &mut Snapshot, rebuilt: &mut Rebuilt) -> Result<(), StoreError> {
+    fn batch(
+        &self,
+        no: BatchNo,
+        records: &mut Snapshot,
+        may_be_charged: &mut MayBeCharged,
+        rebuilt: &mut Rebuilt,
+    ) -> Result<(), StoreError> {
         let spool = self.state.spool(no);
         let rows_bytes = spool.rows_on_disk();
         let Some(known) = self.known(no) else {
@@ -164,9 +188,11 @@ impl Sources<'_> {
         let mut parts = BatchRebuild::read_rows(self, known)?;
         parts.read_outcomes(self, rebuilt)?;
         let outcomes = parts.decide(self, rebuilt)?;
-        let BatchRebuild { mut batch, open, days, .. } = parts;
+        let BatchRebuild { mut batch, open, days, may_be_charged: of_batch, .. } = parts;
+        batch.may_be_charged = Credits::ZERO;
         if !self.trusted {
             batch.rebuilt_rows = batch.rows;
+            may_be_charged.extend(of_batch.into_iter().map(|hold| (hold, no)));
         }
         rebuilt.batches += 1;
         rebuilt.jobs += u64::from(batch.rows);
@@ -199,6 +225,8 @@ struct BatchRebuild {
     outcomes: BTreeMap<u32, JobRecord>,
     open: Vec<JobRecord>,
     days: BTreeMap<UtcDay, Totals>,
+    /// What each job may have been charged of which nothing tells whether it was sent, beyond what is set aside for it.
+    may_be_charged: Vec<Credits>,
 }
 
 impl BatchRebuild {
@@ -220,7 +248,7 @@ impl BatchRebuild {
         (batch.unreviewed, batch.decided, batch.review_announced) = (0, 0, false);
         batch.inputs_announced = false;
         let (outcomes, days) = (BTreeMap::new(), BTreeMap::new());
-        Ok(BatchRebuild { batch, rows, outcomes, open: Vec::new(), days })
+        Ok(BatchRebuild { batch, rows, outcomes, open: Vec::new(), days, may_be_charged: Vec::new() })
     }
 
     /// Reads every outcome that can be read, the export's first: the last one of a job counts.
@@ -275,10 +303,15 @@ impl BatchRebuild {
                 JobRecord { key, id: spec.id, row_at: at, job: recovered_job_state::silent(from.trusted) };
             self.batch.count_accepted(spec.order.kind);
             let outcome = outcomes.remove(&spec.seq.0);
+            let hold = spec.order.hold().unwrap_or_default();
             let Some(found) = self.stands(from, &spec, &row, outcome, rebuilt) else {
+                self.may_be_charged.push(hold);
                 silent.push(row);
                 continue;
             };
+            if found.job.may_have_been_sent() && matches!(found.job.state(), State::Queued) {
+                self.may_be_charged.push(hold.saturating_sub(found.job.books().held));
+            }
             if out_of_turn.contains(&spec.seq) {
                 ahead.push(spec.seq);
             } else {

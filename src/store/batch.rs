@@ -91,6 +91,10 @@ pub struct BatchRecord {
     /// imported when it had so many.
     #[serde(default, skip_serializing_if = "is_default")]
     pub rebuilt_rows: u32,
+    /// What these may have been charged and nothing tells, in credits: it counts against the budgets of the state and of the
+    /// day until they are asked for.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub may_be_charged: Credits,
     /// Its hooks were told that it is done.
     #[serde(default, skip_serializing_if = "is_default")]
     pub announced: bool,
@@ -178,6 +182,7 @@ impl BatchRecord {
             canceled_below: 0,
             skipped: BTreeSet::new(),
             rebuilt_rows: 0,
+            may_be_charged: Credits::ZERO,
             announced: false,
             announced_at: None,
             finished: None,

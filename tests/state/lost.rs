@@ -83,6 +83,28 @@ fn after_a_rebuild_without_a_database() {
 }
 
 #[test]
+fn what_may_have_been_charged_counts_until_it_is_asked_for() {
+    let env = one_image();
+    fs::remove_dir_all(env.path("state/db")).unwrap();
+    let rebuilt = env.run(["state", "rebuild"]).exited(0);
+    rebuilt.says("up to 8 credits may have been charged for requests of which nothing is left");
+    env.write("other.csv", "id,kind,model,prompt\nother-1,image,gi-2,A lighthouse at dusk\n");
+    for limit in ["total", "per_day"] {
+        env.configure(&format!("[limits]\nin_flight = 1\n[budget]\n{limit} = 12\n"));
+        let parked = env.run(["run", "other.csv"]).exited(4);
+        parked.says("the next job needs 8, 4 of 12 credits are left: 4 are missing");
+    }
+    env.audit().each_paid_once(1);
+    // It is asked for within the same limit, and costs nothing more.
+    env.run(["resume", "batch"]).exited(0);
+    is_collected_and_paid_once(&env);
+    env.run(["run", "other.csv"]).exited(4);
+    env.configure("[limits]\nin_flight = 1\n[budget]\ntotal = 16\n");
+    env.run(["run", "other.csv"]).exited(0);
+    env.audit().each_paid_once(2);
+}
+
+#[test]
 fn after_a_dump_that_was_taken_in() {
     let env = one_image();
     env.run(["state", "export", "dump.jsonl"]).exited(0);

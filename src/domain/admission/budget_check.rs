@@ -25,6 +25,7 @@ pub(super) struct RemainingBudget {
     pub(super) limits: Limits,
     total: Totals,
     day: Totals,
+    may_be_charged: Credits,
     groups: BTreeMap<Group, GroupBooks>,
     balance: Option<Credits>,
     balance_age: Millis,
@@ -45,13 +46,23 @@ pub(super) enum Blocker {
 impl RemainingBudget {
     /// Everything that a board has room for.
     pub(super) fn of(board: AdmissionInput) -> RemainingBudget {
-        let AdmissionInput { limits, in_flight, total, day, balance, balance_age, out_of_credits, pools } =
-            board;
+        let AdmissionInput {
+            limits,
+            in_flight,
+            total,
+            day,
+            may_be_charged,
+            balance,
+            balance_age,
+            out_of_credits,
+            pools,
+        } = board;
         RemainingBudget {
             in_flight,
             limits,
             total,
             day,
+            may_be_charged,
             groups: BTreeMap::new(),
             balance,
             balance_age,
@@ -76,13 +87,16 @@ impl RemainingBudget {
     pub(super) fn blocker(&self, batch: &WaitingBatch, candidate: &Candidate) -> Option<Blocker> {
         let (wanted, hold, balance) = (candidate.wanted(), candidate.hold, self.balance.unwrap_or_default());
         let parked = |parked: Parked| Some(Blocker::Parked(parked));
-        if !budget::fits(batch.totals, Some(batch.budget), wanted) {
+        // Of what may be charged already it is a part itself where it may have been sent.
+        let beside = |all: Credits| if candidate.may_have_been_sent { Credits::ZERO } else { all };
+        let (of_batch, of_all) = (beside(batch.may_be_charged), beside(self.may_be_charged));
+        if !budget::fits(batch.totals, Some(batch.budget), wanted + of_batch) {
             return parked(Parked::BatchBudget);
         }
-        if !budget::fits(self.day, self.limits.per_day, candidate.wanted_today()) {
+        if !budget::fits(self.day, self.limits.per_day, candidate.wanted_today() + of_all) {
             return parked(Parked::DayBudget);
         }
-        if !budget::fits(self.total, self.limits.total, wanted) {
+        if !budget::fits(self.total, self.limits.total, wanted + of_all) {
             return parked(Parked::TotalBudget);
         }
         for GroupLimit { group, total, per_day } in &candidate.groups {
@@ -125,6 +139,11 @@ impl RemainingBudget {
 
     pub(super) fn take(&mut self, batch: &mut WaitingBatch, candidate: &Candidate) {
         batch.awaits_charge |= candidate.is_unbounded();
+        if candidate.may_have_been_sent {
+            for rest in [&mut batch.may_be_charged, &mut self.may_be_charged] {
+                *rest = rest.saturating_sub(candidate.wanted());
+            }
+        }
         self.in_flight.add(candidate.kind, candidate.model.as_deref());
         for totals in [&mut batch.totals, &mut self.total] {
             totals.held = totals.held + candidate.wanted();

@@ -53,6 +53,8 @@ pub struct Candidate {
     pub held: Credits,
     /// Whether that counts for today. What counts for another day is held anew, for today.
     pub is_held_today: bool,
+    /// A state that is gone may have sent it: what it may have been charged counts already.
+    pub may_have_been_sent: bool,
     /// The plan allowance that may cover it.
     pub allowance: Option<AllowanceUse>,
     /// The budgets of groups that it counts against.
@@ -84,6 +86,8 @@ pub struct WaitingBatch {
     pub budget: Credits,
     /// What it has spent.
     pub totals: Totals,
+    /// What jobs of it may have been charged that a state that is gone may have sent, and nothing tells.
+    pub may_be_charged: Credits,
     /// A job of it is out whose charge nothing bounds and nobody knows yet.
     pub awaits_charge: bool,
     /// The catalog in force has no price for some of its jobs, which are not among the candidates.
@@ -159,6 +163,8 @@ pub struct AdmissionInput {
     pub total: Totals,
     /// Totals of the present UTC day.
     pub day: Totals,
+    /// What jobs may have been charged that a state that is gone may have sent, and nothing tells: by all batches.
+    pub may_be_charged: Credits,
     /// The balance less everything held for what was sent, where it is known. It must be when `min_balance` is limited.
     pub balance: Option<Credits>,
     /// How long ago it came in.

@@ -18,6 +18,7 @@ fn candidates(batch: u32, priority: i8, holds: &[u64]) -> Vec<Candidate> {
     let candidate = |(seq, hold): (u32, &u64)| Candidate {
         held: Credits::ZERO,
         is_held_today: false,
+        may_have_been_sent: false,
         key: JobKey { batch: BatchNo(batch), seq: Seq(seq) },
         priority,
         kind: Kind::Video,
@@ -36,6 +37,7 @@ fn batch(batch: u32, priority: i8, budget: u64, holds: &[u64]) -> WaitingBatch {
         batch: BatchNo(batch),
         budget: Credits(budget),
         totals: Totals::default(),
+        may_be_charged: Credits::ZERO,
         awaits_charge: false,
         lacks_price: false,
         candidates,
@@ -78,6 +80,7 @@ fn board(in_flight: u32, waiting: Vec<WaitingBatch>) -> Board {
         in_flight: InFlight::default(),
         total,
         day,
+        may_be_charged: Credits::ZERO,
         balance: None,
         balance_age: Millis(0),
         out_of_credits: false,
@@ -222,6 +225,27 @@ fn day_and_total_budgets_cover_all_batches() {
     total.limits.total = Some(Credits(10));
     total.total.spent = Credits(5);
     assert_eq!(decide(total), "!1 total_budget !2 total_budget");
+}
+
+#[test]
+fn what_a_lost_state_may_have_sent_counts_until_it_is_asked_for() {
+    let mut other = board(9, vec![batch(2, 0, 100, &[2, 4])]);
+    (other.limits.total, other.may_be_charged) = (Some(Credits(10)), Credits(8));
+    assert_eq!(decide(other.clone()), "2.0");
+    (other.limits.total, other.limits.per_day) = (None, Some(Credits(9)));
+    assert_eq!(decide(other.clone()), "!2 day_budget");
+    // What may have been sent is itself a part of what counts, and goes first here.
+    let mut rebuilt = batch(1, 1, 100, &[4, 4]);
+    rebuilt.candidates.iter_mut().for_each(|candidate| candidate.may_have_been_sent = true);
+    rebuilt.may_be_charged = Credits(8);
+    other.waiting.insert(0, rebuilt.clone());
+    other.limits.per_day = Some(Credits(10));
+    assert_eq!(decide(other.clone()), "1.0 1.1 2.0");
+    // So do later rows of its own batch.
+    rebuilt.candidates[1].may_have_been_sent = false;
+    rebuilt.budget = Credits(11);
+    other.waiting[0] = rebuilt;
+    assert_eq!(decide(other), "1.0 2.0");
 }
 
 fn limit(value: &str, total: Option<u64>, per_day: Option<u64>) -> GroupLimit {

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use crate::domain::admission::{
     self, Admission, AdmissionInput, Candidate, InFlight, Limits, Turn, WaitingBatch,
 };
+use crate::domain::credits::Credits;
 use crate::domain::ids::{BatchNo, JobKey};
 use crate::domain::lifecycle::{Event, Want};
 use crate::domain::parked_reason::Parked;
@@ -118,16 +119,26 @@ impl Scheduler {
         let mut limits = self.settings.limits.clone();
         limits.in_flight = self.adaptive_limit.slots(now.tick);
         let (balance, balance_age) = self.account.balance_left(now.tick);
+        self.batches.sort_in();
         AdmissionInput {
             limits,
             in_flight: InFlight::default(),
             total: self.budgets.total(),
             day: self.budgets.day(now.wall.utc_day()),
+            may_be_charged: self.may_be_charged(),
             balance,
             balance_age,
             out_of_credits: self.account.is_out_of_credits(),
             pools: self.account.pools(now.wall),
         }
+    }
+
+    /// What jobs may have been charged that a state that is gone may have sent, and nothing tells.
+    pub(super) fn may_be_charged(&self) -> Credits {
+        let of_batches = self.batches.sorted(Attention::MayBeCharged);
+        let of_batches = of_batches.map(|active| active.record().may_be_charged);
+        let elsewhere = self.may_be_charged_elsewhere.values().copied();
+        of_batches.chain(elsewhere).fold(Credits::ZERO, |sum, more| sum + more)
     }
 
     fn waiting_jobs<'a>(

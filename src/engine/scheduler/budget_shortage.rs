@@ -32,7 +32,8 @@ impl Scheduler {
         let limits = &self.settings.limits;
         let of = |setting: &str, totals: Totals, limit: Option<Credits>| {
             let needed = self.next_hold(active)?;
-            Some(BudgetShortage::of(setting.to_owned(), None, totals, limit?, needed))
+            let held = totals.held + self.may_be_charged();
+            Some(BudgetShortage::of(setting.to_owned(), None, Totals { held, ..totals }, limit?, needed))
         };
         match parked {
             Parked::TotalBudget => of("budget.total", self.budgets.total(), limits.total),

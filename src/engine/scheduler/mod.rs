@@ -47,6 +47,7 @@ pub use self::retry::is_paid_for;
 pub use self::waiting_inputs::ended_take;
 use crate::domain::adaptive_limit::AdaptiveLimit;
 use crate::domain::budget_group::{GroupLimits, GroupTotals};
+use crate::domain::credits::Credits;
 use crate::domain::ids::BatchNo;
 use crate::domain::job::JobSpec;
 use crate::domain::ledger::Totals;
@@ -113,6 +114,8 @@ pub struct Scheduler {
     mode: Mode,
     prices: Prices,
     finished_jobs: FinishedJobs,
+    /// What jobs may have been charged of batches that are none of its own.
+    may_be_charged_elsewhere: BTreeMap<BatchNo, Credits>,
     inputs: JobInputs,
     pending: PendingStep,
 }
@@ -137,6 +140,7 @@ impl Scheduler {
             account: AccountState::new(&settings),
             mode: Mode::Paying,
             finished_jobs: FinishedJobs::default(),
+            may_be_charged_elsewhere: BTreeMap::new(),
             inputs: JobInputs::default(),
             pending: PendingStep::default(),
             settings,
@@ -174,6 +178,7 @@ impl Scheduler {
 
     /// Takes up a batch, or what changed of it by another manifest.
     pub fn add_batch(&mut self, record: BatchRecord) {
+        self.may_be_charged_elsewhere.remove(&record.no);
         match self.batches.get_mut(&record.no) {
             None => self.batches.insert(ActiveBatch::new(record)),
             Some(active) => active.extend(record),
@@ -211,6 +216,11 @@ impl Scheduler {
     /// Takes up how the jobs of finished batches ended, by kind, as it was stored.
     pub fn set_finished_jobs(&mut self, jobs: BTreeMap<Option<Kind>, Ended>) {
         self.finished_jobs = FinishedJobs::new(jobs);
+    }
+
+    /// Takes up what jobs may have been charged of batches that are none of its own: see [`BatchRecord::may_be_charged`].
+    pub fn set_may_be_charged(&mut self, elsewhere: BTreeMap<BatchNo, Credits>) {
+        self.may_be_charged_elsewhere = elsewhere;
     }
 
     /// Takes up what the account refused before: a restart is not a special path.

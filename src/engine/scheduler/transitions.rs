@@ -46,6 +46,12 @@ impl Scheduler {
         }
         let before = open.replace_job(transition.job);
         job_log::moved(&active.record().name, open.spec(), &before, open.job());
+        if before.may_have_been_sent() && !open.job().may_have_been_sent() {
+            // What it may have been charged is set aside now, or known.
+            let hold = open.spec().order.hold().unwrap_or_default();
+            active.note_asked(hold.saturating_sub(before.books().held));
+            self.pending.batch_changed(key.batch);
+        }
         let (before, before_books) = (before.attempt(), before.books());
         for movement in transition.movements.iter().copied() {
             active.apply(movement)?;

@@ -249,6 +249,11 @@ impl ActiveBatch {
         }
     }
 
+    /// A job is asked for, or resolved, that may have been charged so much.
+    pub fn note_asked(&mut self, hold: Credits) {
+        self.record.may_be_charged = self.record.may_be_charged.saturating_sub(hold);
+    }
+
     /// Nothing more of it is sent until it is resumed.
     pub fn pause(&mut self, pause: Pause) {
         self.record.paused = Some(pause);

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::domain::admission::{Candidate, GroupBooks, InFlight, Limits, Turn, WaitingBatch};
-use crate::domain::batch_origin::Origin;
 use crate::domain::budget_group::{Group, GroupLimits};
 use crate::domain::credit_hold::HoldRefusal;
 use crate::domain::ids::{BatchNo, JobKey};
@@ -126,11 +125,11 @@ impl WaitingJobs<'_> {
         let mut candidates = Vec::with_capacity(specs.len());
         for (_, spec) in specs {
             let key = JobKey { batch, seq: spec.seq };
-            match self.candidate(key, spec, record.origin.as_ref()) {
+            match self.candidate(key, spec, active) {
                 Ok(candidate) => candidates.push(candidate),
                 Err(withheld) => match above_max(&withheld, &record.name, &spec.label) {
                     // What may have been sent may have been charged, too.
-                    Some(fault) if !self.may_be_charged(key) => too_dear.push((key, fault)),
+                    Some(fault) if !self.may_have_been_sent(key, active) => too_dear.push((key, fault)),
                     _ => lacks_price = true,
                 },
             }
@@ -143,6 +142,7 @@ impl WaitingJobs<'_> {
             batch,
             budget,
             totals,
+            may_be_charged: record.may_be_charged,
             awaits_charge,
             lacks_price,
             candidates,
@@ -165,9 +165,9 @@ impl WaitingJobs<'_> {
         &mut self,
         key: JobKey,
         spec: &JobSpec,
-        origin: Option<&Origin>,
+        active: &ActiveBatch,
     ) -> Result<Candidate, HoldRefusal> {
-        let order = &spec.order;
+        let (order, origin) = (&spec.order, active.record().origin.as_ref());
         let job = self.jobs.get(&key).map(OpenJob::job);
         let held = job.map(|job| job.books().held).unwrap_or_default();
         let is_held_today = job.and_then(Job::day) == Some(self.now.wall.utc_day());
@@ -183,12 +183,17 @@ impl WaitingJobs<'_> {
             held,
             is_held_today,
             release,
+            may_have_been_sent: self.may_have_been_sent(key, active),
             allowance: self.account.allowance_of(order),
             groups: self.budgets.groups().limits_of(self.group_limits, &order.meta, origin),
         })
     }
 
-    fn may_be_charged(&self, key: JobKey) -> bool {
-        self.jobs.get(&key).is_some_and(|open| open.job().may_have_been_sent())
+    /// Whether a state that is gone may have sent a job.
+    fn may_have_been_sent(&self, key: JobKey, active: &ActiveBatch) -> bool {
+        match self.jobs.get(&key) {
+            Some(open) => open.job().may_have_been_sent(),
+            None => active.record().may_have_been_sent(key.seq),
+        }
     }
 }

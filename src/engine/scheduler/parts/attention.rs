@@ -29,6 +29,8 @@ pub enum Attention {
     IsParked,
     /// The next UTC day may let it go on.
     WaitsForTomorrow,
+    /// Jobs of it may have been charged, and nothing tells.
+    MayBeCharged,
     /// Rows of it may be sent that have not begun.
     HasRows,
 }
@@ -49,6 +51,7 @@ pub fn attention_of(active: &ActiveBatch, batches: usize) -> EnumMap<Attention, 
         Attention::MayBeKept => !may_send || active.kept().is_some() || record.waits_after_pilot(),
         Attention::IsParked => active.is_parked(),
         Attention::WaitsForTomorrow => until_tomorrow,
+        Attention::MayBeCharged => !record.may_be_charged.is_zero(),
         Attention::HasRows => may_send && record.has_rows_to_send(),
     })
 }
