@@ -225,8 +225,10 @@ fn a_row_of_the_rest_that_is_canceled_and_retried_waits_on() {
     env.run(["run", "birds.csv", "--pilot", "1"]).exited(7);
     let last = "birds/image-3";
     env.run(["cancel", last]).exited(0);
+    env.run(["run", "birds.csv"]).exited(7).says("2 jobs (16 credits) wait until you continue");
     env.run(["retry", last]).exited(0);
-    env.run(["run", "birds.csv"]).exited(7).says("callsheet continue birds");
+    let waiting = env.run(["run", "birds.csv"]).exited(7);
+    waiting.says("3 jobs (24 credits) wait until you continue").says("callsheet continue birds");
     env.audit().each_paid_once(1);
     env.run(["continue", "birds"]).exited(0);
     env.run(["run", "birds.csv"]).exited(0);

@@ -381,7 +381,9 @@ fn rows_that_were_refused_are_counted_where_their_batch_is() {
         (status["batches"][0]["refused_rows"].clone(), report["refused_rows"].clone())
     };
     assert_eq!(refused(), (json!(1), json!(1)));
-    env.run(["status"]).exited(0).says("batch: 1 rows of its last manifest were rejected");
+    env.run(["status"])
+        .exited(0)
+        .says("batch: 1 row of its last manifest was rejected; callsheet plan MANIFEST shows why");
     // The row is left out: none is refused any more, and nothing is bought.
     env.write("batch.csv", rows.replace("b,image,nope,A key\n", ""));
     env.run(["run", "batch.csv"]).exited(0);

@@ -6,7 +6,7 @@ use crate::domain::lifecycle::Event;
 use crate::domain::time::Now;
 use crate::engine::scheduler::commands::FoundJob;
 use crate::engine::scheduler::drop_expired_and_canceled::DROPPED_MAX;
-use crate::engine::scheduler::parts::active_batch::SKIPPED_MAX;
+use crate::engine::scheduler::parts::active_batch::{ActiveBatch, SKIPPED_MAX};
 use crate::engine::scheduler::parts::open_job::OpenJob;
 use crate::engine::scheduler::{CommandOutcome, Scheduler, SchedulerError};
 
@@ -59,6 +59,9 @@ impl Scheduler {
             _ => return Ok(CommandOutcome { in_flight: 1, ..CommandOutcome::default() }),
         }
         let attempt = present.attempt();
+        let waits = |active: &ActiveBatch| active.record().waits_for_pilot(record.row_at, present);
+        let waits_for_pilot = self.batches.get(&key.batch).is_some_and(waits);
+        let hold = spec.order.hold().unwrap_or_default();
         if !self.jobs.contains_key(&key) {
             let Some(active) = self.batches.get_mut(&key.batch) else { return Ok(CommandOutcome::default()) };
             if !active.skip(spec.seq) {
@@ -70,6 +73,9 @@ impl Scheduler {
             self.open_queued(record, spec);
         }
         self.apply(key, attempt, Event::Cancel, now)?;
+        if let Some(active) = self.batches.get_mut(&key.batch).filter(|_| waits_for_pilot) {
+            active.change_waiting(false, hold);
+        }
         Ok(CommandOutcome { jobs: 1, ..CommandOutcome::default() })
     }
 }

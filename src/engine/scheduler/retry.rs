@@ -61,6 +61,9 @@ impl Scheduler {
             job.mark_may_have_been_sent();
         }
         let same_key = job.attempt() == record.job.attempt();
+        if active.record().waits_for_pilot(record.row_at, &job) {
+            active.change_waiting(true, spec.order.hold().unwrap_or_default());
+        }
         active.job_reopened(spec.seq, spec.order.kind, record.job.state());
         active.uncancel();
         self.open_queued(JobRecord { job: *job, ..record.clone() }, spec.clone());

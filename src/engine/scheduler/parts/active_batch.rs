@@ -186,6 +186,15 @@ impl ActiveBatch {
         self.record.segments.iter().any(|segment| !segment.is_through())
     }
 
+    /// A job that waits for the end of its pilot is wanted again, or is not any more; what it costs.
+    pub fn change_waiting(&mut self, is_wanted: bool, hold: Credits) {
+        let Some(pilot) = &mut self.record.pilot else { return };
+        match is_wanted {
+            true => pilot.count(false, 1, hold),
+            false => pilot.drop_waiting(1, hold),
+        }
+    }
+
     /// What waits for the end of its pilot may be sent.
     pub fn end_pilot(&mut self) {
         self.record.pilot_announced = false;
