@@ -397,11 +397,13 @@ impl Oracle {
         let Books { held, charged, .. } = job.all_books();
         let theirs: u64 = service.tasks_of(record.key).map(|task| task.net()).sum();
         check(held.is_zero(), || format!("{who} still holds {held}"))?;
-        // A lost database knew of attempts that nothing else tells of: of those begun beside another that was overdue, and of
-        // those that were asked for after an outcome.
+        // A lost database knew of attempts that nothing else tells of: of those begun beside another that was overdue, of
+        // those that were asked for after an outcome, and of those after one that failed, where the job is overdue by now.
         let policy = disk.batches.get(&record.key.batch).and_then(|batch| batch.policy.on_deadline);
         let is_forgotten = self.lost.contains(&record.key.batch)
-            && (policy == Some(OnDeadline::Resubmit) || self.retries.contains_key(&record.key));
+            && (policy == Some(OnDeadline::Resubmit)
+                || self.retries.contains_key(&record.key)
+                || job.is_overdue());
         let is_known = charged.0 == theirs || is_forgotten && charged.0 < theirs;
         check(is_known, || {
             format!("{who}, {}: it costs {theirs}, the books say {charged}", job.state().name())
