@@ -236,7 +236,6 @@ impl Engine {
         // Commands that came in while the state's disk was full.
         let mut waiting = VecDeque::new();
         let mut grace: Option<Tick> = None;
-        let mut is_overdue = false;
         self.remove_copies_left_behind().await?;
         let mut following = self.deps.is_some().then(|| self.gallery.follow(self.handle()));
         loop {
@@ -284,13 +283,7 @@ impl Engine {
                     || standstill == Standstill::Stopped
                     || grace.is_some())
             {
-                if standstill == Standstill::Overdue {
-                    // What is late and has no task goes back to the queue before this ends.
-                    is_overdue = true;
-                    inputs.push(Input::Stop);
-                    continue;
-                }
-                return Ok(if is_overdue { Standstill::Overdue } else { standstill });
+                return Ok(standstill);
             }
             let timer = self.sleep_until(wake);
             let grace_over = sleep(grace.map(|end| self.clock.until(end)));

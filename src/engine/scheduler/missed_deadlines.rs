@@ -24,6 +24,11 @@ impl Scheduler {
             }
             let Some(open) = self.jobs.get(&key) else { continue };
             let is_watched = open.job().is_overdue() || open.job().attempt() != attempt;
+            let is_keyed = open.spec().order.kind.is_keyed();
+            if is_keyed && !is_watched && !self.was_taken(key) {
+                self.deadline_without_task(key, attempt, now)?;
+                continue;
+            }
             let state = open.job().attempt_of(attempt).map(Attempt::state);
             let is_unread =
                 open.seen_for(attempt, now.tick).is_none() && matches!(state, Some(State::Running { .. }));
@@ -53,6 +58,25 @@ impl Scheduler {
                 // It waits for a slot and the budgets, and for nothing else.
                 self.schedule(key, next, now.tick);
             }
+        }
+        Ok(())
+    }
+
+    /// A job is not late that the service did not take: its deadline counts from the POST that is taken. It gives its slot
+    /// back, and is admitted anew when it was to be sent again.
+    fn deadline_without_task(
+        &mut self,
+        key: JobKey,
+        attempt: AttemptNo,
+        now: Now,
+    ) -> Result<(), SchedulerError> {
+        if self.jobs.get(&key).is_some_and(OpenJob::is_busy) {
+            self.postpone_deadline(key, attempt, UNREAD_GRACE, now);
+            return Ok(());
+        }
+        self.apply(key, attempt, Event::Requeue, now)?;
+        if !self.timers.has_effect(key, attempt) {
+            self.queue(key);
         }
         Ok(())
     }

@@ -70,6 +70,11 @@ impl Timers {
         self.effects.set((key, attempt), at);
     }
 
+    /// Whether an attempt waits for its next effect, or to be admitted again.
+    pub fn has_effect(&self, key: JobKey, attempt: AttemptNo) -> bool {
+        self.effects.set.contains_key(&(key, attempt))
+    }
+
     /// The next attempt that wants its effect by now, and when it wanted it.
     pub fn pop_effect(&mut self, now: Tick) -> Option<(Tick, JobKey, AttemptNo)> {
         self.effects.pop(now).map(|(at, (key, attempt))| (at, key, attempt))
