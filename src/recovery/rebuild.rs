@@ -189,9 +189,8 @@ impl Sources<'_> {
         parts.read_outcomes(self, rebuilt)?;
         let outcomes = parts.decide(self, rebuilt)?;
         let BatchRebuild { mut batch, open, days, may_be_charged: of_batch, .. } = parts;
-        batch.may_be_charged = Credits::ZERO;
         if !self.trusted {
-            batch.rebuilt_rows = batch.rows;
+            (batch.rebuilt_rows, batch.may_be_charged) = (batch.rows, Credits::ZERO);
             may_be_charged.extend(of_batch.into_iter().map(|hold| (hold, no)));
         }
         rebuilt.batches += 1;
