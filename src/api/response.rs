@@ -13,7 +13,7 @@ use crate::domain::credits::Credits;
 use crate::domain::ids::TaskId;
 use crate::domain::quote::Catalog;
 use crate::domain::quote::catalog::CatalogPart;
-use crate::domain::task::{Fault, PostAnswer, ReadAnswer};
+use crate::domain::task::{Fault, PostAnswer, ReadAnswer, is_word_on_the_request};
 
 /// Classifies the response to a creating POST.
 pub fn classify_post(raw: &RawResponse) -> PostAnswer {
@@ -58,9 +58,7 @@ pub fn classify_post(raw: &RawResponse) -> PostAnswer {
             again(raw, fault, true)
         }
         // The type is what counts (Errors): what is wrong with the request stays wrong.
-        500..=599 if matches!(fault.code.as_str(), "invalid_request" | "content_rejected") => {
-            PostAnswer::Refused(fault)
-        }
+        500..=599 if is_word_on_the_request(&fault.code) => PostAnswer::Refused(fault),
         // The service's own words, or what is wrong with this very request wherever it arrives.
         400..=499 if is_envelope => PostAnswer::Refused(fault),
         // The paths are the document's, so that a server which knows no POST there stands in the service's place.

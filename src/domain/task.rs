@@ -163,8 +163,8 @@ impl PostAnswer {
     }
 }
 
-/// The types of the service's 400 (Errors).
-fn is_word_on_the_request(code: &str) -> bool {
+/// Whether an error's type is one of the service's 400 (Errors): it speaks of the request itself.
+pub fn is_word_on_the_request(code: &str) -> bool {
     matches!(code, "invalid_request" | "content_rejected")
 }
 

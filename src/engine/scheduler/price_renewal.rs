@@ -18,7 +18,7 @@ impl Scheduler {
                 .is_ok_and(|release| release.hold == job.books().held)
     }
 
-    /// A job whose POST made no task is let out anew where its price has changed: asked against every limit, under the
+    /// A job whose POST made no task is admitted anew where its price has changed: asked against every limit, under the
     /// same key. Where the price in force is not known it waits for that.
     pub(super) fn price_again(
         &mut self,
