@@ -11,22 +11,22 @@ use crate::domain::exit_code::Exit;
 pub(super) async fn run(command: &NameArgument, global: &Global) -> Result<Exit, Failure> {
     let request = CancelRequest { name: command.name.clone() };
     for outcome in outcome_json::print(client::call(global, &request).await?, global)? {
-        let granted = outcome.granted;
-        say!("{}: {} canceled before they were sent", outcome.batch, granted.jobs);
-        if granted.in_flight > 0 {
-            say!("{} already submitted: they cannot be canceled and will be downloaded", granted.in_flight);
+        let result = outcome.result;
+        say!("{}: {} canceled before they were sent", outcome.batch, result.jobs);
+        if result.in_flight > 0 {
+            say!("{} already submitted: they cannot be canceled and will be downloaded", result.in_flight);
         }
-        if granted.may_have_been_sent > 0 {
+        if result.may_have_been_sent > 0 {
             say!(
                 "{} may have been sent before the state was rebuilt or imported and cannot be canceled; nothing is \
                  sent while the batch is paused. To ask for their tasks under the same keys: callsheet resume {}; a \
                  key that the service does not know buys. To end one: callsheet resolve JOB --charged N or \
                  --not-charged, as the account shows",
-                granted.may_have_been_sent,
+                result.may_have_been_sent,
                 outcome.batch
             );
         }
-        if let Some(refused) = granted.refused {
+        if let Some(refused) = result.refused {
             say!("{}", printable(&format!("{}: {refused}", command.name)));
         }
     }

@@ -27,7 +27,7 @@ pub(super) async fn run(command: &ContinueCommand, global: &Global) -> Result<Ex
         let pilot = before.and_then(|batch| batch.pilot).unwrap_or_default();
         let outcomes = outcome_json::print(client.call(&request).await?, global)?;
         for outcome in outcomes {
-            match outcome.granted.refused {
+            match outcome.result.refused {
                 Some(refused) => say!("{}: {refused}", outcome.batch),
                 None => {
                     let next = client.next_step(&outcome.batch).await?;

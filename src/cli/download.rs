@@ -45,7 +45,7 @@ pub(super) async fn run(command: &DownloadCommand, global: &Global) -> Result<Ex
         daemon_discovery::find_daemon(global, &config, state.is_emulated).await?
     {
         for outcome in request(&client, command, global).await? {
-            match outcome.granted.jobs {
+            match outcome.result.jobs {
                 0 => say_nothing_is_missing(&outcome.batch),
                 jobs => say!("{}: {} downloads {jobs} again", outcome.batch, health.process.name()),
             }
@@ -81,7 +81,7 @@ fn say_nothing_is_missing(batch: &BatchName) {
 
 /// Names what a person edited: it is not overwritten.
 fn say_what_stays(outcome: &BatchOutcome) {
-    let edited = &outcome.granted.edited;
+    let edited = &outcome.result.edited;
     for path in edited.iter().take(EDITED_SHOWN) {
         say!("{}: {} was edited: kept, and downloaded under another name", outcome.batch, printable(path));
     }
@@ -117,7 +117,7 @@ async fn download(
     let engine = InProcess::begin(app);
     let outcomes = request(engine.client(), command, global).await;
     let standstill = engine.finish().await?;
-    let again: u32 = outcomes?.iter().map(|outcome| outcome.granted.jobs).sum();
+    let again: u32 = outcomes?.iter().map(|outcome| outcome.result.jobs).sum();
     if again == 0 && left == 0 {
         say_nothing_is_missing(&batch.name);
         return Ok(Exit::Success);

@@ -15,11 +15,12 @@ pub(super) async fn pause(command: &BatchArgument, global: &Global) -> Result<Ex
         say!("no unfinished batch to pause; batches that come later are not paused");
     }
     for outcome in outcomes {
-        let in_flight = outcome.granted.in_flight;
-        match outcome.granted.refused {
+        let in_flight = outcome.result.in_flight;
+        let paused = if outcome.result.was_paused { "was paused already" } else { "paused" };
+        match outcome.result.refused {
             Some(refused) => say!("{}: {refused}", outcome.batch),
             None => {
-                say!("{}: paused; {in_flight} in flight will finish and be downloaded", outcome.batch);
+                say!("{}: {paused}; {in_flight} in flight will finish and be downloaded", outcome.batch);
             }
         }
     }

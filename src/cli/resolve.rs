@@ -35,7 +35,7 @@ pub(super) async fn run(command: &ResolveCommand, global: &Global) -> Result<Exi
     let (name, attempt, above_hold) = (command.job.clone(), command.attempt, command.above_hold);
     let request = ResolveRequest { name, charged, attempt, above_hold };
     for outcome in outcome_json::print(client::call(global, &request).await?, global)? {
-        if let Some(refused) = outcome.granted.refused {
+        if let Some(refused) = outcome.result.refused {
             return Err(Failure::new(Exit::Usage, format!("{}: {refused}", command.job)));
         }
         let next = match charged {

@@ -16,11 +16,16 @@ pub(super) async fn resume(command: &BatchArgument, global: &Global) -> Result<E
             say!("no unfinished batch to resume");
         }
         for outcome in outcomes {
-            match outcome.granted.refused {
+            match outcome.result.refused {
                 Some(refused) => say!("{}: {refused}", outcome.batch),
                 None => {
                     let next = client.next_step(&outcome.batch).await?;
-                    say!("{}: resumed; {next}", outcome.batch);
+                    let resumed = if outcome.result.was_paused {
+                        "resumed"
+                    } else {
+                        "was not paused; the balance and the prices are checked again"
+                    };
+                    say!("{}: {resumed}; {next}", outcome.batch);
                 }
             }
         }

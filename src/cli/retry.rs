@@ -40,19 +40,19 @@ pub(super) async fn run(command: &RetryCommand, global: &Global) -> Result<Exit,
     let request = RetryRequest { name: named.name.clone(), max_credits: *max_credits, failed: *failed };
     client::with(global, RetryRequest::METHOD, async |client| {
         for outcome in outcome_json::print(client.call(&request).await?, global)? {
-            let granted = outcome.granted;
-            match granted.jobs {
-                0 if granted.hopeless.is_empty()
-                    && granted.paid.is_empty()
-                    && granted.expired.is_empty()
-                    && granted.superseded.is_empty() =>
+            let result = outcome.result;
+            match result.jobs {
+                0 if result.hopeless.is_empty()
+                    && result.paid.is_empty()
+                    && result.expired.is_empty()
+                    && result.superseded.is_empty() =>
                 {
                     say!("{}: nothing to retry: no job failed, expired or was canceled", request.name);
                 }
                 0 => say!("{}: nothing was queued again", request.name),
                 jobs => {
                     let next = client.next_step(&outcome.batch).await?;
-                    let keys = match granted.same_key {
+                    let keys = match result.same_key {
                         0 => "each under a new key".to_owned(),
                         same if same == jobs => "each under its old key".to_owned(),
                         same => format!("{same} of them under their old keys, the others under new keys"),
@@ -60,18 +60,18 @@ pub(super) async fn run(command: &RetryCommand, global: &Global) -> Result<Exit,
                     say!("{}: {jobs} queued again, {keys}; {next}", outcome.batch);
                 }
             }
-            list(&granted.hopeless, "would be rejected again: change their rows and submit the manifest again, or repeat the command with --set \
+            list(&result.hopeless, "would be rejected again: change their rows and submit the manifest again, or repeat the command with --set \
                  FIELD=VALUE");
             list(
-                &granted.expired,
+                &result.expired,
                 "would expire at once: set a later policy.expires (in the manifest, or in the configuration of its inbox \
                  or schedule), submit the manifest again, then retry",
             );
             list(
-                &granted.superseded,
+                &result.superseded,
                 "are older versions of edited rows: to want one again, submit a manifest with its text",
             );
-            list(&granted.paid, "are paid for but not downloaded: use callsheet download");
+            list(&result.paid, "are paid for but not downloaded: use callsheet download");
         }
         Ok(Exit::Success)
     })

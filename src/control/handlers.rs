@@ -292,11 +292,11 @@ async fn for_each(
     for record in
         engine.batches(batch).await?.into_iter().filter(|record| batch.is_some() || !record.is_done())
     {
-        let granted = match why_pointless(&record) {
+        let result = match why_pointless(&record) {
             Some(why) => CommandOutcome { refused: Some(why.to_owned()), ..CommandOutcome::default() },
             None => engine.execute(command(record.no)).await?,
         };
-        batches.push(BatchOutcome { batch: record.name, granted });
+        batches.push(BatchOutcome { batch: record.name, result });
     }
     Ok(BatchOutcomes { batches })
 }
@@ -308,8 +308,8 @@ async fn for_each(
 pub async fn cancel(engine: &EngineClient, name: &str) -> Result<BatchOutcomes, HandlerError> {
     let named = engine.find(name).await?;
     let batch = named.batch().name.clone();
-    let granted = engine.cancel(named).await?;
-    Ok(BatchOutcomes { batches: vec![BatchOutcome { batch, granted }] })
+    let result = engine.cancel(named).await?;
+    Ok(BatchOutcomes { batches: vec![BatchOutcome { batch, result }] })
 }
 
 /// Ends the doubt about a job.
@@ -319,11 +319,11 @@ pub async fn cancel(engine: &EngineClient, name: &str) -> Result<BatchOutcomes, 
 pub async fn resolve(engine: &EngineClient, request: &ResolveRequest) -> Result<BatchOutcomes, HandlerError> {
     let named = engine.find(&request.name).await?;
     let batch = named.batch().name.clone();
-    let granted = match exceeds_hold(&named, request) {
+    let result = match exceeds_hold(&named, request) {
         Some(refused) => CommandOutcome { refused: Some(refused), ..CommandOutcome::default() },
         None => engine.resolve(named, request.attempt.map(AttemptNo), Credits(request.charged)).await?,
     };
-    Ok(BatchOutcomes { batches: vec![BatchOutcome { batch, granted }] })
+    Ok(BatchOutcomes { batches: vec![BatchOutcome { batch, result }] })
 }
 
 /// Why so high a charge is probably a slip.
@@ -357,8 +357,8 @@ fn exceeds_hold(named: &Target, request: &ResolveRequest) -> Option<String> {
 /// [`HandlerError`].
 pub async fn retry(engine: &EngineClient, request: &RetryRequest) -> Result<BatchOutcomes, HandlerError> {
     let named = engine.find(&request.name).await?;
-    let granted = engine.retry(&named, request.max_credits.map(Credits), request.failed).await?;
-    Ok(BatchOutcomes { batches: vec![BatchOutcome { batch: named.batch().name.clone(), granted }] })
+    let result = engine.retry(&named, request.max_credits.map(Credits), request.failed).await?;
+    Ok(BatchOutcomes { batches: vec![BatchOutcome { batch: named.batch().name.clone(), result }] })
 }
 
 /// Where outputs are.
@@ -406,6 +406,6 @@ pub async fn download(
             tracing::warn!(%fault, "outputs were not compared with the object store");
         }
     }
-    let granted = engine.fetch_again(&named, dir.clone(), layout.clone()).await?;
-    Ok(BatchOutcomes { batches: vec![BatchOutcome { batch: named.batch().name.clone(), granted }] })
+    let result = engine.fetch_again(&named, dir.clone(), layout.clone()).await?;
+    Ok(BatchOutcomes { batches: vec![BatchOutcome { batch: named.batch().name.clone(), result }] })
 }

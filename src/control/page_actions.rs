@@ -378,8 +378,8 @@ async fn carry_out(
                 .number("budget")?
                 .ok_or_else(|| ApiError::usage("budget: expected a number of credits"))?;
             let record = handlers::find_batch(&engine, &batch).await?;
-            let granted = app.ingest.set_budget(record.no, BudgetSetting::Limit(Credits(budget))).await;
-            granted.map_err(crate::engine::EngineError::from)?;
+            let result = app.ingest.set_budget(record.no, BudgetSetting::Limit(Credits(budget))).await;
+            result.map_err(crate::engine::EngineError::from)?;
             let set = handlers::budget_set(&engine, &record).await?;
             Ok(format!("The budget was {} and is {} credits now.", set.before_credits, set.budget_credits))
         }
@@ -418,7 +418,7 @@ async fn carry_out(
 /// `Queued again: 3 jobs. 1 would be rejected again unchanged.`
 fn said(verb: &str, done: &BatchOutcomes) -> String {
     let mut text = Vec::new();
-    for outcome in done.batches.iter().map(|batch| &batch.granted) {
+    for outcome in done.batches.iter().map(|batch| &batch.result) {
         if let Some(refused) = &outcome.refused {
             text.push(format!("Nothing was done: {refused}."));
             continue;

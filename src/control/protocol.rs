@@ -555,7 +555,7 @@ pub struct BatchOutcome {
     pub batch: BatchName,
     /// What came of it.
     #[serde(flatten)]
-    pub granted: CommandOutcome,
+    pub result: CommandOutcome,
 }
 
 /// What a command came to.

@@ -295,8 +295,8 @@ async fn set_budget(
     JsonBody(body): JsonBody<BudgetRequest>,
 ) -> Result<Response, ApiError> {
     let record = handlers::find_batch(&app.engine, &body.batch).await?;
-    let granted = app.ingest.set_budget(record.no, body.budget).await;
-    granted.map_err(|gone| HandlerError::from(EngineError::from(gone)))?;
+    let result = app.ingest.set_budget(record.no, body.budget).await;
+    result.map_err(|gone| HandlerError::from(EngineError::from(gone)))?;
     Ok(Json(handlers::budget_set(&app.engine, &record).await?).into_response())
 }
 

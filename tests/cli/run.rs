@@ -303,11 +303,13 @@ fn a_failed_task_is_refunded_and_tried_again_under_another_key() {
 fn what_keeps_a_batch_is_told_in_the_place_of_who_goes_on() {
     let env = with_images(3);
     env.run(["run", "batch.csv", "--budget", "16"]).exited(4);
-    env.run(["resume", "batch"]).exited(0).says("batch: resumed; it is parked: the next job does not fit");
+    env.run(["resume", "batch"]).exited(0).says(
+        "batch: was not paused; the balance and the prices are checked again; it is parked: the next job does not fit",
+    );
     env.run(["pause", "batch"]).exited(0);
     env.run(["cancel", "batch"]).exited(0);
     env.run(["retry", "batch"]).exited(0).says("it is paused; to continue: callsheet resume batch");
-    env.run(["resume", "batch"]).exited(0).says("it is parked: the next job does not fit");
+    env.run(["resume", "batch"]).exited(0).says("batch: resumed; it is parked: the next job does not fit");
     env.run(["cancel", "batch"]).exited(0);
     let ended = env.run(["run", "batch.csv", "--budget", "16"]).exited(1);
     assert!(!ended.stderr.contains("all errors are listed"), "nothing failed: {}", ended.stderr);
@@ -534,6 +536,7 @@ fn a_run_answers_questions_and_takes_its_owners_commands() {
     env.run(["explain", "image-3"]).exited(0);
     env.run(["cancel", "batch/image-3"]).exited(0).says("1 canceled before they were sent");
     env.run(["pause"]).exited(0).says("batch: paused");
+    env.run(["pause"]).exited(0).says("batch: was paused already");
     env.run(["resume"]).exited(0).says("batch: resumed; the run continues it");
     running.signal(Signal::INT);
     running.end().exited(130);

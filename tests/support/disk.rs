@@ -50,9 +50,10 @@ impl Disk {
         }
     }
 
-    /// Writes until not one byte more fits.
+    /// Writes until not one byte more fits. What somebody else frees meanwhile is left: a daemon that gives its reserve
+    /// up needs that room for its last words.
     pub fn fill(&self) {
-        self.write_filler(u64::MAX);
+        self.write_filler(self.free_bytes());
     }
 
     /// Writes until no more than so many bytes are free.

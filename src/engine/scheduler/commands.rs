@@ -130,6 +130,9 @@ pub struct CommandOutcome {
     pub jobs: u32,
     /// Jobs of the batch that are at the service, or on their way to it.
     pub in_flight: u32,
+    /// The batch was paused before the command.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub was_paused: bool,
     /// Jobs that the service would refuse again unchanged: their rows need changing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hopeless: Vec<String>,
@@ -230,11 +233,12 @@ impl Scheduler {
 
     fn change(&mut self, no: BatchNo, change: impl FnOnce(&mut ActiveBatch)) -> CommandOutcome {
         let Some(active) = self.batches.get_mut(&no) else { return CommandOutcome::default() };
+        let was_paused = active.record().paused.is_some();
         change(active);
         // Admission looks at it anew.
         active.park(None);
         self.pending.batch_changed(no);
-        CommandOutcome { in_flight: self.in_flight_of(no), ..CommandOutcome::default() }
+        CommandOutcome { in_flight: self.in_flight_of(no), was_paused, ..CommandOutcome::default() }
     }
 
     pub(super) fn in_flight_of(&self, no: BatchNo) -> u32 {
