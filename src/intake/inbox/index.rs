@@ -3,9 +3,9 @@
 //! A file waits until it is complete, is ready until it is handed out, and out until it is filed away or
 //! changes. What can be seen and not be used is blocked: said once, and looked at again with every scan.
 
-use std::collections::{BTreeSet, HashMap};
-use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File, FileType};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -42,6 +42,8 @@ pub(super) struct FileIndex {
     /// What keeps the folder from being read, as it was last reported.
     trouble: Option<String>,
     is_full: bool,
+    /// Links, pipes and the like, which the last scan passed over.
+    passed_over: HashSet<OsString>,
     reports: Vec<String>,
 }
 
@@ -78,6 +80,7 @@ impl FileIndex {
             waits: SettleTimes::here(settle),
             trouble: None,
             is_full: false,
+            passed_over: HashSet::new(),
             reports: Vec::new(),
         }
     }
@@ -151,13 +154,24 @@ impl FileIndex {
         if let Ok(stat) = rustix::fs::statfs(&self.folder) {
             self.waits = SettleTimes::on(stat.f_type, self.settle);
         }
-        let (mut is_full, mut trouble) = (false, None);
+        let (mut is_full, mut trouble, mut passed_over) = (false, None, HashSet::new());
         for entry in entries {
             let entry = entry?;
             let name = entry.file_name();
+            if is_left_alone(&name) {
+                continue;
+            }
             // Most file systems tell the kind with the name: folders cost no further look.
-            let is_other = entry.file_type().is_ok_and(|kind| !kind.is_file());
-            if is_other || is_left_alone(&name) {
+            if let Ok(kind) = entry.file_type()
+                && !kind.is_file()
+            {
+                // A folder may have been made on purpose; whatever else has a manifest's name was meant as one.
+                if !kind.is_dir() && passed_over.len() < self.known_max {
+                    if !self.passed_over.contains(&name) {
+                        self.reports.push(passed_over_report(&entry.path(), kind));
+                    }
+                    passed_over.insert(name);
+                }
                 continue;
             }
             let name = Name::from(name);
@@ -177,6 +191,7 @@ impl FileIndex {
             self.reports.push(format!("inbox {folder} holds more than {most} files; the rest waits"));
         }
         self.is_full = is_full;
+        self.passed_over = passed_over;
         trouble.map_or(Ok(()), Err)
     }
 
@@ -326,6 +341,15 @@ fn look_at(path: &Path) -> io::Result<Option<FileStat>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// What is said of something in an inbox that is not a regular file.
+fn passed_over_report(path: &Path, kind: FileType) -> String {
+    let what = if kind.is_symlink() { "a symbolic link" } else { "not a regular file" };
+    format!(
+        "{} is {what}: it is ignored; to submit the manifest, copy the file into the inbox",
+        path.display()
+    )
 }
 
 /// What opening a complete file shows.

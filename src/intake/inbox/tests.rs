@@ -67,7 +67,7 @@ impl Folder {
 }
 
 #[test]
-fn only_manifests_are_handed_out() {
+fn only_manifests_are_handed_out_and_links_and_pipes_are_reported_once() {
     let mut folder = Folder::new();
     folder.write("m.csv", "x");
     for name in [".hidden.csv", "m.csv.tmp", "m.csv.part", "m.csv~", "#m.csv#", "m.csv.receipt.json"] {
@@ -86,7 +86,21 @@ fn only_manifests_are_handed_out() {
         folder.index.note(OsStr::new(name), CompletionSign::Renamed, later);
     }
     assert!(folder.ready(later).is_empty());
-    assert_eq!(folder.index.take_reports(), [""; 0]);
+    folder.index.scan(later);
+    let mut reports = folder.index.take_reports();
+    reports.sort();
+    let expected = [
+        ("dangling.csv", "a symbolic link"),
+        ("link.csv", "a symbolic link"),
+        ("pipe.csv", "not a regular file"),
+        ("socket.csv", "not a regular file"),
+    ];
+    assert_eq!(reports.len(), expected.len(), "each is reported once: {reports:?}");
+    for (report, (name, kind)) in reports.iter().zip(expected) {
+        let said =
+            format!("{} is {kind}: it is ignored; to submit the manifest, copy", folder.path(name).display());
+        assert!(report.starts_with(&said), "{report}");
+    }
 }
 
 #[test]
