@@ -189,7 +189,7 @@ impl Scheduler {
         for no in self.batches.needing_or_expired(Attention::MayBeKept, now.wall) {
             let Some(active) = self.batches.get(&no) else { continue };
             // What is left of an expired batch may have been sent: it waits for a person.
-            let has_expired = active.expires().is_some_and(|at| at <= now.wall);
+            let has_expired = !active.record().has_ended() && active.has_expired(now);
             let is_paused = active.record().paused.is_some() || has_expired;
             let waits_after_pilot = self.jobs.wait_after_pilot(active.record(), self.inputs.waiting_of(no));
             let kept = is_paused.then_some(Parked::Paused).or(waits_after_pilot.then_some(Parked::Pilot));

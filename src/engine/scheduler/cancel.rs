@@ -48,7 +48,7 @@ impl Scheduler {
         self.requeue_job_to_cancel(key, now)?;
         let present = self.jobs.get(&key).map(|open| open.job()).unwrap_or(&record.job);
         match present.state() {
-            State::Queued if self.may_have_been_sent(&spec, &record) => {
+            State::Queued if self.may_have_been_sent(&key) => {
                 return Ok(CommandOutcome { may_have_been_sent: 1, ..CommandOutcome::default() });
             }
             State::Queued => {}

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::domain::credits::Credits;
 use crate::domain::default_fields::is_default;
-use crate::domain::ids::{AttemptNo, BatchNo, Seq};
+use crate::domain::ids::{AttemptNo, BatchNo, JobKey, Seq};
 use crate::domain::job::{JobSpec, OutputFile};
 use crate::domain::lifecycle::{self, AttemptRules, Event, Transition};
 use crate::domain::review::Decision;
@@ -245,12 +245,10 @@ impl Scheduler {
         self.jobs.counts().sent_of(no)
     }
 
-    /// Whether a queued job, as it was found in the spool, may have been sent by a state that is gone.
-    pub(super) fn may_have_been_sent(&self, spec: &JobSpec, found: &JobRecord) -> bool {
-        if let Some(open) = self.jobs.get(&found.key) {
-            return open.job().may_have_been_sent();
-        }
-        self.batches.get(&found.key.batch).is_some_and(|active| active.record().may_have_been_sent(spec.seq))
+    /// Whether a queued job, begun or not, may have been sent by a state that is gone.
+    pub(super) fn may_have_been_sent(&self, key: &JobKey) -> bool {
+        let batch = self.batches.get(&key.batch);
+        batch.is_some_and(|active| self.jobs.may_have_been_sent(key, active.record()))
     }
 
     pub(super) fn open_queued(&mut self, record: JobRecord, spec: Arc<JobSpec>) {

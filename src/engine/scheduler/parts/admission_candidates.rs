@@ -129,7 +129,7 @@ impl WaitingJobs<'_> {
                 Ok(candidate) => candidates.push(candidate),
                 Err(withheld) => match above_max(&withheld, &record.name, &spec.label) {
                     // What may have been sent may have been charged, too.
-                    Some(fault) if !self.may_have_been_sent(key, active) => too_dear.push((key, fault)),
+                    Some(fault) if !self.jobs.may_have_been_sent(&key, record) => too_dear.push((key, fault)),
                     _ => lacks_price = true,
                 },
             }
@@ -183,17 +183,9 @@ impl WaitingJobs<'_> {
             held,
             is_held_today,
             release,
-            may_have_been_sent: self.may_have_been_sent(key, active),
+            may_have_been_sent: self.jobs.may_have_been_sent(&key, active.record()),
             allowance: self.account.allowance_of(order),
             groups: self.budgets.groups().limits_of(self.group_limits, &order.meta, origin),
         })
-    }
-
-    /// Whether a state that is gone may have sent a job.
-    fn may_have_been_sent(&self, key: JobKey, active: &ActiveBatch) -> bool {
-        match self.jobs.get(&key) {
-            Some(open) => open.job().may_have_been_sent(),
-            None => active.record().may_have_been_sent(key.seq),
-        }
     }
 }

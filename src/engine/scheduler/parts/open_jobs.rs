@@ -136,6 +136,12 @@ impl OpenJobs {
         self.queued.fronts(batch, most).filter_map(|key| self.get(&key))
     }
 
+    /// Whether a state that is gone may have sent a job of `batch`, begun or not.
+    pub fn may_have_been_sent(&self, key: &JobKey, batch: &BatchRecord) -> bool {
+        self.get(key)
+            .map_or_else(|| batch.may_have_been_sent(key.seq), |open| open.job().may_have_been_sent())
+    }
+
     /// Whether the pilot of a batch is done: no job of the batch is open but those that wait for that. Those that wait for
     /// their inputs are `without_inputs`.
     pub fn wait_after_pilot(
