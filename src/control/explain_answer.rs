@@ -79,8 +79,24 @@ async fn inputs_of(
 ) -> Result<(Vec<InputView>, Option<String>), HandlerError> {
     let (mut views, mut missing) = (Vec::new(), None);
     for (index, input) in spec.order.inputs.iter().enumerate() {
+        let address = job.present().inputs().get(index).cloned();
+        let measured = job.present().input_lengths().get(index).filter(|length| length.0 > 0).copied();
+        let view = |state: String| InputView {
+            field: input.shown_field(),
+            reference: input.shown(),
+            is_file: false,
+            state,
+            address,
+            measured_ms: measured,
+        };
         let mut takes: Vec<(NamedJob, Option<EndedTake>)> = Vec::new();
         let batch = input.batch.as_ref().map_or(batch, |other| &other.name);
+        if let Some(moved) = moved_away(engine, batch).await? {
+            let waits = matches!(job.state(), State::Queued);
+            missing = missing.or_else(|| waits.then(|| format!("it waits: {moved}")));
+            views.push(view(moved));
+            continue;
+        }
         for id in input.jobs() {
             // Where there is none its row is refused, or was never handed in.
             takes.extend(take_of(engine, batch, id).await?);
@@ -104,15 +120,7 @@ async fn inputs_of(
                 wait
             }
         };
-        let measured = job.present().input_lengths().get(index);
-        views.push(InputView {
-            field: input.shown_field(),
-            reference: input.shown(),
-            is_file: false,
-            state,
-            address: job.present().inputs().get(index).cloned(),
-            measured_ms: measured.filter(|length| length.0 > 0).copied(),
-        });
+        views.push(view(state));
     }
     let beyond = spec.order.inputs.len();
     views.extend(spec.order.files.iter().enumerate().map(|(index, file)| {
@@ -127,6 +135,15 @@ async fn inputs_of(
         }
     }));
     Ok((views, missing))
+}
+
+/// Why nothing can be told of the jobs of a batch, where its files were moved away, and what helps.
+async fn moved_away(engine: &EngineClient, batch: &BatchName) -> Result<Option<String>, HandlerError> {
+    let (store, name) = (engine.store().clone(), batch.clone());
+    match blocking(move || store.batch_named(&name)).await {
+        Err(moved @ StoreError::BatchMoved { .. }) => Ok(Some(format!("{moved}; then: callsheet resume"))),
+        found => Ok(found.map(|_| None)?),
+    }
 }
 
 /// A job that may give an input, and how it ended, if it has; nothing where the batch has no such job.

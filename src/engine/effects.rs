@@ -93,6 +93,7 @@ pub(super) async fn run_effect(
             let store = store.clone();
             match blocking(move || job_inputs::ended_jobs(&store, batch)).await {
                 Ok(jobs) => Input::Ended { batch, jobs },
+                Err(moved @ StoreError::BatchMoved { .. }) => Input::Moved { batch, why: moved.to_string() },
                 Err(damage) => Input::Unreadable(damage.to_string()),
             }
         }

@@ -30,6 +30,9 @@ use crate::store::{JobRecord, Store, StoreError};
 const INPUT_GONE: &str = "input_gone";
 
 /// How the jobs of a batch ended: the last outcome of each.
+///
+/// # Errors
+/// [`StoreError::BatchMoved`] where its files were moved away, and what keeps the state from being read.
 pub(super) fn ended_jobs(store: &Store, no: BatchNo) -> Result<Vec<(JobId, EndedTake)>, StoreError> {
     let Some(batch) = store.batch(no)? else { return Ok(Vec::new()) };
     let mut ended = BTreeMap::new();
@@ -97,8 +100,18 @@ async fn giver(store: &Arc<Store>, input: &JobInput, key: JobKey) -> Result<JobR
         let Some(batch) = store.batch(key.batch)? else { return Ok(None) };
         store.outcome(&batch, key.seq)
     });
-    let found = found.await.map_err(|error| InputFault::Passing(Fault::new("state", error.to_string())))?;
-    found.ok_or_else(|| gone(input, "has no outcome"))
+    match found.await {
+        Ok(found) => found.ok_or_else(|| gone(input, "has no outcome")),
+        Err(error) => Err(giver_unreadable(input, &error)),
+    }
+}
+
+/// The job that gives an input cannot be read. Files that were moved away do not come back by waiting.
+fn giver_unreadable(input: &JobInput, error: &StoreError) -> InputFault {
+    match error {
+        StoreError::BatchMoved { .. } => gone(input, &format!("cannot be read: {error}")),
+        _ => InputFault::Passing(Fault::new("state", error.to_string())),
+    }
 }
 
 /// The link that is wanted among those of a task, tried.
@@ -134,7 +147,7 @@ async fn own_copy(
         Ok(copied.copy(&mut file, &local.sha256).is_ok())
     });
     let is_copied = is_copied.await;
-    let is_copied = is_copied.map_err(|error| InputFault::Passing(Fault::new("state", error.to_string())))?;
+    let is_copied = is_copied.map_err(|error| giver_unreadable(input, &error))?;
     if !is_copied && !copy_from_store(deps, &staged, &output).await? {
         return Ok(None);
     }

@@ -103,9 +103,12 @@ impl CopyRemover {
         let marks = ScratchMarks::of(self.store.dir());
         let mut left = Vec::new();
         for key in marks.all().into_iter().filter(|key| !is_open(*key)) {
-            match self.store.batch(key.batch)? {
-                Some(batch) => left.extend(self.store.outcome(&batch, key.seq)?),
-                None => marks.remove(key),
+            match self.store.batch(key.batch) {
+                Ok(Some(batch)) => left.extend(self.store.outcome(&batch, key.seq)?),
+                Ok(None) => marks.remove(key),
+                // Its copies stay until it is put back.
+                Err(StoreError::BatchMoved { .. }) => {}
+                Err(error) => return Err(error),
             }
         }
         Ok(left)

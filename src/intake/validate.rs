@@ -356,7 +356,7 @@ fn references(
     let takes = || batches.borrow_mut().decided_takes(batch);
     let look_up = |other: &BatchName, ids: &HashSet<String>| {
         let Some(found) = batches.borrow_mut().rows_by_id(other, ids)? else {
-            return Ok(Err("which does not exist; submit its manifest first".to_owned()));
+            return Ok(Err("which does not exist; submit its manifest first, or put the folder of the batch back if it was moved away".to_owned()));
         };
         Ok(match &found.origin {
             Some(origin) if origin.place == *own || other == batch || is_shared(&origin.place) => Ok(found),

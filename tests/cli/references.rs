@@ -321,6 +321,37 @@ fn a_child_waits_for_a_row_of_another_batch_that_failed_and_goes_on_after_its_re
 }
 
 #[test]
+fn rows_wait_for_a_batch_whose_files_were_moved_away_and_nothing_else_does() {
+    let env = TestEnv::new();
+    env.write("stills.json", STILLS);
+    env.write("clips.json", CLIPS);
+    env.run(["run", "stills.json"]).exited(0);
+    env.run(["run", "clips.json", "--budget", "1"]).exited(4);
+    let (folder, elsewhere) = (env.path("state/spool/000001"), env.path("elsewhere"));
+    std::fs::rename(&folder, &elsewhere).unwrap();
+    env.run(["plan", "clips.json"])
+        .exited(2)
+        .says("or put the folder of the batch back if it was moved away");
+
+    let daemon = env.daemon("info");
+    env.run(["budget", "clips", "1000"]).exited(0);
+    daemon.says("rows that refer to it wait: batch stills is finished, and its files are no longer in");
+    let status = || env.run(["status", "clips", "--json"]).exited(0).json()["batches"][0].clone();
+    crate::support::until("it to be parked", || status()["parked_by"] == "inputs");
+    told(&env, "clips/clip", "no longer in");
+    told(&env, "clips/clip", "put them back, or use another batch name; then: callsheet resume");
+    env.write("more.csv", manifests::manifest("image", 1));
+    env.run(["submit", "more.csv", "--wait"]).exited(0);
+
+    std::fs::rename(&elsewhere, &folder).unwrap();
+    env.run(["resume", "clips"]).exited(0);
+    crate::support::until("the clips", || status()["state"] == "done");
+    daemon.stop();
+    env.audit().each_paid_once(4);
+    env.run(["state", "verify"]).exited(0).says("all fits");
+}
+
+#[test]
 fn a_daemon_sends_rows_of_one_batch_when_those_of_another_are_done() {
     let env = TestEnv::new();
     let draft = env.write("jobs/inbox/.stills.tmp", STILLS);

@@ -19,7 +19,7 @@ use crate::domain::quote::{LengthError, milliseconds_of, unfit_length};
 use crate::domain::request::Kind;
 use crate::domain::task::Fault;
 use crate::domain::time::Millis;
-use crate::engine::job_inputs::{from_store, gone, link_fault, results};
+use crate::engine::job_inputs::{from_store, giver_unreadable, gone, link_fault, results};
 use crate::engine::row_reader::RowReader;
 use crate::engine::scheduler::InputFault;
 use crate::engine::{EngineDeps, blocking};
@@ -49,7 +49,7 @@ pub(super) async fn find(
     input: &JobInput,
     key: JobKey,
 ) -> Result<FoundInput, InputFault> {
-    let giver = giver_of(store, key).await?.ok_or_else(|| gone(input, "has no task"))?;
+    let giver = giver_of(store, input, key).await?.ok_or_else(|| gone(input, "has no task"))?;
     let take = input.choice(giver.record.id);
     // The plan knew it.
     if !spec.order.is_open(input.field) {
@@ -103,7 +103,7 @@ fn state_fault(error: &StoreError) -> InputFault {
     InputFault::Passing(Fault::new("state", error.to_string()))
 }
 
-async fn giver_of(store: &Arc<Store>, key: JobKey) -> Result<Option<Giver>, InputFault> {
+async fn giver_of(store: &Arc<Store>, input: &JobInput, key: JobKey) -> Result<Option<Giver>, InputFault> {
     let store = store.clone();
     let look = move || -> Result<Option<Giver>, StoreError> {
         let Some(batch) = store.batch(key.batch)? else { return Ok(None) };
@@ -111,7 +111,7 @@ async fn giver_of(store: &Arc<Store>, key: JobKey) -> Result<Option<Giver>, Inpu
         let spec = RowReader::new(&store).spec_at(key.batch, record.row_at)?;
         Ok(Some(Giver { batch: batch.name, record, spec }))
     };
-    blocking(look).await.map_err(|error| state_fault(&error))
+    blocking(look).await.map_err(|error| giver_unreadable(input, &error))
 }
 
 /// An output on this disk, as it was downloaded; nothing where it is gone or was edited.

@@ -206,6 +206,7 @@ impl Scheduler {
             Command::Resume(no) => {
                 self.account.ask_soon();
                 self.prices.renew();
+                self.inputs.look_up_moved();
                 Ok(self.change(no, ActiveBatch::resume))
             }
             Command::Continue(no) => {

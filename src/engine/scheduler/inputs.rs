@@ -38,6 +38,11 @@ impl Scheduler {
                 self.ended_jobs(batch, jobs);
                 Ok(())
             }
+            Input::Moved { batch, why } => {
+                self.inputs.moved(batch);
+                job_log::inputs_moved_away(&why);
+                Ok(())
+            }
             Input::Fetched(key, attempt, outcome) => self.fetched(key, attempt, outcome, now),
             Input::Rows { batch, from, rows } => {
                 self.rows(batch, from, rows);

@@ -134,6 +134,11 @@ pub(super) fn inputs_not_found(spec: &JobSpec, fault: &Fault, is_first: bool) {
     }
 }
 
+/// Rows refer to a batch whose files somebody moved away.
+pub(super) fn inputs_moved_away(why: &str) {
+    tracing::warn!("rows that refer to it wait: {why}; then: callsheet resume");
+}
+
 /// The object store takes files again.
 pub(super) fn input_store_answers() {
     tracing::info!("the object store takes files again");

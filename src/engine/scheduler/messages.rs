@@ -85,6 +85,13 @@ pub enum Input {
         /// Each job that has ended.
         jobs: Vec<(JobId, EndedTake)>,
     },
+    /// That cannot be looked up: somebody moved the files of the batch away.
+    Moved {
+        /// The batch.
+        batch: BatchNo,
+        /// Which files are missing, and where they belong.
+        why: String,
+    },
     /// Reading a task came to this.
     Read(JobKey, AttemptNo, ReadAnswer),
     /// Downloading a job's outputs came to this.

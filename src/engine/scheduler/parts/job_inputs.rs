@@ -21,6 +21,16 @@ enum Lookup {
     Asked,
     /// All of it.
     Done,
+    /// It cannot be looked up: somebody moved the files of the batch away. Its jobs count as not ended until an owner
+    /// asks to go on.
+    Moved,
+}
+
+impl Lookup {
+    /// No answer is to come.
+    fn is_over(self) -> bool {
+        matches!(self, Lookup::Done | Lookup::Moved)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -90,7 +100,7 @@ impl JobInputs {
 
     /// Whether it is known how the jobs of a batch ended.
     pub fn is_known(&self, batch: BatchNo) -> bool {
-        self.batches.get(&batch).is_some_and(|known| known.lookup == Lookup::Done)
+        self.batches.get(&batch).is_some_and(|known| known.lookup.is_over())
     }
 
     /// Whether that is known of the batches whose outputs a job needs.
@@ -123,6 +133,19 @@ impl JobInputs {
         let own = known.waiting.iter().map(|seq| JobKey { batch, seq: *seq });
         let children: BTreeSet<JobKey> = own.chain(known.children.values().flatten().copied()).collect();
         children.into_iter().collect()
+    }
+
+    /// How the jobs of a batch ended cannot be looked up, since its files were moved away.
+    pub fn moved(&mut self, batch: BatchNo) {
+        if let Some(known) = self.batches.get_mut(&batch) {
+            known.lookup = Lookup::Moved;
+        }
+    }
+
+    /// What was moved away may have been put back: it is looked up again.
+    pub fn look_up_moved(&mut self) {
+        let moved = self.batches.values_mut().filter(|known| known.lookup == Lookup::Moved);
+        moved.for_each(|known| known.lookup = Lookup::Wanted);
     }
 
     /// A queued job lacks inputs.
@@ -208,7 +231,7 @@ impl JobInputs {
     /// Whether it is known of every batch how its jobs ended whose outputs queued jobs of this one lack.
     pub fn are_known(&self, batch: BatchNo) -> bool {
         let waits = |known: &&BatchInputs| known.children.values().flatten().any(|key| key.batch == batch);
-        self.batches.values().filter(waits).all(|known| known.lookup == Lookup::Done)
+        self.batches.values().filter(waits).all(|known| known.lookup.is_over())
     }
 
     /// How many there are.
@@ -307,6 +330,25 @@ mod tests {
         assert_eq!(inputs.givers(own, &order), Ok(vec![JobKey { batch: BATCH, seq: Seq(0) }]));
         inputs.has_left_queue(key, &order);
         assert!(!inputs.is_known(BATCH), "nobody waits for it any more");
+    }
+
+    #[test]
+    fn a_batch_whose_files_were_moved_away_is_looked_up_again_when_an_owner_asks() {
+        let (mut inputs, order) = (JobInputs::default(), child());
+        let (key, parent) = (JobKey { batch: BATCH, seq: Seq(1) }, JobId::derive(PARENT, 1));
+        inputs.want(BATCH);
+        inputs.wait(key, &order);
+        assert_eq!(inputs.begin_lookups(), [BATCH]);
+        assert!(!inputs.are_known(BATCH));
+        inputs.moved(BATCH);
+        assert!(inputs.are_known(BATCH) && inputs.are_known_for(BATCH, &order), "nothing is waited for");
+        assert!(!inputs.are_there(BATCH, &order));
+        inputs.want(BATCH);
+        assert!(inputs.begin_lookups().is_empty(), "it is not asked for again and again");
+        inputs.look_up_moved();
+        assert_eq!(inputs.begin_lookups(), [BATCH]);
+        assert_eq!(inputs.looked_up(BATCH, vec![(parent, ended(JobState::Succeeded))]), [key]);
+        assert!(inputs.are_there(BATCH, &order));
     }
 
     #[test]
