@@ -13,7 +13,7 @@ use crate::domain::job_reference::{EndedTake, INPUT_LENGTH, INPUT_TOO_LONG, JobI
 use crate::domain::job_state::JobState;
 use crate::domain::parked_reason::Parked;
 use crate::domain::retry_command::{retry_command, with_other_fields};
-use crate::domain::retry_delay::{self, Prospect};
+use crate::domain::row_verdict::JobStanding;
 use crate::engine::engine_client::EngineClient;
 use crate::engine::scheduler::ended_take;
 use crate::engine::{FindError, NamedJob, Target, blocking};
@@ -306,7 +306,7 @@ fn next(
         {
             format!("nothing: {}", fault.message)
         }
-        State::Failed { fault, .. } if retry_delay::prospect(&fault.code) == Prospect::Hopeless => {
+        State::Failed { .. } if JobStanding::of_job(&record.job) == JobStanding::FailedForGood => {
             format!("nothing: it would be rejected again; {}", with_other_fields(&name))
         }
         state if state.is_ended_by_record() => {

@@ -8,6 +8,11 @@ use crate::domain::row_verdict::JobStanding;
 /// What helps a job that failed, was canceled or expired, by its name as `BATCH/LABEL`. A retry queues no job again whose
 /// request would be rejected again, or that is paid for.
 pub fn retry_command(name: &str, job: &Job) -> String {
+    if job.state().is_replaced() {
+        return "another version of its row was wanted before it was sent; to want this one again, submit a manifest \
+                with its text"
+            .to_owned();
+    }
     let code = match job.state() {
         State::Failed { fault, .. } => fault.code.as_str(),
         _ => "",
@@ -52,6 +57,10 @@ mod tests {
                 "change its row and submit the manifest again, or: callsheet retry b/gull --set FIELD=VALUE"
             );
         }
+        let fault = Fault::new(crate::domain::row_versions::REPLACED, "said so");
+        let replaced = State::Canceled { task: None, fault: Some(fault) };
+        let told = retry_command("b/gull", &Job::at(AttemptNo(1), replaced));
+        assert!(told.ends_with("submit a manifest with its text"), "{told}");
         assert_eq!(retry_command("b/gull", &Job::at(AttemptNo(1), State::Expired)), "callsheet retry b/gull");
     }
 }

@@ -30,6 +30,9 @@ const fn rule(code: &'static str, prospect: Prospect, doublings: u32) -> RetryRu
     RetryRule { code, prospect, doublings }
 }
 
+/// The provider could not use what it was given.
+const INVALID_INPUT: &str = "invalid_input";
+
 /// Every `errorCode` (the list under Task object), and the types of the errors that name a task (Errors). A code that
 /// is not here is treated as `generic`: the policy's number of attempts bounds it.
 const RETRY_RULES: [RetryRule; 12] = [
@@ -45,7 +48,7 @@ const RETRY_RULES: [RetryRule; 12] = [
     // Something like it is under way at the provider: further keys would only meet that again.
     rule("duplicate_request", Prospect::Once, 4),
     rule("request_cancelled", Prospect::OnlyAsked, 0),
-    rule("invalid_input", Prospect::Hopeless, 0),
+    rule(INVALID_INPUT, Prospect::Hopeless, 0),
     rule("invalid_request", Prospect::Hopeless, 0),
     rule("content_rejected", Prospect::Hopeless, 0),
 ];
@@ -57,6 +60,12 @@ fn row_of(code: &str) -> Option<&'static RetryRule> {
 /// What a task's `errorCode`, or the type of an error that named it, says about another attempt.
 pub fn prospect(code: &str) -> Prospect {
     row_of(code).map_or(Prospect::MayHelp, |rule| rule.prospect)
+}
+
+/// Whether what a person asks for again would be refused again. Links to the inputs of a job are found anew for each attempt,
+/// so one that could not use its inputs (`invalid_input`) may succeed with others.
+pub fn is_hopeless(code: &str, has_inputs: bool) -> bool {
+    prospect(code) == Prospect::Hopeless && !(has_inputs && code == INVALID_INPUT)
 }
 
 /// How many doublings of the backoff the wait for another attempt begins with, after a failure with this code.

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::domain::credits::Credits;
 use crate::domain::job::{Job, State};
 use crate::domain::job_state::JobState;
-use crate::domain::retry_delay::{self, Prospect};
+use crate::domain::retry_delay;
 use crate::domain::row_versions::REPLACED;
 
 /// Where a job that its batch has already stands.
@@ -30,13 +30,14 @@ pub enum JobStanding {
 }
 
 impl JobStanding {
-    /// By the name of a job's state, what is charged for it, and the code of what made it fail.
-    pub fn of(state: JobState, charged: Credits, fault_code: Option<&str>) -> JobStanding {
+    /// By the name of a job's state, what is charged for it, the code of what made it fail, and whether links to inputs
+    /// were found for it.
+    pub fn of(state: JobState, charged: Credits, fault_code: Option<&str>, has_inputs: bool) -> JobStanding {
         // It is queued again once its version of the row is wanted again.
         if state == JobState::Canceled && fault_code == Some(REPLACED) {
             return JobStanding::Waiting;
         }
-        let is_hopeless = || fault_code.is_some_and(|code| retry_delay::prospect(code) == Prospect::Hopeless);
+        let is_hopeless = || fault_code.is_some_and(|code| retry_delay::is_hopeless(code, has_inputs));
         match state {
             JobState::Queued => JobStanding::Waiting,
             JobState::Submitting | JobState::Running | JobState::Fetching => JobStanding::Running,
@@ -55,7 +56,8 @@ impl JobStanding {
             }
             _ => None,
         };
-        JobStanding::of(job.state().job_state(), job.books().charged, code)
+        let has_inputs = !job.present().inputs().is_empty();
+        JobStanding::of(job.state().job_state(), job.books().charged, code, has_inputs)
     }
 }
 
@@ -132,7 +134,7 @@ mod tests {
 
     #[test]
     fn every_state_has_its_verdict() {
-        let verdict = |state| RowVerdict::from(JobStanding::of(state, Credits::ZERO, None)).name();
+        let verdict = |state| RowVerdict::from(JobStanding::of(state, Credits::ZERO, None, false)).name();
         let found = JobState::ALL.map(verdict);
         let expected =
             ["waiting", "running", "running", "running", "done", "failed", "failed", "failed", "in_doubt"];
@@ -144,10 +146,14 @@ mod tests {
 
     #[test]
     fn a_retry_costs_only_where_it_would_buy() {
-        let failed = |charged, code| JobStanding::of(JobState::Failed, Credits(charged), Some(code));
+        let failed = |charged, code| JobStanding::of(JobState::Failed, Credits(charged), Some(code), false);
         assert_eq!(failed(0, "provider_unavailable"), JobStanding::Failed);
         assert_eq!(failed(0, "content_rejected"), JobStanding::FailedForGood);
+        assert_eq!(failed(0, "invalid_input"), JobStanding::FailedForGood);
+        let with_links = |code| JobStanding::of(JobState::Failed, Credits::ZERO, Some(code), true);
+        assert_eq!(with_links("invalid_input"), JobStanding::Failed, "a retry sends other links");
+        assert_eq!(with_links("content_rejected"), JobStanding::FailedForGood);
         assert_eq!(failed(8, "too_large"), JobStanding::FailedForGood);
-        assert_eq!(JobStanding::of(JobState::Canceled, Credits::ZERO, None), JobStanding::Canceled);
+        assert_eq!(JobStanding::of(JobState::Canceled, Credits::ZERO, None, false), JobStanding::Canceled);
     }
 }

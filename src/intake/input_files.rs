@@ -243,9 +243,12 @@ pub struct ReadFiles {
 
 /// Whether a manifest may name files; most do not, and are not read for them.
 fn may_name_files(file: File) -> io::Result<bool> {
-    const MARKS: [&[u8]; 9] =
-        [b"./", b"file:", b"FILE:", b"File:", b"\"/", b",/", b";/", b" /", b"\"matrix\""];
-    manifest_file::has_any(file, &MARKS)
+    const RELATIVE: [&[u8]; 4] = [b"./", b"file:", b"FILE:", b"File:"];
+    // A cell that begins with a slash, whatever is before it.
+    const ABSOLUTE: [&[u8]; 7] = [b"\"/", b",/", b";/", b" /", b"\t/", b"\n/", b"\r/"];
+    const TABLES: [&[u8]; 1] = [b"\"matrix\""];
+    let marks: Vec<&[u8]> = [&RELATIVE[..], &ABSOLUTE, &TABLES].concat();
+    manifest_file::has_any(file, &marks)
 }
 
 /// Whether a path may lead through symbolic links.

@@ -10,7 +10,7 @@ use crate::domain::ids::BatchName;
 use crate::domain::job::{Job, JobSpec, OutputFile, State};
 use crate::domain::job_reference::{INPUT_LENGTH, INPUT_TOO_LONG};
 use crate::domain::json_object::JsonObject;
-use crate::domain::retry_delay::{self, Prospect};
+use crate::domain::row_verdict::JobStanding;
 
 /// Digits of an output's SHA-256 that its thumbnail is called by.
 const THUMBNAIL_DIGITS: usize = 24;
@@ -220,7 +220,7 @@ fn next_step(name: &str, job: &Job) -> Option<NextStep> {
             "Nothing was charged. A length of its own lets it be sent.",
             "callsheet retry JOB --set FIELD=SECONDS",
         ),
-        State::Failed { fault, .. } if retry_delay::prospect(&fault.code) == Prospect::Hopeless => {
+        State::Failed { .. } if JobStanding::of_job(job) == JobStanding::FailedForGood => {
             step("It would be rejected again. Change its row and submit the manifest again.", "")
         }
         state if state.is_replaced() => {

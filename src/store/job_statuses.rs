@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
 use crate::domain::credits::Credits;
@@ -89,13 +90,28 @@ struct EndedAttempt {
     books: Books,
     #[serde(default)]
     fault: Option<FaultCode>,
+    #[serde(default)]
+    inputs: Vec<IgnoredAny>,
+}
+
+/// What decides where a job stands.
+struct PresentAttempt<'a> {
+    state: JobState,
+    books: Books,
+    code: Option<&'a str>,
+    has_inputs: bool,
+}
+
+impl PresentAttempt<'_> {
+    fn standing(&self) -> JobStanding {
+        JobStanding::of(self.state, self.books.charged, self.code, self.has_inputs)
+    }
 }
 
 impl EndedOutcome {
     /// Which job it is, and where that stands.
     pub(super) fn standing(&self, path: &Path) -> Result<(Seq, JobStanding), StoreError> {
-        let (state, books, code) = self.present(path)?;
-        Ok((self.seq, JobStanding::of(state, books.charged, code)))
+        Ok((self.seq, self.present(path)?.standing()))
     }
 
     /// What is set aside and charged for all its attempts.
@@ -105,21 +121,22 @@ impl EndedOutcome {
         all.fold(Credits::ZERO, |sum, books| sum + books.held + books.charged)
     }
 
-    /// State, books and fault of the attempt that decides where the job stands.
-    fn present(&self, path: &Path) -> Result<(JobState, Books, Option<&str>), StoreError> {
+    /// The attempt that decides where the job stands.
+    fn present(&self, path: &Path) -> Result<PresentAttempt<'_>, StoreError> {
         let kept = self.attempts.iter().find(|attempt| Some(attempt.no) == self.kept);
-        let (state, books, fault) = match kept.or(self.attempts.last()) {
-            Some(attempt) => (attempt.state, attempt.books, &attempt.fault),
+        let (state, books, fault, has_inputs) = match kept.or(self.attempts.last()) {
+            Some(attempt) => (attempt.state, attempt.books, &attempt.fault, !attempt.inputs.is_empty()),
             None => {
                 let damaged = || StoreError::Damaged {
                     dir: path.to_owned(),
                     what: format!("the outcome of job {}", self.seq.0),
                     detail: "it has no state".to_owned(),
                 };
-                (self.state.ok_or_else(damaged)?, self.books, &self.fault)
+                (self.state.ok_or_else(damaged)?, self.books, &self.fault, false)
             }
         };
-        Ok((state, books, fault.as_ref().map(|fault| fault.code.as_str())))
+        let code = fault.as_ref().map(|fault| fault.code.as_str());
+        Ok(PresentAttempt { state, books, code, has_inputs })
     }
 }
 
@@ -154,8 +171,8 @@ impl JobStatuses {
                 }
                 Err(error) => return Err(error),
             };
-            let (state, present, code) = outcome.present(path)?;
-            let standing = JobStanding::of(state, present.charged, code);
+            let present = outcome.present(path)?;
+            let standing = present.standing();
             let index = outcome.seq.0 as usize;
             if job_statuses.ended.len() <= index {
                 job_statuses.ended.resize(index + 1, None);
@@ -164,7 +181,7 @@ impl JobStatuses {
             job_statuses.ended[index] = Some(standing);
             job_statuses.committed[index] = u32::try_from(outcome.committed().0).unwrap_or(u32::MAX);
             match standing {
-                JobStanding::InDoubt => drop(job_statuses.in_doubt.insert(outcome.seq, present)),
+                JobStanding::InDoubt => drop(job_statuses.in_doubt.insert(outcome.seq, present.books)),
                 _ => drop(job_statuses.in_doubt.remove(&outcome.seq)),
             }
         }

@@ -112,6 +112,12 @@ fn who_a_row_is_follows_from_the_content_and_not_from_the_name() {
     run(&env, &store, &["run", "stills.csv"]).exited(0).says("0 new (0 credits), 1 already there");
     env.write("stills.csv", row(&format!("file://{}", env.path("moved.png").display())));
     run(&env, &store, &["run", "stills.csv"]).exited(0).says("0 new (0 credits), 1 already there");
+    // A path may be a cell that begins a line, or follows a tab.
+    let path = env.path("moved.png").display().to_string();
+    env.write("stills.csv", format!("image_urls,id,kind,model,prompt\n{path},a,image,gi-2,a fox\n"));
+    run(&env, &store, &["run", "stills.csv"]).exited(0).says("0 new (0 credits), 1 already there");
+    env.write("stills.csv", format!("id\tkind\tmodel\tprompt\timage_urls\na\timage\tgi-2\ta fox\t{path}\n"));
+    run(&env, &store, &["run", "stills.csv"]).exited(0).says("0 new (0 credits), 1 already there");
     env.write("moved.png", png(2));
     env.write("stills.csv", row("./moved.png"));
     let plan = run(&env, &store, &["plan", "stills.csv", "--rows"]).exited(0);

@@ -6,7 +6,7 @@ use crate::domain::credits::Credits;
 use crate::domain::ids::JobKey;
 use crate::domain::job::{Job, JobSpec, State};
 use crate::domain::lifecycle::{self, AttemptRules, Event, IllegalEvent, Want};
-use crate::domain::retry_delay::{self, Prospect};
+use crate::domain::retry_delay;
 use crate::domain::time::Now;
 use crate::engine::scheduler::commands::FoundJob;
 use crate::engine::scheduler::parts::active_batch::ActiveBatch;
@@ -119,7 +119,7 @@ enum RetryVerdict {
 
 fn retried(spec: &JobSpec, record: &JobRecord, now: Now) -> RetryVerdict {
     if let State::Failed { fault, .. } = record.job.state()
-        && retry_delay::prospect(&fault.code) == Prospect::Hopeless
+        && retry_delay::is_hopeless(&fault.code, !record.job.present().inputs().is_empty())
     {
         return RetryVerdict::Hopeless;
     }
