@@ -309,13 +309,20 @@ pub const INPUT_TOO_LONG: &str = "input_too_long";
 /// Code of a job that would be as long as an output whose length cannot be told, or that takes no length any more.
 pub const INPUT_LENGTH: &str = "input_length";
 
+/// Looks for the inputs of a job that may have been sent before its state was lost, before they count as gone.
+const GONE_AFTER: u32 = 5;
+
 /// Why nobody knows what became of a job that may have been sent by a process whose state was lost, and that cannot be sent
-/// again: the output whose length it takes does not fit. Nothing for another fault, whose cause may pass.
-pub fn unfit_after_a_loss(fault: &Fault) -> Option<Fault> {
-    let is_unfit = fault.code == INPUT_TOO_LONG || fault.code == INPUT_LENGTH;
-    let message = "it may have been sent before its state was lost, and cannot be sent again: the output whose length it \
-                   takes does not fit";
-    is_unfit.then(|| Fault::new(&fault.code, message))
+/// again: the output whose length it takes does not fit, or its inputs were gone `looks` times in a row. Nothing where
+/// another look may find them.
+pub fn unfit_after_a_loss(fault: &Fault, looks: u32) -> Option<Fault> {
+    let why = match fault.code.as_str() {
+        INPUT_TOO_LONG | INPUT_LENGTH => "the output whose length it takes does not fit",
+        _ if looks >= GONE_AFTER => fault.message.as_str(),
+        _ => return None,
+    };
+    let message = format!("it may have been sent before its state was lost, and cannot be sent again: {why}");
+    Some(Fault::new(&fault.code, message))
 }
 
 /// A take of a row as the choice among several has to know it, or a child with the takes that it was made of.

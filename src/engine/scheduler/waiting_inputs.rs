@@ -236,7 +236,8 @@ impl Scheduler {
         Ok(())
     }
 
-    /// A job is not sent because of its inputs. One that may have been sent before goes on asking for its task.
+    /// A job is not sent because of its inputs. One that may have been sent before looks for them a few times more, since
+    /// its POST would find its task; then a person has to tell what became of it.
     fn refused_for_inputs(
         &mut self,
         key: JobKey,
@@ -244,7 +245,8 @@ impl Scheduler {
         (fault, faults): (Fault, u32),
         now: Now,
     ) -> Result<(), SchedulerError> {
-        let unfit = job_reference::unfit_after_a_loss(&fault).filter(|_| self.was_taken(key));
+        let looks = faults.saturating_add(1);
+        let unfit = job_reference::unfit_after_a_loss(&fault, looks).filter(|_| self.was_taken(key));
         if let Some(unfit) = unfit {
             return self.apply(key, attempt, Event::InputsUnfit(unfit), now);
         }
