@@ -175,8 +175,9 @@ impl Downloads {
             StatusCode::OK => (0, length),
             StatusCode::PARTIAL_CONTENT => {
                 let range = header(&response, CONTENT_RANGE).and_then(parse_content_range);
-                let (start, total) =
-                    range.ok_or_else(|| DownloadError::Broken("a part without its place".to_owned()))?;
+                let (start, total) = range.ok_or_else(|| {
+                    DownloadError::Broken("a partial response without a valid Content-Range".to_owned())
+                })?;
                 (start, total)
             }
             other => return Err(refused(&response, other)),

@@ -116,7 +116,7 @@ pub fn parse_catalog(raw: &RawResponse, part: CatalogPart) -> Result<Value, Faul
     let mut catalog = Catalog::default();
     catalog.read(part, &data);
     if catalog.is_empty(part) && !holds_an_empty_list(&data) {
-        return Err(Fault::new("broken_answer", "nothing that the catalog lists can be read"));
+        return Err(Fault::new("broken_answer", "no entry of the catalog can be read"));
     }
     Ok(data)
 }
@@ -171,7 +171,7 @@ pub fn describe(error: &reqwest::Error) -> String {
             break;
         }
         if cause.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_parse) {
-            innermost = Some(format!("{host} does not answer in HTTP ({cause}){}", advice(error.url())));
+            innermost = Some(format!("{host} does not answer with HTTP ({cause}){}", advice(error.url())));
             break;
         }
         source = cause.source();

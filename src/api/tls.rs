@@ -28,10 +28,10 @@ pub(super) fn wording(error: &rustls::Error, host: &str) -> String {
             format!("{host} refuses the TLS handshake ({alert:?}); see the host's name and port")
         }
         rustls::Error::PeerIncompatible(why) => {
-            format!("{host} does not support TLS 1.2 or 1.3 ({why:?}); it has to be renewed")
+            format!("{host} does not support TLS 1.2 or 1.3 ({why:?}); its operator has to update it")
         }
         other => {
-            format!("{host} does not speak TLS there ({other}); see the scheme and the port of the address")
+            format!("{host} does not speak TLS there ({other}); check the scheme and the port of the address")
         }
     }
 }

@@ -82,7 +82,7 @@ pub(super) fn error(body: &Value) -> Option<WireError> {
 
 /// Reads a task object. What is missing is named.
 pub(super) fn task(data: &Value) -> Result<TaskReading, &'static str> {
-    let id = text(data, "id").filter(|id| is_id(id)).ok_or("the task has no id that could be asked for")?;
+    let id = text(data, "id").filter(|id| is_id(id)).ok_or("the task has no valid id")?;
     let status = text(data, "status").ok_or("the task has no status")?;
     let charged = data.get("costCredits").and_then(charge).ok_or("the task has no valid costCredits")?;
     let waived = match data.get("waivedCredits") {

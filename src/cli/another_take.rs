@@ -20,10 +20,10 @@ pub(super) struct TakeArguments {
     /// Label of a job of the row, BATCH/LABEL, or the beginning of its id
     #[arg(value_name = "JOB")]
     pub(super) named: String,
-    /// Which take is bought; one that the batch has is not bought again
+    /// Number of the take to buy; a take that the batch already has is not bought again
     #[arg(long, value_name = "NUMBER", requires = "price")]
     pub(super) take: Option<u32>,
-    /// The price that was shown, in credits; nothing is bought if it is higher by now
+    /// Price that was shown, in credits; if the price has risen since, nothing is bought
     #[arg(long, value_name = "CREDITS", requires = "take")]
     pub(super) price: Option<u64>,
 }

@@ -19,9 +19,9 @@ pub(super) async fn run(command: &NameArgument, global: &Global) -> Result<Exit,
         if result.may_have_been_sent > 0 {
             say!(
                 "{} may have been sent before the state was rebuilt or imported and cannot be canceled; nothing is \
-                 sent while the batch is paused. To ask for their tasks under the same keys: callsheet resume {}; a \
-                 key that the service does not know buys. To end one: callsheet resolve JOB --charged N or \
-                 --not-charged, as the account shows",
+                 sent while the batch is paused. To look up their tasks under the same keys: callsheet resume {}; \
+                 if the service does not know a key, the job is bought. To end one: callsheet resolve JOB \
+                 --charged N or --not-charged, as the account shows",
                 result.may_have_been_sent,
                 outcome.batch
             );

@@ -79,33 +79,33 @@ pub(super) enum Command {
     Jobs(JobsCommand),
     /// Open the gallery of a batch in a browser
     ///
-    /// Brings the page of the batch up to date, `output/BATCH/index.html`, or the list of batches, and opens it with
-    /// $BROWSER or the desktop's opener. The page needs no server; without a browser its address is printed.
+    /// Updates the page of the batch, `output/BATCH/index.html`, or the list of batches, and opens it with $BROWSER or
+    /// the default browser of the desktop. The page needs no server. If no browser is found, the path is printed.
     Open(OpenCommand),
     /// Show a job's history and its next step
     Explain(JobArgument),
     /// List outputs that wait for a decision, and decide about them
     ///
-    /// Lists the outputs of rows with `review` that nobody has decided about, or with --all every output. A batch is done
-    /// when each is approved, rejected or, among several takes of a row, picked. Decisions cost nothing, are kept in the
-    /// state with who and when, and can be changed later; no file is changed or deleted. For a spreadsheet, export a file,
-    /// fill in its column `decision` and import it.
+    /// Lists the outputs of rows with `review` that wait for a decision, or with --all every output. A batch is done
+    /// when each output is approved or rejected or, among several takes of a row, picked. Decisions cost nothing, are
+    /// stored in the state with name and time, and can be changed later; no file is changed or deleted. To decide in a
+    /// spreadsheet, export a file, fill in its column `decision` and import it.
     Review(ReviewCommand),
     /// Pause a batch: submit no more jobs; jobs in flight finish
     Pause(BatchArgument),
     /// Resume a paused batch
     Resume(BatchArgument),
-    /// Submit what waits after the pilot of a batch
+    /// Submit the rows of a batch that wait after its pilot
     ///
-    /// `run` and `submit` with --pilot run some rows first. The rest is accepted, and waits until this command is given:
-    /// look at the outputs of the pilot first (`callsheet open BATCH`, `callsheet status BATCH`).
+    /// `run` and `submit` with --pilot run some rows first. The other rows are accepted and wait until you give this
+    /// command. Look at the outputs of the pilot first (`callsheet open BATCH`, `callsheet status BATCH`).
     Continue(ContinueCommand),
     /// Cancel jobs that are not submitted yet; submitted jobs cannot be canceled
     Cancel(NameArgument),
     /// Retry failed, canceled and expired jobs
     ///
-    /// With --set the jobs are not sent again as they are: their rows are taken anew with the given fields, as if they had
-    /// been edited in the manifest and submitted again. All variations of a row are edited with it, and rows that take its
+    /// With --set the jobs are not sent again unchanged. Instead their rows are submitted again with the given fields,
+    /// as if they had been edited in the manifest. This applies to all variations of a row, and rows that take its
     /// outputs become new jobs, too. The plan is shown first; if a row is not valid, nothing is accepted.
     Retry(RetryCommand),
     /// Record the actual charge of a job in doubt
@@ -123,13 +123,13 @@ pub(super) enum Command {
     ///
     /// Reads the tasks of paid jobs and downloads outputs that are missing or changed on disk. Creates no task.
     Download(DownloadCommand),
-    /// Compare outputs on disk with the object store, and bring over what one of them lacks
+    /// Compare outputs on disk with the object store, and copy missing outputs in both directions
     Outputs(OutputsCommand),
     /// List holds, charges and refunds
     ///
     /// Lists the ledger entries of every job, in manifest order.
     Ledger(LedgerCommand),
-    /// Adds up charges, waived credits, refunds, holds, files and failures by client, kind, model, batch or day.
+    /// Add up charges, waived credits, refunds, holds, files and failures by client, kind, model, batch or day
     Report(ReportCommand),
     /// List models with their modes, limits and prices
     ///
@@ -169,8 +169,8 @@ pub(super) enum Command {
     Doctor(DoctorCommand),
     /// Run an offline emulator of the service on a loopback port
     ///
-    /// Serves the service's API with an imaginary account and real, small media files, for trying out, pipelines and
-    /// tests. `callsheet run --emulator` starts one by itself; use this command for other clients.
+    /// Serves the service's API with an imaginary account and real, small media files, to try callsheet and to test
+    /// pipelines. `callsheet run --emulator` starts its own emulator; use this command for other clients.
     #[cfg(feature = "emulator")]
     Emulator(EmulatorCommand),
     /// Print the manual page, or write all pages into a directory

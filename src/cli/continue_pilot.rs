@@ -60,7 +60,7 @@ pub(super) fn done(batch: &BatchStatus, pilot: Pilot) -> String {
     let (jobs, ended, charged) = (counted(pilot.jobs, "job"), ended.join(", "), batch.charged_credits);
     let planned = pilot.planned_credits;
     match pilot.jobs {
-        0 => "no row of the manifest was new, so none was done first".to_owned(),
+        0 => "no row of the manifest was new, so no pilot was run".to_owned(),
         // Others had ended before it.
         of_pilot if all > of_pilot => {
             format!(

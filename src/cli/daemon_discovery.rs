@@ -169,8 +169,10 @@ async fn probe(
         other => other?,
     };
     if health.state.as_os_str().is_empty() {
-        let detail =
-            format!("it runs callsheet {}, which does not report its state; restart it", health.version);
+        let detail = format!(
+            "it runs callsheet {}, which does not report its state directory; restart it",
+            health.version
+        );
         return Err(ClientError::ConnectionLost { socket: socket.to_owned(), detail });
     }
     let is_meant = global.socket.is_some() && global.state.is_none() && !is_emulated;

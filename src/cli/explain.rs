@@ -49,7 +49,7 @@ fn story(explanation: &Explanation) -> String {
         let wanted = explanation.versions.iter().find(|version| !version.superseded);
         let which = match wanted {
             Some(wanted) if version.superseded => format!(", superseded by {}", wanted.name),
-            _ => ", the one that is wanted".to_owned(),
+            _ => ", the wanted version".to_owned(),
         };
         lines.push(format!("  version   {} of {}{which}", version.name, explanation.versions.len()));
     }

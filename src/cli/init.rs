@@ -16,7 +16,7 @@ use crate::domain::exit_code::Exit;
 /// What `init` takes.
 #[derive(Debug, Args)]
 pub(super) struct InitCommand {
-    /// Directory to begin in; it is created if it does not exist
+    /// Directory for the files; it is created if it does not exist
     #[arg(value_name = "DIRECTORY", default_value = ".")]
     directory: PathBuf,
 }
@@ -81,12 +81,12 @@ pub(super) fn run(command: &InitCommand, global: &Global) -> Result<Exit, Failur
     }
     let mut text = String::new();
     for (path, _) in &texts {
-        let what = if kept.contains(&path.as_path()) { "exists, left as it is" } else { "written" };
+        let what = if kept.contains(&path.as_path()) { "exists, not changed" } else { "written" };
         text.push_str(&format!("{}: {what}\n", printable_path(path)));
     }
     let is_configured = !kept.contains(&configuration.as_path());
     if let (Some(url), false) = (&global.base_url, is_configured) {
-        text.push_str(&format!("service.base_url was not set to {url}: the file was there\n"));
+        text.push_str(&format!("service.base_url was not set to {url}: the file already exists\n"));
     }
     text.push_str(&next_steps(directory, is_configured && global.base_url.is_some()));
     written(write!(out, "{text}")).map(|()| Exit::Success)

@@ -44,17 +44,18 @@ pub(super) struct ManifestArguments {
     /// Only the first N rows; a later run of the whole manifest adds the rest
     #[arg(long, value_name = "N", conflicts_with = "random", value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) first: Option<u32>,
-    /// Only N rows, drawn by their identity: the same rows every time
+    /// Only N rows, chosen by their identity: the same rows every time
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) random: Option<u32>,
-    /// Run so many rows first (N, random:N, or for a matrix cells: one row of each combination, or entries: one row of each
-    /// entry of jobs) with those that they refer to; the rest waits for `callsheet continue`
+    /// Run some rows first, with the rows that they refer to; the others wait for `callsheet continue`. N: the first N
+    /// rows; random:N: N rows chosen by their identity; for a matrix, cells: one row of each combination, or entries:
+    /// one row of each entry of jobs
     #[arg(long, value_name = "ROWS")]
     pub(super) pilot: Option<PilotRows>,
     /// Only rows with these ids
     #[arg(long, value_name = "ID,...", value_delimiter = ',')]
     pub(super) only: Vec<String>,
-    /// Only rows with this value in a field, as meta.client=acme; repeat it for several fields
+    /// Only rows with this value in a field, such as meta.client=acme; repeat the flag for several fields
     #[arg(long = "where", value_name = "FIELD=VALUE")]
     pub(super) filters: Vec<FieldFilter>,
 }

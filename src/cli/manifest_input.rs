@@ -52,7 +52,7 @@ pub(super) async fn open_all(
                 .hint("a file's name gives its format: .csv, .json, .jsonl or .ndjson"));
         }
         0 | 1 => {}
-        _ => return Err(Failure::new(Exit::Usage, "- can be given once: standard input has one end")),
+        _ => return Err(Failure::new(Exit::Usage, "- can be given only once: there is one standard input")),
     }
     let mut inputs = Vec::with_capacity(manifests.len());
     for path in manifests {
@@ -165,7 +165,7 @@ async fn stdin(terms: &ManifestArguments) -> Result<ManifestInput, Failure> {
         let is_unnamed = |manifest: manifest::Manifest<_>| manifest.header().batch.is_none();
         let mut read_table = |table: &str| table_files::read(Path::new(""), Roots::Any, table);
         if manifest::open(name, file, &Limits::default(), &mut read_table).is_ok_and(is_unnamed) {
-            return Err(Failure::new(Exit::Usage, format!("{STDIN} gives its batch no name"))
+            return Err(Failure::new(Exit::Usage, format!("a batch from {STDIN} needs a name"))
                 .hint("name the batch with --name, or with \"batch\" in a JSON manifest"));
         }
     }

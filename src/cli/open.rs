@@ -23,7 +23,7 @@ pub(super) struct OpenCommand {
     /// Name of the batch [default: the list of batches]
     #[arg(value_name = "BATCH")]
     batch: Option<BatchName>,
-    /// Print the path of the page, and open nothing
+    /// Print the path of the page and do not open it
     #[arg(long)]
     print: bool,
 }

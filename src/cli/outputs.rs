@@ -29,10 +29,10 @@ pub(super) struct OutputsCommand {
 
 #[derive(Debug, Subcommand)]
 enum OutputsAction {
-    /// Upload outputs that are on disk only, and bring back those that are in the object store only
+    /// Upload outputs that are only on disk, and download outputs that are only in the object store
     ///
-    /// Compares every output of the batch by its hash. Nothing is bought, and the service is not asked. Objects of others
-    /// are never replaced.
+    /// Compares every output of the batch by its hash. Nothing is bought, and no request is sent to the service.
+    /// Objects that callsheet did not write are never replaced.
     Sync(SyncCommand),
 }
 

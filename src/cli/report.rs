@@ -26,11 +26,11 @@ pub(super) struct ReportCommand {
     /// Names of batches [default: all that are listed]
     #[arg(value_name = "BATCH")]
     pub(super) batches: Vec<BatchName>,
-    /// What the groups are: batch, kind, model, day (UTC), or meta.NAME such as meta.client
+    /// Group by batch, kind, model, day (UTC), or meta.NAME such as meta.client
     #[arg(long, value_name = "KEY", default_value = "batch")]
     pub(super) by: GroupBy,
     /// Only charges, refunds, files and failures from this time on: 2026-11-01, 2026-11-01T08:00:00Z or 7d. Holds are
-    /// those of now
+    /// always the current ones
     #[arg(long, value_name = "TIME")]
     pub(super) since: Option<Since>,
     /// Print CSV

@@ -23,8 +23,8 @@ pub(super) struct RetryCommand {
     /// Only jobs that failed, and not those that were canceled or expired
     #[arg(long)]
     pub(super) failed: bool,
-    /// Set a field of the rows, as model=house-c1 or options.duration=5s, and make new jobs of them; repeat it for several
-    /// fields, and leave the value empty to remove a field
+    /// Set a field of the rows, such as model=house-c1 or options.duration=5s, and make new jobs of them; repeat the
+    /// flag for several fields; an empty value removes the field
     #[arg(long, value_name = "FIELD=VALUE")]
     pub(super) set: Vec<FieldEdit>,
     /// With --set: show what would be accepted and what it would cost, and accept nothing

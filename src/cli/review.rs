@@ -33,7 +33,7 @@ pub(super) struct ReviewCommand {
     /// Write the outputs and their decisions to a new CSV file, a pipe, or - for standard output
     #[arg(long, value_name = "FILE", requires = "batch", conflicts_with = "import")]
     pub(super) export: Option<PathBuf>,
-    /// Take down the decisions of a CSV file that was exported
+    /// Read decisions from a CSV file that --export wrote
     #[arg(long, value_name = "FILE", requires = "batch", conflicts_with = "all")]
     pub(super) import: Option<PathBuf>,
     /// Who decides [default: the name of the user]
@@ -49,11 +49,11 @@ pub(super) enum DecisionCommand {
     Approve(DecisionArguments),
     /// Reject outputs; the files stay where they are
     Reject(DecisionArguments),
-    /// Approve one take of a row and choose it; its undecided takes are passed over
+    /// Choose and approve one take of a row; the other undecided takes of the row count as not picked
     Pick(DecisionArguments),
-    /// Take a decision back: the outputs are undecided again
+    /// Cancel a decision: the outputs are undecided again
     Withdraw(DecisionArguments),
-    /// Buy another take of a row; without --take and --price only say what it would cost
+    /// Buy another take of a row; without --take and --price only show its price
     AnotherTake(another_take::TakeArguments),
 }
 

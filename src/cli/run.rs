@@ -184,7 +184,7 @@ async fn listen(app: &App, socket: &Path) -> Option<ServedSocket> {
     match listener::listen(socket).await {
         Ok((listener, guard)) => Some(ServedSocket::begin(listener, guard, app.router_without_manifests())),
         Err(error) => {
-            tracing::info!(socket = %socket.display(), %error, "this run answers no questions");
+            tracing::info!(socket = %socket.display(), %error, "failed to listen on the control socket; other commands cannot reach this run");
             None
         }
     }

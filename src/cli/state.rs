@@ -48,8 +48,8 @@ pub(super) enum StateCommand {
     ///
     /// Reads the accepted rows and outcomes beside the database, readable records of the database, the sidecars in the
     /// output directory and, if given, an export. Moves the damaged database to `aside` in the state directory and
-    /// deletes nothing. Unfinished batches are paused: a key that was used returns its task, but a key that was never
-    /// used buys.
+    /// deletes nothing. Unfinished batches are paused: after `callsheet resume`, a key that was used before returns its
+    /// task, but a key that was never used buys the job.
     Rebuild(StateRebuild),
 }
 
@@ -265,8 +265,8 @@ fn rebuild(command: &StateRebuild, global: &Global) -> Result<Exit, Failure> {
     );
     if rebuilt.may_be_charged_credits > Credits::ZERO {
         say!(
-            "up to {} may have been charged for requests of which nothing is left: they count against budget.total and \
-             budget.per_day, and are asked for after callsheet resume",
+            "up to {} may have been charged for requests without a record: they count against budget.total and \
+             budget.per_day until their tasks are looked up, after callsheet resume",
             rebuilt.may_be_charged_credits
         );
     }
@@ -278,7 +278,7 @@ fn say_paused(batches: usize) {
     if batches > 0 {
         say!(
             "paused: {}. A key that was used returns its task, but a key that was never \
-             used buys. To continue: callsheet resume, then repeat the run",
+             used buys the job. To continue: callsheet resume, then repeat the run",
             counted(batches as u64, "unfinished batch")
         );
     }

@@ -34,7 +34,7 @@ pub struct LimitsConfig {
     pub slow_window: Span,
     /// Whether the number of jobs in flight follows what the service takes, up to `in_flight`.
     pub adaptive: bool,
-    /// Rejected prompts in a row that pause a batch.
+    /// Rejected prompts in a row that pause a batch, or failed downloads of paid outputs in a row.
     pub pause_after_rejections: u32,
 }
 

@@ -141,7 +141,7 @@ impl Config {
             wrong("output.layout", &error.to_string());
         }
         if !self.output.keep_local && self.output.store.is_none() {
-            wrong("output.keep_local", "needs output.store: outputs would be nowhere");
+            wrong("output.keep_local", "needs output.store: without it no copy of the outputs would be kept");
         }
         if !self.output.keep_local && self.output.scratch_max < self.output.max_file {
             wrong(

@@ -82,7 +82,7 @@ pub(super) fn check_file_name(file: &str) -> Result<(), ApiError> {
         return Err(ApiError::usage(format!("file: found {file:?}, expected a file's name without folders")));
     }
     if file.contains('\0') {
-        return Err(ApiError::usage(format!("file: found {file:?}, and no file's name holds a NUL")));
+        return Err(ApiError::usage(format!("file: found {file:?}; a file name must not contain NUL")));
     }
     Ok(())
 }

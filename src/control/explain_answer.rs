@@ -114,7 +114,15 @@ async fn inputs_of(
                 named.map(|(named, _)| format!("is there: {}", named.spec.label)).unwrap_or_default()
             }
             Err(why) => {
-                let wait = wait_for(batch, input, &takes, why);
+                let wait = if is_of_older_version(engine, &takes, why).await? {
+                    format!(
+                        "the row {} was edited, and its newer version is another job; to take outputs of that one, \
+                         submit the manifest of this row again",
+                        input.shown()
+                    )
+                } else {
+                    wait_for(batch, input, &takes, why)
+                };
                 missing = missing
                     .or_else(|| matches!(job.state(), State::Queued).then(|| format!("it waits: {wait}")));
                 wait
@@ -162,6 +170,17 @@ async fn take_of(
     }
 }
 
+/// Whether a job waits for a version of a row that ended without outputs and that nobody wants any more.
+async fn is_of_older_version(
+    engine: &EngineClient,
+    takes: &[(NamedJob, Option<EndedTake>)],
+    why: MissingInput,
+) -> Result<bool, HandlerError> {
+    let (MissingInput::Ended(_), Some((first, _))) = (why, takes.first()) else { return Ok(false) };
+    let versions = versions_of(engine, &first.batch, &first.spec).await?;
+    Ok(versions.iter().any(|version| version.job == first.spec.id && version.superseded))
+}
+
 /// What an input lacks, and the command that helps.
 fn wait_for(
     batch: &BatchName,
@@ -173,10 +192,7 @@ fn wait_for(
         return format!("the row {} is not in the batch {batch}; submit its manifest again", input.row);
     };
     let label = &first.spec.label;
-    let row = match &input.batch {
-        Some(other) => &format!("{}/{}", other.name, input.row),
-        None => &input.row,
-    };
+    let row = input.shown();
     let command = match why {
         MissingInput::Unfinished => {
             return format!("the row {row} is {}", first.record.job.state().name());
@@ -186,6 +202,9 @@ fn wait_for(
         }
         MissingInput::Ended(_) => retry_command(&format!("{batch}/{label}"), &first.record.job),
         MissingInput::AwaitsReview => format!("callsheet review approve {batch}/{label}"),
+        MissingInput::Rejected if input.variation.is_some() => {
+            format!("callsheet review approve {batch}/{label}")
+        }
         MissingInput::Rejected => format!(
             "callsheet review approve {batch}/{label}, or callsheet review another-take {batch}/{label}, which costs"
         ),

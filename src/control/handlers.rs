@@ -42,7 +42,7 @@ pub enum HandlerError {
         batch: BatchName,
     },
     /// A job was asked for, and only a batch is called so.
-    #[error("{batch} is a batch, and no job is called so")]
+    #[error("{batch} is a batch; no job has this name")]
     IsBatch {
         /// The batch.
         batch: BatchName,
@@ -83,7 +83,7 @@ impl HandlerError {
             HandlerError::Find(FindError::NoBatch { .. }) => Refusal::new(Exit::Usage, self.to_string()),
             HandlerError::Find(FindError::Engine(error)) | HandlerError::Engine(error) => error.into(),
             HandlerError::ManifestRead { .. } => Refusal::new(Exit::Usage, self.to_string())
-                .hint("look at what waits once it is accepted (callsheet status), then repeat the command"),
+                .hint("wait until the manifest is accepted, check the waiting rows (callsheet status), then repeat the command"),
             HandlerError::IsBatch { batch } => Refusal::new(Exit::Usage, self.to_string())
                 .hint(format!("list its jobs with callsheet jobs {batch}; name a job as {batch}/JOB")),
             HandlerError::NoOutputStore => Refusal::new(Exit::Usage, self.to_string())
@@ -277,7 +277,7 @@ pub async fn continue_batch(
     let pointless = |record: &BatchRecord| match record.pilot {
         Some(_) => None,
         None if record.is_done() => Some("done, nothing waits for a pilot"),
-        None => Some("it has no pilot that its rows wait for"),
+        None => Some("none of its rows waits for a pilot"),
     };
     for_each(engine, Some(batch), Command::Continue, pointless).await
 }

@@ -110,13 +110,13 @@ pub(super) async fn take_list(app: &AppState, sha256: String) -> Result<HandedFi
     let read = blocking(move || -> Result<HandedFiles, ApiError> {
         let unknown = |what: &str| {
             let message =
-                format!("{what} was not handed over: PUT /v1/inputs/SHA256 comes before the manifest");
+                format!("{what} is missing: send it with PUT /v1/inputs/SHA256 before the manifest");
             ApiError(StatusCode::CONFLICT, Refusal::new(Exit::Usage, message).hint("repeat the command"))
         };
         let path = staged.content(&sha256).ok_or_else(|| unknown("the list of files"))?;
         let list = std::fs::read(&path).map_err(|error| storage_error(&error))?;
         let list: HandedFiles = serde_json::from_slice(&list)
-            .map_err(|error| ApiError::usage(format!("the list of files is not one: {error}")))?;
+            .map_err(|error| ApiError::usage(format!("the list of files is invalid: {error}")))?;
         for (name, file) in &list.0 {
             if let HandedFile::Content(content) = file
                 && !staged.has(&content.sha256)

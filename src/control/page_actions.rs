@@ -155,12 +155,7 @@ fn number(name: &'static str, label: &str, value: Option<u64>, is_required: bool
 }
 
 fn max_credits() -> Field {
-    number(
-        "max_credits",
-        "The most that each of its jobs may cost, where it is another limit than its row's",
-        None,
-        false,
-    )
+    number("max_credits", "Price limit of each job, if it differs from the limit of its row", None, false)
 }
 
 async fn question_of_batch(
@@ -280,9 +275,13 @@ async fn question_of_job(app: &AppState, id: &str, action: Action) -> Result<Con
     };
     let hold = job.hold(&spec.order);
     Ok(match action {
-        Action::Cancel => {
-            view("Cancel", "cancel", "It is dropped, if it is not submitted by then.", None, Vec::new())
-        }
+        Action::Cancel => view(
+            "Cancel",
+            "cancel",
+            "It is canceled, unless it has been submitted by then.",
+            None,
+            Vec::new(),
+        ),
         Action::Retry => {
             let cost = hold
                 .map_or("Its price is not known: set the most that it may cost.".to_owned(), |hold| {
@@ -315,7 +314,7 @@ async fn question_of_job(app: &AppState, id: &str, action: Action) -> Result<Con
             view("Record the charge of", "resolve", text, held, fields)
         }
         Action::Pause | Action::Resume | Action::Continue | Action::Budget => {
-            return Err(ApiError::usage("that is done to a batch, not to a job"));
+            return Err(ApiError::usage("this action is for batches, not for jobs"));
         }
     })
 }
@@ -429,10 +428,10 @@ fn said(verb: &str, done: &BatchOutcomes) -> String {
             (outcome.in_flight as usize, "in flight finish"),
             (outcome.may_have_been_sent as usize, "may have been sent before and stay"),
             (outcome.hopeless.len(), "would be rejected again unchanged: change their rows"),
-            (outcome.paid.len(), "are paid for and only not downloaded: download them"),
+            (outcome.paid.len(), "are paid for but not downloaded: download them"),
             (outcome.expired.len(), "would expire again at once"),
             (outcome.superseded.len(), "are older versions of edited rows"),
-            (outcome.edited.len(), "edited outputs stay; what is downloaded lies beside them"),
+            (outcome.edited.len(), "edited outputs are kept; downloads get other names beside them"),
         ];
         text.extend(more.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}.")));
     }

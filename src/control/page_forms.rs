@@ -49,7 +49,7 @@ pub(super) fn batch_name(text: &str) -> Result<BatchName, ApiError> {
     text.parse().map_err(|error| {
         ApiError(
             StatusCode::NOT_FOUND,
-            Refusal::new(Exit::Usage, format!("no batch can be called so: {error}")),
+            Refusal::new(Exit::Usage, format!("invalid name of a batch: {error}")),
         )
     })
 }
@@ -103,7 +103,7 @@ pub(super) fn operator(app: &AppState, who: Who, form: &Form) -> Result<Viewer, 
         Viewer::Operator { form_token, .. } if is_same(form.raw("form_token"), form_token) => Ok(viewer),
         Viewer::Operator { .. } => {
             let refusal =
-                Refusal::new(Exit::Unauthorised, "the form is not of this page, or of an earlier login");
+                Refusal::new(Exit::Unauthorised, "the form comes from another page or an earlier login");
             Err(ApiError(StatusCode::FORBIDDEN, refusal.hint("go back, reload the page, and send it again")))
         }
         Viewer::Reader | Viewer::Stranger => Err(reading_only()),

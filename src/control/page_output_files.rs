@@ -82,10 +82,10 @@ async fn recorded_output(
     number: &str,
 ) -> Result<OutputFile, ApiError> {
     if job.len() != ID_DIGITS || !job.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return Err(not_there("no job has such an identity"));
+        return Err(not_there("no job has this identity"));
     }
     let found = app.engine.find(&format!("{batch}/{job}")).await.map_err(HandlerError::from)?;
-    let Target::Job(named) = found else { return Err(not_there("it is no job")) };
+    let Target::Job(named) = found else { return Err(not_there("it is not a job")) };
     let outputs = named.record.job.outputs();
     let at = number.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
     let output = at.and_then(|at| outputs.get(at));

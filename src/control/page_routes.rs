@@ -183,7 +183,7 @@ async fn batch_page(
     let found = blocking(move || job_page(&store, &record, from, state, PAGE_JOBS)).await;
     let found = match found {
         // The address was made up, or the batch was begun anew.
-        Err(_) if from > 0 => return Err(ApiError::usage("no page of jobs begins there")),
+        Err(_) if from > 0 => return Err(ApiError::usage("the list of jobs has no page that begins there")),
         found => found.map_err(HandlerError::from)?,
     };
     let list = JobList {
@@ -245,7 +245,7 @@ async fn events(State(app): Shared, Query(query): Query<EventsQuery>) -> Respons
         async move { events_now(&app, topics).await }
     };
     app.pages.events().listen(topic, render).unwrap_or_else(|| {
-        let message = format!("{STREAMS_MAX} pages are kept current already; this one is not");
+        let message = format!("{STREAMS_MAX} pages are updated already; this one is not updated");
         let refusal =
             Refusal::new(Exit::Unfinished, message).hint("reload the page to see the present state");
         ApiError(StatusCode::SERVICE_UNAVAILABLE, refusal).into_response()

@@ -86,12 +86,12 @@ pub(super) async fn run(State(app): Shared, who: Who, Path(name): Path<String>, 
 async fn carry_out(app: &Arc<AppState>, who: Who, name: String, form: &Form) -> Result<Response, ApiError> {
     operator(app, who, form)?;
     let number = |name: &str| form.number(name)?.ok_or_else(|| ApiError::usage(format!("{name}: missing")));
-    let at = Timestamp(i64::try_from(number("at")?).map_err(|_| ApiError::usage("at: not an instant"))?);
+    let at = Timestamp(i64::try_from(number("at")?).map_err(|_| ApiError::usage("at: not a valid time"))?);
     let most = Credits(number("most")?);
     let now = app.pages.clock().now().wall;
     if at > now || now.since(at) > PLAN_SPAN || at.0 % 1000 != 0 {
         let refusal = Refusal::new(Exit::Usage, "this plan is too old");
-        return Err(ApiError(StatusCode::CONFLICT, refusal.hint("ask again: its price may be another now")));
+        return Err(ApiError(StatusCode::CONFLICT, refusal.hint("ask again: its price may have changed")));
     }
     let own = app.clone();
     let started = to_the_end(async move { own.fire(name, FireMode::Planned(at, most)).await }).await?;

@@ -71,7 +71,7 @@ pub(super) async fn plan(State(app): Shared, who: Who, form: Form) -> Response {
 
 async fn planned(app: &AppState, form: &Form, filled: &ManifestForm) -> Result<PlanView, ApiError> {
     if filled.manifest.len() > MANIFEST_MAX_BYTES {
-        return Err(ApiError::usage("the manifest has more than 4 MiB: hand it in with callsheet submit"));
+        return Err(ApiError::usage("the manifest has more than 4 MiB: use callsheet submit"));
     }
     let batch = form.get("batch").map(str::parse).transpose();
     let submission = Submission {

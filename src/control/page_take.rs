@@ -104,8 +104,7 @@ async fn bought(app: &Arc<AppState>, who: Who, id: String, form: &Form) -> Resul
         form.number(name)?.ok_or_else(|| ApiError::usage(format!("{name}: expected {what}")))
     };
     let take = number("take", "the number of a take")?;
-    let take =
-        u32::try_from(take).map_err(|_| ApiError::usage("take: expected a number that a take can have"))?;
+    let take = u32::try_from(take).map_err(|_| ApiError::usage("take: the number is too large"))?;
     let price = number("price", "the price that was shown")?;
     let request = AnotherTakeRequest { job: id, take: Some(take), price_credits: Some(price) };
     let taken = carry_out(app, request).await?;

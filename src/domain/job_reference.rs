@@ -330,8 +330,8 @@ pub fn unfit_after_a_loss(fault: &Fault, looks: u32) -> Option<Fault> {
 pub struct DecidedTake {
     /// What was decided about its outputs.
     pub verdict: Option<Verdict>,
-    /// The takes that its inputs were, in their order, 0 where there was no choice; empty unless it succeeded and some were
-    /// chosen among several.
+    /// The takes that its inputs are, in their order, 0 where there was no choice; empty unless it was sent with them, or
+    /// succeeded, and some were chosen among several.
     pub made_of: Vec<u32>,
 }
 
@@ -444,6 +444,10 @@ fn giver_of_named(input: &JobInput, takes: &[Option<EndedTake>]) -> Result<Seq, 
     if let [take] = takes {
         let take = take.ok_or(MissingInput::Unfinished)?;
         return match take.state {
+            // A take that is named is meant whatever is picked.
+            JobState::Succeeded if input.variation.is_some() && take.verdict == Some(Verdict::NotPicked) => {
+                Ok(take.seq)
+            }
             JobState::Succeeded if take.is_rejected() => Err(MissingInput::Rejected),
             JobState::Succeeded if take.wants_review && !take.is_approved() => {
                 Err(MissingInput::AwaitsReview)
@@ -605,6 +609,9 @@ mod tests {
         let named = JobInput { variation: Some(1), ..input(1) };
         let found = giver(&named, &[with(1, rejected)], || with(2, picked).into_iter().collect());
         assert_eq!(found, Err(MissingInput::Rejected), "that take is meant");
+        let beside_a_picked_one =
+            giver(&named, &[with(1, Some(Verdict::NotPicked))], || with(2, picked).into_iter().collect());
+        assert_eq!(beside_a_picked_one, Ok(Seq(1)), "whatever is picked");
         assert_eq!(
             (named.later_jobs().count(), named.choice(JobId::derive(named.fingerprint, 1))),
             (0, None)

@@ -111,8 +111,8 @@ impl Parked {
                  free disk space"
             }
             Parked::Store => {
-                "the object store refuses or cannot be reached; it is asked again, with longer and longer waits; see the \
-                 log, or: callsheet doctor"
+                "the object store refuses files or cannot be reached; it is tried again with increasing delays; \
+                 see the log, or: callsheet doctor"
             }
             Parked::Scratch => {
                 "outputs that are not in the object store yet take as much of the disk as output.scratch_max allows; it \

@@ -225,7 +225,7 @@ impl<'a> Fetcher<'a> {
         let bytes = partial.bytes;
         if self.clock.now().tick.since(partial.began) >= SLOW_MAX {
             let text =
-                format!("after a day fewer than {} a second still come, {bytes} in all", self.min_rate());
+                format!("after a day the rate is still below {} a second; {bytes} received", self.min_rate());
             return FetchFault::Lasting(Fault::new("slow", text)).into();
         }
         partial.empty_resumes = if received == 0 { partial.empty_resumes + 1 } else { 0 };

@@ -140,7 +140,7 @@ pub(super) async fn run_effect(
         Effect::RenewCatalog => {
             let renewed = match &deps.catalogs {
                 Some(source) => source.renew().await,
-                None => Err("none can be asked for".to_owned()),
+                None => Err("this process has no source of catalogs".to_owned()),
             };
             Input::Catalog(renewed.map_err(|why| Fault::new("catalog", why)))
         }

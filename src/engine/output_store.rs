@@ -221,8 +221,8 @@ impl OutputStore {
         }
         let address = storage.address_of(&plain);
         let text = match found_bytes {
-            Some(bytes) => format!("{address} was put there and has {bytes} bytes, not {}", expected.bytes),
-            None => format!("{address} was put there and is not to be found"),
+            Some(bytes) => format!("{address} was uploaded, but has {bytes} bytes, not {}", expected.bytes),
+            None => format!("{address} was uploaded, but the store does not find it"),
         };
         Err(KeepFault::Store(Fault::new(STORE, text)))
     }

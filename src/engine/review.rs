@@ -195,7 +195,7 @@ fn plan(
     let sums =
         |record: &JobRecord| record.job.outputs().iter().map(|file| file.sha256.clone()).collect::<Vec<_>>();
     if asked.sha256.as_ref().is_some_and(|looked_at| *looked_at != sums(record)) {
-        return Err("its outputs are others than those that were decided about (sha256)".to_owned());
+        return Err("its outputs differ from those in the decision (sha256)".to_owned());
     }
     let decision = |verdict, note: Option<&String>, record: &JobRecord| Decision {
         verdict,

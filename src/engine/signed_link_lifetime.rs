@@ -39,7 +39,7 @@ pub(super) fn link_life(credentials: CredentialLife, needed: Millis, now: Timest
         CredentialLife::Until { end, renewed_for } => {
             let left = span(end.since(now));
             let why = format!(
-                "the store's credentials end in {left}, and with them every link; the deadline is {} off",
+                "the store's credentials expire in {left}, and signed links with them; the deadline is in {}",
                 span(needed)
             );
             match renewed_for {
@@ -50,8 +50,8 @@ pub(super) fn link_life(credentials: CredentialLife, needed: Millis, now: Timest
             }
         }
         CredentialLife::Unknown => LinkLife::TooShort(
-            "the store's credentials are temporary, and nothing says when they end, and with them every link; set \
-             AWS_CREDENTIAL_EXPIRATION, or use credentials that last, then retry"
+            "the store's credentials are temporary and expire at an unknown time, and signed links with them; set \
+             AWS_CREDENTIAL_EXPIRATION, or use permanent credentials, then retry"
                 .to_owned(),
         ),
     }
@@ -72,7 +72,7 @@ mod tests {
         assert!(matches!(too_short, LinkLife::TooShort(_)));
         assert_eq!(life(soon, None), LinkLife::LongEnough);
         let early = soon.before(Some(Millis(1)));
-        assert!(matches!(life(early, None), LinkLife::TooShort(why) if why.contains("end in 59m 59s")));
+        assert!(matches!(life(early, None), LinkLife::TooShort(why) if why.contains("expire in 59m 59s")));
         assert!(matches!(life(early, Some(hour)), LinkLife::UntilRenewed(_)));
         assert!(matches!(life(early, Some(Millis(1))), LinkLife::TooShort(_)));
         assert!(matches!(link_life(CredentialLife::Unknown, hour, now), LinkLife::TooShort(_)));

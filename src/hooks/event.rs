@@ -122,7 +122,7 @@ impl BatchDone {
                 decisions,
                 pilot: batch.pilot,
                 refused_rows: batch.refused_rows,
-                planned_credits: batch.planned,
+                planned_credits: batch.planned_credits(),
                 charged_credits: batch.totals.spent,
                 waived_credits: batch.totals.waived,
                 refunded_credits: batch.totals.refunded,

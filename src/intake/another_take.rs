@@ -135,7 +135,7 @@ pub async fn another_take(
             return Ok(AnotherTake { already_there: true, ..answer(order.take) });
         }
         Some(order) if order.take > take => {
-            let message = format!("take {take} of {name} comes first, and is not there yet");
+            let message = format!("take {take} of {name} does not exist yet and must be bought first");
             return Err(TakeError::refused(message, format!("ask for take {take}")));
         }
         _ => {}
@@ -197,12 +197,12 @@ fn ingest_options(batch: &BatchRecord, expected: ExpectedTake) -> IngestOptions 
 fn refusal(name: &str, receipt: &Receipt) -> TakeError {
     let Some(problem) = receipt.problems.first() else {
         return TakeError::refused(
-            format!("no other take of {name} can be had"),
-            "callsheet explain tells of the job",
+            format!("no further take of {name} is possible"),
+            "callsheet explain shows the job",
         );
     };
     let hint = match problem.field.as_deref() {
-        Some("max_credits") => Some("its price is another now: ask for it again".to_owned()),
+        Some("max_credits") => Some("its price has changed: ask for it again".to_owned()),
         _ => problem.hint.clone(),
     };
     TakeError::Refused { message: format!("no other take of {name}: {}", problem.message), hint }

@@ -102,7 +102,7 @@ fn unknown_rows(labels: &[String]) -> String {
     let more = labels.len().saturating_sub(NAMED_MAX);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     format!(
-        "how these rows are written is not known, since an earlier version stored them: {shown}{more}; nothing was \
+        "an earlier version stored these rows without the text of their manifest: {shown}{more}; nothing was \
          accepted"
     )
 }

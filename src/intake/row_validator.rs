@@ -220,31 +220,30 @@ impl RowValidator<'_> {
             None => (InputField::is_source_video, "video_urls"),
         };
         let is_measured = written.is_some();
-        let (seconds, message) = if let Some((seconds, from)) =
-            self.references.seconds_of(inputs, self.batch, is_wanted)
-        {
-            let message = format!("is {seconds}, the duration of {from}");
-            (seconds, message)
-        } else if is_measured {
-            return;
-        } else if let Some((seconds, name)) = input_files::source_seconds(files) {
-            let message = format!("is {seconds}, the length of {name}");
-            (seconds, message)
-        } else {
-            let Some(source) = inputs.iter().find(|input| input.field.is_source_video()).cloned() else {
+        let (seconds, message) =
+            if let Some((seconds, from)) = self.references.seconds_of(inputs, self.batch, is_wanted) {
+                let message = format!("is {seconds}, the duration of {from}");
+                (seconds, message)
+            } else if is_measured {
                 return;
+            } else if let Some((seconds, name)) = input_files::source_seconds(files) {
+                let message = format!("is {seconds}, the length of {name}");
+                (seconds, message)
+            } else {
+                let Some(source) = inputs.iter().find(|input| input.field.is_source_video()).cloned() else {
+                    return;
+                };
+                let IngestContext { catalog, rules, .. } = *self.rules.context;
+                let place = usize::try_from(source.place).unwrap_or(usize::MAX);
+                let Some(reference) = row.request.video_urls.get(place).cloned() else { return };
+                if !quote::wants_source_seconds(&row.request, catalog, rules) {
+                    return;
+                }
+                let message = format!("is the length of {}, which is not made yet", source.shown());
+                let field = InputField::SourceVideoDurationSeconds;
+                inputs.push(JobInput { field, place: 0, ..source });
+                (Value::from(reference), message)
             };
-            let IngestContext { catalog, rules, .. } = *self.rules.context;
-            let place = usize::try_from(source.place).unwrap_or(usize::MAX);
-            let Some(reference) = row.request.video_urls.get(place).cloned() else { return };
-            if !quote::wants_source_seconds(&row.request, catalog, rules) {
-                return;
-            }
-            let message = format!("is the length of {}, which is known once that is made", source.shown());
-            let field = InputField::SourceVideoDurationSeconds;
-            inputs.push(JobInput { field, place: 0, ..source });
-            (Value::from(reference), message)
-        };
         row.notes.push(Diagnostic::at(row.place(named), message).in_field(SOURCE_FIELD));
         row.request.options.insert(SOURCE_SECONDS.to_owned(), seconds);
     }

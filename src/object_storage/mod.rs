@@ -79,7 +79,7 @@ pub enum PutError {
 #[derive(Debug, thiserror::Error)]
 pub enum GetError {
     /// It does not hold what it should.
-    #[error("the object at {0} does not hold what was put there")]
+    #[error("the content of the object at {0} differs from what was uploaded")]
     Changed(String),
     /// The file cannot be written.
     #[error(transparent)]
@@ -279,8 +279,7 @@ impl ObjectStorage {
                     Refused::Taken => PutError::Taken,
                     Refused::Storage(error) => PutError::Storage(self.error(&error)),
                     Refused::Different => {
-                        let text =
-                            format!("{} was put there and holds something else", self.address_of(name));
+                        let text = format!("{} was uploaded, but its content differs", self.address_of(name));
                         PutError::Storage(StorageError { text, is_denied: false })
                     }
                 })

@@ -137,7 +137,7 @@ pub fn manifest_page(form: &ManifestForm, refused: Option<&str>, viewer: &Viewer
                     textarea #manifest name="manifest" required spellcheck="false" { (form.manifest) }
                 }
                 label { span { "Name of the file: it gives the format and the batch's name" } input #name type="text" name="file" value=(form.file) placeholder="spring.csv" required; }
-                label { span { "Name of the batch, where it is another" } input type="text" name="batch" value=(form.batch); }
+                label { span { "Name of the batch, if it is not the name of the file" } input type="text" name="batch" value=(form.batch); }
                 label { span { "Budget of the batch in credits; empty for what is planned" } input type="number" name="budget" value=(form.budget) min="0" step="1"; }
                 label { input type="checkbox" name="strict" value="true" checked[form.strict]; " Reject the whole manifest if a row is invalid" }
                 p class="acts" { button class="main" { "Show the plan" } }

@@ -324,6 +324,7 @@ impl BatchRebuild {
             if found.job.is_over() {
                 let is_superseded = versions.is_superseded(spec.seq);
                 self.batch.count_ended(spec.order.kind, found.job.state(), is_superseded);
+                self.batch.replaced = self.batch.replaced + found.job.replaced_credits(&spec.order);
                 self.batch.unreviewed += u32::from(!is_superseded && found.job.awaits_review());
                 self.batch.decided += u32::try_from(found.job.decisions().len()).unwrap_or(u32::MAX);
                 ended.push(found);

@@ -65,6 +65,9 @@ pub struct BatchRecord {
     pub segments: Vec<Segment>,
     /// Sum of the prices of all accepted jobs.
     pub planned: Credits,
+    /// The part of it that nobody will spend: of jobs that other versions of their rows replaced before they were sent.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub replaced: Credits,
     /// The terms in force: those of the last manifest over those before it.
     pub policy: Policy,
     /// What its manifests, inbox, schedule and configuration said about the terms the last time, whatever commands
@@ -131,6 +134,9 @@ pub struct BatchRecord {
     /// Prompts that were rejected one after the other.
     #[serde(default, skip_serializing_if = "is_default")]
     pub rejections: u32,
+    /// Jobs one after the other that are paid for and whose outputs could not be downloaded.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub failed_downloads: u32,
     /// Jobs by kind.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub kinds: BTreeMap<Kind, KindCounts>,
@@ -156,6 +162,8 @@ pub enum Pause {
     Owner,
     /// Too many prompts in a row were rejected: the next would probably be, too.
     Rejections,
+    /// Too many outputs in a row were paid for and could not be downloaded: the next could probably not, either.
+    Downloads,
     /// A charge differed from its plan, and its policy says to stop then.
     Drift,
     /// The state was rebuilt or imported: keys may have been used, or not, that it does not know of.
@@ -173,6 +181,7 @@ impl BatchRecord {
             spool_bytes: 0,
             segments: Vec::new(),
             planned: Credits::ZERO,
+            replaced: Credits::ZERO,
             policy: Policy::default(),
             said: None,
             origin: None,
@@ -195,6 +204,7 @@ impl BatchRecord {
             pilot_announced: false,
             inputs_announced: false,
             rejections: 0,
+            failed_downloads: 0,
             kinds: BTreeMap::new(),
             refused_rows: 0,
             waiting_since: None,
@@ -208,9 +218,14 @@ impl BatchRecord {
         BatchTerms { policy: self.policy.clone(), said: self.said.clone() }
     }
 
+    /// What its plans come to, in credits, without the versions of rows that were replaced free of charge.
+    pub fn planned_credits(&self) -> Credits {
+        self.planned.saturating_sub(self.replaced)
+    }
+
     /// The most the batch may spend: its own budget, or what its plan showed (money rule 6).
     pub fn budget(&self) -> Credits {
-        self.policy.budget.unwrap_or(self.planned)
+        self.policy.budget.unwrap_or_else(|| self.planned_credits())
     }
 
     /// Whether the job whose row begins at byte `at` has left the queue: its turn has come, or it was taken out of turn.

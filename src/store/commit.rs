@@ -145,7 +145,7 @@ impl Store {
         let committed = match self.try_commit(&mut writer, changes) {
             Err(error) if error.is_full() && disk_reserve::give_up(&self.dir) => {
                 self.is_short.store(true, Ordering::Relaxed);
-                tracing::warn!(%error, "the disk is full: the state uses up its reserve");
+                tracing::warn!(%error, "the disk is full: the reserved space of the state is used now");
                 self.reopen(&mut writer).and_then(|()| self.try_commit(&mut writer, changes))
             }
             other => other,

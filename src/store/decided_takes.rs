@@ -4,10 +4,10 @@
 use std::collections::HashMap;
 
 use crate::domain::ids::JobId;
-use crate::domain::job::State;
+use crate::domain::job::{Job, State};
 use crate::domain::job_reference::DecidedTake;
 use crate::store::spool::Lines;
-use crate::store::{BatchRecord, JobRecord, Store, StoreError};
+use crate::store::{BatchRecord, JobRecord, OpenJobStatus, Store, StoreError};
 
 /// From outcomes, of which the last of each job counts. Another process may be writing the last one of a file that is looked
 /// at from outside.
@@ -22,15 +22,36 @@ pub(super) fn read(mut outcomes: Lines, is_outside: bool) -> Result<HashMap<JobI
         };
         let job = &record.job;
         let verdict = job.decision().map(|decision| decision.verdict);
-        let made_of = match job.state() {
-            State::Succeeded { .. } => job.present().input_takes().to_vec(),
-            _ => Vec::new(),
-        };
+        let made_of = made_of(job);
         if verdict.is_none() && made_of.is_empty() {
             takes.remove(&record.id);
         } else {
             takes.insert(record.id, DecidedTake { verdict, made_of });
         }
+    }
+}
+
+/// The takes that the inputs of a job are, in their order, 0 where there was no choice. Empty where none was chosen among
+/// several, and where nothing was sent with them or came of it.
+pub(super) fn made_of(job: &Job) -> Vec<u32> {
+    match job.state() {
+        State::Submitting { .. }
+        | State::Running { .. }
+        | State::Fetching { .. }
+        | State::Succeeded { .. } => job.present().input_takes().to_vec(),
+        _ => Vec::new(),
+    }
+}
+
+/// Adds the takes that children which have not ended are made of.
+pub(super) fn add_open<'a>(
+    takes: &mut HashMap<JobId, DecidedTake>,
+    open: impl IntoIterator<Item = &'a OpenJobStatus>,
+) {
+    for child in open.into_iter().filter(|child| !child.made_of.is_empty()) {
+        let take =
+            takes.entry(child.job).or_insert_with(|| DecidedTake { verdict: None, made_of: Vec::new() });
+        take.made_of.clone_from(&child.made_of);
     }
 }
 
@@ -40,6 +61,10 @@ impl Store {
     /// # Errors
     /// [`StoreError`] when the outcomes cannot be read.
     pub fn decided_takes(&self, batch: &BatchRecord) -> Result<HashMap<JobId, DecidedTake>, StoreError> {
-        read(self.spool(batch.no).outcomes(0, self.outcomes_bytes(batch)?)?, false)
+        // Open jobs first: one that ends meanwhile is then seen twice, and not nowhere.
+        let open = self.open_of(batch.no)?;
+        let mut takes = read(self.spool(batch.no).outcomes(0, self.outcomes_bytes(batch)?)?, false)?;
+        add_open(&mut takes, open.values());
+        Ok(takes)
     }
 }

@@ -104,7 +104,7 @@ impl FinishedBatch {
             at: batch.finished.or(batch.announced_at).unwrap_or(batch.created),
             rows: batch.rows,
             totals: batch.totals,
-            planned: batch.planned,
+            planned: batch.planned_credits(),
             budget: batch.policy.budget,
             refused_rows: batch.refused_rows,
             ended: batch.ended,

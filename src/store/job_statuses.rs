@@ -12,12 +12,13 @@ use crate::domain::job::Books;
 use crate::domain::job_state::JobState;
 use crate::domain::row_verdict::JobStanding;
 use crate::domain::row_versions::RowVersions;
+use crate::store::decided_takes;
 use crate::store::spool::Lines;
 use crate::store::staging::{ExistingJob, ExistingRow, Staging};
 use crate::store::{BatchRecord, JobRecord, Store, StoreError, db_keys};
 
 /// A job that has begun and not ended, as far as a plan needs it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpenJobStatus {
     /// Which job.
     pub job: JobId,
@@ -28,6 +29,9 @@ pub struct OpenJobStatus {
     /// The part of it that is set aside.
     #[serde(default)]
     pub held: Credits,
+    /// The takes that its inputs are, as [`decided_takes::made_of`] tells.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub made_of: Vec<u32>,
 }
 
 impl OpenJobStatus {
@@ -40,6 +44,7 @@ impl OpenJobStatus {
             standing: JobStanding::of_job(&record.job),
             credits,
             held: books.held,
+            made_of: decided_takes::made_of(&record.job),
         }
     }
 }
@@ -303,7 +308,7 @@ impl Store {
         Ok(())
     }
 
-    fn open_of(&self, no: BatchNo) -> Result<HashMap<JobId, OpenJobStatus>, StoreError> {
+    pub(super) fn open_of(&self, no: BatchNo) -> Result<HashMap<JobId, OpenJobStatus>, StoreError> {
         let status = |record: JobRecord| (record.id, OpenJobStatus::of(&record));
         Ok(self.database()?.scan_as(db_keys::jobs_of(no), status)?.into_iter().collect())
     }

@@ -150,7 +150,7 @@ impl ReadOnlyState {
         let mut seen = SeenJobs { visibility: Visibility::All, committed: Credits::ZERO };
         // Asked for once it matters.
         let mut known_open: Option<HashMap<JobId, OpenJobStatus>> =
-            open.map(|open| open.iter().map(|job| (job.job, *job)).collect());
+            open.map(|open| open.iter().map(|job| (job.job, job.clone())).collect());
         for dir in self.batch_dirs()? {
             let backup = batch_backup::read(&dir).map(|written| written.backup);
             if backup.as_ref().is_some_and(|backup| backup.name != *batch) {
@@ -249,13 +249,29 @@ impl ReadOnlyState {
         rows_by_id::find((&spool.rows_path(), batch.bytes), &versions, ids)
     }
 
-    /// What was decided about the takes of a batch, and of which takes its children were made.
+    /// What was decided about the takes of a batch, and of which takes its children were made. `open` is as for
+    /// [`ReadOnlyState::note_jobs_of`].
     ///
     /// # Errors
     /// As [`ReadOnlyState::accepted`].
-    pub fn decided_takes(&self, batch: &ReadOnlyBatch) -> Result<HashMap<JobId, DecidedTake>, StoreError> {
+    pub fn decided_takes(
+        &self,
+        batch: &ReadOnlyBatch,
+        open: Option<&[OpenJobStatus]>,
+    ) -> Result<HashMap<JobId, DecidedTake>, StoreError> {
         let outcomes = Spool::new(batch.dir.clone()).outcomes_on_disk()?;
-        outcomes.map_or_else(|| Ok(HashMap::new()), |outcomes| decided_takes::read(outcomes, true))
+        let mut takes =
+            outcomes.map_or_else(|| Ok(HashMap::new()), |outcomes| decided_takes::read(outcomes, true))?;
+        match open {
+            Some(open) => decided_takes::add_open(&mut takes, open),
+            None if self.holder()?.is_none() => {
+                let open = open_jobs_beside(&self.dir).unwrap_or_default();
+                let open: Vec<OpenJobStatus> = open.iter().map(OpenJobStatus::of).collect();
+                decided_takes::add_open(&mut takes, &open);
+            }
+            None => {}
+        }
+        Ok(takes)
     }
 
     /// The folders of all batches, done or not.

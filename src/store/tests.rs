@@ -259,7 +259,7 @@ fn a_batch_that_was_accepted_and_is_gone_is_noticed() {
     fs::write(dir.path().join("spool/000001/batch.json"), card_for_commit(&dir, 2)).unwrap();
     let refused = refusal(dir.path(), SERVICE);
     assert!(
-        refused.contains("batch batch-1 in STATE is damaged: its card was written for commit 2"),
+        refused.contains("batch batch-1 in STATE is damaged: its batch.json was written for commit 2"),
         "{refused}"
     );
 }

@@ -74,7 +74,8 @@ impl Store {
         let records = self.records()?;
         let mut report = full(self.dir(), &records, &mut tell)?;
         if records.stored_total().finished != records.sums {
-            let found = "what is stored of all finished batches together is not what they come to".to_owned();
+            let found =
+                "the stored sums of all finished batches differ from the sums of their records".to_owned();
             tell(Inconsistency { place: "the totals".to_owned(), found });
             report.faults += 1;
         }
@@ -326,7 +327,7 @@ fn backups(dir: &Path, records: &Snapshot, known: &BTreeSet<BatchNo>, tell: &mut
         if written.commit > records.commits + 1 {
             let (backup, db) = (written.commit, records.commits);
             let found =
-                format!("its card was written for commit {backup}, but the database is at commit {db}");
+                format!("its batch.json was written for commit {backup}, but the database is at commit {db}");
             tell(Inconsistency { place, found });
         } else if !known.contains(&backup.no) && has_outcomes(dir, backup.no) {
             tell(Inconsistency {
@@ -531,9 +532,11 @@ impl<'a> BatchCheck<'a> {
     /// Adds up what the jobs hold and were charged.
     fn sums(&mut self, sums: &mut Sums) -> Result<(), StoreError> {
         let (mut sum, mut ended) = (Totals::default(), Ended::default());
-        let mut unreviewed = 0;
+        let (mut unreviewed, mut replaced) = (0, Credits::ZERO);
         let Sums { days, groups } = sums;
-        let mut rows = Lines::open_scattered(&self.spool.rows_path(), 0, self.batch.spool_bytes)?;
+        let rows_path = self.spool.rows_path();
+        let mut rows = Lines::open_scattered(&rows_path, 0, self.batch.spool_bytes)?;
+        let mut replaced_rows = Lines::open_scattered(&rows_path, 0, self.batch.spool_bytes)?;
         let origin = self.batch.origin.as_ref();
         let mut add = |job: &Job, row_at: u64| {
             let all = job.all_books();
@@ -567,6 +570,11 @@ impl<'a> BatchCheck<'a> {
                         add(&record.job, record.row_at);
                         ended.count(record.job.state(), false);
                         unreviewed += u32::from(record.job.awaits_review());
+                        if record.job.state().is_replaced()
+                            && let Ok(spec) = replaced_rows.line_at::<JobSpec>(record.row_at)
+                        {
+                            replaced = replaced + record.job.replaced_credits(&spec.order);
+                        }
                     }
                 }
                 Ok(None) => break,
@@ -579,6 +587,13 @@ impl<'a> BatchCheck<'a> {
         let told = if is_edited { self.batch.ended.without_versions() } else { self.batch.ended };
         if told != if is_edited { ended.without_versions() } else { ended } {
             self.say(format!("its outcomes come to {ended:?}, the batch to {:?}", self.batch.ended));
+        }
+        // Jobs that were replaced before that was noted are not counted.
+        if self.batch.replaced > replaced {
+            self.say(format!(
+                "by its outcomes jobs planned at {replaced} were replaced, by the batch at {}",
+                self.batch.replaced
+            ));
         }
         // Those of versions that are not wanted are not counted.
         let told = self.batch.unreviewed;

@@ -57,7 +57,7 @@ fn it_costs_what_was_shown_and_a_raised_count_buys_nothing_more() {
         env.run(["review", "another-take", "spring/poster"].into_iter().chain(wrong)).exited(2);
     }
     env.run(buy("3", "7")).exited(2).says("no other take of spring/poster").says("ask for it again");
-    env.run(buy("4", "8")).exited(2).says("take 3 of spring/poster comes first");
+    env.run(buy("4", "8")).exited(2).says("take 3 of spring/poster does not exist yet");
     env.run(buy("0", "8")).exited(2);
     env.run(buy("3", "8").into_iter().chain(["--by", "ana"])).exited(2).says("--by names who decides");
     env.run(["status", "spring"]).exited(0);

@@ -89,7 +89,7 @@ fn a_workbook() {
 #[test]
 fn duplicate_headers() {
     assert_snapshot!(refused("batch.csv", "kind,prompt,Prompt,prompt\nimage,a,b,c\n"), @r#"
-    batch.csv:1:13: Prompt: the column "prompt" says the same; keep one
+    batch.csv:1:13: Prompt: the column "prompt" sets the same field; keep one
     batch.csv:1:20: prompt: the column appears twice; keep one
     "#);
 }

@@ -161,7 +161,7 @@ fn a_file_name_with_a_nul_is_a_wrong_request() {
         let (code, said) = post(&env, name, &images("x", 1));
         assert_eq!(code, 400, "{said}");
         assert_eq!(said["error"]["exit_code"], 2);
-        assert!(said["error"]["message"].as_str().unwrap().contains("no file's name holds a NUL"), "{said}");
+        assert!(said["error"]["message"].as_str().unwrap().contains("must not contain NUL"), "{said}");
     }
     daemon.stop();
     env.audit().each_paid_once(0);

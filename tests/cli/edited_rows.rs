@@ -53,7 +53,7 @@ fn a_version_that_was_not_sent_is_replaced_free_of_charge() {
     env.audit().each_paid_once(2);
     let first = env.run(["explain", "gull@1", "--json"]).exited(0).json();
     assert_eq!((&first["superseded"], &first["versions"][1]["name"]), (&true.into(), &"gull@2".into()));
-    shows(&env.run(["explain", "gull"]).exited(0), "gull@2 of 2, the one that is wanted");
+    shows(&env.run(["explain", "gull"]).exited(0), "gull@2 of 2, the wanted version");
 }
 
 #[test]

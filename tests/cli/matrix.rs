@@ -106,7 +106,7 @@ fn what_is_wrong_is_said_before_anything_is_sent() {
     env.write("tables/products.csv", "sku,title\nA-1,red mug\n");
     env.run(["run", "shop.json"])
         .exited(2)
-        .says("\"product.name\" is not there")
+        .says("\"product.name\" is not defined for this combination")
         .says("with product.sku \"A-1\"");
     fs::remove_file(env.path("tables/products.csv")).unwrap();
     env.run(["run", "shop.json"]).exited(2).says("shop.json:3:25: matrix.product: failed to read the table");

@@ -220,7 +220,7 @@ fn the_seconds_of_a_source_video_are_known_when_it_was_sent() {
     let exactly = exactly.as_u64().unwrap();
     longer_story(&env, "");
     let plan = env.run(["plan", "story.json"]).exited(0);
-    tells(&plan, &["is the length of clip, which is known once that is made", "by the length of job:clip"]);
+    tells(&plan, &["is the length of clip, which is not made yet", "by the length of job:clip"]);
     let plan = env.run(["plan", "story.json", "--json"]).exited(0).json();
     let long = &plan["rows"][2];
     let (least, most) = (&long["price_from_credits"], &long["price_to_credits"]);

@@ -44,7 +44,7 @@ fn some_rows_are_made_first_and_the_rest_when_a_person_continues() {
         env.audit().each_paid_once(3);
     }
     env.run(["continue", "birds"]).exited(0).says("birds: continued with 7 jobs (56 credits)");
-    env.run(["continue", "birds"]).exited(0).says("birds: it has no pilot that its rows wait for");
+    env.run(["continue", "birds"]).exited(0).says("birds: none of its rows waits for a pilot");
     env.run(["run", "birds.csv"]).exited(0);
     env.audit().each_paid_once(10);
     env.run(["continue", "birds"]).exited(0).says("birds: done, nothing waits for a pilot");

@@ -346,7 +346,7 @@ fn a_label_names_a_job_where_a_batch_is_called_the_same() {
     env.run(["explain", "rain"]).exited(2).says("2 jobs are called rain; one of them is ");
     env.run(["explain", "storm"])
         .exited(2)
-        .says("storm is a batch, and no job is called so")
+        .says("storm is a batch; no job has this name")
         .says("list its jobs with callsheet jobs storm; name a job as storm/JOB");
 }
 

@@ -43,7 +43,7 @@ fn standard_input_has_a_name_and_a_format() {
         assert!(code == Some(2) && said.contains(says), "{said}");
     };
     refused(&["run", "-"], "hint: name the batch with --name");
-    refused(&["run", "-", "-", "--name", "a"], "can be given once");
+    refused(&["run", "-", "-", "--name", "a"], "can be given only once");
     refused(&["run", "batch.csv", "--format", "csv"], "--format is for standard input");
     refused(&["plan", "-", "--name", "a", "--format", "json"], "standard input:1:1: not JSON");
     env.write(

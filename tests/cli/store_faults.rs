@@ -214,7 +214,7 @@ fn a_row_is_refused_whose_deadline_is_after_the_end_of_the_credentials() {
         .exited(1)
         .says("credentials_too_short");
     let explained = run(&env, &store, &["explain", "clips/a"]).exited(0).stdout;
-    assert!(explained.contains("and with them every link; the deadline is 10m off"), "{explained}");
+    assert!(explained.contains("and signed links with them; the deadline is in 10m"), "{explained}");
     let check = diagnosis(&env, temporary(Some(&in_minutes(5)), &[]), "inputs");
     assert_eq!(check["level"], "advice", "{check}");
     let unknown = diagnosis(&env, temporary(None, &[]), "inputs");

@@ -144,6 +144,22 @@ fn a_result_without_an_end_fills_no_disk() {
     one_was_lost(&env, "larger than 1048576 bytes");
 }
 
+#[test]
+fn outputs_that_cannot_be_stored_one_after_the_other_pause_their_batch() {
+    let env = TestEnv::new();
+    env.configure("[output]\nmax_file = \"1KiB\"\n[limits]\nin_flight = 2\npause_after_rejections = 3");
+    env.write("batch.csv", manifests::manifest("image", 20));
+    let outcome = env.run(["run", "batch.csv"]).exited(7);
+    outcome.says("outputs that are paid for could not be downloaded, one after the other");
+    let bought = env.audit().totals.tasks;
+    assert!((3..=6).contains(&bought), "{bought} were bought");
+    env.configure("[output]\nmax_file = \"1GiB\"");
+    env.run(["download", "batch"]);
+    env.run(["resume", "batch"]).exited(0);
+    env.run(["run", "batch.csv"]).exited(0);
+    env.audit().each_paid_once(20);
+}
+
 /// With a single slot for downloads, two results that come not at all and then bit by bit, and four that are there
 /// at once.
 #[test]

@@ -73,6 +73,36 @@ fn without_a_budget_a_batch_spends_what_its_plan_showed_whatever_prices_become()
 }
 
 #[test]
+fn versions_that_were_replaced_free_of_charge_leave_no_room_for_higher_prices() {
+    let env = TestEnv::new();
+    let rows = |clip: &str| {
+        json!({"batch": "w", "jobs": [
+            {"id": "still", "kind": "image", "model": "gi-2", "prompt": "a boat", "review": true},
+            {"id": "clip", "kind": "video", "model": "house-c1", "prompt": clip, "image_urls": ["job:still"]},
+        ]})
+    };
+    for clip in ["one", "two", "three", "two"] {
+        env.write("w.json", rows(clip).to_string());
+        env.run(["run", "w.json"]).exited(7);
+    }
+    let status = env.run(["status", "w", "--json"]).exited(0).json()["batches"][0].clone();
+    assert_eq!(
+        (&status["planned_credits"], &status["budget_credits"]),
+        (&json!(18), &json!(18)),
+        "{status:#}"
+    );
+    env.run(["state", "verify"]).exited(0).says("all fits");
+    env.prices(&json!({"multiply": 2}));
+    env.run(["review", "approve", "w/still"]).exited(0);
+    env.run(["run", "w.json"]).exited(4);
+    assert_eq!(env.audit().totals.charged_credits, 8);
+    env.run(["budget", "w", "28"]).exited(0);
+    env.run(["run", "w.json"]).exited(0);
+    env.run(["state", "verify"]).exited(0).says("all fits");
+    assert_eq!(env.audit().totals.charged_credits, 28);
+}
+
+#[test]
 fn rows_without_an_exact_price_are_bounded_and_a_charge_above_the_hold_pauses() {
     let env = TestEnv::new();
     let size = json!({"size": "3840x2160", "quality": "Max"});

@@ -75,7 +75,7 @@ impl Check {
             Level::Wrong if is_served => Check {
                 level: Level::Advice,
                 exit: Exit::Success,
-                todo: Some("not needed: the daemon has rights of its own".to_owned()),
+                todo: Some("not needed: the daemon runs with other permissions".to_owned()),
                 ..self
             },
             _ => self,

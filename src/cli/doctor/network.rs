@@ -68,7 +68,7 @@ pub(super) async fn object_stores(config: &Config, (state, output): (&Path, &Pat
             Ok(Some(why)) => Check::advice(
                 "inputs",
                 format!("{inputs} answers; {why}"),
-                "rows that name files are refused whose deadline is later; see docs/inputs.md",
+                "rows that name files and have a later deadline are refused; see docs/inputs.md",
             ),
             Err(error) => of_store(
                 "inputs",

@@ -27,7 +27,7 @@ pub(in crate::cli) struct EmulatorCommand {
         value_name = "ADDRESS"
     )]
     pub(super) listen: SocketAddr,
-    /// Address of result files, of another origin than the API
+    /// Address that serves result files, another origin than the API
     #[arg(
         long,
         env = "CALLSHEET_EMULATOR_MEDIA_LISTEN",

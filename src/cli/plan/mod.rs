@@ -251,7 +251,7 @@ impl Batches for PlannedBatches<'_> {
         let mut batch = match found {
             Some(found) => {
                 let rows = self.state.rows_by_id(&found, ids)?;
-                let takes = self.state.decided_takes(&found)?;
+                let takes = self.state.decided_takes(&found, self.open)?;
                 Some(ReferredBatch { no: found.no, origin: found.origin, rows, takes })
             }
             None => None,
@@ -271,7 +271,7 @@ impl Batches for PlannedBatches<'_> {
 
     fn decided_takes(&mut self, name: &BatchName) -> Result<HashMap<JobId, DecidedTake>, IntakeError> {
         let Some(batch) = self.state.batch(name)? else { return Ok(HashMap::new()) };
-        Ok(self.state.decided_takes(&batch)?)
+        Ok(self.state.decided_takes(&batch, self.open)?)
     }
 
     fn look_at(

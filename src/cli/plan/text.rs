@@ -185,8 +185,8 @@ fn sentences(out: &mut impl Write, report: &PlanReport, totals: &Totals) -> io::
         let count = if jobs == 1 { String::new() } else { format!("{jobs} ") };
         writeln!(
             out,
-            "by length: {count}{them} {} to {most}, which is known once what they are to be as long as is there; the \
-             most is counted",
+            "by length: {count}{them} {} to {most}, depending on the length of an output that is not made yet; the \
+             totals count the most",
             least.0
         )?;
     }

@@ -149,7 +149,7 @@ fn column(
     if let Some(before) = seen.get(&canonical) {
         let twice = match before == name {
             true => "the column appears twice; keep one".to_owned(),
-            false => format!("the column {} says the same; keep one", quoted(before)),
+            false => format!("the column {} sets the same field; keep one", quoted(before)),
         };
         return Err(Diagnostic::at(at, twice).in_field(shortened(name)));
     }

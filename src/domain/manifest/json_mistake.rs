@@ -20,7 +20,7 @@ const TYPOGRAPHIC_QUOTES: JsonMistake = JsonMistake {
 const COMMENT: JsonMistake =
     JsonMistake { message: "JSON has no comments", hint: "remove the comment, or keep it in \"meta\"" };
 const PYTHON_WORD: JsonMistake = JsonMistake {
-    message: "this word is none of JSON's",
+    message: "this word is not valid in JSON",
     hint: "true, false and null are written in lower case; a number is finite",
 };
 const BARE_NAME: JsonMistake =

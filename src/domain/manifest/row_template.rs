@@ -104,14 +104,14 @@ fn problem(text: &str, error: &Error, names: &str) -> Diagnostic {
     let part = error.range().and_then(|range| text.get(range)).filter(|part| !part.is_empty());
     let part = part.map(|part| format!("{} ", quoted(part))).unwrap_or_default();
     match error.kind() {
-        ErrorKind::UndefinedError => {
-            Diagnostic::new(format!("{part}is not there, and a template takes nothing for it"))
-                .hint(format!("names: {names}"))
+        ErrorKind::UndefinedError => Diagnostic::new(format!("{part}is not defined for this combination"))
+            .hint(format!("names: {names}")),
+        ErrorKind::OutOfFuel => {
+            Diagnostic::new(format!("{part}the template needs too many steps or makes too much text"))
         }
-        ErrorKind::OutOfFuel => Diagnostic::new(format!("{part}the template takes too much work or text")),
         ErrorKind::SyntaxError => {
             let detail = error.detail().unwrap_or("it cannot be read");
-            Diagnostic::new(format!("{} is no template: {detail}", quoted(text)))
+            Diagnostic::new(format!("{} is not a valid template: {detail}", quoted(text)))
         }
         _ => Diagnostic::new(format!(
             "{part}cannot be filled: {}",

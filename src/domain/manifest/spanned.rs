@@ -348,7 +348,7 @@ mod tests {
         check(
             "{\"audio\": True}",
             Err(
-                "1:11: not JSON: this word is none of JSON's (hint: true, false and null are written in lower case; a number is finite)",
+                "1:11: not JSON: this word is not valid in JSON (hint: true, false and null are written in lower case; a number is finite)",
             ),
         );
         check(

@@ -62,7 +62,7 @@ pub(super) fn durations(basis: &QuoteContext<'_>) -> Result<Vec<(Decimal, String
     let listed = entry.and_then(|entry| Some((entry, entry.durations.as_deref()?)));
     let Some((entry, listed)) = listed else {
         return Err(format!(
-            "takes the length of an output, and no list says which ones {id} takes; write one"
+            "takes the length of an output, but the catalog lists no durations of {id}; write the duration"
         ));
     };
     let mut options = validate::present(&basis.request.options);

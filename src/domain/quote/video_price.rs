@@ -158,7 +158,7 @@ fn with_audio(base: Priced, mode: &VideoMode, terms: &Terms) -> Priced {
     match audio_note(mode.pricing_note.as_deref()) {
         AudioNote::Silent | AudioNote::Included => base,
         AudioNote::Times(factor) => base.times(factor),
-        AudioNote::Unclear => base.unclear("what the catalog's note says of audio is not understood"),
+        AudioNote::Unclear => base.unclear("the catalog's note about audio is not understood"),
     }
 }
 

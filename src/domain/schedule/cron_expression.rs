@@ -86,8 +86,8 @@ impl Expression {
         }
         if calendars.is_empty() {
             return Err(ScheduleError::cron(format!(
-                "{source:?} never fires: no year from 1970 to 2100 has such a day; days that the months have are \
-                 accepted"
+                "{source:?} never fires: no year from 1970 to 2100 has such a day; write a day that exists in one of \
+                 the months"
             )));
         }
         Ok(Expression { source, is_fixed, calendars })

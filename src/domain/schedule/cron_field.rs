@@ -137,7 +137,7 @@ impl FieldSpec {
         match text {
             "?" => format!("write * for any; {values}"),
             _ if text.contains(['L', 'W', '#']) && !self.names.iter().any(|name| text.contains(name)) => {
-                format!("crontab knows no L, W or #; {values}")
+                format!("crontab does not support L, W or #; {values}")
             }
             _ => values,
         }

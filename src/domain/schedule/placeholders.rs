@@ -1,6 +1,6 @@
 //! `{date}`, `{time}`, `{weekday}` and `{n}` in what a schedule hands in.
 //!
-//! | word | in prompts and texts | in ids |
+//! | word | in prompts and texts | in ids, and in references to rows (`job:still-{date}`) |
 //! |---|---|---|
 //! | `{date}` | `2026-11-21` | the same |
 //! | `{time}` | `03:00`, with seconds where they are not 0 | `0300`: ids become file names |
@@ -16,6 +16,7 @@
 
 use chrono::Timelike;
 
+use crate::domain::job_reference::is_reference;
 use crate::domain::manifest::row::Row;
 use crate::domain::schedule::Schedule;
 use crate::domain::time::Timestamp;
@@ -63,7 +64,7 @@ impl Schedule {
 }
 
 impl ScheduledRun {
-    /// Fills the placeholders of a row: in its prompt, its texts and its id.
+    /// Fills the placeholders of a row: in its prompt, its texts, its id, and the ids of rows that it takes outputs of.
     pub fn fill(&self, row: &mut Row) {
         let request = &mut row.request;
         for text in [&mut request.prompt, &mut request.text].into_iter().flatten() {
@@ -73,6 +74,14 @@ impl ScheduledRun {
             if let Some(serde_json::Value::String(text)) = request.options.get_mut(option) {
                 *text = self.filled(text, FieldKind::Text);
             }
+        }
+        let lengths = request.options.values_mut().filter_map(|value| match value {
+            serde_json::Value::String(text) => Some(text),
+            _ => None,
+        });
+        let urls = request.image_urls.iter_mut().chain(&mut request.video_urls);
+        for reference in urls.chain(lengths).filter(|text| is_reference(text)) {
+            *reference = self.filled(reference, FieldKind::Id);
         }
         if let Some(id) = &mut row.id {
             *id = self.filled(id, FieldKind::Id);
@@ -146,7 +155,12 @@ mod tests {
         row.request.mode = Some("{date}".to_owned());
         row.request.options.insert("lyrics".to_owned(), "la {n}".into());
         row.request.options.insert("seed".to_owned(), "{n}".into());
+        row.request.image_urls =
+            vec!["job:still-{date}-{time}".to_owned(), "https://a/{date}.png".to_owned()];
+        row.request.options.insert("duration".to_owned(), "job:voice-{n}".into());
         occasion().fill(&mut row);
+        assert_eq!(row.request.image_urls, ["job:still-2026-11-21-0300", "https://a/{date}.png"]);
+        assert_eq!(row.request.options["duration"], "job:voice-325");
         assert_eq!(row.id.as_deref(), Some("news-2026-11-21-0300"));
         assert_eq!(row.request.prompt.as_deref(), Some("Saturday at 03:00"));
         assert_eq!(row.request.text.as_deref(), Some("It is Saturday."));

@@ -43,8 +43,11 @@ fn errors_name_what_was_found_and_what_would_do() {
     check("0 0 0 29 2 * 2026", "never fires");
     check("@reboot", "found \"@reboot\", which is not a time; @yearly");
     check("@dayly", "did you mean @daily?");
-    check("0 0 L * *", "day-of-month: found \"L\"; crontab knows no L, W or #; 1 to 31");
-    check("0 0 * * 5#2", "day-of-week: found \"5#2\"; crontab knows no L, W or #; 0 to 7, sun to sat");
+    check("0 0 L * *", "day-of-month: found \"L\"; crontab does not support L, W or #; 1 to 31");
+    check(
+        "0 0 * * 5#2",
+        "day-of-week: found \"5#2\"; crontab does not support L, W or #; 0 to 7, sun to sat",
+    );
     check("0 0 ? * 1", "day-of-month: found \"?\"; write * for any");
     check("60 * * * *", "minute: found \"60\"; 0 to 59");
     check("0 24 * * *", "hour: found \"24\"; 0 to 23");

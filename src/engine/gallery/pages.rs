@@ -240,7 +240,7 @@ impl BatchPages {
             jobs: batch.rows,
             done: is_done,
             states: states(&standing.states, batch.ended.replaced),
-            planned: batch.planned.0,
+            planned: batch.planned_credits().0,
             budget: batch.budget().0,
             charged: batch.totals.spent.0,
             held: batch.totals.held.0,

@@ -198,6 +198,7 @@ impl Scheduler {
         match command {
             Command::AddBatch(record) => {
                 let no = record.no;
+                self.prices.renew_for_batch(now.tick);
                 self.add_batch(*record);
                 self.pending.batch_changed(no);
                 Ok(CommandOutcome::default())
@@ -275,7 +276,7 @@ impl Scheduler {
                 continue;
             };
             let Some(active) = self.batches.get_mut(&key.batch) else { continue };
-            active.job_reopened(spec.seq, spec.order.kind, record.job.state());
+            active.job_reopened(&spec, &record.job);
             active.count_review(spec.seq, record.job.awaits_review(), false);
             self.pending.batch_changed(key.batch);
             self.pending.job_changed(key);

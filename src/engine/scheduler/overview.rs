@@ -266,7 +266,7 @@ fn overview_of(record: &BatchRecord, open: JobStateCounts) -> BatchOverview {
         name: record.name.clone(),
         rows: record.rows,
         states,
-        planned: record.planned,
+        planned: record.planned_credits(),
         totals: record.totals,
         parked,
         needs: None,

@@ -56,7 +56,7 @@ impl Scheduler {
         };
         if !is_open {
             let Some(active) = self.batches.get_mut(&key.batch) else { return Ok(CommandOutcome::default()) };
-            active.job_reopened(spec.seq, spec.order.kind, record.job.state());
+            active.job_reopened(&spec, &record.job);
             self.jobs.insert(OpenJob::new(record, spec));
         }
         self.apply(key, attempt, Event::Resolve(charged), now)?;

@@ -64,7 +64,7 @@ impl Scheduler {
         if active.record().waits_for_pilot(record.row_at, &job) {
             active.change_waiting(true, spec.order.hold().unwrap_or_default());
         }
-        active.job_reopened(spec.seq, spec.order.kind, record.job.state());
+        active.job_reopened(spec, &record.job);
         active.uncancel();
         self.open_queued(JobRecord { job: *job, ..record.clone() }, spec.clone());
         QueuedAgain::Yes { same_key }

@@ -110,7 +110,7 @@ impl Scheduler {
         self.timers.cancel_job(key);
         if let Some(active) = self.batches.get_mut(&key.batch) {
             active.count_review(key.seq, false, open.job().awaits_review());
-            active.job_ended(key.seq, open.spec().order.kind, open.job().state(), self.settings.rejections);
+            active.job_ended(open.spec(), open.job(), self.settings.rejections);
             if let State::Failed { fault, .. } = open.job().state() {
                 active.note_failure(open.spec(), fault);
             }

@@ -96,10 +96,10 @@ fn every_problem_of_the_heading_is_told() {
         "id,durration,prompt,Prompt,seed,prompt,duration,options.duration,meta.,,model\n1\n",
         &[
             "refused 1:4: durration: unknown column; did you mean \"duration\"? (hint: \"options.durration\" would be sent to the service, \"meta.durration\" kept for the results)",
-            "refused 1:21: Prompt: the column \"prompt\" says the same; keep one",
+            "refused 1:21: Prompt: the column \"prompt\" sets the same field; keep one",
             "refused 1:28: seed: unknown column; did you mean \"speed\"? (hint: \"options.seed\" would be sent to the service, \"meta.seed\" kept for the results)",
             "refused 1:33: prompt: the column appears twice; keep one",
-            "refused 1:49: options.duration: the column \"duration\" says the same; keep one",
+            "refused 1:49: options.duration: the column \"duration\" sets the same field; keep one",
             "refused 1:66: meta.: unknown column (hint: \"options.meta.\" would be sent to the service, \"meta.meta.\" kept for the results)",
             "refused 1:72: column 10 has no name",
         ],

@@ -116,7 +116,7 @@ fn what_is_wrong_with_a_template_is_said_where_it_stands_and_for_which_combinati
         rows,
         [
             r#"2:11 {"id":"A","prompt":"a mug"} (product.name "mug")"#,
-            r#"bad 2:49: prompt: "product.name" is not there, and a template takes nothing for it (with product.sku "B") (hint: names: product.sku)"#,
+            r#"bad 2:49: prompt: "product.name" is not defined for this combination (with product.sku "B") (hint: names: product.sku)"#,
         ]
     );
     let rows = read(r#"{"matrix": {"n": [0, "many"]}, "jobs": [{"prompt": "a", "count": "{{ n }}"}]}"#);
@@ -129,7 +129,7 @@ fn what_is_wrong_with_a_template_is_said_where_it_stands_and_for_which_combinati
     );
     let rows = read(r#"{"matrix": {"n": [1]}, "jobs": [{"prompt": "{{ 'x' * 100000000 }}{{ n }}"}]}"#);
     assert_eq!(rows.len(), 1);
-    assert!(rows[0].contains("too much work") || rows[0].contains("too large"), "{rows:?}");
+    assert!(rows[0].contains("too many steps") || rows[0].contains("too large"), "{rows:?}");
 }
 
 #[test]
@@ -217,7 +217,7 @@ fn a_matrix_that_cannot_be_read_refuses_the_file() {
     check(
         r#"{"a": [1]}"#,
         "{{ a",
-        r#"2:21: prompt: "{{ a" is no template: unexpected end of input, expected end of variable block"#,
+        r#"2:21: prompt: "{{ a" is not a valid template: unexpected end of input, expected end of variable block"#,
     );
     check(
         r#"{"a": [1], "b": [1]}"#,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::domain::credits::Credits;
 use crate::domain::ids::{BatchNo, Seq};
-use crate::domain::job::{JobSpec, Order, State};
+use crate::domain::job::{DOWNLOAD_FAILED, Job, JobSpec, Order, State};
 use crate::domain::ledger::{Movement, OutOfBalance};
 use crate::domain::parked_reason::Parked;
 use crate::domain::request::Kind;
@@ -94,6 +94,9 @@ impl ActiveBatch {
         record.inputs_announced = present.inputs_announced && !has_more;
         record.paused = present.paused;
         record.rejections = present.rejections;
+        record.failed_downloads = present.failed_downloads;
+        record.replaced = present.replaced;
+        record.may_be_charged = present.may_be_charged;
         record.skipped = present.skipped.clone();
         record.canceled_below = present.canceled_below;
         // More of it is wanted anew.
@@ -271,7 +274,7 @@ impl ActiveBatch {
     /// Lifts a pause of any cause.
     pub fn resume(&mut self) {
         self.record.paused = None;
-        self.record.rejections = 0;
+        (self.record.rejections, self.record.failed_downloads) = (0, 0);
     }
 
     /// Another budget, in credits; nothing for what its plans come to.
@@ -375,36 +378,46 @@ impl ActiveBatch {
         self.last_failures.iter().map(|(_, failure)| failure.clone()).collect()
     }
 
-    /// A job of it has ended. `rejections_max` rejected prompts in a row pause it: the next ones would probably be
-    /// rejected, too.
-    pub fn job_ended(&mut self, seq: Seq, kind: Kind, state: &State, rejections_max: u32) {
-        let is_superseded = self.versions.is_superseded(seq);
+    /// A job of it has ended. `in_row_max` rejected prompts in a row pause it, or as many outputs that are paid for and could
+    /// not be downloaded: the next ones would probably meet the same.
+    pub fn job_ended(&mut self, spec: &JobSpec, job: &Job, in_row_max: u32) {
+        let is_superseded = self.versions.is_superseded(spec.seq);
         let record = &mut self.record;
         record.inputs_announced = false;
-        record.count_ended(kind, state, is_superseded);
-        let has_counted = match state {
+        record.count_ended(spec.order.kind, job.state(), is_superseded);
+        record.replaced = record.replaced + job.replaced_credits(&spec.order);
+        let pause = match job.state() {
             State::Failed { fault, .. } if fault.code == "content_rejected" => {
-                record.rejections += 1;
-                true
+                record.rejections = record.rejections.saturating_add(1);
+                (record.rejections >= in_row_max)
+                    .then_some((Pause::Rejections, "prompts were rejected one after the other"))
+            }
+            State::Failed { fault, .. } if fault.code == DOWNLOAD_FAILED => {
+                record.failed_downloads = record.failed_downloads.saturating_add(1);
+                let why = "outputs that are paid for could not be downloaded, one after the other";
+                (record.failed_downloads >= in_row_max).then_some((Pause::Downloads, why))
             }
             State::Succeeded { .. } => {
-                record.rejections = 0;
-                true
+                (record.rejections, record.failed_downloads) = (0, 0);
+                None
             }
-            _ => false,
+            _ => None,
         };
-        if has_counted && record.rejections >= rejections_max && record.paused.is_none() {
-            record.paused = Some(Pause::Rejections);
-            job_log::paused(record, "prompts were rejected one after the other");
+        if let Some((pause, why)) = pause
+            && record.paused.is_none()
+        {
+            record.paused = Some(pause);
+            job_log::paused(record, why);
         }
         job_log::batch_done(record);
     }
 
-    /// A job of it that had ended goes on: its owner is told anew once it is done.
-    pub fn job_reopened(&mut self, seq: Seq, kind: Kind, state: &State) {
-        self.last_failures.retain(|(failed, _)| *failed != seq);
-        let is_superseded = self.versions.is_superseded(seq);
-        self.record.count_reopened(kind, state, is_superseded);
+    /// A job of it that had ended goes on, as it stood then: its owner is told anew once it is done.
+    pub fn job_reopened(&mut self, spec: &JobSpec, ended: &Job) {
+        self.last_failures.retain(|(failed, _)| *failed != spec.seq);
+        let is_superseded = self.versions.is_superseded(spec.seq);
+        self.record.count_reopened(spec.order.kind, ended.state(), is_superseded);
+        self.record.replaced = self.record.replaced.saturating_sub(ended.replaced_credits(&spec.order));
         self.record.announced = false;
         self.record.inputs_announced = false;
     }
@@ -635,18 +648,25 @@ mod tests {
     }
 
     #[test]
-    fn rejected_prompts_in_a_row_pause_it_and_a_resume_counts_anew() {
+    fn failures_of_a_kind_in_a_row_pause_it_and_a_resume_counts_anew() {
         let mut active = batch();
-        let rejected = State::Failed { task: None, fault: Fault::new("content_rejected", "no") };
-        let other = State::Failed { task: None, fault: Fault::new("generic", "no") };
-        for state in [&rejected, &other, &rejected] {
+        let spec = spec(0, Kind::Video);
+        let failed = |code: &str| {
+            let state = State::Failed { task: None, fault: Fault::new(code, "no") };
+            Job::at(crate::domain::ids::AttemptNo::FIRST, state)
+        };
+        let (rejected, other, undelivered) =
+            (failed("content_rejected"), failed("generic"), failed(DOWNLOAD_FAILED));
+        for (job, pause) in [(&rejected, Pause::Rejections), (&undelivered, Pause::Downloads)] {
+            for job in [job, &other, job] {
+                assert_eq!(active.record().paused, None);
+                active.job_ended(&spec, job, 2);
+            }
+            assert_eq!(active.record().paused, Some(pause));
+            active.resume();
+            active.job_ended(&spec, job, 2);
             assert_eq!(active.record().paused, None);
-            active.job_ended(Seq(0), Kind::Video, state, 2);
         }
-        assert_eq!(active.record().paused, Some(Pause::Rejections));
-        active.resume();
-        active.job_ended(Seq(0), Kind::Video, &rejected, 2);
-        assert_eq!(active.record().paused, None);
     }
 
     #[test]

@@ -24,6 +24,9 @@ use crate::engine::scheduler::job_log;
 /// How old the catalogs may be when a job is admitted. The service lets them be cached for an hour, and its prices may
 /// change within it; four small answers every five minutes are little beside the readings of a single task.
 const RENEW_INTERVAL: Millis = Millis::from_secs(300);
+/// How old they may be when a batch is accepted: what is asked for now is to be sent at the prices of now. Not less, so that
+/// thousands of manifests a minute do not ask for them each.
+const NEW_BATCH_MAX_AGE: Millis = Millis::from_secs(5);
 /// How old they may be where they cannot be renewed: the service lets them be cached for so long (Endpoints).
 const USED_FOR: Millis = Millis::from_secs(3_600);
 /// When they are asked for again where one of them is missing.
@@ -37,6 +40,8 @@ pub struct Prices {
     catalog: Option<Arc<Catalog>>,
     /// Until when what is known of them may be used if no answer comes.
     used_until: Tick,
+    /// When they came last.
+    read: Option<Tick>,
     /// When they are asked for again, while jobs wait; at once where nothing is said.
     due: Option<Tick>,
     /// The catalogs are being asked for.
@@ -66,6 +71,13 @@ impl Prices {
     /// The catalogs are asked for again before anything more is sent.
     pub fn renew(&mut self) {
         self.due = None;
+    }
+
+    /// A batch was accepted: the catalogs are asked for again before anything of it is sent, unless they have just come.
+    pub fn renew_for_batch(&mut self, now: Tick) {
+        if self.read.is_none_or(|read| now >= read.after(NEW_BATCH_MAX_AGE)) {
+            self.renew();
+        }
     }
 
     /// Whether the catalogs in force are young enough to send by.
@@ -122,6 +134,7 @@ impl Prices {
                 let is_whole = catalog.missing.is_empty();
                 self.due = Some(now.after(if is_whole { RENEW_INTERVAL } else { RETRY_INTERVAL }));
                 self.used_until = now.after(USED_FOR);
+                self.read = Some(now);
                 if self.catalog.as_ref() != Some(&catalog) {
                     self.catalog = Some(catalog);
                     self.decided.clear();
@@ -366,8 +379,13 @@ mod tests {
         prices.answered(catalog(10), Tick(0));
         assert_eq!((prices.due(), prices.are_known(Tick(299_999))), (Some(Tick(300_000)), true));
         assert!(!prices.are_known(Tick(300_000)));
+        prices.renew_for_batch(Tick(4_999));
+        assert!(prices.are_known(Tick(4_999)), "they have just come");
+        prices.renew_for_batch(Tick(5_000));
+        assert!(prices.are_due(Tick(5_000)) && !prices.are_known(Tick(5_000)));
+        prices.answered(catalog(10), Tick(5_000));
         prices.renew();
-        assert!(prices.are_due(Tick(1)) && !prices.are_known(Tick(1)));
+        assert!(prices.are_due(Tick(5_001)) && !prices.are_known(Tick(5_001)));
     }
 
     #[test]

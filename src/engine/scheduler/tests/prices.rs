@@ -96,6 +96,25 @@ fn a_price_that_did_not_change_is_not_spoken_of() {
 }
 
 #[test]
+fn a_batch_that_is_accepted_later_is_sent_at_the_prices_of_then() {
+    let mut stage = images(2, None);
+    stage.scheduler.adaptive_limit = AdaptiveLimit::new(1, false);
+    stage.step(vec![]);
+    assert_eq!(stage.step(vec![catalog(10)]), "post 0#1");
+    let accept = |stage: &mut Stage| {
+        let batch = Box::new(stage.batch.clone());
+        stage.scheduler.execute(Command::AddBatch(batch), stage.now).unwrap();
+    };
+    accept(stage.pass(Millis::from_secs(4)));
+    assert_eq!(stage.step(vec![]), "", "the catalogs have just come");
+    accept(stage.pass(Millis::from_secs(1)));
+    assert_eq!(stage.step(vec![]), "catalog?");
+    stage.step(vec![catalog(20)]);
+    stage.posted(0, PostAnswer::Refused(fault("invalid_request")));
+    assert_eq!(stage.durable[&Stage::key(1)].job.books().held, Credits(20));
+}
+
+#[test]
 fn what_waited_for_credits_is_priced_again_before_it_goes() {
     let mut stage = images(1, None);
     stage.batch.policy.budget = Some(Credits(100));
