@@ -29,6 +29,7 @@ use crate::cli::terminal::say;
 use crate::cli::{printable, printable_path};
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::control::access::TcpAccess;
 use crate::control::app::{App, AppParts, InProcess};
 use crate::control::listener::{self, ServedSocket};
 use crate::control::protocol::BatchStatus;
@@ -205,7 +206,11 @@ async fn serve_page(
     })?;
     let address = listener.local_addr().unwrap_or(address);
     say!("page: http://{address}/");
-    Ok(Some(tokio::spawn(listener::serve_tcp(listener, app.router_without_manifests(), token))))
+    Ok(Some(tokio::spawn(listener::serve_tcp(
+        listener,
+        app.router_without_manifests(),
+        Arc::new(TcpAccess::new(token)),
+    ))))
 }
 
 /// Asks for the balance before anything is sent. Once a run is under way it outlasts any outage; one that

@@ -4,7 +4,7 @@
 //! With one the token opens everything, as a header for programs, or by a login whose session opens the pages and their
 //! forms. Whatever comes of a page of another site is refused.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, Method, StatusCode, header};
@@ -37,19 +37,36 @@ impl Access {
 
 /// What the TCP listener knows.
 #[derive(Debug)]
-pub(super) struct TcpAccess {
-    token: Option<SecretString>,
+pub struct TcpAccess {
+    token: RwLock<Option<SecretString>>,
     pub(super) sessions: Sessions,
 }
 
 impl TcpAccess {
-    pub(super) fn new(token: Option<SecretString>) -> TcpAccess {
-        TcpAccess { token, sessions: Sessions::new() }
+    /// Without a token there is only reading.
+    pub fn new(token: Option<SecretString>) -> TcpAccess {
+        TcpAccess { token: RwLock::new(token), sessions: Sessions::new() }
+    }
+
+    /// Another token in place of the one before: what was opened with that is closed. Where there was none, none is asked
+    /// for until a restart. True: it is another one.
+    pub fn replace_token(&self, token: SecretString) -> bool {
+        if !self.asks_for_token() || self.is_token(token.expose_secret()) {
+            return false;
+        }
+        *self.token.write().unwrap_or_else(PoisonError::into_inner) = Some(token);
+        self.sessions.end_all();
+        true
+    }
+
+    fn asks_for_token(&self) -> bool {
+        self.token.read().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
     /// Whether this is the token.
     pub(super) fn is_token(&self, given: &str) -> bool {
-        self.token.as_ref().is_some_and(|token| is_same(given, token.expose_secret()))
+        let token = self.token.read().unwrap_or_else(PoisonError::into_inner);
+        token.as_ref().is_some_and(|token| is_same(given, token.expose_secret()))
     }
 }
 
@@ -76,7 +93,7 @@ pub(super) async fn authenticate(
     if let Some(refused) = refuse_other_site(&request) {
         return refused;
     }
-    let access = if tcp.token.is_none() {
+    let access = if !tcp.asks_for_token() {
         // A name that leads to this machine may be somebody else's (DNS rebinding).
         if !text(headers, "host").is_some_and(is_loopback) || is_of_other_site(headers) {
             return refuse(

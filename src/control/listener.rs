@@ -182,9 +182,8 @@ fn rebind(path: &Path, file: &SocketFile) -> io::Result<Option<UnixListener>> {
 
 /// Serves TCP for ever. With a token nothing but the login is answered without it; without one there is only reading, from
 /// this machine.
-pub async fn serve_tcp(listener: TcpListener, router: Router, token: Option<SecretString>) {
+pub async fn serve_tcp(listener: TcpListener, router: Router, access: Arc<TcpAccess>) {
     let limit = ConnectionLimit::new();
-    let access = Arc::new(TcpAccess::new(token));
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {

@@ -6,7 +6,7 @@
 //! requests, and [`listener`] authenticates connections. [`app`] puts an engine and its routes together: where no
 //! daemon runs, a command serves the same routes to itself.
 
-mod access;
+pub mod access;
 mod api_error;
 pub mod app;
 pub mod app_state;

@@ -48,6 +48,11 @@ impl Sessions {
         self.ends.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Ends all of them.
+    pub(super) fn end_all(&self) {
+        self.ends().clear();
+    }
+
     /// Begins one, and returns its number.
     pub(super) fn begin(&self) -> String {
         let (session, now) = (random(), self.clock.now().tick);

@@ -21,6 +21,7 @@ use tokio::sync::{mpsc, watch};
 
 use crate::clock::Clock;
 use crate::config::{ControlConfig, HooksConfig};
+use crate::control::access::TcpAccess;
 use crate::control::app::{App, AppParts};
 use crate::control::app_state::ScheduleAccess;
 use crate::control::listener::{self, ServedSocket};
@@ -119,7 +120,8 @@ pub async fn run(store: Arc<Store>, parts: Parts, clock: Clock, reload: Reload) 
     let scheduled = ScheduleRunner::begin(schedule_ingest, store.dir(), planned);
     app.state.schedules = Some(ScheduleAccess { run: fire, in_force: scheduled.in_force() });
     let hooks = Hooks::new(&hooks, hooks_secret.as_ref(), store.dir(), HookTimeouts::default(), clock)?;
-    let listening = listen(&socket, &control, token, app.router()).await?;
+    let tcp_access = Arc::new(TcpAccess::new(token.clone()));
+    let listening = listen(&socket, &control, (token, tcp_access.clone()), app.router()).await?;
 
     let completion_notifier =
         CompletionNotifier::begin(store.clone(), handle.clone(), output_dir, hooks.clone(), clock);
@@ -139,13 +141,13 @@ pub async fn run(store: Arc<Store>, parts: Parts, clock: Clock, reload: Reload) 
     let (stop_sender, stop) = watch::channel(Stop::No);
     let (retention, spans) = watch::channel(retention);
     tokio::spawn(retention::run(store.clone(), hooks.clone(), clock, spans));
-    let delivering = tokio::spawn(deliver(hooks, stop.clone()));
+    let delivering = tokio::spawn(deliver(hooks.clone(), stop.clone()));
     let (schedules, reloads) = mpsc::channel(1);
     tokio::spawn(scheduled.run(clock, Inputs { reloads, fires, stop: stop.clone() }));
     tokio::spawn(signals::watch(
         signals,
         stop_sender,
-        signals::Reloader { reload, handle, ingest, schedules, retention, fixed },
+        signals::Reloader { reload, handle, ingest, tcp_access, hooks, schedules, retention, fixed },
     ));
     tracing::info!(socket = %socket.display(), inboxes = %watched.join(", "), "ready");
     systemd.ready();
@@ -223,7 +225,7 @@ impl Fixed {
 async fn listen(
     socket: &Path,
     control: &ControlConfig,
-    token: Option<SecretString>,
+    (token, tcp_access): (Option<SecretString>, Arc<TcpAccess>),
     router: Router,
 ) -> Result<ServedSocket, DaemonError> {
     let tcp = match control.http {
@@ -240,7 +242,7 @@ async fn listen(
         if let Ok(address) = listener.local_addr() {
             tracing::info!(page = %format_args!("http://{address}/"), "serving the live page");
         }
-        tokio::spawn(listener::serve_tcp(listener, router.clone(), token));
+        tokio::spawn(listener::serve_tcp(listener, router.clone(), tcp_access));
     }
     Ok(ServedSocket::begin(listener, name, router))
 }

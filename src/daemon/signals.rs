@@ -1,14 +1,18 @@
 //! Signals: SIGTERM and SIGINT stop, SIGHUP reads the configuration anew.
 
 use std::io;
+use std::sync::Arc;
 
+use secrecy::SecretString;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 
+use crate::control::access::TcpAccess;
 use crate::daemon::retention::RetentionTerms;
 use crate::daemon::schedules::ConfiguredSchedule;
 use crate::daemon::{Fixed, Reload, sd_notify};
 use crate::engine::{Handle, Stop};
+use crate::hooks::Hooks;
 use crate::intake::ingest::{Ingest, IngestDefaults};
 
 /// What a new configuration is given to.
@@ -16,6 +20,8 @@ pub(super) struct Reloader {
     pub(super) reload: Reload,
     pub(super) handle: Handle,
     pub(super) ingest: Ingest,
+    pub(super) tcp_access: Arc<TcpAccess>,
+    pub(super) hooks: Hooks,
     /// What stays as it is, whatever the new one says.
     pub(super) fixed: Fixed,
     pub(super) schedules: mpsc::Sender<Vec<ConfiguredSchedule>>,
@@ -62,6 +68,18 @@ pub(super) async fn watch(signals: Signals, stop: watch::Sender<Stop>, reloader:
 }
 
 impl Reloader {
+    /// A token or secret that was leaked is of no more use once its file was changed and read again.
+    fn reload_secrets(&self, token: Option<SecretString>, webhook_secret: Option<&SecretString>) {
+        if let Some(token) = token
+            && self.tcp_access.replace_token(token)
+        {
+            tracing::info!("the token of control.token_file was replaced; open sessions of pages were ended");
+        }
+        if let Err(error) = self.hooks.replace_secret(webhook_secret) {
+            tracing::warn!(%error, "the secret of the webhook was not replaced");
+        }
+    }
+
     async fn reload(&self) {
         sd_notify::reloading();
         match (self.reload)() {
@@ -73,6 +91,7 @@ impl Reloader {
                 // Jobs that are known under keys of one namespace must not be bought under another's.
                 let defaults = IngestDefaults { namespace: self.fixed.namespace.clone(), ..parts.app.ingest };
                 self.ingest.reload(defaults).await;
+                self.reload_secrets(parts.token, parts.hooks_secret.as_ref());
                 // Nobody watches schedules any more once the daemon stops.
                 let _ = self.schedules.send(parts.schedules).await;
                 self.retention.send_replace(RetentionTerms {

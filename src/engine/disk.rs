@@ -55,7 +55,7 @@ impl Engine {
         }
     }
 
-    /// Whether the output disk has less room than it must keep, or the state's disk none. One that cannot
+    /// Whether the output folder may not be written to, its disk has less room than it must keep, or the state's disk none. One that cannot
     /// be asked is left to the write that fails; one that refused a file is asked to set its room aside, since
     /// free bytes are not all that a file needs: there are quotas, and file systems run out of inodes.
     pub(super) async fn disk_is_low(&self, deps: &EngineDeps) -> bool {
@@ -63,6 +63,13 @@ impl Engine {
         let min_free_bytes = deps.min_free_bytes.max(PROBE_BYTES);
         let refused_bytes = self.scheduler.refused_bytes();
         if !self.store.has_room() || deps.output_dir.free_bytes().is_some_and(|free| free < min_free_bytes) {
+            return true;
+        }
+        if let Err(error) = deps.output_dir.check_rights() {
+            if !self.scheduler.disk_is_low() {
+                let path = deps.output_dir.root().display();
+                tracing::warn!(%path, %error, "the output directory is not writable");
+            }
             return true;
         }
         let Some(bytes) = refused_bytes else { return false };

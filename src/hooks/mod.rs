@@ -92,7 +92,7 @@ struct HooksInner {
     /// One for each channel.
     wake: [Notify; 2],
     command: Vec<String>,
-    webhook: Option<(Webhook, Secret)>,
+    webhook: Option<(Webhook, Mutex<Secret>)>,
     timeouts: HookTimeouts,
     clock: Clock,
 }
@@ -103,8 +103,12 @@ fn webhook(
     timeouts: HookTimeouts,
 ) -> Result<Option<(Webhook, Secret)>, HooksError> {
     let Some(url) = &config.webhook else { return Ok(None) };
-    let secret = Secret::parse(secret.ok_or(HooksError::NoSecret)?.expose_secret())?;
+    let secret = parsed(secret)?;
     Ok(Some((Webhook::new(url.clone(), timeouts.webhook)?, secret)))
+}
+
+fn parsed(secret: Option<&SecretString>) -> Result<Secret, HooksError> {
+    Ok(Secret::parse(secret.ok_or(HooksError::NoSecret)?.expose_secret())?)
 }
 
 impl Hooks {
@@ -120,13 +124,25 @@ impl Hooks {
         timeouts: HookTimeouts,
         clock: Clock,
     ) -> Result<Hooks, HooksError> {
-        let webhook = webhook(config, secret, timeouts)?;
+        let webhook =
+            webhook(config, secret, timeouts)?.map(|(webhook, secret)| (webhook, Mutex::new(secret)));
         let folder = state.join("hooks");
         let outbox =
             Outbox::open(&folder).map_err(|source| HooksError::Io { folder: folder.clone(), source })?;
         let (outbox, wake) = (Mutex::new(outbox), <[Notify; 2]>::default());
         let command = config.batch_done.clone();
         Ok(Hooks { inner: Arc::new(HooksInner { folder, outbox, wake, command, webhook, timeouts, clock }) })
+    }
+
+    /// Another secret signs what is delivered from now on. Without a webhook there is nothing to sign.
+    ///
+    /// # Errors
+    /// [`HooksError`]: no usable secret; the one before stays in force.
+    pub fn replace_secret(&self, secret: Option<&SecretString>) -> Result<(), HooksError> {
+        if let Some((_, present)) = &self.inner.webhook {
+            *present.lock().unwrap_or_else(PoisonError::into_inner) = parsed(secret)?;
+        }
+        Ok(())
     }
 
     /// Checks the configuration; nothing is created or sent.
@@ -278,6 +294,8 @@ impl HooksInner {
             (Channel::Webhook, Some((webhook, secret))) => {
                 let now = self.clock.now().wall;
                 let headers = secret
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
                     .headers(&due.entry.id, now, &due.entry.body)
                     .map_err(|error| delivery_error(error.to_string()))?;
                 webhook.post(&headers, &due.entry.body).await.map_err(|error| DeliveryError {

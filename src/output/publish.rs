@@ -19,7 +19,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rustix::fs::{CWD, FallocateFlags, Mode, OFlags, RenameFlags};
+use rustix::fs::{Access, CWD, FallocateFlags, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 use sha2::{Digest, Sha256};
 
@@ -205,12 +205,29 @@ impl OutputDir {
         &self.root
     }
 
+    /// Checks that this user may write to the output folder, or make it where it is not there yet.
+    ///
+    /// # Errors
+    /// When it is refused: by the rights of the folder, or since its file system is read-only.
+    pub fn check_rights(&self) -> io::Result<()> {
+        let rights = Access::WRITE_OK | Access::EXEC_OK;
+        match rustix::fs::access(self.nearest_folder(), rights) {
+            Err(refused @ (Errno::ACCESS | Errno::PERM | Errno::ROFS)) => Err(refused.into()),
+            // What else is wrong the next file says.
+            _ => Ok(()),
+        }
+    }
+
+    /// The output folder, or the one above it that it will be made in.
+    fn nearest_folder(&self) -> &Path {
+        let there = self.root.ancestors().find(|path| path.as_os_str().is_empty() || path.exists());
+        there.filter(|path| !path.as_os_str().is_empty()).unwrap_or(Path::new("."))
+    }
+
     /// Free space on the disk of the output folder, in bytes, for users other than root.
     pub fn free_bytes(&self) -> Option<u64> {
         // It may not be made yet: the disk is that of the folder it will be in.
-        let there = self.root.ancestors().find(|path| path.exists())?;
-        let there = if there.as_os_str().is_empty() { Path::new(".") } else { there };
-        let stat = rustix::fs::statvfs(there).ok()?;
+        let stat = rustix::fs::statvfs(self.nearest_folder()).ok()?;
         Some(stat.f_bavail.saturating_mul(stat.f_frsize))
     }
 

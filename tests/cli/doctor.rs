@@ -365,7 +365,7 @@ fn hooks_that_the_daemon_would_refuse_or_never_find_are_named() {
     let env = TestEnv::new();
     let look = |more: &str, level: &str, text: &str| {
         env.configure(&format!("[hooks]\n{more}"));
-        let code = if level == "good" { 0 } else { 2 };
+        let code = if level == "wrong" { 2 } else { 0 };
         doctor(healthy(&env), code, KEY).shows("hook", level, text);
     };
     look("batch_done = [\"/no/such\"]", "wrong", "hooks.batch_done cannot be run: /no/such: No such file");
@@ -383,7 +383,10 @@ fn hooks_that_the_daemon_would_refuse_or_never_find_are_named() {
     env.write("secret", "whsec_short");
     look(&url, "wrong", "is not whsec_ and the base64 of 24 to 64 bytes");
     env.run(["daemon"]).exited(2).says("is not whsec_");
-    env.write("secret", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\n");
+    let secret = env.write("secret", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\n");
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0o644)).unwrap();
+    look(&url, "advice", "the signing secret is set in secret, which every user can read");
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
     look(&url, "good", "hooks.example is notified when a batch is done");
 }
 
@@ -429,6 +432,11 @@ fn an_empty_token_is_refused_where_it_would_let_nobody_in() {
     env.configure("[control]\nhttp = \"127.0.0.1:0\"\ntoken_file = \"token\"");
     doctor(healthy(&env), 2, KEY).shows("control", "wrong", "control.token_file: token is empty");
     env.run(["daemon"]).exited(2).says("control.token_file: token is empty");
-    env.write("token", "let-me-in\n");
+    let token = env.write("token", "let-me-in\n");
+    fs::set_permissions(&token, fs::Permissions::from_mode(0o644)).unwrap();
+    let report = doctor(healthy(&env), 0, KEY);
+    report.shows("control", "advice", "the token for control.http is in token, which every user can read");
+    assert_eq!(report.todo("control"), "chmod o= token");
+    fs::set_permissions(&token, fs::Permissions::from_mode(0o640)).unwrap();
     doctor(healthy(&env), 0, KEY).shows("control", "good", "the token for control.http is in token");
 }

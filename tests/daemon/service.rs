@@ -481,6 +481,13 @@ fn tcp_asks_for_its_token() {
     assert!(ask("authorization: Bearer open sesame\r\n").starts_with("HTTP/1.1 200"));
     assert!(ask("authorization: bearer  open sesame\r\n").starts_with("HTTP/1.1 200"), "RFC 9110, 11.1");
     assert!(ask("authorization: Basic open sesame\r\n").starts_with("HTTP/1.1 401"));
+    // A token that leaked is worth nothing once its file was changed and the configuration reloaded.
+    env.write("token", "another one\n");
+    daemon.signal(Signal::HUP);
+    daemon.says("configuration reloaded");
+    daemon.says("the token of control.token_file was replaced");
+    assert!(ask("authorization: Bearer open sesame\r\n").starts_with("HTTP/1.1 401"));
+    assert!(ask("authorization: Bearer another one\r\n").starts_with("HTTP/1.1 200"));
     daemon.stop();
     env.configure("[control]\nhttp = \"0.0.0.0:0\"");
     env.run(["daemon"]).exited(2).says("give control.token_file");

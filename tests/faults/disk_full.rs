@@ -293,6 +293,23 @@ fn a_daemon_whose_state_fills_its_disk_goes_on_by_itself() {
     env.run(["state", "verify"]).exited(0).says("all fits");
 }
 
+#[test]
+fn nothing_is_bought_while_the_output_directory_cannot_be_written_to() {
+    let env = env(OUTPUT_ON_DISK);
+    let Some(disk) = Disk::real(env.path("disk"), "24M", 4096) else { return };
+    fs::create_dir(env.path("disk/output")).unwrap();
+    let daemon = env.daemon("info");
+    disk.set_read_only(true);
+    daemon.says("the output directory is not writable");
+    env.run(["submit", "batch.csv"]).exited(0);
+    until("it to be parked", || status(&env, "batch")["parked_by"] == "disk");
+    assert_eq!(env.audit().tasks.len(), 0);
+    disk.set_read_only(false);
+    until("the end", || status(&env, "batch")["state"] == "done");
+    daemon.stop();
+    env.audit().each_paid_once(JOBS);
+}
+
 /// Asks a daemon to pause or resume the batch, and waits a moment for its answer: one whose state has no room gives none
 /// until it has.
 fn wish(env: &TestEnv, verb: &str) {

@@ -80,6 +80,12 @@ impl Disk {
         }
     }
 
+    /// Nothing can be written to it any more, or again. Nobody may have a file of it open for writing.
+    pub fn set_read_only(&self, read_only: bool) {
+        let option = if read_only { "remount,ro" } else { "remount,rw" };
+        run(Command::new("mount").args(["-o", option]).arg(&self.dir)).unwrap();
+    }
+
     /// Makes empty files until there is no inode left but so many.
     pub fn use_up_inodes_but(&self, left: u64) {
         fs::create_dir_all(self.dir.join("fillers")).unwrap();

@@ -69,9 +69,10 @@ pub(super) fn is_denied(error: &ConfigError) -> bool {
 
 /// The token of `control.http`, which nobody gets in without.
 pub(super) fn token(config: &Config, is_served: bool) -> Option<Check> {
-    let at = config.control.token_file.as_ref()?.display();
+    let path = config.control.token_file.as_ref()?;
+    let at = path.display();
     Some(match config.control.token() {
-        Ok(_) => Check::good("control", format!("the token for control.http is in {at}")),
+        Ok(_) => secret_file("control", format!("the token for control.http is in {at}"), path),
         Err(error) => {
             let advice = format!("write a token into {at}, readable by this user: openssl rand -hex 32");
             let check = Check::wrong("control", Exit::Usage, error.to_string(), advice);
@@ -110,10 +111,18 @@ fn key_in(path: &Path, is_served: bool) -> (Option<SecretString>, Check) {
         let found = format!("{at} is empty");
         return (None, Check::wrong("key", Exit::Unauthorised, found, "write the API key into it"));
     }
+    (Some(key), secret_file("key", format!("from {at}"), path))
+}
+
+/// A secret that was `found` in a file: fine, unless others can read or change it.
+pub(super) fn secret_file(check: &'static str, found: String, path: &Path) -> Check {
     let mode = fs::metadata(path).map_or(0, |meta| meta.permissions().mode());
-    let check = match mode & 0o007 {
-        0 => Check::good("key", format!("from {at}")),
-        _ => Check::advice("key", format!("from {at}, which every user can read"), format!("chmod o= {at}")),
-    };
-    (Some(key), check)
+    match mode & 0o007 {
+        0 => Check::good(check, found),
+        _ => Check::advice(
+            check,
+            format!("{found}, which every user can read"),
+            format!("chmod o= {}", path.display()),
+        ),
+    }
 }

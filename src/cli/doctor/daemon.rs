@@ -1,7 +1,7 @@
 //! The running daemon and its unit.
 
 use std::fs;
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -34,6 +34,12 @@ impl Daemon {
 
     pub(super) fn answers(&self) -> bool {
         matches!(self.answer, Some(Ok(_)))
+    }
+
+    /// Whether it runs as another user than this one: then it has rights of its own.
+    pub(super) fn is_of_another_user(&self) -> bool {
+        let owner = fs::metadata(&self.socket).map(|meta| meta.uid());
+        owner.is_ok_and(|owner| owner != rustix::process::geteuid().as_raw())
     }
 
     pub(super) fn checks(&self, chosen: Option<&ServiceTarget>) -> Vec<Check> {

@@ -24,39 +24,46 @@ pub(super) fn all(
     config: &Config,
     state: &Path,
     chosen: Option<&ServiceTarget>,
-    is_served: bool,
+    // A daemon that runs as another user does the writing.
+    has_other_rights: bool,
 ) -> Vec<Check> {
     let output = chosen
         .map_or_else(|| service_target::output_dir_of_state(config, state), |chosen| chosen.output.clone());
-    let mut checks =
-        vec![the_state(state, chosen, is_served), folder("output", &output).unless_served(is_served)];
+    let mut checks = vec![
+        the_state(state, chosen, has_other_rights),
+        folder("output", &output).unless_served(has_other_rights),
+    ];
     checks.push(room("disk", "state", state, STATE_ROOM, "the state's disk"));
     checks.push(room("disk", "output", &output, config.output.min_free, "output.min_free"));
     for inbox in daemon::inboxes(config) {
         let folders = inbox.folders;
         checks.push(folder("inbox", &folders.inbox));
+        let filed = [&folders.accepted, &folders.rejected].into_iter();
+        checks.extend(filed.filter_map(|dir| may_write("inbox", dir).err().map(|wrong| *wrong)));
         checks.extend(across(&folders.inbox, &folders.accepted));
         checks.extend(across(&folders.inbox, &folders.rejected));
     }
     checks
 }
 
-fn the_state(dir: &Path, chosen: Option<&ServiceTarget>, is_served: bool) -> Check {
-    match look(dir, chosen, is_served) {
+fn the_state(dir: &Path, chosen: Option<&ServiceTarget>, has_other_rights: bool) -> Check {
+    match look(dir, chosen, has_other_rights) {
         Ok(check) => check,
-        Err(error @ StoreError::Io { .. }) => Check::failed("state", error.into()).unless_served(is_served),
+        Err(error @ StoreError::Io { .. }) => {
+            Check::failed("state", error.into()).unless_served(has_other_rights)
+        }
         Err(error) => Check::failed("state", error.into()),
     }
 }
 
-fn look(dir: &Path, chosen: Option<&ServiceTarget>, is_served: bool) -> Result<Check, StoreError> {
+fn look(dir: &Path, chosen: Option<&ServiceTarget>, has_other_rights: bool) -> Result<Check, StoreError> {
     let peek = ReadOnlyState::at(dir)?;
     let at = dir.display();
     if let Some(chosen) = chosen {
         peek.belongs_to(&chosen.identity)?;
     }
     if let Err(check) = may_write("state", dir) {
-        return Ok(check.unless_served(is_served));
+        return Ok(check.unless_served(has_other_rights));
     }
     let Some(service) = peek.service() else {
         return Ok(Check::good("state", format!("no state yet; the first run creates {at}")));

@@ -74,7 +74,13 @@ fn webhook(config: &Config, global: &Global, is_served: bool) -> Option<Check> {
     Some(match daemon::check_hooks(&config.hooks, secret.as_ref()) {
         Ok(()) => {
             let host = url.host_str().unwrap_or_default();
-            Check::good("hook", format!("{host} is notified when a batch is done; the signing secret is set"))
+            let found = format!("{host} is notified when a batch is done; the signing secret is set");
+            match &config.hooks.webhook_secret_file {
+                Some(path) => {
+                    configuration::secret_file("hook", format!("{found} in {}", path.display()), path)
+                }
+                None => Check::good("hook", found),
+            }
         }
         // A running daemon may have been given a credential that is not shown here.
         Err(error) => wrong(error.to_string()).unless_served(is_served && secret.is_none()),

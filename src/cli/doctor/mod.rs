@@ -75,7 +75,7 @@ impl Check {
             Level::Wrong if is_served => Check {
                 level: Level::Advice,
                 exit: Exit::Success,
-                todo: Some("not needed: the daemon runs with other permissions".to_owned()),
+                todo: Some("not needed: the daemon runs as another user".to_owned()),
                 ..self
             },
             _ => self,
@@ -144,7 +144,8 @@ pub(super) async fn run(command: &DoctorCommand, global: &Global) -> Result<Exit
     if let Some(emulator) = emulator {
         emulator.stop().await;
     }
-    checks.extend(directories::all(&config, &state, chosen.as_ref(), is_served));
+    let has_other_rights = is_served && daemon.is_of_another_user();
+    checks.extend(directories::all(&config, &state, chosen.as_ref(), has_other_rights));
     checks.extend(schedules::all(&config, clock.now().wall, is_served));
     checks.extend(hooks::all(&config, global, is_served));
     checks.extend(configuration::token(&config, is_served));
