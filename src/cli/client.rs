@@ -3,6 +3,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::http::Method;
 
@@ -20,7 +21,12 @@ use crate::domain::exit_code::Exit;
 use crate::domain::ids::BatchName;
 use crate::domain::parked_reason::Parked;
 use crate::engine::{Mode, Scope};
-use crate::store::Store;
+use crate::store::{Store, StoreError};
+
+/// How long a process may take from when it has the state until it listens.
+const BEGINNING: Duration = Duration::from_secs(5);
+/// Between two looks at whether it does.
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The control API of the state that a command names: a daemon's, or this process's own where none runs.
 pub(super) enum StateClient {
@@ -50,11 +56,27 @@ pub(super) async fn with<T>(
 ) -> Result<T, Failure> {
     let config = service_target::config(global)?;
     let state = PresentState::find(global, &config);
-    if let Some(daemon) = daemon_discovery::find_daemon(global, &config, state.is_emulated).await? {
-        return work(&StateClient::Daemon(Box::new(daemon))).await;
-    }
+    let clock = Clock::start();
+    let socket = daemon_discovery::socket(&config, &state.dir);
+    let mut daemon = daemon_discovery::find_daemon(global, &config, state.is_emulated).await?;
+    let store = loop {
+        if let Some(daemon) = daemon {
+            return work(&StateClient::Daemon(Box::new(daemon))).await;
+        }
+        match Store::open_briefly(&state.dir) {
+            // A process that has just begun listens in a moment.
+            Err(StoreError::InUse { .. }) if clock.elapsed() < BEGINNING => {
+                tokio::time::sleep(LOOK_INTERVAL).await;
+                let listens = daemon_discovery::ask_who_listens(&socket).await;
+                daemon = match listens.filter(|listens| listens.works_on(&state.dir)) {
+                    Some(_) => daemon_discovery::find_daemon(global, &config, state.is_emulated).await?,
+                    None => None,
+                };
+            }
+            opened => break Arc::new(opened?),
+        }
+    };
     let mode = if method == Method::GET { Mode::Read } else { Mode::Offline };
-    let (store, clock) = (Arc::new(Store::open_existing(&state.dir)?), Clock::start());
     build::list_finished(&store, &config, clock);
     let parts = build::app_parts(&config, &state.output_dir(&config), None)?;
     let app = App::new(store, mode, &Scope::All, parts, clock)?;

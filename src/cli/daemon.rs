@@ -24,6 +24,7 @@ use crate::daemon::{self, DaemonError, Parts};
 use crate::domain::exit_code::Exit;
 use crate::domain::manifest::row::Policy;
 use crate::intake::inbox::dispose::Folders;
+use crate::intake::inbox::overlap::overlap;
 use crate::store::Store;
 
 /// What `daemon` takes.
@@ -104,13 +105,18 @@ fn reread(global: &Global, present: &ServiceTarget) -> Result<Parts, Failure> {
 
 fn parts(config: &Config, chosen: &ServiceTarget) -> Result<Parts, Failure> {
     let service = Service::new(chosen.options.clone())?;
+    let inboxes = inboxes(config);
+    let folders: Vec<&Folders> = inboxes.iter().map(|inbox| &inbox.folders).collect();
+    if let Some(overlap) = overlap(&folders) {
+        return Err(Failure::new(Exit::Usage, overlap));
+    }
     Ok(Parts {
         deps: build::engine_deps(service.clone(), chosen, config)?,
         app: build::app_parts(config, &chosen.output, Some((service, chosen)))?,
         socket: daemon_discovery::socket(config, &chosen.state),
         control: config.control.clone(),
         token: config.control.token()?,
-        inboxes: inboxes(config),
+        inboxes,
         hooks: config.hooks.clone(),
         hooks_secret: config.hooks.secret(service_target::credentials().as_deref())?,
         list_finished_for: config.retention.list_finished_for.map(|span| span.0),

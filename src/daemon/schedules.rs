@@ -9,6 +9,7 @@
 //! The clock is looked at every few seconds at least, however far the next run is: it may be set.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +17,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 
 use crate::clock::Clock;
-use crate::config::ScheduleConfig;
+use crate::config::{INBOX_SETTLE, ScheduleConfig};
 use crate::control::app_state::{FireError, FireMode, FireRequest};
 use crate::control::protocol::{ActiveSchedule, Refusal, Schedules};
 use crate::domain::batch_origin::SourcePlace;
@@ -109,6 +110,8 @@ pub(super) trait RunIngest: Send + Sync {
     ) -> impl Future<Output = Result<Receipt, IngestError>> + Send;
     /// The batches that have not ended.
     fn unfinished(&self) -> Result<Vec<BatchName>, StoreError>;
+    /// Whether a manifest has been unchanged for [`INBOX_SETTLE`]: nobody is writing it just now.
+    fn is_settled(&self, manifest: &Path, now: Timestamp) -> bool;
 }
 
 /// The daemon's own door.
@@ -130,6 +133,14 @@ impl RunIngest for DaemonIngest {
     fn unfinished(&self) -> Result<Vec<BatchName>, StoreError> {
         let batches = self.store.batches()?;
         Ok(batches.into_iter().filter(|batch| !batch.has_ended()).map(|batch| batch.name).collect())
+    }
+
+    fn is_settled(&self, manifest: &Path, now: Timestamp) -> bool {
+        // What cannot be looked at is said by the one who reads it.
+        let Ok(meta) = std::fs::metadata(manifest) else { return true };
+        let changed = meta.ctime().saturating_mul(1000).saturating_add(meta.ctime_nsec() / 1_000_000);
+        // A time to come is of another clock.
+        u64::try_from(now.0.saturating_sub(changed)).map_or(true, |age| age >= INBOX_SETTLE.0.0)
     }
 }
 
@@ -240,7 +251,7 @@ impl<D: RunIngest> ScheduleRunner<D> {
         for index in 0..self.configured.len() {
             let configured = self.configured[index].clone();
             self.decide(&configured, now.wall);
-            self.take_in(&configured, now.tick).await?;
+            self.take_in(&configured, now).await?;
         }
         self.save();
         Ok(())
@@ -285,12 +296,17 @@ impl<D: RunIngest> ScheduleRunner<D> {
     }
 
     /// Takes in what is waiting, and then notes how far the schedule is.
-    async fn take_in(&mut self, configured: &ConfiguredSchedule, now: Tick) -> Result<(), EngineEnded> {
-        let name = &configured.name;
+    async fn take_in(&mut self, configured: &ConfiguredSchedule, at_look: Now) -> Result<(), EngineEnded> {
+        let (name, now) = (&configured.name, at_look.tick);
         loop {
             let Some(progress) = self.progress.get_mut(name) else { return Ok(()) };
             let Some(&at) = progress.waiting.front() else { break };
             if now < progress.retry_at {
+                return Ok(());
+            }
+            if !self.ingest.is_settled(&configured.manifest, at_look.wall) {
+                tracing::info!(schedule = name, %at, "its manifest has just changed; waiting until nobody writes it");
+                progress.retry_at = now.after(INBOX_SETTLE.0);
                 return Ok(());
             }
             match self.start(configured, at).await {

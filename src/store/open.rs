@@ -19,7 +19,7 @@ use std::sync::{Mutex, RwLock};
 use crate::store::batch_index::BatchIndex;
 use crate::store::commit::{Database, Writer, carry_over, open_database, set_torn_aside};
 use crate::store::open_check::{self, CheckResult};
-use crate::store::process_lock::Lock;
+use crate::store::process_lock::{Holding, Lock};
 use crate::store::snapshot::{self, Snapshot};
 use crate::store::{
     Store, StoreError, batch_backup, clean_shutdown, commit_count, db_keys, disk_reserve, set_aside, staging,
@@ -33,9 +33,13 @@ impl Store {
     /// # Errors
     /// [`StoreError`]: in use, another version's, another service's, damaged, or not writable.
     pub fn open(dir: &Path, service: &str, adopt: bool) -> Result<Store, StoreError> {
+        Store::open_for(dir, service, adopt, Holding::ForLong)
+    }
+
+    fn open_for(dir: &Path, service: &str, adopt: bool, holding: Holding) -> Result<Store, StoreError> {
         state_format::check_folder(dir)?;
         fs::create_dir_all(dir).map_err(StoreError::io(dir))?;
-        let lock = Lock::take(dir)?;
+        let lock = Lock::take(dir, holding)?;
         state_format::claim(dir, service, adopt)?;
         disk_reserve::take(dir)?;
         sweep(dir)?;
@@ -67,8 +71,20 @@ impl Store {
     /// # Errors
     /// [`StoreError`]; [`StoreError::Missing`] when there is no state.
     pub fn open_existing(dir: &Path) -> Result<Store, StoreError> {
+        Store::open_existing_for(dir, Holding::ForLong)
+    }
+
+    /// The same for a command that answers and ends: another process that wants the state waits for that.
+    ///
+    /// # Errors
+    /// As [`Store::open_existing`].
+    pub fn open_briefly(dir: &Path) -> Result<Store, StoreError> {
+        Store::open_existing_for(dir, Holding::Briefly)
+    }
+
+    fn open_existing_for(dir: &Path, holding: Holding) -> Result<Store, StoreError> {
         match state_format::service(dir)? {
-            Some(service) => Store::open(dir, &service, false),
+            Some(service) => Store::open_for(dir, &service, false, holding),
             None => Err(StoreError::Missing { dir: dir.to_owned() }),
         }
     }

@@ -19,38 +19,72 @@ pub(super) struct Lock {
     _file: File,
 }
 
+/// What a process takes the lock for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Holding {
+    /// A command that answers and ends.
+    Briefly,
+    /// Work that may take long: a run, a daemon.
+    ForLong,
+}
+
+/// Follows the number of a process that holds the lock briefly.
+const BRIEFLY: &str = " briefly";
 /// How long a lock is waited for whose holder has ended.
 const ENDED_HOLDER_WAIT: Duration = Duration::from_secs(2);
+/// How long one is waited for that is held briefly.
+const BRIEF_HOLDER_WAIT: Duration = Duration::from_secs(10);
 
 impl Lock {
-    /// A lock outlives its holder for a moment: a process that was killed while it started a child leaves it to the child
+    /// Takes the lock. One that is held briefly is waited for: whoever asks for the status every second keeps no daemon from
+    /// starting. So is one whose holder has ended: a process that was killed while it started a child leaves it to the child
     /// until that runs its own program, and [`holder`] takes it for the time of a look.
-    pub(super) fn take(dir: &Path) -> Result<Lock, StoreError> {
+    pub(super) fn take(dir: &Path, holding: Holding) -> Result<Lock, StoreError> {
         let path = dir.join("lock");
         let mut file = open_or_create(&path)?;
-        let is_taken = match file.try_lock() {
-            Ok(()) => true,
-            Err(TryLockError::WouldBlock) if is_running(&written_in(&mut file)) => false,
-            Err(TryLockError::WouldBlock) => wait_for(&file).map_err(StoreError::io(&path))?,
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                if !wait_for_holder(&mut file).map_err(StoreError::io(&path))? {
+                    return Err(StoreError::InUse {
+                        dir: dir.to_owned(),
+                        pid: pid_in(&written_in(&mut file)),
+                    });
+                }
+            }
             Err(TryLockError::Error(source)) => return Err(StoreError::Io { path, source }),
-        };
-        if !is_taken {
-            return Err(StoreError::InUse { dir: dir.to_owned(), pid: written_in(&mut file) });
         }
+        let briefly = if holding == Holding::Briefly { BRIEFLY } else { "" };
         file.set_len(0)
             .and_then(|()| file.rewind())
-            .and_then(|()| writeln!(file, "{}", std::process::id()))
+            .and_then(|()| writeln!(file, "{}{briefly}", std::process::id()))
             .map_err(StoreError::io(&path))?;
         Ok(Lock { _file: file })
     }
 }
 
+/// Waits for as long as the holder of a lock promises to be done with it. False: it is still held.
+fn wait_for_holder(file: &mut File) -> io::Result<bool> {
+    let written = written_in(file);
+    let wait = match is_running(&pid_in(&written)) {
+        false => ENDED_HOLDER_WAIT,
+        true if written.ends_with(BRIEFLY) => BRIEF_HOLDER_WAIT,
+        true => return Ok(false),
+    };
+    wait_for(file, wait)
+}
+
 /// Whether a lock was released in time, and is this file's now. The thread that waits ends with the lock of another process.
-fn wait_for(file: &File) -> io::Result<bool> {
+fn wait_for(file: &File, wait: Duration) -> io::Result<bool> {
     let file = file.try_clone()?;
     let (locked, is_locked) = mpsc::channel();
     thread::Builder::new().name("state-lock".to_owned()).spawn(move || locked.send(file.lock()))?;
-    is_locked.recv_timeout(ENDED_HOLDER_WAIT).map_or(Ok(false), |locked| locked.map(|()| true))
+    is_locked.recv_timeout(wait).map_or(Ok(false), |locked| locked.map(|()| true))
+}
+
+/// The number of the process in what a holder wrote.
+fn pid_in(written: &str) -> String {
+    written.strip_suffix(BRIEFLY).unwrap_or(written).to_owned()
 }
 
 /// Whether a process of this number runs, whosever it is. One that has no number does not.
@@ -69,7 +103,7 @@ pub(super) fn holder(dir: &Path) -> Result<Option<String>, StoreError> {
     };
     match file.try_lock_shared() {
         Ok(()) => Ok(None),
-        Err(TryLockError::WouldBlock) => Ok(Some(written_in(&mut file))),
+        Err(TryLockError::WouldBlock) => Ok(Some(pid_in(&written_in(&mut file)))),
         Err(TryLockError::Error(source)) => Err(StoreError::Io { path, source }),
     }
 }
@@ -90,9 +124,9 @@ mod tests {
     use super::*;
 
     /// The lock of a state in `dir` whose file names the process `pid`, held by this one.
-    fn locked(dir: &Path, pid: u32) -> File {
+    fn locked(dir: &Path, pid: u32, briefly: &str) -> File {
         let path = dir.join("lock");
-        std::fs::write(&path, format!("{pid}\n")).unwrap();
+        std::fs::write(&path, format!("{pid}{briefly}\n")).unwrap();
         let file = File::open(path).unwrap();
         file.lock().unwrap();
         file
@@ -105,12 +139,18 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_whose_holder_has_ended_is_waited_for() {
+    fn a_lock_whose_holder_has_ended_or_holds_it_briefly_is_waited_for() {
+        for (pid, briefly) in [(ended_process(), ""), (std::process::id(), BRIEFLY)] {
+            is_waited_for(pid, briefly);
+        }
+    }
+
+    fn is_waited_for(pid: u32, briefly: &str) {
         let dir = tempfile::tempdir().unwrap();
-        let held = locked(dir.path(), ended_process());
+        let held = locked(dir.path(), pid, briefly);
         let (taken, is_taken) = mpsc::channel();
         thread::scope(|scope| {
-            scope.spawn(|| taken.send(Lock::take(dir.path())));
+            scope.spawn(|| taken.send(Lock::take(dir.path(), Holding::ForLong)));
             // Not before it is released.
             assert!(is_taken.recv_timeout(Duration::from_millis(50)).is_err());
             drop(held);
@@ -124,9 +164,9 @@ mod tests {
     #[test]
     fn one_whose_holder_runs_is_refused_at_once() {
         let dir = tempfile::tempdir().unwrap();
-        let _held = locked(dir.path(), std::process::id());
+        let _held = locked(dir.path(), std::process::id(), "");
         let start = Instant::now();
-        let refused = Lock::take(dir.path()).unwrap_err();
+        let refused = Lock::take(dir.path(), Holding::ForLong).unwrap_err();
         assert!(matches!(refused, StoreError::InUse { pid, .. } if pid == std::process::id().to_string()));
         assert!(start.elapsed() < ENDED_HOLDER_WAIT);
     }

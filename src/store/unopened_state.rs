@@ -14,7 +14,7 @@ use crate::domain::row_versions::RowVersions;
 use crate::store::batch_backup::{self, BatchBackup};
 use crate::store::dump::{self, DumpError};
 use crate::store::open_check::{self, CheckResult, REBUILD};
-use crate::store::process_lock::Lock;
+use crate::store::process_lock::{Holding, Lock};
 use crate::store::snapshot::{Salvaged, Snapshot};
 use crate::store::spool::{Appender, Lines, Spool};
 use crate::store::state_folders::{batch_dir, batch_dirs};
@@ -52,7 +52,7 @@ impl UnopenedState {
         if state_format::service(dir)?.is_none() {
             return Err(StoreError::Missing { dir: dir.to_owned() });
         }
-        let lock = Lock::take(dir)?;
+        let lock = Lock::take(dir, Holding::ForLong)?;
         disk_reserve::take(dir)?;
         UnopenedState::with(dir, lock)
     }
@@ -282,7 +282,7 @@ impl NewState {
         let is_there = [(".", dir.exists()), ("lock", dir.join("lock").exists())];
         let found = is_there.into_iter().filter_map(|(what, is_there)| is_there.then_some(what)).collect();
         fs::create_dir_all(dir).map_err(StoreError::io(dir))?;
-        let locked = UnopenedState::with(dir, Lock::take(dir)?)?;
+        let locked = UnopenedState::with(dir, Lock::take(dir, Holding::ForLong)?)?;
         let mut state = NewState { dir: dir.to_owned(), service: String::new(), found, locked: Some(locked) };
         let (service, records) = dump::read_into(dump, dir)?;
         state.service = service;

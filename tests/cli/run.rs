@@ -297,6 +297,17 @@ fn a_failed_task_is_refunded_and_tried_again_under_another_key() {
     assert_eq!((&outputs.lines[0]["attempts"], &outputs.lines[0]["charged_credits"]), (&json!(2), &json!(8)));
 }
 
+#[test]
+fn a_question_keeps_no_run_from_starting_nor_a_run_that_starts_a_question() {
+    let env = with_images(1);
+    env.run(["run", "batch.csv"]).exited(0);
+    for _ in 0..8 {
+        let running = env.start(["run", "batch.csv"]);
+        env.run(["status"]).exited(0);
+        running.end().exited(0);
+    }
+}
+
 // ---- what is, and what to type next ----
 
 #[test]

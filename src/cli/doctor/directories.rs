@@ -12,6 +12,8 @@ use crate::cli::doctor::Check;
 use crate::cli::service_target::{self, ServiceTarget};
 use crate::config::Config;
 use crate::domain::exit_code::Exit;
+use crate::intake::inbox::dispose::Folders;
+use crate::intake::inbox::overlap::overlap;
 use crate::output::OutputOptions;
 use crate::output::publish::OutputDir;
 use crate::store::StoreError;
@@ -35,7 +37,10 @@ pub(super) fn all(
     ];
     checks.push(room("disk", "state", state, STATE_ROOM, "the state's disk"));
     checks.push(room("disk", "output", &output, config.output.min_free, "output.min_free"));
-    for inbox in daemon::inboxes(config) {
+    let inboxes = daemon::inboxes(config);
+    let all: Vec<&Folders> = inboxes.iter().map(|inbox| &inbox.folders).collect();
+    checks.extend(overlap(&all).map(|found| Check::wrong("inbox", Exit::Usage, found, "")));
+    for inbox in inboxes {
         let folders = inbox.folders;
         checks.push(folder("inbox", &folders.inbox));
         let filed = [&folders.accepted, &folders.rejected].into_iter();

@@ -13,6 +13,8 @@ struct Script {
     refusals: Mutex<u32>,
     gone: Mutex<bool>,
     unfinished: Mutex<Vec<BatchName>>,
+    /// Somebody writes the manifest until then.
+    written_until: Mutex<Timestamp>,
 }
 
 impl RunIngest for &Script {
@@ -36,6 +38,10 @@ impl RunIngest for &Script {
 
     fn unfinished(&self) -> Result<Vec<BatchName>, StoreError> {
         Ok(self.unfinished.lock().unwrap().clone())
+    }
+
+    fn is_settled(&self, _: &Path, now: Timestamp) -> bool {
+        now >= *self.written_until.lock().unwrap()
     }
 }
 
@@ -152,6 +158,19 @@ async fn what_cannot_be_taken_in_is_tried_again_and_noted_only_then() {
     look(&mut runner, "2026-11-21T04:00:00Z").await;
     look(&mut runner, "2026-11-21T05:00:00Z").await;
     assert_eq!(stage.taken(), ["news-2026-11-21T0500Z"]);
+}
+
+#[tokio::test]
+async fn a_manifest_that_is_being_written_is_waited_for() {
+    let stage = Stage::new();
+    let mut runner = stage.begin(hourly());
+    look(&mut runner, "2026-11-21T02:30:00Z").await;
+    *stage.script.written_until.lock().unwrap() = at("2026-11-21T03:00:03Z").wall;
+    look(&mut runner, "2026-11-21T03:00:00Z").await;
+    look(&mut runner, "2026-11-21T03:00:02Z").await;
+    assert!(stage.taken().is_empty());
+    look(&mut runner, "2026-11-21T03:00:04Z").await;
+    assert_eq!(stage.taken(), ["news-2026-11-21T0300Z"]);
 }
 
 #[tokio::test]

@@ -15,6 +15,7 @@ pub mod dispose;
 mod fs_events;
 mod ignored_names;
 mod index;
+pub mod overlap;
 mod settle_time;
 #[cfg(test)]
 mod tests;
