@@ -23,7 +23,7 @@ use crate::domain::exit_code::Exit;
 use crate::domain::ids::BatchName;
 use crate::domain::job_state::JobState;
 use crate::engine::gallery::Standing;
-use crate::engine::scheduler::{BatchOverview, Standstill};
+use crate::engine::scheduler::{BatchOverview, CommandOutcome, Standstill};
 use crate::engine::{self, Mode, Scope};
 use crate::store::Store;
 
@@ -110,6 +110,7 @@ async fn download(
     let deps = build::engine_deps(service, chosen, config)?;
     let scope = Scope::Only(BTreeSet::from([batch.no]));
     let app = App::new(store.clone(), Mode::Free(Box::new(deps)), &scope, parts, clock)?;
+    let succeeded_before = batch.ended.succeeded;
     // Those that a run left behind, on a full disk for one.
     let overview = app.engine.scheduler().overview();
     let left: u32 = overview.iter().map(|batch| batch.states[JobState::Fetching]).sum();
@@ -117,7 +118,11 @@ async fn download(
     let engine = InProcess::begin(app);
     let outcomes = request(engine.client(), command, global).await;
     let standstill = engine.finish().await?;
-    let again: u32 = outcomes?.iter().map(|outcome| outcome.result.jobs).sum();
+    let outcomes = outcomes?;
+    let sum = |count: fn(&CommandOutcome) -> u32| {
+        outcomes.iter().map(|outcome| count(&outcome.result)).sum::<u32>()
+    };
+    let (again, had_failed) = (sum(|result| result.jobs), sum(|result| result.failed));
     if again == 0 && left == 0 {
         say_nothing_is_missing(&batch.name);
         return Ok(Exit::Success);
@@ -129,16 +134,17 @@ async fn download(
     let batch = store.batch(batch.no)?.unwrap_or(batch);
     engine::write_results(&store, &output_dir, &batch)?;
     let open = store.open_jobs_of(batch.no)?;
-    let still = open.iter().filter(|record| record.job.state().job_state() == JobState::Fetching).count();
     gallery
         .finish(vec![Standing::new(batch.clone(), &BatchOverview::of_finished(&batch), open.clone())])
         .await;
     let dir = printable_path(&output_dir.batch_dir(&batch.name));
-    match (left as usize).saturating_sub(still) {
-        0 => say!("{}: {again} downloaded again into {dir}", batch.name),
-        pending => {
-            say!("{}: {again} downloaded again and {pending} pending downloaded into {dir}", batch.name);
-        }
+    // Without those that had succeeded before and were not downloaded again.
+    let others = succeeded_before.saturating_sub(again.saturating_sub(had_failed));
+    let (wanted, downloaded) = (again + left, batch.ended.succeeded.saturating_sub(others));
+    say!("{}: {downloaded} of {wanted} downloaded into {dir}", batch.name);
+    if downloaded >= wanted {
+        return Ok(Exit::Success);
     }
-    Ok(if batch.ended.failed > 0 || !open.is_empty() { Exit::SomeFailed } else { Exit::Success })
+    say!("to see why the others were not: callsheet jobs {} --state failed", batch.name);
+    Ok(Exit::SomeFailed)
 }

@@ -10,6 +10,7 @@ use crate::control::client::Client;
 use crate::control::protocol::{BatchStatus, JobSummary, JobsRequest};
 use crate::domain::credit_hold::ABOVE_MAX;
 use crate::domain::job::{DOWNLOAD_FAILED, OutputFile};
+use crate::domain::job_reference::{INPUT_LENGTH, INPUT_TOO_LONG};
 use crate::domain::job_state::JobState;
 use crate::domain::parked_reason::Parked;
 use crate::domain::retry_delay::{Prospect, prospect};
@@ -93,7 +94,9 @@ impl<'a> BatchEnd<'a> {
                 JobsRequest { batch: Some(status.name.clone()), state: Some(state.name().to_owned()) };
             let mut take = |line: &[u8]| {
                 let job: JobSummary = serde_json::from_slice(line)?;
-                let is_missing = |file: &&OutputFile| dir.join(&file.path).symlink_metadata().is_err();
+                let is_missing = |file: &&OutputFile| {
+                    file.object.is_none() && dir.join(&file.path).symlink_metadata().is_err()
+                };
                 match state {
                     JobState::Failed => end.failed.extend(Trouble::of_summary(job)),
                     JobState::InDoubt => end.in_doubt.extend(Trouble::of_summary(job)),
@@ -246,6 +249,7 @@ fn remedy(job: &Trouble) -> Remedy {
         ABOVE_MAX => Remedy::Limit,
         DOWNLOAD_FAILED => Remedy::Download,
         _ if job.is_paid => Remedy::Download,
+        INPUT_TOO_LONG | INPUT_LENGTH => Remedy::Change,
         code if prospect(code) == Prospect::Hopeless => Remedy::Change,
         _ => Remedy::Retry,
     }

@@ -48,7 +48,7 @@ async fn missing(State(app): Shared, body: Result<Bytes, BytesRejection>) -> Res
     }
     let staged = staged(&app);
     let missing = blocking(move || {
-        let missing = asked.sha256.into_iter().filter(|sha256| !staged.has(sha256));
+        let missing = asked.sha256.into_iter().filter(|sha256| !staged.has_for_manifest(sha256));
         missing.collect()
     });
     Ok(Json(MissingInputs { missing: missing.await }).into_response())
@@ -119,7 +119,7 @@ pub(super) async fn take_list(app: &AppState, sha256: String) -> Result<HandedFi
             .map_err(|error| ApiError::usage(format!("the list of files is invalid: {error}")))?;
         for (name, file) in &list.0 {
             if let HandedFile::Content(content) = file
-                && !staged.has(&content.sha256)
+                && !staged.has_for_manifest(&content.sha256)
             {
                 return Err(unknown(&format!("the content of {name}")));
             }

@@ -44,6 +44,11 @@ impl From<&StoreError> for Refusal {
                 "nothing was sent; callsheet state verify lists the damage, and callsheet state rebuild rebuilds the \
                  state, paused. No paid job is bought again",
             ),
+            StoreError::MarkerDamaged { path, .. } => Refusal::new(Exit::Disk, message).hint(format!(
+                "nothing was sent. The file only has the format of the state and the service.base_url that the state was \
+                 begun with. Write it again: echo '{{\"format\": 2, \"service\": \"BASE_URL\"}}' > {}",
+                path.display()
+            )),
             StoreError::BatchMoved { .. } => Refusal::new(Exit::Usage, message)
                 .hint("nothing was sent: only those files know what the batch bought"),
             StoreError::NoRoom { .. } => Refusal::new(Exit::Disk, message)

@@ -581,6 +581,18 @@ impl Job {
         self.attempts.iter().fold(Books::default(), |sum, attempt| sum.and(attempt.books))
     }
 
+    /// The takes that its inputs are, in their order, 0 where there was no choice. Empty where none was chosen among several,
+    /// and where nothing was sent with them or came of it.
+    pub fn made_of(&self) -> Vec<u32> {
+        match self.state() {
+            State::Submitting { .. }
+            | State::Running { .. }
+            | State::Fetching { .. }
+            | State::Succeeded { .. } => self.present().input_takes().to_vec(),
+            _ => Vec::new(),
+        }
+    }
+
     /// What the plan of its batch showed for it and nobody will spend, in credits: another version of its row took its place
     /// before it was sent.
     pub fn replaced_credits(&self, order: &Order) -> Credits {

@@ -79,8 +79,8 @@ impl Parked {
                  an allowance may cover them; to raise it: callsheet budget BATCH N"
             }
             Parked::DayBudget => {
-                "the day's budget, where prices count in full, is used up; it continues at UTC midnight or with a \
-                 higher budget.per_day"
+                "the day's budget, where prices count in full, is used up; it continues at UTC midnight, if the \
+                 budget of a whole day covers the next job, or with a higher budget.per_day"
             }
             Parked::TotalBudget => {
                 "the total budget, where prices count in full, is used up; raise budget.total"
@@ -91,7 +91,8 @@ impl Parked {
             }
             Parked::GroupDayBudget => {
                 "the day's budget of a client or another group of rows, where prices count in full, is used up; it \
-                 continues at UTC midnight or with a higher limit in [budget.by]"
+                 continues at UTC midnight, if the budget of a whole day covers the next job, or with a higher limit in \
+                 [budget.by]"
             }
             Parked::MinBalance => {
                 "the balance would fall below budget.min_balance, against which prices count in full, even if an \

@@ -22,6 +22,11 @@ pub async fn remove_unused(store: Arc<Store>, inputs: Option<InputStore>, used_b
         }
     };
     for mark in unused {
+        // Removing the ones before it took a while, and a manifest may have named it meanwhile.
+        let (looked, sha256) = (staged.clone(), mark.sha256.clone());
+        if !blocking(move || looked.is_older(&sha256, used_before)).await {
+            continue;
+        }
         if let Some(object) = &mark.object {
             // Without a store it cannot be removed from there; it stays known.
             let Some(inputs) = &inputs else { continue };

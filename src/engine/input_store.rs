@@ -27,7 +27,7 @@ use crate::object_storage::{Expected, ObjectStorage, PutError, Replaces, Storage
 use crate::store::staged_inputs::StagedInputs;
 
 /// Code of a job whose file is neither in the state nor in the object store.
-const FILE_GONE: &str = "input_gone";
+pub(super) const FILE_GONE: &str = "input_gone";
 /// Code of a job whose file is not what it was when its manifest was accepted.
 const FILE_CHANGED: &str = "input_changed";
 /// Code of a job that names a file where there is no store.

@@ -139,20 +139,27 @@ async fn own_copy(
     let Some(media) = InputMedia::of_content_type(&output.content_type) else { return Ok(None) };
     let content = InputContent { sha256: output.sha256.clone(), bytes: output.bytes, media, seconds: None };
     let staged = StagedInputs::of(store.dir());
-    let (copy, copied, output_dir) = (store.clone(), staged.clone(), deps.output_dir.clone());
-    let local = output.clone();
-    let is_copied = blocking(move || -> Result<bool, StoreError> {
-        let Some(batch) = copy.batch(key.batch)? else { return Ok(false) };
-        let Ok(mut file) = open_output(&output_dir, &batch.name, &local) else { return Ok(false) };
-        Ok(copied.copy(&mut file, &local.sha256).is_ok())
-    });
-    let is_copied = is_copied.await;
-    let is_copied = is_copied.map_err(|error| giver_unreadable(input, &error))?;
-    if !is_copied && !copy_from_store(deps, &staged, &output).await? {
-        return Ok(None);
-    }
     let file = InputFile { field: input.field, place: input.place, name: input.shown(), content };
-    inputs.upload_for(&spec.order, &staged, &file).await.map(Some)
+    loop {
+        let knew_object = staged.is_uploaded(&output.sha256);
+        let (copy, copied, output_dir) = (store.clone(), staged.clone(), deps.output_dir.clone());
+        let local = output.clone();
+        let is_copied = blocking(move || -> Result<bool, StoreError> {
+            let Some(batch) = copy.batch(key.batch)? else { return Ok(false) };
+            let Ok(mut file) = open_output(&output_dir, &batch.name, &local) else { return Ok(false) };
+            Ok(copied.copy(&mut file, &local.sha256).is_ok())
+        });
+        let is_copied = is_copied.await;
+        let is_copied = is_copied.map_err(|error| giver_unreadable(input, &error))?;
+        if !is_copied && !copy_from_store(deps, &staged, &output).await? {
+            return Ok(None);
+        }
+        match inputs.upload_for(&spec.order, &staged, &file).await {
+            // What was uploaded once is gone from there, and that is known now: our copy goes there again.
+            Err(InputFault::Lasting(fault)) if knew_object && fault.code == input_store::FILE_GONE => {}
+            found => return found.map(Some),
+        }
+    }
 }
 
 /// Hands an output over that is in the object store of outputs, and not on disk any more. False where it is not there.

@@ -42,6 +42,11 @@ impl NamedRows {
         self.0.get(&hash(id))?.as_ref()
     }
 
+    /// Nothing is known any more of the rows that are named.
+    pub(super) fn forget(&mut self) {
+        self.0.values_mut().for_each(|row| *row = None);
+    }
+
     /// What a row that is named comes to. The first row of an id counts.
     pub(super) fn insert(&mut self, id: &str, row: NamedRow) {
         self.0.entry(hash(id)).or_default().get_or_insert(row);

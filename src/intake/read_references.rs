@@ -9,7 +9,7 @@ use std::io::Read;
 use std::path::Path;
 
 use crate::domain::diagnostic::Position;
-use crate::domain::ids::{BatchName, JobId};
+use crate::domain::ids::{BatchName, Fingerprint, JobId};
 use crate::domain::job_reference::{DecidedTake, JobReference, ReferredRow};
 use crate::domain::manifest::Manifest;
 use crate::domain::manifest::row::{ReadRow, Row};
@@ -20,6 +20,10 @@ use crate::intake::row_chooser::RowChooser;
 use crate::intake::row_references::{ReferredBatch, RowReferences, all_named_by, named_by};
 use crate::intake::row_validator::{RowRules, RowValidator, ValidateStep};
 use crate::store::staging::{RowRequest, StagedRow};
+
+/// How often a manifest is read through for its references. Once does, unless rows that are named cannot be sent any more: then
+/// once more for each of these that takes outputs of another.
+const READS_MAX: usize = 16;
 
 /// Whether a manifest may have references. The rows of one with a matrix may take them from tables.
 pub(super) fn may_have(file: impl Read) -> std::io::Result<bool> {
@@ -54,9 +58,41 @@ pub(super) fn read<R: Read, E>(
     if references.rows.is_empty() {
         return Ok(references);
     }
-    let Some(rows) = open()? else { return Ok(references) };
+    let mut accepted = HashMap::new();
+    for _ in 0..READS_MAX {
+        let Some(rows) = open()? else { return Ok(references) };
+        let invalid = look_up_rows(rows, &named, (batch, rules, &accepted), &mut references);
+        let ids = invalid.keys().cloned().collect();
+        let found = if invalid.is_empty() { None } else { look_up(batch, &ids)?.ok() };
+        let found = found.map(|batch| batch.rows).unwrap_or_default().into_iter();
+        let is_same = |id: &String, row: &ReferredRow| invalid.get(id) == Some(&(row.fingerprint, row.count));
+        let before = accepted.len();
+        accepted.extend(found.filter(|(id, row)| is_same(id, row)));
+        if accepted.len() == before {
+            break;
+        }
+        references.rows.forget();
+    }
+    references.needed = named.needed();
+    Ok(references)
+}
+
+/// Looks up every row that is named. Returns those that cannot be sent today: who they are, and how many variations they have.
+/// They can be meant where the batch has them from a day when they could be sent: those of `accepted`.
+fn look_up_rows<R: Read>(
+    rows: Manifest<R>,
+    named: &Named,
+    (batch, rules, accepted): (&BatchName, RowRules<'_>, &HashMap<String, ReferredRow>),
+    references: &mut RowReferences,
+) -> HashMap<String, (Fingerprint, u32)> {
     let mut pending = Pending::default();
-    let mut lookup = Lookup { batch, rules, alike: AlikeRows::new(batch, rules.context) };
+    let mut lookup = Lookup {
+        batch,
+        rules,
+        accepted,
+        alike: AlikeRows::new(batch, rules.context),
+        invalid: HashMap::new(),
+    };
     for read in rows {
         let row = match read {
             ReadRow::Good(mut row) => {
@@ -68,7 +104,7 @@ pub(super) fn read<R: Read, E>(
                     && let Some(id) = row.id.clone().filter(|id| references.rows.is_named(id))
                 {
                     references.rows.insert(&id, refused(row.position.line));
-                    pending.settle(id, &named, &mut lookup, &mut references);
+                    pending.settle(id, named, &mut lookup, references);
                 }
                 continue;
             }
@@ -79,18 +115,17 @@ pub(super) fn read<R: Read, E>(
             // The id is refused where it stands for the second time.
             continue;
         }
-        match named.first_unknown(&row, batch, &references) {
+        match named.first_unknown(&row, batch, references) {
             None => {
-                let found = lookup.look_up(row, &references);
+                let found = lookup.look_up(row, references);
                 references.rows.insert(&id, found);
-                pending.settle(id, &named, &mut lookup, &mut references);
+                pending.settle(id, named, &mut lookup, references);
             }
             Some(parent) => pending.wait(id, row, parent),
         }
     }
-    lookup.resolve(pending.rows, &mut references);
-    references.needed = named.needed();
-    Ok(references)
+    lookup.resolve(pending.rows, references);
+    lookup.invalid
 }
 
 /// Rows that are named and name rows behind them: each is kept until the last of those has come.
@@ -219,18 +254,28 @@ fn refused(line: u64) -> NamedRow {
 struct Lookup<'a> {
     batch: &'a BatchName,
     rules: RowRules<'a>,
+    /// Rows of the batch that cannot be sent today, and were accepted when they could be.
+    accepted: &'a HashMap<String, ReferredRow>,
     alike: AlikeRows<'a>,
+    /// Rows that cannot be sent today: who they are, and how many variations they have.
+    invalid: HashMap<String, (Fingerprint, u32)>,
 }
 
 impl Lookup<'_> {
     /// A row whose own references are known.
     fn look_up(&mut self, row: Row, references: &RowReferences) -> NamedRow {
         let Position { line, .. } = row.position;
+        let id = row.id.clone();
         let validator = RowValidator { batch: self.batch, rules: self.rules, references };
         let judged = validator.validate_row(&mut ReadRow::Good(Box::new(row)), &mut self.alike);
-        let ValidateStep::Row(StagedRow { fingerprint, count, wanted: RowRequest::Order(order), .. }) =
-            judged.step
-        else {
+        let ValidateStep::Row(StagedRow { fingerprint, count, wanted, .. }) = judged.step else {
+            return refused(line);
+        };
+        let RowRequest::Order(order) = wanted else {
+            if let Some(known) = id.as_ref().and_then(|id| self.accepted.get(id)) {
+                return NamedRow { line, meant: Ok(known.clone()) };
+            }
+            self.invalid.extend(id.map(|id| (id, (fingerprint, count))));
             return refused(line);
         };
         let Ok(order) = order.order() else { return refused(line) };

@@ -54,13 +54,18 @@ fn riff(file: &mut (impl Read + Seek), length: u64) -> io::Result<bool> {
     Ok(size < UNKNOWN && u64::from(size) + 8 > length)
 }
 
-/// Boxes, each with its length and a name, among them the index that every player needs.
+/// Boxes, each with its length and a name, among them the index that every player needs. A few bytes behind a whole index
+/// and its media are no box, and no player minds them.
 fn mp4(file: &mut (impl Read + Seek), length: u64) -> io::Result<bool> {
     let mut at = 0;
-    let mut has_index = false;
+    let (mut has_index, mut has_media) = (false, false);
     for _ in 0..PARTS_MAX {
+        if has_index && has_media && length - at < 8 {
+            return Ok(false);
+        }
         let [size, name] = words_at(file, at)?;
         has_index |= name == *b"moov" || name == *b"moof";
+        has_media |= name == *b"mdat";
         let size = match u32::from_be_bytes(size) {
             // To the end of the file.
             0 => length - at,
@@ -112,6 +117,15 @@ mod tests {
                 assert!(check(content_type, &whole[..length]), "{content_type} cut at {length}");
             }
         }
+    }
+
+    #[test]
+    fn a_few_bytes_behind_a_whole_movie_are_left_alone() {
+        for more in 1..8 {
+            assert!(!check("video/mp4", &[MP4, &vec![0; more]].concat()), "{more}");
+        }
+        let without_media = b"\0\0\0\x0cftypisom\0\0\0\x08moov\0\0";
+        assert!(check("video/mp4", without_media), "its media may follow");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::domain::charge_drift;
 use crate::domain::credits::Credits;
 use crate::domain::default_fields::is_default;
 use crate::domain::ids::BatchName;
-use crate::domain::job::{Job, JobSpec, State};
+use crate::domain::job::{Job, JobSpec, OutputFile, State};
 use crate::domain::job_state::JobState;
 use crate::domain::ledger::{Movement, Totals};
 use crate::domain::review::Verdict;
@@ -111,7 +111,7 @@ pub struct Report {
     batch: BatchName,
     /// Rows of the last manifest that were refused: its receipt says why.
     refused_rows: u32,
-    /// Outputs that are paid for, were downloaded and are not on disk any more.
+    /// Outputs that are paid for, were downloaded, and are neither on disk any more nor in the object store.
     missing_files: u32,
     waiting: Waiting,
     total: Sums,
@@ -157,7 +157,11 @@ impl Report {
     /// is wanted.
     pub fn add(&mut self, dir: &Path, spec: &JobSpec, job: &Job, is_superseded: bool) {
         if let State::Succeeded { files, .. } = job.state() {
-            let missing = files.iter().filter(|file| dir.join(&file.path).symlink_metadata().is_err());
+            // What is in the object store is not missing.
+            let is_missing = |file: &&OutputFile| {
+                file.object.is_none() && dir.join(&file.path).symlink_metadata().is_err()
+            };
+            let missing = files.iter().filter(is_missing);
             let missing = u32::try_from(missing.count()).unwrap_or(u32::MAX);
             self.missing_files = self.missing_files.saturating_add(missing);
         }

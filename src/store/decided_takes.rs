@@ -4,7 +4,6 @@
 use std::collections::HashMap;
 
 use crate::domain::ids::JobId;
-use crate::domain::job::{Job, State};
 use crate::domain::job_reference::DecidedTake;
 use crate::store::spool::Lines;
 use crate::store::{BatchRecord, JobRecord, OpenJobStatus, Store, StoreError};
@@ -22,24 +21,12 @@ pub(super) fn read(mut outcomes: Lines, is_outside: bool) -> Result<HashMap<JobI
         };
         let job = &record.job;
         let verdict = job.decision().map(|decision| decision.verdict);
-        let made_of = made_of(job);
+        let made_of = job.made_of();
         if verdict.is_none() && made_of.is_empty() {
             takes.remove(&record.id);
         } else {
             takes.insert(record.id, DecidedTake { verdict, made_of });
         }
-    }
-}
-
-/// The takes that the inputs of a job are, in their order, 0 where there was no choice. Empty where none was chosen among
-/// several, and where nothing was sent with them or came of it.
-pub(super) fn made_of(job: &Job) -> Vec<u32> {
-    match job.state() {
-        State::Submitting { .. }
-        | State::Running { .. }
-        | State::Fetching { .. }
-        | State::Succeeded { .. } => job.present().input_takes().to_vec(),
-        _ => Vec::new(),
     }
 }
 

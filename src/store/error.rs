@@ -28,6 +28,14 @@ pub enum StoreError {
         /// The folder.
         dir: PathBuf,
     },
+    /// The file that says whose state it is cannot be read.
+    #[error("{} is damaged: {detail}", .path.display())]
+    MarkerDamaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        detail: String,
+    },
     /// Another version wrote it.
     #[error("{} has state format {found}; this version reads formats up to {expected}", .dir.display())]
     OtherVersion {

@@ -12,7 +12,6 @@ use crate::domain::job::Books;
 use crate::domain::job_state::JobState;
 use crate::domain::row_verdict::JobStanding;
 use crate::domain::row_versions::RowVersions;
-use crate::store::decided_takes;
 use crate::store::spool::Lines;
 use crate::store::staging::{ExistingJob, ExistingRow, Staging};
 use crate::store::{BatchRecord, JobRecord, Store, StoreError, db_keys};
@@ -29,7 +28,7 @@ pub struct OpenJobStatus {
     /// The part of it that is set aside.
     #[serde(default)]
     pub held: Credits,
-    /// The takes that its inputs are, as [`decided_takes::made_of`] tells.
+    /// The takes that its inputs are, as [`Job::made_of`](crate::domain::job::Job::made_of) tells.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub made_of: Vec<u32>,
 }
@@ -44,7 +43,7 @@ impl OpenJobStatus {
             standing: JobStanding::of_job(&record.job),
             credits,
             held: books.held,
-            made_of: decided_takes::made_of(&record.job),
+            made_of: record.job.made_of(),
         }
     }
 }

@@ -5,8 +5,9 @@
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::time::UNIX_EPOCH;
+use std::time::{SystemTime, UNIX_EPOCH};
 
+use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_NOW};
 use sha2::{Digest, Sha256};
 use tempfile::NamedTempFile;
 
@@ -60,6 +61,33 @@ impl StagedInputs {
     /// Whether a content was handed over, or uploaded.
     pub fn has(&self, sha256: &str) -> bool {
         is_sha256(sha256) && (self.content_path(sha256).is_file() || self.mark_path(sha256).is_file())
+    }
+
+    /// Whether a content was uploaded.
+    pub fn is_uploaded(&self, sha256: &str) -> bool {
+        is_sha256(sha256) && self.mark_path(sha256).is_file()
+    }
+
+    /// Whether a content was handed over, or uploaded. A manifest is about to name it, so it counts as used now.
+    pub fn has_for_manifest(&self, sha256: &str) -> bool {
+        let is_there = self.has(sha256);
+        if is_there {
+            let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
+            let times = Timestamps { last_access: now, last_modification: now };
+            for path in [self.content_path(sha256), self.mark_path(sha256)] {
+                // One of them is not there; where the time cannot be set the file may be removed, and is handed over again.
+                let _ = rustix::fs::utimensat(CWD, path, &times, AtFlags::empty());
+            }
+        }
+        is_there
+    }
+
+    /// Whether a content was handed over, uploaded or last sent before this time.
+    pub fn is_older(&self, sha256: &str, time: Timestamp) -> bool {
+        let modified = |path: PathBuf| fs::metadata(path).and_then(|meta| meta.modified()).ok();
+        let newest =
+            [self.content_path(sha256), self.mark_path(sha256)].into_iter().filter_map(modified).max();
+        newest.is_none_or(|newest| is_before(newest, time))
     }
 
     /// Where a content lies; nothing where it does not.
@@ -128,9 +156,7 @@ impl StagedInputs {
                 None => (name.as_str(), false),
             };
             let modified = entry.metadata().and_then(|meta| meta.modified()).map_err(io)?;
-            let since_1970 = modified.duration_since(UNIX_EPOCH).unwrap_or_default();
-            let is_old = i64::try_from(since_1970.as_millis()).is_ok_and(|at| Timestamp(at) < time);
-            if is_sha256(sha256) && is_old {
+            if is_sha256(sha256) && is_before(modified, time) {
                 let object = if is_mark { Some(fs::read_to_string(entry.path()).map_err(io)?) } else { None };
                 old.push(StagedMark { sha256: sha256.to_owned(), object });
             }
@@ -172,6 +198,11 @@ impl StagedInputs {
         }
         Ok(())
     }
+}
+
+fn is_before(modified: SystemTime, time: Timestamp) -> bool {
+    let since_1970 = modified.duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since_1970.as_millis()).is_ok_and(|at| Timestamp(at) < time)
 }
 
 fn remove(path: &Path) -> io::Result<()> {
@@ -239,8 +270,12 @@ mod tests {
         assert!(inputs.has(ABC) && inputs.content(ABC).is_none());
         let mark = StagedMark { sha256: ABC.to_owned(), object: Some("inputs/abc.png".to_owned()) };
         assert_eq!(inputs.used_before(Timestamp(i64::MAX)).unwrap(), [mark]);
+        let long_ago = UNIX_EPOCH + std::time::Duration::from_secs(1_000);
+        File::open(inputs.mark_path(ABC)).unwrap().set_modified(long_ago).unwrap();
+        assert!(inputs.is_older(ABC, Timestamp(2_000_000)));
+        assert!(inputs.has_for_manifest(ABC) && !inputs.is_older(ABC, Timestamp(2_000_000)), "it is used now");
         inputs.is_gone(ABC).unwrap();
-        assert!(!inputs.has(ABC));
+        assert!(!inputs.has(ABC) && !inputs.has_for_manifest(ABC) && inputs.is_older(ABC, Timestamp(0)));
     }
 
     #[test]

@@ -75,16 +75,13 @@ pub(super) fn raise(dir: &Path) -> Result<(), StoreError> {
 
 fn read(dir: &Path) -> Result<Option<Marker>, StoreError> {
     let path = dir.join(FILE_NAME);
-    let text = match fs::read_to_string(&path) {
+    let text = match fs::read(&path) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(source) => return Err(StoreError::Io { path, source }),
     };
-    let marker: Marker = serde_json::from_str(&text).map_err(|error| StoreError::Damaged {
-        dir: dir.to_owned(),
-        what: FILE_NAME.to_owned(),
-        detail: error.to_string(),
-    })?;
+    let marker: Marker = serde_json::from_slice(&text)
+        .map_err(|error| StoreError::MarkerDamaged { path, detail: error.to_string() })?;
     if !(OLDEST..=FORMAT).contains(&marker.format) {
         let dir = dir.to_owned();
         return Err(StoreError::OtherVersion { dir, found: marker.format, expected: FORMAT });

@@ -226,6 +226,20 @@ fn a_state_of_another_version_is_refused_and_kept() {
 }
 
 #[test]
+fn a_marker_that_cannot_be_read_is_named_and_what_it_holds_brings_the_state_back() {
+    let dir = tempfile::tempdir().unwrap();
+    drop(open(&dir));
+    let marker = dir.path().join("callsheet-state.json");
+    for content in [&b""[..], b"\xff\xfe", b"{\"format\": 2}"] {
+        fs::write(&marker, content).unwrap();
+        let refused = refusal(dir.path(), SERVICE);
+        assert!(refused.starts_with("STATE/callsheet-state.json is damaged: "), "{refused}");
+    }
+    fs::write(&marker, format!("{{\"format\": 2, \"service\": \"{SERVICE}\"}}\n")).unwrap();
+    drop(open(&dir));
+}
+
+#[test]
 fn an_older_database_that_came_back_is_noticed() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(&dir);

@@ -308,7 +308,7 @@ fn an_output_that_a_person_edited_stays_and_is_fetched_beside() {
     let outcome = env.run(["download", "batch"]).exited(0);
     outcome
         .says("batch: image-1.png was edited: kept, and downloaded under another name")
-        .says("2 downloaded again");
+        .says("2 of 2 downloaded into");
     assert_eq!(fs::read_to_string(&edited).unwrap(), "cropped");
     let outputs = Outputs::of(&env, "batch");
     let file = &outputs.lines[0]["files"][0];

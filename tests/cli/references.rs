@@ -238,6 +238,87 @@ const CLIPS: &str = r#"{"jobs": [
 const STILLS: &str = r#"{"jobs": [{"id": "fox", "kind": "image", "model": "gi-2", "prompt": "a fox"}]}"#;
 
 #[test]
+fn a_row_that_could_not_be_sent_today_is_meant_where_it_was_accepted_before() {
+    let env = TestEnv::new();
+    let rows = |more: &str| {
+        let text = r#"{"jobs": [
+  {"id": "long", "kind": "video", "model": "model-s-2-5", "prompt": "and on", "video_urls": ["job:clip"], "duration": "5s"},
+  {"id": "clip", "kind": "video", "model": "house-c1", "prompt": "the fox runs", "image_urls": ["job:still"], "duration": "2s", "max_credits": 10},
+  {"id": "still", "kind": "image", "model": "gi-2", "prompt": "a fox", "max_credits": 9}MORE
+]}"#;
+        text.replace("MORE", more)
+    };
+    story(&env, &rows(""));
+    env.run(["run", "story.json"]).exited(0);
+    env.prices(&serde_json::json!({"multiply": 3}));
+    std::fs::remove_file(env.path("state/catalogs.json")).unwrap();
+    env.run(["run", "story.json"]).exited(0).says("0 new (0 credits), 3 already there");
+    assert_eq!(verdicts(&env), ["long done", "clip done", "still done"]);
+    // A new child of it is bought.
+    story(
+        &env,
+        &rows(
+            r#", {"id": "new", "kind": "video", "model": "house-c1", "prompt": "it sits", "image_urls": ["job:still"], "duration": "2s"}"#,
+        ),
+    );
+    env.run(["run", "story.json"]).exited(0);
+    env.audit().each_paid_once(4);
+    // One of a row that never could be is not.
+    story(&env, &rows("").replace("a fox", "a wolf"));
+    env.run(["run", "story.json"]).exited(2).says("names the row at line 4, which is refused");
+}
+
+/// A still in two takes, and a clip of the one that is picked.
+const TAKES: &str = r#"{"jobs": [
+  {"id": "still", "kind": "image", "model": "gi-2", "prompt": "a fox", "count": 2},
+  {"id": "clip", "kind": "video", "model": "house-c1", "prompt": "the fox runs", "image_urls": ["job:still"], "duration": "2s"}
+]}"#;
+
+#[test]
+fn another_pick_while_a_child_is_in_flight_is_priced_before_it_is_bought() {
+    let env = TestEnv::with_faults("[[rules]]\ncontains = 'runs'\neffect = { do = 'task-never' }");
+    story(&env, TAKES);
+    env.run(["run", "story.json"]).exited(7);
+    env.run(["review", "pick", "story/still"]).exited(0);
+    let running = env.start(["run", "story.json"]);
+    crate::support::until("the clip to be sent", || env.audit().tasks.len() == 3);
+    running.signal(rustix::process::Signal::KILL);
+    running.end();
+    assert_eq!(verdicts(&env), ["still done", "still-v2 done", "clip running"]);
+    env.run(["review", "pick", "story/still-v2"]).exited(0);
+    assert_eq!(
+        verdicts(&env),
+        ["still done", "still-v2 done", "clip changed"],
+        "as it would be once the clip is done"
+    );
+}
+
+#[test]
+fn a_take_that_is_named_is_taken_whatever_is_picked() {
+    let env = TestEnv::new();
+    story(&env, &TAKES.replace("job:still", "job:still-v2"));
+    env.run(["run", "story.json", "--only", "still"]).exited(0);
+    env.run(["review", "pick", "story/still"]).exited(0);
+    env.run(["run", "story.json"]).exited(0);
+    assert_eq!(made(&env), ["a fox", "a fox", "the fox runs"]);
+}
+
+#[test]
+fn a_row_that_waits_for_an_older_version_is_told_what_helps() {
+    let env = TestEnv::with_faults(
+        "[[rules]]\ncontains = 'fog'\neffect = { do = 'task-fails', code = 'invalid_input' }",
+    );
+    env.write("stills.json", STILLS.replace("a fox", "a fox in the fog"));
+    env.write("clips.json", CLIPS);
+    env.run(["run", "stills.json"]).exited(1);
+    env.run(["run", "clips.json"]).exited(7);
+    env.write("stills.json", STILLS);
+    env.run(["run", "stills.json"]).exited(0);
+    told(&env, "clips/clip", "to take outputs of that one, submit the manifest of this row again");
+    env.run(["run", "clips.json"]).exited(0);
+}
+
+#[test]
 fn rows_take_outputs_of_another_batch_of_the_same_folder() {
     let env = TestEnv::new();
     env.write("clips.json", CLIPS);

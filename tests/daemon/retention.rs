@@ -190,7 +190,7 @@ fn a_command_about_a_finished_batch_outlasts_the_daemon() {
     env.run(["budget", "batch", "78"]).exited(0);
     assert_eq!(budget(&env), 78);
     fs::remove_file(env.path("output/batch/image-3.png")).unwrap();
-    env.run(["download", "batch"]).exited(0).says("1 downloaded again");
+    env.run(["download", "batch"]).exited(0).says("1 of 1 downloaded into");
     is_sound(&env);
     is_paid_once(&env);
 }

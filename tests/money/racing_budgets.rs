@@ -163,8 +163,8 @@ fn a_days_budget_is_never_passed() {
     race(&Limit {
         section: |credits| format!("[budget]\nper_day = {credits}"),
         arguments: |_| Vec::new(),
-        says: "parked: the day's budget, where prices count in full, is used up; it continues at UTC midnight or \
-               with a higher budget.per_day",
+        says: "parked: the day's budget, where prices count in full, is used up; it continues at UTC midnight, \
+               if the budget of a whole day covers the next job, or with a higher budget.per_day",
         is_of_a_day: true,
     });
 }
@@ -196,7 +196,8 @@ fn a_clients_budget_of_a_day_is_never_passed() {
         section: |credits| format!("[budget.by.\"meta.client\"]\nper_day = {credits}"),
         arguments: |_| Vec::new(),
         says: "parked: the day's budget of a client or another group of rows, where prices count in full, is used up; it \
-               continues at UTC midnight or with a higher limit in [budget.by]",
+               continues at UTC midnight, if the budget of a whole day covers the next job, or with a higher limit in \
+               [budget.by]",
         is_of_a_day: true,
     });
 }

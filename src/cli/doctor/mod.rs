@@ -29,7 +29,7 @@ use crate::domain::exit_code::Exit;
 #[derive(Debug, Args)]
 #[command(after_help = examples::DOCTOR)]
 pub(in crate::cli) struct DoctorCommand {
-    /// Check only the configuration file, before reloading a daemon
+    /// Check only the configuration file and the secrets that it names, before reloading a daemon
     #[arg(long)]
     pub(in crate::cli) config_only: bool,
 }
@@ -113,6 +113,8 @@ pub(super) async fn run(command: &DoctorCommand, global: &Global) -> Result<Exit
     };
     let mut checks = vec![configuration::file(global)];
     if command.config_only {
+        checks.extend(hooks::all(&config, global, false));
+        checks.extend(configuration::token(&config, false));
         return report(&checks, global);
     }
     let is_emulated = global.emulator;

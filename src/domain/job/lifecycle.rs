@@ -28,7 +28,7 @@ use crate::domain::credit_hold::{Basis, Hold};
 use crate::domain::credits::Credits;
 use crate::domain::ids::{AttemptNo, TaskId};
 pub use crate::domain::job::lifecycle::event::Event;
-use crate::domain::job::{ATTEMPTS_MAX, Attempt, Books, HistoryLine, Job, RESOLVED, State};
+use crate::domain::job::{ATTEMPTS_MAX, Attempt, Books, DOWNLOAD_FAILED, HistoryLine, Job, RESOLVED, State};
 use crate::domain::json_object::JsonObject;
 use crate::domain::ledger::Movement;
 use crate::domain::retry_delay::{self, Prospect};
@@ -261,6 +261,15 @@ impl Change {
 
             (State::Running { .. } | State::Fetching { .. }, Event::Read(reading)) => {
                 change.read(reading, rules);
+            }
+            // It succeeded, and what it cost is known: only its outputs are gone.
+            (State::Fetching { task, .. }, Event::TaskMissing(fault)) if books.held.is_zero() => {
+                let message = format!("the service has its results no more: {fault}");
+                let what = format!("download given up: {message}");
+                change.end(
+                    State::Failed { fault: Fault::new(DOWNLOAD_FAILED, message), task: Some(task) },
+                    &what,
+                );
             }
             (State::Running { task } | State::Fetching { task, .. }, Event::TaskMissing(fault)) => {
                 change.doubt(fault, Some(task));

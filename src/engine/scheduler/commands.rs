@@ -10,7 +10,7 @@ use std::sync::Arc;
 use crate::domain::credits::Credits;
 use crate::domain::default_fields::is_default;
 use crate::domain::ids::{AttemptNo, BatchNo, JobKey, Seq};
-use crate::domain::job::{JobSpec, OutputFile};
+use crate::domain::job::{JobSpec, OutputFile, State};
 use crate::domain::lifecycle::{self, AttemptRules, Event, Transition};
 use crate::domain::review::Decision;
 use crate::domain::time::Now;
@@ -130,6 +130,9 @@ pub struct CommandOutcome {
     pub jobs: u32,
     /// Jobs of the batch that are at the service, or on their way to it.
     pub in_flight: u32,
+    /// Those of them that had failed.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub failed: u32,
     /// The batch was paused before the command.
     #[serde(default, skip_serializing_if = "is_default")]
     pub was_paused: bool,
@@ -164,6 +167,7 @@ impl CommandOutcome {
     /// Adds what came of a further part of the same command.
     pub fn add(&mut self, more: CommandOutcome) {
         self.jobs += more.jobs;
+        self.failed += more.failed;
         self.in_flight = more.in_flight;
         self.hopeless.extend(more.hopeless);
         self.paid.extend(more.paid);
@@ -280,8 +284,9 @@ impl Scheduler {
             active.count_review(spec.seq, record.job.awaits_review(), false);
             self.pending.batch_changed(key.batch);
             self.pending.job_changed(key);
-            self.resume_job(JobRecord { job: transition.job, ..record }, spec, now);
+            outcome.failed += u32::from(matches!(record.job.state(), State::Failed { .. }));
             outcome.jobs += 1;
+            self.resume_job(JobRecord { job: transition.job, ..record }, spec, now);
         }
         outcome
     }

@@ -189,7 +189,7 @@ pub(super) fn batch_done(batch: &BatchRecord) {
 
 /// A 401 or 402: nothing more that charges is sent.
 pub(super) fn queue_parked(parked: Parked) {
-    tracing::info!(reason = parked.name(), "queue parked: {}", parked.explain());
+    tracing::warn!(reason = parked.name(), "queue parked: {}", parked.explain());
 }
 
 /// The catalogs could not be renewed before something is sent.
