@@ -119,6 +119,7 @@ fn write_in_place(path: &Path, content: &[u8]) -> io::Result<()> {
 fn refused(path: &Path, error: &io::Error) -> Failure {
     let is_there = error.kind() == io::ErrorKind::AlreadyExists;
     let exit = if is_there { Exit::Usage } else { Exit::Disk };
-    Failure::new(exit, format!("failed to write {}: {error}", path.display()))
+    let why = if is_there { "a file of this name exists".to_owned() } else { error.to_string() };
+    Failure::new(exit, format!("failed to write {}: {why}", path.display()))
         .hint("choose a new file in a writable directory")
 }

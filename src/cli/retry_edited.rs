@@ -66,7 +66,7 @@ fn accepted(taken: &EditedRetry) -> String {
 
 /// Says what would be accepted and what it would cost.
 fn say_plan(name: &str, planned: &EditedRetry) {
-    let EditedRetry { receipt, other_variations, without_id, paid, superseded, .. } = planned;
+    let EditedRetry { receipt, other_variations, dependent_jobs, without_id, paid, superseded, .. } = planned;
     match receipt {
         Some(receipt) => summary::receipt_of_edits(receipt),
         None if !without_id.is_empty() => say!("{name}: nothing was accepted"),
@@ -77,6 +77,13 @@ fn say_plan(name: &str, planned: &EditedRetry) {
             "all variations of a row are edited together: {other_variations} of these jobs take the place of ones that \
              did not fail"
         );
+    }
+    match dependent_jobs {
+        0 => {}
+        1 => say!("1 job that takes outputs of these rows becomes a new job, too, even if it succeeded"),
+        jobs => {
+            say!("{jobs} jobs that take outputs of these rows become new jobs, too, even if they succeeded");
+        }
     }
     list(
         without_id,

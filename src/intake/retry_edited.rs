@@ -29,6 +29,9 @@ pub struct EditedRetry {
     /// Variations of their rows that did not fail, and are replaced, too: all variations of a row are edited together.
     #[serde(default)]
     pub other_variations: u64,
+    /// Jobs that take outputs of their rows, or of such jobs: they are replaced, too.
+    #[serde(default)]
+    pub dependent_jobs: u64,
     /// Jobs whose row has no `id`, so that no other takes their place: they are left as they are.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub without_id: Vec<String>,
@@ -77,8 +80,18 @@ pub async fn retry_edited(
         Ok::<_, IntakeError>((folder, path, manifest))
     };
     let (folder, path, manifest) = blocking(write).await?;
-    let RetryManifest { jobs, other_variations, lines, labels, without_id, paid, superseded, unknown, files } =
-        manifest;
+    let RetryManifest {
+        jobs,
+        other_variations,
+        dependent_jobs,
+        lines,
+        labels,
+        without_id,
+        paid,
+        superseded,
+        unknown,
+        files,
+    } = manifest;
     if !unknown.is_empty() {
         return Err(IngestError::UnknownRows(unknown));
     }
@@ -87,6 +100,7 @@ pub async fn retry_edited(
         batch: batch_name,
         jobs,
         other_variations,
+        dependent_jobs,
         without_id,
         receipt: None,
         paid,

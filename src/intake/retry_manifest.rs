@@ -42,6 +42,8 @@ pub struct RetryManifest {
     pub labels: HashMap<u64, String>,
     /// Variations of rows of chosen jobs that are not chosen themselves, and are made anew with them.
     pub other_variations: u64,
+    /// Jobs that take outputs of these rows, or of such jobs: they are new, too.
+    pub dependent_jobs: u64,
     /// Jobs whose row has no `id`, so that no other takes their place: they are not chosen.
     pub without_id: Vec<String>,
     /// Jobs that are paid for and only were not downloaded: they are not chosen.
@@ -217,6 +219,9 @@ impl<W: Write> RowWriter<'_, W> {
             _ => (0, all),
         };
         self.manifest.other_variations += u64::from(edited.saturating_sub(chosen));
+        if needed.children.contains(&spec.fingerprint) {
+            self.manifest.dependent_jobs += u64::from(rest);
+        }
         for (count, is_edited) in [(edited, true), (rest, false)] {
             let mut left = count;
             while left > 0 {

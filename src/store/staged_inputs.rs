@@ -273,7 +273,10 @@ mod tests {
         let long_ago = UNIX_EPOCH + std::time::Duration::from_secs(1_000);
         File::open(inputs.mark_path(ABC)).unwrap().set_modified(long_ago).unwrap();
         assert!(inputs.is_older(ABC, Timestamp(2_000_000)));
-        assert!(inputs.has_for_manifest(ABC) && !inputs.is_older(ABC, Timestamp(2_000_000)), "it is used now");
+        assert!(
+            inputs.has_for_manifest(ABC) && !inputs.is_older(ABC, Timestamp(2_000_000)),
+            "it is used now"
+        );
         inputs.is_gone(ABC).unwrap();
         assert!(!inputs.has(ABC) && !inputs.has_for_manifest(ABC) && inputs.is_older(ABC, Timestamp(0)));
     }

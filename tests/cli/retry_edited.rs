@@ -192,8 +192,11 @@ fn rows_that_take_outputs_of_an_edited_row_follow_it_and_the_terms_stay() {
     env.run(["run", "story.json"]);
     env.audit().each_paid_once(1);
     let edited = STORY.replace("a fox in a storm", "a red fox");
+    let told = "2 jobs that take outputs of these rows become new jobs, too, even if they succeeded";
+    env.run(["retry", "story/still", "--set", "prompt=a red fox", "--dry-run"]).exited(0).says(told);
     let done = env.run(["retry", "story/still", "--set", "prompt=a red fox", "--json"]).exited(0).json();
     assert_eq!((&done["jobs"], &done["receipt"]["changed"]), (&1.into(), &3.into()), "{done:#}");
+    assert_eq!(done["dependent_jobs"], 2, "{done:#}");
     let status = env.run(["status", "story", "--json"]).exited(0).json();
     assert_eq!(status["batches"][0]["budget_credits"], 300, "{status:#}");
     env.write("story.json", edited);
