@@ -145,6 +145,6 @@ async fn download(
     if downloaded >= wanted {
         return Ok(Exit::Success);
     }
-    say!("to see why the others were not: callsheet jobs {} --state failed", batch.name);
+    say!("to see why the others were not: callsheet jobs {}", batch.name);
     Ok(Exit::SomeFailed)
 }

@@ -123,15 +123,25 @@ impl Order {
 
     /// What it takes, as people read it: outputs of other rows (`still-07`), and files by their names.
     pub fn inputs_shown(&self) -> Vec<String> {
-        let files = self.files.iter().map(|file| file.name.clone());
-        self.inputs_by_row().map(JobInput::shown).chain(files).collect()
+        self.inputs_made_of(&[])
+    }
+
+    /// The same with the takes that gave them (`still-07-v2`), in the order of its inputs.
+    pub fn inputs_made_of(&self, takes: &[u32]) -> Vec<String> {
+        let take = |index: usize| takes.get(index).copied().unwrap_or_default();
+        let inputs = self.numbered_inputs_by_row().map(|(index, input)| input.shown_take(take(index)));
+        inputs.chain(self.files.iter().map(|file| file.name.clone())).collect()
     }
 
     /// Its inputs, without the length of a source video that is one of them itself.
     pub fn inputs_by_row(&self) -> impl Iterator<Item = &JobInput> {
+        self.numbered_inputs_by_row().map(|(_, input)| input)
+    }
+
+    fn numbered_inputs_by_row(&self) -> impl Iterator<Item = (usize, &JobInput)> {
         let is_source = |input: &&JobInput| input.field.is_source_video();
         let source = self.inputs.iter().find(is_source).map(JobInput::identity);
-        self.inputs.iter().filter(move |input| {
+        self.inputs.iter().enumerate().filter(move |(_, input)| {
             input.field != InputField::SourceVideoDurationSeconds || Some(input.identity()) != source
         })
     }

@@ -282,7 +282,16 @@ impl JobInput {
 
     /// How it is shown: `still-07`, `still-07-v2#3`, `spring/still-07`.
     pub fn shown(&self) -> String {
-        let variation = self.variation.map(|variation| format!("-v{variation}")).unwrap_or_default();
+        self.shown_with(self.variation)
+    }
+
+    /// The same of the take that gave it, where that was chosen among several; 0 where there was no choice.
+    pub fn shown_take(&self, take: u32) -> String {
+        self.shown_with(self.variation.or(Some(take).filter(|take| *take > 1)))
+    }
+
+    fn shown_with(&self, variation: Option<u32>) -> String {
+        let variation = variation.map(|variation| format!("-v{variation}")).unwrap_or_default();
         let output = if self.output == 1 { String::new() } else { format!("#{}", self.output) };
         let batch = self.batch.as_ref().map(|batch| format!("{}/", batch.name)).unwrap_or_default();
         format!("{batch}{}{variation}{output}", self.row)

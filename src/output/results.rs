@@ -95,7 +95,7 @@ impl<'a> ResultLine<'a> {
             ended: ended.map(|line| show(line.at)),
             drift: charge_drift::of(&spec.order, job),
             prompt: spec.order.text(),
-            inputs: spec.order.inputs_shown(),
+            inputs: spec.order.inputs_made_of(job.present().input_takes()),
             sent_length: spec.order.sent_length(job.present().inputs()),
             superseded,
             review: ReviewResult::of(job, superseded),

@@ -166,6 +166,8 @@ fn another_pick_makes_the_children_new_priced_first_and_the_former_one_costs_not
     env.run(["review", "pick", "story/still-v2"]).exited(0);
     env.run(["run", "story.json"]).exited(0);
     env.audit().each_paid_once(4);
+    let jobs = env.run(["jobs", "story"]).exited(0).stdout;
+    assert!(jobs.contains("(takes still-v2)"), "the take that it was made of: {jobs}");
     env.run(["run", "story.json"]).exited(0).says("0 new");
     env.run(["review", "pick", "story/still"]).exited(0);
     assert_eq!(verdicts(&env), ["long changed", "clip changed", "still done", "still-v2 done"]);

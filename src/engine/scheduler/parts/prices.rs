@@ -40,8 +40,9 @@ pub struct Prices {
     catalog: Option<Arc<Catalog>>,
     /// Until when what is known of them may be used if no answer comes.
     used_until: Tick,
-    /// When they came last.
-    read: Option<Tick>,
+    /// From when on a batch that is accepted has them asked for again: not at once where they have just come, or just could
+    /// not be read.
+    batches_renew_from: Tick,
     /// When they are asked for again, while jobs wait; at once where nothing is said.
     due: Option<Tick>,
     /// The catalogs are being asked for.
@@ -75,7 +76,7 @@ impl Prices {
 
     /// A batch was accepted: the catalogs are asked for again before anything of it is sent, unless they have just come.
     pub fn renew_for_batch(&mut self, now: Tick) {
-        if self.read.is_none_or(|read| now >= read.after(NEW_BATCH_MAX_AGE)) {
+        if now >= self.batches_renew_from {
             self.renew();
         }
     }
@@ -124,6 +125,7 @@ impl Prices {
     /// The catalogs came, or did not.
     pub fn answered(&mut self, answer: Result<Arc<Catalog>, Fault>, now: Tick) {
         (self.asking, self.wanted) = (false, false);
+        self.batches_renew_from = now.after(RETRY_INTERVAL);
         match answer {
             Ok(mut catalog) => {
                 if let Some(known) = &self.catalog
@@ -134,7 +136,7 @@ impl Prices {
                 let is_whole = catalog.missing.is_empty();
                 self.due = Some(now.after(if is_whole { RENEW_INTERVAL } else { RETRY_INTERVAL }));
                 self.used_until = now.after(USED_FOR);
-                self.read = Some(now);
+                self.batches_renew_from = now.after(NEW_BATCH_MAX_AGE);
                 if self.catalog.as_ref() != Some(&catalog) {
                     self.catalog = Some(catalog);
                     self.decided.clear();
@@ -383,6 +385,11 @@ mod tests {
         assert!(prices.are_known(Tick(4_999)), "they have just come");
         prices.renew_for_batch(Tick(5_000));
         assert!(prices.are_due(Tick(5_000)) && !prices.are_known(Tick(5_000)));
+        prices.answered(Err(Fault::new("catalog", "none")), Tick(5_000));
+        prices.renew_for_batch(Tick(34_999));
+        assert!(prices.are_known(Tick(34_999)), "they just could not be read");
+        prices.renew_for_batch(Tick(35_000));
+        assert!(!prices.are_known(Tick(35_000)));
         prices.answered(catalog(10), Tick(5_000));
         prices.renew();
         assert!(prices.are_due(Tick(5_001)) && !prices.are_known(Tick(5_001)));
