@@ -191,7 +191,12 @@ impl InboxWorker {
         let last = self.unfiled.remove(&manifest.path);
         match filed {
             Ok(filed) => {
-                tracing::info!(manifest = %filed.manifest.display(), "filed");
+                let (filed, receipt_file) = (filed.manifest.display(), filed.receipt.display());
+                if receipt.is_taken_in() {
+                    tracing::info!(manifest = %filed, "filed");
+                } else {
+                    tracing::warn!(manifest = %filed, receipt = %receipt_file, "manifest rejected");
+                }
                 self.last_errors.remove(&manifest.path);
                 Ok(())
             }

@@ -309,13 +309,13 @@ impl Receipt {
     /// Tells the log, once what was accepted is durable.
     pub fn announce(&self) {
         let Some(batch) = self.batch.as_ref().filter(|_| !self.refused) else {
-            tracing::warn!(file = %self.file.display(), problems = self.problems_total, "nothing was accepted");
+            tracing::info!(file = %self.file.display(), problems = self.problems_total, "nothing was accepted");
             return;
         };
         let (new, changed, have, invalid, credits) =
             (self.new, self.changed, self.have, self.invalid, self.price.0);
         if !self.is_taken_in() {
-            tracing::warn!(%batch, file = %self.file.display(), invalid, "nothing was accepted");
+            tracing::info!(%batch, file = %self.file.display(), invalid, "nothing was accepted");
             return;
         }
         tracing::info!(%batch, file = %self.file.display(), new, changed, have, invalid, credits, "batch accepted");
