@@ -22,13 +22,13 @@ pub(super) async fn run(command: &JobArgument, global: &Global) -> Result<Exit, 
     let text = if global.json {
         format!("{:#}", json!(explanation))
     } else {
-        with_typed_commands(&story(&explanation))
+        with_typed_commands(&history_text(&explanation))
     };
     written(writeln!(anstream::stdout(), "{text}"))?;
     Ok(Exit::Success)
 }
 
-fn story(explanation: &Explanation) -> String {
+fn history_text(explanation: &Explanation) -> String {
     let Explanation { batch, spec, job, idempotency_key, next, .. } = explanation;
     let books = job.all_books();
     let mut lines = vec![

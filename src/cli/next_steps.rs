@@ -25,7 +25,7 @@ const LOOKED_FOR_MAX: u32 = 10_000;
 
 /// A job that failed or is in doubt.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Trouble {
+pub(super) struct FailedJob {
     /// The job's label.
     pub(super) id: String,
     /// Its line in the manifest.
@@ -36,21 +36,21 @@ pub(super) struct Trouble {
     pub(super) is_paid: bool,
 }
 
-impl Trouble {
-    pub(super) fn of(listed: &Listed) -> Trouble {
+impl FailedJob {
+    pub(super) fn of(listed: &Listed) -> FailedJob {
         let Listed { id, line, reason, code, charged } = listed.clone();
-        Trouble { id, line, code: code.unwrap_or_default(), reason, is_paid: !charged.is_zero() }
+        FailedJob { id, line, code: code.unwrap_or_default(), reason, is_paid: !charged.is_zero() }
     }
 
     /// From a line of the response to a question for jobs; none where nothing went wrong.
-    fn of_summary(job: JobSummary) -> Option<Trouble> {
+    fn of_summary(job: JobSummary) -> Option<FailedJob> {
         let JobSummary { id, line, state, superseded, error, charged_credits, .. } = job;
         let error = error?;
         if superseded && state == JobState::Failed.name() {
             return None;
         }
         let (reason, is_paid) = (error.to_string(), !charged_credits.is_zero());
-        Some(Trouble { id, line, code: error.code, reason, is_paid })
+        Some(FailedJob { id, line, code: error.code, reason, is_paid })
     }
 }
 
@@ -62,8 +62,8 @@ pub(super) struct BatchEnd<'a> {
     pub(super) manifest: Option<&'a Path>,
     /// Only a part of it was handed in.
     pub(super) is_part: bool,
-    pub(super) failed: Vec<Trouble>,
-    pub(super) in_doubt: Vec<Trouble>,
+    pub(super) failed: Vec<FailedJob>,
+    pub(super) in_doubt: Vec<FailedJob>,
     /// Outputs that were downloaded and are not on disk any more.
     pub(super) missing_files: u32,
 }
@@ -98,8 +98,8 @@ impl<'a> BatchEnd<'a> {
                     file.object.is_none() && dir.join(&file.path).symlink_metadata().is_err()
                 };
                 match state {
-                    JobState::Failed => end.failed.extend(Trouble::of_summary(job)),
-                    JobState::InDoubt => end.in_doubt.extend(Trouble::of_summary(job)),
+                    JobState::Failed => end.failed.extend(FailedJob::of_summary(job)),
+                    JobState::InDoubt => end.in_doubt.extend(FailedJob::of_summary(job)),
                     _ => {
                         let missing = job.files.iter().filter(is_missing).count();
                         end.missing_files += u32::try_from(missing).unwrap_or(u32::MAX);
@@ -142,7 +142,7 @@ fn lines(end: &BatchEnd<'_>, invocation: &Invocation) -> Vec<Line> {
     let (status, name) = (end.status, end.status.name.as_str());
     let mut lines = Vec::new();
     for (troubles, state) in [(&end.failed, JobState::Failed), (&end.in_doubt, JobState::InDoubt)] {
-        for Trouble { id, line, reason, .. } in troubles.iter().take(NAMED_MAX) {
+        for FailedJob { id, line, reason, .. } in troubles.iter().take(NAMED_MAX) {
             lines.push(Line::Text(format!("{name}/{id} (line {line}): {reason}"), Tone::Failed));
         }
         let count = status.in_state(state) as usize;
@@ -195,7 +195,7 @@ fn hand_in_again(end: &BatchEnd<'_>, invocation: &Invocation) -> Line {
 fn failures(end: &BatchEnd<'_>, invocation: &Invocation, lines: &mut Vec<Line>) {
     let name = end.status.name.as_str();
     let of =
-        |wanted: fn(&Trouble) -> bool| end.failed.iter().filter(move |job| wanted(job)).collect::<Vec<_>>();
+        |wanted: fn(&FailedJob) -> bool| end.failed.iter().filter(move |job| wanted(job)).collect::<Vec<_>>();
     let unchanged = of(|job| remedy(job) == Remedy::Change);
     if !unchanged.is_empty() {
         let file = end.manifest.map(|path| format!(" of {}", printable_path(path))).unwrap_or_default();
@@ -244,7 +244,7 @@ enum Remedy {
 }
 
 /// What helps a job that failed.
-fn remedy(job: &Trouble) -> Remedy {
+fn remedy(job: &FailedJob) -> Remedy {
     match job.code.as_str() {
         ABOVE_MAX => Remedy::Limit,
         DOWNLOAD_FAILED => Remedy::Download,
@@ -256,7 +256,7 @@ fn remedy(job: &Trouble) -> Remedy {
 }
 
 /// `line 3`, `lines 3, 8, 9, 12, 14 and 3 more`.
-fn numbers(jobs: &[&Trouble]) -> String {
+fn numbers(jobs: &[&FailedJob]) -> String {
     let mut lines: Vec<u64> = jobs.iter().map(|job| job.line).collect();
     lines.sort_unstable();
     lines.dedup();
@@ -373,9 +373,9 @@ mod tests {
         serde_json::from_value(status).unwrap()
     }
 
-    fn trouble(line: u64, code: &str) -> Trouble {
+    fn trouble(line: u64, code: &str) -> FailedJob {
         let (id, reason) = (format!("gull-{line}"), format!("{code}: why"));
-        Trouble { id, line, code: code.to_owned(), reason, is_paid: false }
+        FailedJob { id, line, code: code.to_owned(), reason, is_paid: false }
     }
 
     fn said(end: &BatchEnd<'_>, invocation: &Invocation) -> String {
@@ -393,7 +393,7 @@ mod tests {
     #[test]
     fn what_failed_is_told_with_what_helps_it() {
         let status = status(&serde_json::json!({ "failed": 9, "in_doubt": 1, "succeeded": 2 }));
-        let mut failed: Vec<Trouble> = (2..8).map(|line| trouble(line, "content_rejected")).collect();
+        let mut failed: Vec<FailedJob> = (2..8).map(|line| trouble(line, "content_rejected")).collect();
         failed.extend([trouble(8, "busy"), trouble(9, ABOVE_MAX), trouble(10, DOWNLOAD_FAILED)]);
         let end = BatchEnd {
             status: &status,

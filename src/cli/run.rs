@@ -20,7 +20,7 @@ use crate::cli::interrupt::{InFlight, SharedInFlight, wait_for_signals};
 use crate::cli::invocation::Invocation;
 use crate::cli::manifest_arguments::ManifestArguments;
 use crate::cli::manifest_input::{self, ManifestInput};
-use crate::cli::next_steps::{self, BatchEnd, NAMED_MAX, Trouble};
+use crate::cli::next_steps::{self, BatchEnd, FailedJob, NAMED_MAX};
 use crate::cli::progress::Progress;
 use crate::cli::service_target::{self, ServiceTarget};
 use crate::cli::submit;
@@ -367,7 +367,7 @@ fn end_of<'a>(written: &Written, status: &'a BatchStatus, receipts: &'a [Receipt
     let found = written.reports.iter().find(|(_, name, _)| *name == status.name);
     let report = found.map(|(.., report)| report);
     let troubles = |of: fn(&Report) -> &[Listed]| {
-        report.map(of).unwrap_or_default().iter().map(Trouble::of).collect::<Vec<_>>()
+        report.map(of).unwrap_or_default().iter().map(FailedJob::of).collect::<Vec<_>>()
     };
     BatchEnd {
         status,

@@ -1,7 +1,7 @@
 //! What a request is answered with that is refused, and the query of one that may be.
 
 use std::io;
-use std::path::Path;
+use std::path::{Component, Path};
 
 use axum::Json;
 use axum::body::Bytes;
@@ -87,6 +87,16 @@ pub(super) fn check_file_name(file: &str) -> Result<(), ApiError> {
     Ok(())
 }
 
+/// Refuses a folder that is not told apart from others by its path: one that is relative, or leads up.
+pub(super) fn check_folder(folder: &str) -> Result<(), ApiError> {
+    let is_plain = |part: Component<'_>| matches!(part, Component::RootDir | Component::Normal(_));
+    let path = Path::new(folder);
+    if path.is_absolute() && path.components().all(is_plain) && !folder.contains('\0') {
+        return Ok(());
+    }
+    Err(ApiError::usage(format!("folder: found {folder:?}, expected an absolute path without \"..\"")))
+}
+
 pub(super) fn ingest_error(error: &IngestError) -> ApiError {
     let refusal = Refusal::from(error);
     let status = match Exit::of_code(refusal.exit_code) {
@@ -137,6 +147,15 @@ mod tests {
     use super::*;
     use crate::engine::{EngineGone, FindError};
     use crate::store::StoreError;
+
+    #[test]
+    fn a_folder_is_absolute_and_leads_nowhere_else() {
+        assert!(check_folder("/srv/jobs").is_ok() && check_folder("/").is_ok());
+        for folder in ["", "jobs", "../jobs", "/srv/../etc", "/srv/\0"] {
+            let refused = check_folder(folder).unwrap_err().1.message;
+            assert!(refused.ends_with("expected an absolute path without \"..\""), "{refused}");
+        }
+    }
 
     #[test]
     fn a_refusal_says_what_refuses() {

@@ -142,7 +142,7 @@ async fn next_event(
             _ => quiet += 1,
         }
         if quiet >= QUIET_MAX {
-            // Whoever went away without a word is found out.
+            // A client that disconnected without a FIN is detected by this write.
             return Some((Ok(Bytes::from_static(b":\n\n")), (listener, latest, shown)));
         }
     }

@@ -96,7 +96,7 @@ impl<S: Send + Sync> FromRequest<S> for Form {
     }
 }
 
-/// Whoever may change something, where the form came from one of our pages.
+/// The viewer, if the form came from one of our pages and the viewer may change something.
 pub(super) fn operator(app: &AppState, who: Who, form: &Form) -> Result<Viewer, ApiError> {
     let viewer = viewer(app, who);
     match &viewer {

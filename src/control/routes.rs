@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 
 use crate::clock::whole_ms;
 use crate::control::api_error::{
-    ApiError, BODY_MAX_BYTES, JsonBody, Query, check_file_name, ingest_error, storage_error,
+    ApiError, BODY_MAX_BYTES, JsonBody, Query, check_file_name, check_folder, ingest_error, storage_error,
 };
 use crate::control::app_state::{AppState, FireMode, Shared};
 use crate::control::explain_answer;
@@ -339,6 +339,7 @@ async fn submit(
     body: Body,
 ) -> Result<Response, ApiError> {
     check_file_name(&submission.file)?;
+    submission.folder.as_deref().map_or(Ok(()), check_folder)?;
     let folder = IncomingDir::create(app.engine.store().dir()).map_err(|error| storage_error(&error))?;
     let path = folder.path().join(Path::new(&submission.file));
     receive(body, &path).await?;

@@ -108,8 +108,8 @@ impl Parked {
                  listed, set a limit: callsheet retry JOB --max-credits N; to give it up: callsheet cancel JOB"
             }
             Parked::Disk => {
-                "the output directory is not writable, its disk is full or has less free space than output.min_free, or \
-                 the state's disk is full; see the log, or: callsheet doctor"
+                "the output disk is full, has less free space than output.min_free or is not writable, or the state's \
+                 disk is full; see the log, or: callsheet doctor"
             }
             Parked::Store => {
                 "the object store refuses files or cannot be reached; it is tried again with increasing delays; \

@@ -351,7 +351,7 @@ mod tests {
     fn a_job_is_found_without_reading_a_row_of_another_batch() {
         let dir = tempfile::tempdir().unwrap();
         let store = state(dir.path(), MANY);
-        // Whoever read a row of another batch would find it damaged.
+        // A lookup that read a row of another batch would find it damaged.
         let (wanted, open) = (MANY - 50, MANY + 1);
         (1..=MANY).filter(|no| *no != wanted).for_each(|no| spoil(&store, no));
         let name = format!("batch-{wanted}/row-1-of-{wanted}");

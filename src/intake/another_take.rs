@@ -1,7 +1,7 @@
 //! Another take of a row: its next free variation, a job of its own under a key of its own. It is taken in as if the `count`
 //! of the row had been raised in its manifest, so that a manifest with that count buys nothing more.
 //!
-//! Whoever asks for it names which take it is and the price that was shown. So the same request twice buys one take, and
+//! A request names which take it is and the price that was shown. So the same request twice buys one take, and
 //! nothing is bought at a price that nobody saw.
 
 use std::fs::File;

@@ -42,7 +42,7 @@ pub fn serve() {
         let Ok(question) = serde_json::from_str::<MediaQuestion>(&line) else { return };
         let facts = find_out(&question).unwrap_or_default();
         let Ok(answer) = serde_json::to_string(&facts) else { return };
-        // Whoever asked may have gone away.
+        // The process that asked may have ended.
         if writeln!(std::io::stdout(), "{answer}").is_err() {
             return;
         }

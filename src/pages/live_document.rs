@@ -24,7 +24,7 @@ pub const LIVE_ASSETS: [(&str, &str, &str); 3] = [
 pub const LIVE_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
     img-src 'self' data:; media-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
-/// What whoever looks at a page may do.
+/// What the viewer of a page may do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Viewer {
     /// Only read: the address has no token.

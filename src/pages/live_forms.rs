@@ -12,7 +12,7 @@ fn framed(title: &str, up: Option<(String, String)>, viewer: &Viewer, body: &Mar
     live_page(&Frame { title, up, events: None, viewer, notice: None }, &html! {}, body)
 }
 
-/// Asks for the control token. `next` is where whoever has it wanted to go.
+/// Asks for the control token. `next` is the page that was asked for.
 pub fn login_page(next: &str, is_wrong: bool) -> String {
     let body = html! {
         section class="card narrow" {

@@ -36,7 +36,7 @@ const ENDED_HOLDER_WAIT: Duration = Duration::from_secs(2);
 const BRIEF_HOLDER_WAIT: Duration = Duration::from_secs(10);
 
 impl Lock {
-    /// Takes the lock. One that is held briefly is waited for: whoever asks for the status every second keeps no daemon from
+    /// Takes the lock. One that is held briefly is waited for: a script that asks for the status every second keeps no daemon from
     /// starting. So is one whose holder has ended: a process that was killed while it started a child leaves it to the child
     /// until that runs its own program, and [`holder`] takes it for the time of a look.
     pub(super) fn take(dir: &Path, holding: Holding) -> Result<Lock, StoreError> {

@@ -306,7 +306,7 @@ fn every_file_says_what_it_is_for_and_is_one_room() {
 }
 
 #[test]
-fn the_map_names_every_room() {
+fn architecture_md_names_every_module() {
     let map = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
     let modules: BTreeSet<String> = sources().into_iter().map(|source| source.module).collect();
     let missing: Vec<String> = modules

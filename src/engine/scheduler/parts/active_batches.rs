@@ -1,7 +1,7 @@
 //! The batches that are not done, which of them a step has to look at, and which is served next. One that is done leaves
 //! as soon as that is durable.
 //!
-//! Whoever changes a batch takes it by [`ActiveBatches::get_mut`], which notes it: before a step asks what needs its
+//! Code that changes a batch takes it by [`ActiveBatches::get_mut`], which notes it: before a step asks what needs its
 //! attention, the batches that were changed are sorted in anew.
 
 use std::collections::{BTreeMap, BTreeSet};
