@@ -34,6 +34,8 @@ const BRIEFLY: &str = " briefly";
 const ENDED_HOLDER_WAIT: Duration = Duration::from_secs(2);
 /// How long one is waited for that is held briefly.
 const BRIEF_HOLDER_WAIT: Duration = Duration::from_secs(10);
+/// Between two looks at who holds it meanwhile.
+const HOLDER_LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 impl Lock {
     /// Takes the lock. One that is held briefly is waited for: a script that asks for the status every second keeps no daemon from
@@ -63,23 +65,32 @@ impl Lock {
     }
 }
 
-/// Waits for as long as the holder of a lock promises to be done with it. False: it is still held.
+/// Waits for as long as the holder of a lock promises to be done with it. False: it is still held. The thread that waits ends
+/// with the lock of another process.
 fn wait_for_holder(file: &mut File) -> io::Result<bool> {
-    let written = written_in(file);
-    let wait = match is_running(&pid_in(&written)) {
-        false => ENDED_HOLDER_WAIT,
-        true if written.ends_with(BRIEFLY) => BRIEF_HOLDER_WAIT,
-        true => return Ok(false),
-    };
-    wait_for(file, wait)
+    let Some(mut wait) = wait_promised(&written_in(file)) else { return Ok(false) };
+    let waiting = file.try_clone()?;
+    let (locked, is_locked) = mpsc::channel();
+    thread::Builder::new().name("state-lock".to_owned()).spawn(move || locked.send(waiting.lock()))?;
+    let mut waited = Duration::ZERO;
+    while waited < wait {
+        match is_locked.recv_timeout(HOLDER_LOOK_INTERVAL) {
+            Ok(locked) => return locked.map(|()| true),
+            Err(_) => waited += HOLDER_LOOK_INTERVAL,
+        }
+        // Another process may have been faster, and only now says who it is.
+        let Some(promised) = wait_promised(&written_in(file)) else { return Ok(false) };
+        wait = promised;
+    }
+    Ok(false)
 }
 
-/// Whether a lock was released in time, and is this file's now. The thread that waits ends with the lock of another process.
-fn wait_for(file: &File, wait: Duration) -> io::Result<bool> {
-    let file = file.try_clone()?;
-    let (locked, is_locked) = mpsc::channel();
-    thread::Builder::new().name("state-lock".to_owned()).spawn(move || locked.send(file.lock()))?;
-    is_locked.recv_timeout(wait).map_or(Ok(false), |locked| locked.map(|()| true))
+/// How long the holder that wrote this is waited for; nothing for one that holds the lock for long.
+fn wait_promised(written: &str) -> Option<Duration> {
+    match is_running(&pid_in(written)) {
+        false => Some(ENDED_HOLDER_WAIT),
+        true => written.ends_with(BRIEFLY).then_some(BRIEF_HOLDER_WAIT),
+    }
 }
 
 /// The number of the process in what a holder wrote.
@@ -159,6 +170,19 @@ mod tests {
             drop(lock);
         });
         assert_eq!(holder(dir.path()).unwrap(), None);
+    }
+
+    #[test]
+    fn one_whose_holder_says_later_that_it_takes_long_is_not_waited_for_to_the_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let _held = locked(dir.path(), ended_process(), "");
+        let start = Instant::now();
+        thread::scope(|scope| {
+            let taking = scope.spawn(|| Lock::take(dir.path(), Holding::Briefly));
+            std::fs::write(dir.path().join("lock"), format!("{}\n", std::process::id())).unwrap();
+            assert!(matches!(taking.join().unwrap().unwrap_err(), StoreError::InUse { .. }));
+        });
+        assert!(start.elapsed() < ENDED_HOLDER_WAIT);
     }
 
     #[test]
