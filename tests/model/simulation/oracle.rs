@@ -470,6 +470,8 @@ fn may_give(input: &JobInput, take: &JobRecord, disk: &Disk) -> bool {
     let all = takes_of(input, take.key.batch, disk);
     let with = |wanted| all.iter().filter(|record| verdict(record) == Some(wanted)).count();
     match verdict(take) {
+        // A take that is named is meant whatever is picked.
+        Some(NotPicked) if input.variation.is_some() => true,
         Some(Rejected | NotPicked) => false,
         Some(Picked) => true,
         Some(Approved) => !input.is_choice() || with(Approved) == 1 && with(Picked) == 0,
