@@ -60,6 +60,8 @@ pub(super) fn read<R: Read, E>(
     }
     let mut accepted = HashMap::new();
     for _ in 0..READS_MAX {
+        // What was found without the rows that were accepted before.
+        references.rows.forget();
         let Some(rows) = open()? else { return Ok(references) };
         let invalid = look_up_rows(rows, &named, (batch, rules, &accepted), &mut references);
         let ids = invalid.keys().cloned().collect();
@@ -71,7 +73,6 @@ pub(super) fn read<R: Read, E>(
         if accepted.len() == before {
             break;
         }
-        references.rows.forget();
     }
     references.needed = named.needed();
     Ok(references)
