@@ -318,7 +318,8 @@ fn passing(error: &StorageError) -> InputFault {
     InputFault::Passing(Fault::new(STORE, error.to_string()))
 }
 
-fn state_fault(error: &std::io::Error) -> InputFault {
+/// The state cannot be read or written: that may pass.
+pub(super) fn state_fault(error: &impl std::fmt::Display) -> InputFault {
     InputFault::Passing(Fault::new("state", error.to_string()))
 }
 

@@ -110,7 +110,7 @@ async fn giver(store: &Arc<Store>, input: &JobInput, key: JobKey) -> Result<JobR
 fn giver_unreadable(input: &JobInput, error: &StoreError) -> InputFault {
     match error {
         StoreError::BatchMoved { .. } => gone(input, &format!("cannot be read: {error}")),
-        _ => InputFault::Passing(Fault::new("state", error.to_string())),
+        _ => input_store::state_fault(error),
     }
 }
 
@@ -175,7 +175,7 @@ async fn copy_from_store(
         copied.copy(&mut file, &sha256).map_err(std::io::Error::other)
     };
     let copied = blocking(copy).await;
-    copied.map(|()| true).map_err(|error| InputFault::Passing(Fault::new("state", error.to_string())))
+    copied.map(|()| true).map_err(|error| input_store::state_fault(&error))
 }
 
 /// A copy of an output that is in the object store of outputs, with its path; nothing where it is not there.

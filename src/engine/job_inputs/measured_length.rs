@@ -19,6 +19,7 @@ use crate::domain::quote::{LengthError, milliseconds_of, unfit_length};
 use crate::domain::request::Kind;
 use crate::domain::task::Fault;
 use crate::domain::time::Millis;
+use crate::engine::input_store::state_fault;
 use crate::engine::job_inputs::{from_store, giver_unreadable, gone, link_fault, results};
 use crate::engine::row_reader::RowReader;
 use crate::engine::scheduler::InputFault;
@@ -97,10 +98,6 @@ pub(super) async fn find(
         batch.await.map_err(|error| state_fault(&error))?.map(|batch| batch.name).unwrap_or(giver.batch);
     let why = LengthError::NotTaken("has an output that does not tell how long it is".to_owned());
     Err(InputFault::Lasting(unfit_length(&why, input, &batch, &spec.label)))
-}
-
-fn state_fault(error: &StoreError) -> InputFault {
-    InputFault::Passing(Fault::new("state", error.to_string()))
 }
 
 async fn giver_of(store: &Arc<Store>, input: &JobInput, key: JobKey) -> Result<Option<Giver>, InputFault> {
