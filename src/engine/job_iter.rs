@@ -48,9 +48,9 @@ impl JobIter {
         let spool = store.spool(batch.no);
         let (mut offsets, meta_columns) = row_offsets(store, batch)?;
         let mut outcomes = spool.outcomes(0, store.outcomes_bytes(batch)?)?;
-        while let Some((at, record)) = outcomes.next_line::<JobRecord>()? {
+        while let Some((at, OutcomeOutline { seq })) = outcomes.next_line()? {
             // The last outcome of a job counts: it may have been retried.
-            if let Some(offsets) = offsets.get_mut(record.key.seq.0 as usize) {
+            if let Some(offsets) = offsets.get_mut(seq.0 as usize) {
                 offsets.outcome = at;
             }
         }
@@ -91,6 +91,12 @@ impl JobIter {
 struct RowOutline {
     seq: Seq,
     order: OrderOutline,
+}
+
+/// The part of an outcome that tells whose it is.
+#[derive(Deserialize)]
+struct OutcomeOutline {
+    seq: Seq,
 }
 
 #[derive(Deserialize)]

@@ -294,13 +294,14 @@ impl Store {
         for change in changes {
             let Change::End(job) = change else { continue };
             let no = job.key.batch;
-            let committed = || {
+            let place = || {
                 // A finished one goes on within this commit.
                 let finished = batches.get(&no).map_or(Ok(None), |batch| self.line(&batch.name))?;
                 let finished = finished.map(|line| line.outcomes_bytes(&self.dir)).transpose()?;
-                Ok(self.open_outcomes_bytes(no)?.or(finished).unwrap_or_default())
+                let committed = self.open_outcomes_bytes(no)?.or(finished).unwrap_or_default();
+                Ok((self.spool(no).outcomes_path(), committed))
             };
-            writer.outcomes.of(no, &self.spool(no), committed)?.push(job)?;
+            writer.outcomes.of(no, place)?.push(job)?;
             touched.insert(no);
         }
         let mut lengths = BTreeMap::new();

@@ -3,10 +3,11 @@
 
 use std::collections::HashSet;
 use std::collections::hash_map::{Entry, HashMap};
+use std::path::PathBuf;
 
 use crate::domain::ids::BatchNo;
 use crate::store::StoreError;
-use crate::store::spool::{Appender, Spool};
+use crate::store::spool::Appender;
 
 /// Files that stay open between commits, at most: a process mostly may have 1,024 of all kinds. A commit opens as many
 /// more as it has batches.
@@ -29,21 +30,20 @@ struct OpenFile {
 }
 
 impl OutcomeFiles {
-    /// The file of a batch, to add to it. `committed` tells how many bytes of it count, where it is not open.
+    /// The file of a batch, to add to it. `place` tells where it lies and how many bytes of it count, where it is not open.
     ///
     /// # Errors
     /// [`StoreError::Damaged`] when it is shorter.
     pub(super) fn of(
         &mut self,
         no: BatchNo,
-        spool: &Spool,
-        committed: impl FnOnce() -> Result<u64, StoreError>,
+        place: impl FnOnce() -> Result<(PathBuf, u64), StoreError>,
     ) -> Result<&mut Appender, StoreError> {
         self.uses += 1;
         let file = match self.open.entry(no) {
             Entry::Occupied(open) => open.into_mut(),
             Entry::Vacant(free) => {
-                let (path, committed) = (spool.outcomes_path(), committed()?);
+                let (path, committed) = place()?;
                 let is_named = self.named.contains(&no);
                 let open = if is_named { Appender::open_again } else { Appender::open };
                 let appender = open(&path, committed)?;

@@ -273,6 +273,8 @@ fn line_at(file: &File, at: u64) -> io::Result<Vec<u8>> {
 pub struct Lines {
     path: PathBuf,
     file: BufReader<File>,
+    /// The byte of the file that is read next.
+    position: u64,
     at: u64,
     end: u64,
     line: Vec<u8>,
@@ -304,7 +306,7 @@ impl Lines {
         }
         let file = BufReader::with_capacity(buffer_bytes, file);
         let (line, row) = (Vec::new(), Vec::new());
-        Ok(Lines { path: path.to_owned(), file, at: start, end, line, base: None, row })
+        Ok(Lines { path: path.to_owned(), file, position: start, at: start, end, line, base: None, row })
     }
 
     /// The next line and the byte where it begins; nothing at the end.
@@ -318,7 +320,9 @@ impl Lines {
         let at = self.at;
         self.line.clear();
         let read = (&mut self.file).take(LINE_MAX_BYTES).read_until(b'\n', &mut self.line);
-        match read.map_err(StoreError::io(&self.path))? {
+        let read = read.map_err(StoreError::io(&self.path))?;
+        self.position += read as u64;
+        match read {
             // The file is shorter than it should be. Reported once: reading on comes to the end.
             0 => self.at = self.end,
             read => self.at += read as u64,
@@ -366,11 +370,13 @@ impl Lines {
 
     /// The line that begins at byte `at`.
     pub fn line_at<T: for<'de> Deserialize<'de>>(&mut self, at: u64) -> Result<T, StoreError> {
-        // What follows the last line may be in the buffer already.
-        if at != self.at {
-            self.file.seek(SeekFrom::Start(at)).map_err(StoreError::io(&self.path))?;
+        // It may be in the buffer already: lines that are asked for mostly lie near each other.
+        match i64::try_from(at).ok().zip(i64::try_from(self.position).ok()) {
+            Some((to, from)) => self.file.seek_relative(to - from),
+            None => self.file.seek(SeekFrom::Start(at)).map(|_| ()),
         }
-        (self.at, self.end) = (at, u64::MAX);
+        .map_err(StoreError::io(&self.path))?;
+        (self.position, self.at, self.end) = (at, at, u64::MAX);
         let found = self.next_line()?;
         found.map(|(_, value)| value).ok_or_else(|| StoreError::Damaged {
             dir: self.path.parent().unwrap_or(Path::new(".")).to_owned(),

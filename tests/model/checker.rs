@@ -8,7 +8,9 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::{Hash, Hasher};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::Deref;
+use std::sync::Arc;
 
 use callsheet::domain::credits::Credits;
 use callsheet::domain::ids::{AttemptNo, TaskId};
@@ -58,12 +60,29 @@ enum Rule {
 
 /// What the client has on disk for a job. Its history is left out, and counts are cut short, so that
 /// what can happen next is all that tells two states apart.
+///
+/// Most steps leave a job as it is: its hash is kept with it, and both are shared by the states that have it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Life(Job);
+struct Life(Arc<(u64, Job)>);
+
+impl Life {
+    fn of(job: Job) -> Life {
+        let mut hasher = DefaultHasher::new();
+        format!("{job:?}").hash(&mut hasher);
+        Life(Arc::new((hasher.finish(), job)))
+    }
+}
+
+impl Deref for Life {
+    type Target = Job;
+    fn deref(&self) -> &Job {
+        &self.0.1
+    }
+}
 
 impl Hash for Life {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
-        format!("{:?}", self.0).hash(hasher);
+        hasher.write_u64(self.0.0);
     }
 }
 
@@ -153,7 +172,7 @@ impl Market {
     /// Applies an event to a job and books what moved. One that has no place is dropped, as the
     /// product does.
     fn apply(&self, world: &mut World, job: usize, attempt: u32, event: Event) {
-        let before = &world.jobs[job].0;
+        let before = &world.jobs[job];
         let Ok(transition) = lifecycle::apply(before, AttemptNo(attempt), event, self.terms(), Timestamp(0))
         else {
             return;
@@ -164,7 +183,7 @@ impl Market {
         (totals.waived, totals.refunded) = (Credits(1_000), Credits::ZERO);
         transition.movements.into_iter().for_each(|movement| totals.apply(movement).unwrap());
         (world.held, world.spent) = (totals.held.0, totals.spent.0);
-        world.jobs[job] = Life(lifecycle::without_history(transition.job));
+        world.jobs[job] = Life::of(lifecycle::without_history(transition.job));
     }
 
     /// The service's side of a POST: the task of this key, a new one, or none.
@@ -184,13 +203,13 @@ impl Market {
 
     /// The client gave up waiting for an answer.
     fn silence(&self, world: &mut World, job: usize, may_have_run: bool) {
-        let attempt = world.jobs[job].0.attempt();
+        let attempt = world.jobs[job].attempt();
         if self.rule == Rule::FreshKeyAfterSilence {
             let failed = Event::Posted(PostAnswer::Task(reading(job, attempt.0, End::Busy)));
             let terms = AttemptRules { attempts: u32::MAX, ..self.terms() };
-            let broken = lifecycle::apply(&world.jobs[job].0, attempt, failed, terms, Timestamp(0)).unwrap();
+            let broken = lifecycle::apply(&world.jobs[job], attempt, failed, terms, Timestamp(0)).unwrap();
             world.held -= PRICE;
-            world.jobs[job] = Life(lifecycle::without_history(broken.job));
+            world.jobs[job] = Life::of(lifecycle::without_history(broken.job));
             return;
         }
         let fault = Fault::new("timeout", "");
@@ -241,7 +260,7 @@ impl Model for Market {
     type Action = Act;
 
     fn init_states(&self) -> Vec<World> {
-        let jobs = vec![Life(Job::queued()); self.jobs];
+        let jobs = vec![Life::of(Job::queued()); self.jobs];
         vec![World {
             jobs,
             held: 0,
@@ -253,7 +272,7 @@ impl Model for Market {
     }
 
     fn actions(&self, world: &World, acts: &mut Vec<Act>) {
-        for (job, Life(life)) in world.jobs.iter().enumerate() {
+        for (job, life) in world.jobs.iter().enumerate() {
             let waits = world.wire.iter().any(|(j, attempt, _)| (*j, *attempt) == (job, life.attempt().0));
             match wants(life.state()) {
                 Want::Admission
@@ -313,21 +332,21 @@ impl Model for Market {
         let mut next = world.clone();
         match act {
             Act::Admit(job) => {
-                let attempt = world.jobs[job].0.attempt().0;
+                let attempt = world.jobs[job].attempt().0;
                 self.apply(&mut next, job, attempt, Event::Admit { hold: Credits(PRICE), day: UtcDay(0) });
             }
             Act::Post(job) => {
-                let attempt = world.jobs[job].0.attempt().0;
+                let attempt = world.jobs[job].attempt().0;
                 let answer = self.serve(&mut next, job, attempt);
                 next.wire.insert((job, attempt, answer));
             }
             Act::PostUnheard(job) => {
-                self.serve(&mut next, job, world.jobs[job].0.attempt().0);
+                self.serve(&mut next, job, world.jobs[job].attempt().0);
                 self.silence(&mut next, job, true);
             }
             Act::PostLost(job) => self.silence(&mut next, job, false),
             Act::PostDelayed(job) => {
-                next.delayed.insert((job, world.jobs[job].0.attempt().0));
+                next.delayed.insert((job, world.jobs[job].attempt().0));
                 self.silence(&mut next, job, true);
             }
             Act::Arrive(job, attempt) => {
@@ -335,19 +354,19 @@ impl Model for Market {
                 self.serve(&mut next, job, attempt);
             }
             Act::PostUnauthorised(job) => {
-                next.wire.insert((job, world.jobs[job].0.attempt().0, Answer::Unauthorised));
+                next.wire.insert((job, world.jobs[job].attempt().0, Answer::Unauthorised));
             }
             Act::PostTurnedAway(job) => {
-                next.wire.insert((job, world.jobs[job].0.attempt().0, Answer::Unavailable));
+                next.wire.insert((job, world.jobs[job].attempt().0, Answer::Unavailable));
             }
             Act::Requeue(job) => {
-                self.apply(&mut next, job, world.jobs[job].0.attempt().0, Event::Requeue);
+                self.apply(&mut next, job, world.jobs[job].attempt().0, Event::Requeue);
             }
             Act::PostRefusedOnTheWay(job) => {
-                next.wire.insert((job, world.jobs[job].0.attempt().0, Answer::Page));
+                next.wire.insert((job, world.jobs[job].attempt().0, Answer::Page));
             }
             Act::Read(job) => {
-                let attempt = world.jobs[job].0.attempt().0;
+                let attempt = world.jobs[job].attempt().0;
                 let task = world.tasks.iter().find(|((j, a, _), _)| (*j, *a) == (job, attempt));
                 next.wire.insert((job, attempt, Answer::Reading(*task?.1)));
             }
@@ -368,7 +387,7 @@ impl Model for Market {
                 next.tasks.insert(key, end);
             }
             Act::Fetch(job) => {
-                let attempt = world.jobs[job].0.attempt().0;
+                let attempt = world.jobs[job].attempt().0;
                 let file = OutputFile {
                     path: String::new(),
                     bytes: 1,
@@ -380,15 +399,15 @@ impl Model for Market {
                 self.apply(&mut next, job, attempt, Event::Fetched(vec![file]));
             }
             Act::Overdue(job) => {
-                let attempt = world.jobs[job].0.attempt().0;
+                let attempt = world.jobs[job].attempt().0;
                 let event = if self.resubmit { Event::Resubmit } else { Event::Overdue };
                 self.apply(&mut next, job, attempt, event);
             }
             Act::Cancel(job) => {
-                self.apply(&mut next, job, world.jobs[job].0.attempt().0, Event::Cancel);
+                self.apply(&mut next, job, world.jobs[job].attempt().0, Event::Cancel);
             }
             Act::Retry(job) => {
-                let life = &world.jobs[job].0;
+                let life = &world.jobs[job];
                 // Attempts without end would be no more histories of another sort.
                 if life.attempt().0 > self.attempts && life.state().is_ended_by_record() {
                     return None;
@@ -397,9 +416,9 @@ impl Model for Market {
             }
             Act::Rebuild => {
                 next.wire.clear();
-                for Life(job) in &mut next.jobs {
-                    let requeued = lifecycle::requeued(job.clone(), self.keyed, Timestamp(0));
-                    *job = lifecycle::without_history(requeued);
+                for job in &mut next.jobs {
+                    let requeued = lifecycle::requeued((**job).clone(), self.keyed, Timestamp(0));
+                    *job = Life::of(lifecycle::without_history(requeued));
                 }
             }
             Act::Crash => {
@@ -407,9 +426,9 @@ impl Model for Market {
                 for job in 0..self.jobs {
                     // Without a key, a request that was on its way is not sent again (money rule 11).
                     if self.rule != Rule::ForgetsWhatWasOnItsWay {
-                        next.jobs[job] = Life(resumed(world.jobs[job].0.clone(), false));
+                        next.jobs[job] = Life::of(resumed((*world.jobs[job]).clone(), false));
                     }
-                    if !self.keyed && matches!(world.jobs[job].0.state(), State::Submitting { .. }) {
+                    if !self.keyed && matches!(world.jobs[job].state(), State::Submitting { .. }) {
                         self.silence(&mut next, job, true);
                     }
                 }
@@ -420,7 +439,7 @@ impl Model for Market {
 
     /// A broken rule may make attempts without end.
     fn within_boundary(&self, world: &World) -> bool {
-        world.jobs.iter().all(|Life(job)| job.attempt().0 <= self.attempts + 1)
+        world.jobs.iter().all(|job| job.attempt().0 <= self.attempts + 1)
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
@@ -440,13 +459,13 @@ impl Model for Market {
                 world.held + world.spent <= market.budget * PRICE
             }),
             Property::<Self>::always("every charge is covered by a hold or in the books", |_, world| {
-                world.jobs.iter().enumerate().all(|(n, Life(job))| {
+                world.jobs.iter().enumerate().all(|(n, job)| {
                     let books = job.all_books();
                     books.held + books.charged >= Credits(PRICE * world.charged_tasks(n))
                 })
             }),
             Property::<Self>::always("what is over and not in doubt is booked to the credit", |_, world| {
-                world.jobs.iter().enumerate().all(|(n, Life(job))| {
+                world.jobs.iter().enumerate().all(|(n, job)| {
                     !job.is_over()
                         || job.is_in_doubt()
                         || job.all_books().charged.0 == PRICE * world.charged_tasks(n)
@@ -456,11 +475,11 @@ impl Model for Market {
                 world
                     .jobs
                     .iter()
-                    .all(|Life(job)| !job.is_over() || job.is_in_doubt() || job.all_books().held.is_zero())
+                    .all(|job| !job.is_over() || job.is_in_doubt() || job.all_books().held.is_zero())
             }),
             Property::<Self>::always("the books of the jobs add up to the ledger", |_, world| {
-                let held: Credits = world.jobs.iter().map(|Life(job)| job.all_books().held).sum();
-                let charged: Credits = world.jobs.iter().map(|Life(job)| job.all_books().charged).sum();
+                let held: Credits = world.jobs.iter().map(|job| job.all_books().held).sum();
+                let charged: Credits = world.jobs.iter().map(|job| job.all_books().charged).sum();
                 (held.0, charged.0) == (world.held, world.spent)
             }),
             Property::<Self>::always("a job that has not ended wants something", |_, world| {
@@ -468,10 +487,10 @@ impl Model for Market {
                 world
                     .jobs
                     .iter()
-                    .all(|Life(job)| job.is_over() || wants(job.state()) != Want::Nothing || watches(job))
+                    .all(|job| job.is_over() || wants(job.state()) != Want::Nothing || watches(job))
             }),
             Property::<Self>::always("what succeeded was charged, and its task succeeded", |_, world| {
-                world.jobs.iter().enumerate().all(|(n, Life(job))| {
+                world.jobs.iter().enumerate().all(|(n, job)| {
                     let made = world.tasks.iter().any(|((j, ..), end)| *j == n && *end == End::Success);
                     !matches!(job.state(), State::Succeeded { .. })
                         || made && job.books().charged == Credits(PRICE)
@@ -481,7 +500,7 @@ impl Model for Market {
                 let made = world
                     .jobs
                     .iter()
-                    .filter(|life| matches!(life.0.state(), State::Succeeded { .. }))
+                    .filter(|life| matches!(life.state(), State::Succeeded { .. }))
                     .count() as u64;
                 made == (market.jobs as u64).min(market.budget).min(market.funds)
             }),
@@ -489,12 +508,12 @@ impl Model for Market {
                 "where it was asked for, both attempts can be paid for",
                 |market, world| {
                     let twice =
-                        |Life(job): &Life| job.is_over() && job.all_books().charged == Credits(2 * PRICE);
+                        |job: &Life| job.is_over() && job.all_books().charged == Credits(2 * PRICE);
                     !market.resubmit || market.budget < 2 || world.jobs.iter().any(twice)
                 },
             ),
             Property::<Self>::sometimes("and the first one can be the one that is kept", |market, world| {
-                let first = |Life(job): &Life| {
+                let first = |job: &Life| {
                     matches!(job.state(), State::Succeeded { .. }) && job.attempt() < job.newest_attempt()
                 };
                 !market.resubmit || market.budget < 2 || world.jobs.iter().any(first)

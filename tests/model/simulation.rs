@@ -55,9 +55,17 @@ fn transcript(seed: u64, rule: Rule) -> String {
 #[test]
 fn no_history_breaks_a_promise() {
     let seeds = asked("CALLSHEET_SEEDS").unwrap_or(SEEDS);
-    if let Some((seed, why)) = find(seeds, Rule::Kept) {
-        panic!("{}\n\n{why}\nCALLSHEET_SEED={seed} shows it again", transcript(seed, Rule::Kept));
+    let (mut across, mut by_length) = (0, 0);
+    for seed in 0..seeds {
+        let mut world = World::new(seed, Rule::Kept, false);
+        if let Err(why) = world.run() {
+            panic!("{}\n\n{why}\nCALLSHEET_SEED={seed} shows it again", transcript(seed, Rule::Kept));
+        }
+        across += world.oracle.across;
+        by_length += world.oracle.by_length;
     }
+    println!("{across} requests took outputs of other batches, {by_length} were as long as an output");
+    assert!(seeds < SEEDS || (across > 10 && by_length > 10), "{across}, {by_length}");
 }
 
 /// Seeds that found something once: versions of an expired batch, what an earlier pilot left, a job that was canceled and
@@ -71,19 +79,6 @@ fn what_was_found_once_is_not_found_again() {
             panic!("{}\n\n{why}", transcript(seed, Rule::Kept));
         }
     }
-}
-
-#[test]
-fn histories_take_outputs_of_other_batches_and_lengths_of_outputs() {
-    let (mut across, mut by_length) = (0, 0);
-    for seed in 0..SEEDS {
-        let mut world = World::new(seed, Rule::Kept, false);
-        world.run().unwrap();
-        across += world.oracle.across;
-        by_length += world.oracle.by_length;
-    }
-    println!("{across} requests took outputs of other batches, {by_length} were as long as an output");
-    assert!(across > 10 && by_length > 10, "{across}, {by_length}");
 }
 
 #[test]
