@@ -8,7 +8,7 @@ use reqwest::header::DATE;
 use serde_json::Value;
 use tokio::net::lookup_host;
 
-use crate::api::http_client::{ClientError, client, read_answer};
+use crate::api::http_client::{ClientError, client_of_base_url, read_answer};
 use crate::api::service_client::Service;
 use crate::api::{http_date, response, tls};
 use crate::domain::time::Timestamp;
@@ -65,7 +65,7 @@ impl Service {
     pub async fn check_connectivity(&self) -> Result<Connectivity, ConnectivityError> {
         let url = self.url(DESCRIPTION);
         // A client without the key: whatever answers there is not known yet.
-        let bare = client(&self.options).build().map_err(ClientError::from).map_err(|error| {
+        let bare = client_of_base_url(&self.options).build().map_err(ClientError::from).map_err(|error| {
             ConnectivityError { url: url.clone(), end: FailurePoint::Elsewhere, detail: error.to_string() }
         })?;
         let response = match bare.get(&url).send().await {

@@ -6,7 +6,7 @@ use secrecy::ExposeSecret;
 use serde_json::Value;
 
 use super::download_request::Downloads;
-use super::http_client::{ClientError, RawResponse, ServiceOptions, client, read_answer};
+use super::http_client::{ClientError, RawResponse, ServiceOptions, client_of_base_url, read_answer};
 use super::url_path::path_segment;
 use super::{redact, response, shorts_studio};
 use crate::clock::Clock;
@@ -53,7 +53,7 @@ impl Service {
             value.set_sensitive(true);
             headers.insert(AUTHORIZATION, value);
         }
-        let http = client(&options).default_headers(headers).build()?;
+        let http = client_of_base_url(&options).default_headers(headers).build()?;
         Ok(Service { http, options, clock: Clock::start() })
     }
 

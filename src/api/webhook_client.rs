@@ -7,7 +7,7 @@ use reqwest::Client;
 use reqwest::header::{CONTENT_TYPE, DATE, RETRY_AFTER};
 use url::Url;
 
-use crate::api::http_client::{ClientError, RawResponse, ServiceOptions, client};
+use crate::api::http_client::{ClientError, RawResponse, ServiceOptions, client_of_base_url};
 use crate::api::retry_after::retry_after;
 use crate::api::{http_date, response};
 use crate::clock::Clock;
@@ -67,7 +67,7 @@ impl Webhook {
             request_timeout: timeout,
             render_timeout: timeout,
         };
-        Ok(Webhook { http: client(&options).build()?, url, clock: Clock::start() })
+        Ok(Webhook { http: client_of_base_url(&options).build()?, url, clock: Clock::start() })
     }
 
     /// Posts `body`, which is JSON, once.

@@ -497,18 +497,15 @@ impl Model for Market {
                 })
             }),
             Property::<Self>::sometimes("all jobs can succeed", |market, world| {
-                let made = world
-                    .jobs
-                    .iter()
-                    .filter(|life| matches!(life.state(), State::Succeeded { .. }))
-                    .count() as u64;
+                let made =
+                    world.jobs.iter().filter(|life| matches!(life.state(), State::Succeeded { .. })).count()
+                        as u64;
                 made == (market.jobs as u64).min(market.budget).min(market.funds)
             }),
             Property::<Self>::sometimes(
                 "where it was asked for, both attempts can be paid for",
                 |market, world| {
-                    let twice =
-                        |job: &Life| job.is_over() && job.all_books().charged == Credits(2 * PRICE);
+                    let twice = |job: &Life| job.is_over() && job.all_books().charged == Credits(2 * PRICE);
                     !market.resubmit || market.budget < 2 || world.jobs.iter().any(twice)
                 },
             ),
