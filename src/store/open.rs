@@ -151,22 +151,26 @@ fn try_out(dir: &Path, work: &Path) -> Result<CheckResult<Box<Snapshot>>, StoreE
 /// Reads what is not finished, and all the rest only where something stands against that: it is not checked yet, an
 /// earlier version wrote it, or the sums do not fit.
 fn load(dir: &Path, database: &Database, checked: Checked) -> Result<Snapshot, StoreError> {
-    let (is_checked, open) = match checked {
+    let (is_checked, copy) = match checked {
         Checked::Nothing => (false, None),
         Checked::AsItWasLeft => (true, None),
         // What the copy held is what the database holds.
         Checked::Read(records) => {
             let commits: Option<u64> = database.get(&db_keys::commits())?;
-            (true, Some(records.open).filter(|_| commits == Some(records.commits)))
+            (true, Some(*records).filter(|records| commits == Some(records.commits)))
         }
     };
+    let (copy, mut open) = copy.map(Snapshot::without_open_jobs).unzip();
     if is_checked
-        && let Some(records) = Snapshot::read_unfinished(database, open)?
+        && let Some(records) = Snapshot::read_unfinished(database, &mut open)?
         && verify::quick(dir, &records).is_ok()
     {
         return Ok(records);
     }
-    let mut records = Snapshot::read(dir, database)?;
+    let mut records = match copy.zip(open) {
+        Some((copy, open)) => Snapshot { open, ..copy },
+        None => Snapshot::read(dir, database)?,
+    };
     commit_count::must_be_latest(dir, records.commits, commit_count::read(dir)?)?;
     verify::quick(dir, &records)?;
     let lines = snapshot::take_over(dir, &mut records)?;

@@ -114,26 +114,31 @@ impl Snapshot {
     /// # Errors
     /// [`StoreError::Damaged`] for the first one that is not what was written.
     pub(super) fn read(dir: &Path, database: &Database) -> Result<Snapshot, StoreError> {
-        let mut records = Snapshot::default();
-        for entry in database.entries() {
-            let (key, bytes) = entry?;
-            records.take(&key, &bytes).map_err(|detail| StoreError::Damaged {
-                dir: dir.to_owned(),
-                what: "the database".to_owned(),
-                detail,
-            })?;
+        let mut refused = None;
+        let entries = database.entries().map(|entry| {
+            entry.map_err(|error| {
+                let detail = error.to_string();
+                refused = Some(error);
+                detail
+            })
+        });
+        let Salvaged { records, unreadable } = Salvaged::of(entries);
+        if let Some(error) = refused {
+            return Err(error);
         }
-        Ok(records)
+        let damaged =
+            |detail| StoreError::Damaged { dir: dir.to_owned(), what: "the database".to_owned(), detail };
+        unreadable.into_iter().next().map_or(Ok(records), |detail| Err(damaged(detail)))
     }
 
     /// Reads what is not finished. Nothing where what is finished is not summed up: then all must be read. `open` are the
-    /// jobs that have begun and not ended, where they are known.
+    /// jobs that have begun and not ended, where they are known; they are taken.
     ///
     /// # Errors
     /// As [`Snapshot::read`].
     pub(super) fn read_unfinished(
         database: &Database,
-        open: Option<Vec<JobRecord>>,
+        open: &mut Option<Vec<JobRecord>>,
     ) -> Result<Option<Snapshot>, StoreError> {
         let highest = database.last_key(db_keys::FINISHED_NUMBER)?;
         let Some(Meaning::FinishedNumber(highest)) = highest.as_deref().and_then(db_keys::meaning) else {
@@ -145,7 +150,7 @@ impl Snapshot {
         let mut records = Snapshot {
             commits: database.get(&db_keys::commits())?.unwrap_or_default(),
             batches: database.scan([db_keys::BATCH])?,
-            open: open.map_or_else(|| database.scan([db_keys::JOB]), Ok)?,
+            open: open.take().map_or_else(|| database.scan([db_keys::JOB]), Ok)?,
             total,
             sums: Some(sums),
             groups,
@@ -163,6 +168,12 @@ impl Snapshot {
             }
         }
         Ok(Some(records))
+    }
+
+    /// The same, and its open jobs apart from it.
+    pub(super) fn without_open_jobs(mut self) -> (Snapshot, Vec<JobRecord>) {
+        let open = std::mem::take(&mut self.open);
+        (self, open)
     }
 
     /// Whether a batch is done. Of what is not finished alone, a number below one that is taken says so.

@@ -351,6 +351,31 @@ fn what_is_finished_is_not_read_when_a_state_is_opened() {
     assert!(few.0 < 20, "{few:?}");
 }
 
+/// With a finished batch and without, after a crash and after a stop in order.
+#[test]
+fn open_jobs_are_read_once_when_a_state_is_opened() {
+    for (has_finished, is_killed) in [(false, false), (false, true), (true, false), (true, true)] {
+        let dir = tempfile::tempdir().unwrap();
+        let store = open(&dir);
+        if has_finished {
+            finish(&store, &done(1, "done-1"));
+        }
+        let live = BatchRecord { rows: 190, planned: Credits(1_900), ..batch(2, 190) };
+        let begun = (0..190).map(|seq| Change::Open(job(2, seq, State::Queued)));
+        let changes: Vec<Change> = begun.chain([Change::Batch(Box::new(live))]).collect();
+        store.commit(&changes).unwrap();
+        drop(store);
+        if is_killed {
+            fs::remove_file(dir.path().join("closed")).unwrap();
+        }
+        READ.set(0);
+        let store = open(&dir);
+        assert_eq!(store.open_jobs().unwrap().len(), 190);
+        let read = READ.get();
+        assert!((190..240).contains(&read), "{read} records, {has_finished}, {is_killed}");
+    }
+}
+
 /// The sums are derived: those that an earlier version left out or did not keep up are made anew from the lines.
 #[test]
 fn sums_of_finished_batches_that_do_not_fit_are_made_anew() {
