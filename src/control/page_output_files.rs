@@ -58,6 +58,7 @@ async fn serve(
 ) -> Result<Response, ApiError> {
     let batch = batch_name(batch)?;
     let output = recorded_output(app, &batch, job, number).await?;
+    let again = format!("callsheet download {batch}/{job} fetches it again");
     let (output_dir, recorded) = (app.output_dir.clone(), output.clone());
     let opened = blocking(move || {
         let file = open_output(&output_dir, &batch, &recorded)?;
@@ -69,7 +70,7 @@ async fn serve(
         tracing::debug!(path = output.path, %error, "an output cannot be shown");
         let message = format!("{} is not on disk as it was recorded", output.path);
         let refusal = Refusal::new(Exit::Usage, message);
-        ApiError(StatusCode::NOT_FOUND, refusal.hint("callsheet download BATCH/JOB fetches it again"))
+        ApiError(StatusCode::NOT_FOUND, refusal.hint(again))
     })?;
     respond(file, &output, &tag, headers).await
 }

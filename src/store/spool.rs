@@ -24,6 +24,9 @@ const BUFFER_BYTES: usize = 64 * 1024;
 /// The same where the next line mostly lies elsewhere.
 const SCATTERED_BUFFER_BYTES: usize = 4 * 1024;
 
+/// No byte of a file.
+const NO_POSITION: u64 = u64::MAX;
+
 /// A batch's folder.
 #[derive(Debug, Clone)]
 pub struct Spool {
@@ -273,7 +276,7 @@ fn line_at(file: &File, at: u64) -> io::Result<Vec<u8>> {
 pub struct Lines {
     path: PathBuf,
     file: BufReader<File>,
-    /// The byte of the file that is read next.
+    /// The byte of the file that is read next, or [`NO_POSITION`].
     position: u64,
     at: u64,
     end: u64,
@@ -320,9 +323,9 @@ impl Lines {
         let at = self.at;
         self.line.clear();
         let read = (&mut self.file).take(LINE_MAX_BYTES).read_until(b'\n', &mut self.line);
-        let read = read.map_err(StoreError::io(&self.path))?;
-        self.position += read as u64;
-        match read {
+        // After a fault it is not known.
+        self.position = read.as_ref().map_or(NO_POSITION, |read| self.position.saturating_add(*read as u64));
+        match read.map_err(StoreError::io(&self.path))? {
             // The file is shorter than it should be. Reported once: reading on comes to the end.
             0 => self.at = self.end,
             read => self.at += read as u64,
@@ -371,11 +374,12 @@ impl Lines {
     /// The line that begins at byte `at`.
     pub fn line_at<T: for<'de> Deserialize<'de>>(&mut self, at: u64) -> Result<T, StoreError> {
         // It may be in the buffer already: lines that are asked for mostly lie near each other.
-        match i64::try_from(at).ok().zip(i64::try_from(self.position).ok()) {
-            Some((to, from)) => self.file.seek_relative(to - from),
-            None => self.file.seek(SeekFrom::Start(at)).map(|_| ()),
-        }
-        .map_err(StoreError::io(&self.path))?;
+        let distance = i64::try_from(at).ok().zip(i64::try_from(self.position).ok());
+        let moved = match distance.map(|(to, from)| to - from) {
+            Some(distance) => self.file.seek_relative(distance),
+            None => self.file.seek(SeekFrom::Start(at)).map(drop),
+        };
+        moved.map_err(StoreError::io(&self.path))?;
         (self.position, self.at, self.end) = (at, at, u64::MAX);
         let found = self.next_line()?;
         found.map(|(_, value)| value).ok_or_else(|| StoreError::Damaged {

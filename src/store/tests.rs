@@ -591,6 +591,32 @@ fn a_row_reads_back_as_it_was_spooled() {
 }
 
 #[test]
+fn lines_are_found_wherever_the_last_one_was_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("lines");
+    let mut appender = Appender::open(&path, 0).unwrap();
+    let line = |n: usize| format!("{n}: {}", "x".repeat(n * 37 % 5_000));
+    let at: Vec<u64> = (0..400).map(|n| appender.push(&line(n)).unwrap()).collect();
+    let end = appender.sync().unwrap();
+    for mut lines in
+        [Lines::open(&path, at[7], end).unwrap(), Lines::open_scattered(&path, at[7], end).unwrap()]
+    {
+        for step in 0..2_000 {
+            let n = step * step * 31 % at.len();
+            assert_eq!(lines.line_at::<String>(at[n]).unwrap(), line(n));
+            // The one after it, or nothing beyond the end.
+            if step % 3 == 0 && n + 1 < at.len() {
+                assert_eq!(lines.next_line::<String>().unwrap(), Some((at[n + 1], line(n + 1))));
+            }
+            if step % 100 == 0 {
+                assert!(lines.line_at::<String>(end).is_err() && lines.line_at::<String>(end + 9).is_err());
+                assert!(lines.line_at::<String>(at[n] + 1).is_err(), "in the middle of a line");
+            }
+        }
+    }
+}
+
+#[test]
 fn files_of_the_state_have_the_permissions_of_other_new_files() {
     let dir = tempfile::tempdir().unwrap();
     drop(open(&dir));
