@@ -166,6 +166,8 @@ fn add_batch(
             ..ended.clone()
         }));
     }
+    // A daemon would write the results of all of them first.
+    batch.announced = true;
     batch.rows = BATCH_JOBS;
     batch.spool_bytes = rows.sync().unwrap();
     batch.segments.push(Segment::mixed(0, batch.spool_bytes, batch.spool_bytes));

@@ -1,12 +1,13 @@
 //! Batches that are done, or wait for a person: their results are written and the hooks are called, at least once,
 //! across restarts.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
+use tokio::time::MissedTickBehavior;
 
 use crate::clock::Clock;
 use crate::domain::ids::BatchNo;
@@ -104,34 +105,44 @@ enum NotifyError {
 
 impl CompletionWorker {
     async fn run(self, mut queue: mpsc::UnboundedReceiver<Notice>) {
-        while let Some(first) = queue.recv().await {
+        // Those that could not be announced, and why, as it was told. They keep no other waiting.
+        let mut failed: BTreeMap<Notice, String> = BTreeMap::new();
+        let mut tries = tokio::time::interval(RETRY_INTERVAL);
+        tries.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            let mut batches = BTreeSet::new();
+            tokio::select! {
+                notice = queue.recv() => match notice {
+                    Some(notice) => drop(batches.insert(notice)),
+                    None => return,
+                },
+                _ = tries.tick(), if !failed.is_empty() => batches.extend(failed.keys().copied()),
+            }
             // What came of a batch several times is written once.
-            let mut batches = BTreeSet::from([first]);
             while let Ok(notice) = queue.try_recv() {
                 batches.insert(notice);
             }
             for notice in batches {
-                if self.announce_at_last(notice).await.is_break() {
+                if self.try_announce(notice, &mut failed).await.is_break() {
                     return;
                 }
             }
         }
     }
 
-    /// Tries until it is announced; a break says that the engine has ended.
-    async fn announce_at_last(&self, notice: Notice) -> ControlFlow<()> {
-        let mut told = String::new();
-        while let Err(error) = self.announce(notice).await {
-            if matches!(error, NotifyError::Engine(EngineError::Gone(_))) {
-                return ControlFlow::Break(());
+    /// Tries once; a break says that the engine has ended.
+    async fn try_announce(&self, notice: Notice, failed: &mut BTreeMap<Notice, String>) -> ControlFlow<()> {
+        match self.announce(notice).await {
+            Ok(()) => drop(failed.remove(&notice)),
+            Err(NotifyError::Engine(EngineError::Gone(_))) => return ControlFlow::Break(()),
+            Err(error) => {
+                // Not at every try: a disk may be full for days.
+                let trouble = error.to_string();
+                if failed.get(&notice) != Some(&trouble) {
+                    tracing::warn!(%error, "a batch is done, but the notification failed; retrying");
+                }
+                failed.insert(notice, trouble);
             }
-            // Not at every try: a disk may be full for days.
-            let trouble = error.to_string();
-            if told != trouble {
-                tracing::warn!(%error, "a batch is done, but the notification failed; retrying");
-                told = trouble;
-            }
-            tokio::time::sleep(RETRY_INTERVAL).await;
         }
         ControlFlow::Continue(())
     }

@@ -80,6 +80,28 @@ fn a_batch_that_was_done_when_the_daemon_died_is_announced_by_the_next() {
 }
 
 #[test]
+fn results_that_cannot_be_written_keep_no_other_batch_waiting() {
+    let env = TestEnv::new();
+    for name in ["first", "second"] {
+        env.write(&format!("{name}.csv"), manifests::manifest("image", 2));
+    }
+    // What the results are called is a folder that somebody put there.
+    let taken = env.path("output/first/results.csv");
+    std::fs::create_dir_all(taken.join("notes")).unwrap();
+    let daemon = env.daemon("info");
+    env.run(["submit", "first.csv", "--wait"]).exited(0);
+    daemon.says("the notification failed");
+    env.run(["submit", "second.csv", "--wait"]).exited(0);
+    until("the results of the other", || env.path("output/second/report.json").exists());
+    daemon.stop();
+    std::fs::remove_dir_all(taken).unwrap();
+    let next = env.daemon("info");
+    until("its results", || env.path("output/first/report.json").exists());
+    next.stop();
+    env.audit().each_paid_once(4);
+}
+
+#[test]
 fn every_answer_is_the_same_with_and_without_a_daemon() {
     let env = TestEnv::new();
     env.write("batch.csv", manifests::manifest("image", 6));
