@@ -132,14 +132,9 @@ async fn run_against(
     let batches = batches_as_they_stand(&app.engine, &store, &only)?;
     let overview: Vec<BatchStatus> = statuses(&app.engine, &batches);
     let exit = exit_of(standstill, &receipts, &overview);
-    let written = match write_all_results(&store, output_dir, batches.clone()).await {
-        // How the run ended is told all the same; the next one writes them.
-        Err(failure) if exit == Exit::Disk => {
-            let _ = failure.report(global.json);
-            Written::default()
-        }
-        written => written?,
-    };
+    let (written, unwritten) = write_all_results(&store, output_dir, batches.clone()).await;
+    // How the run ended is told all the same; the next one writes them.
+    let exit = unwritten.map_or(exit, |failure| failure.report(global.json));
     finish_galleries(&app, &batches).await;
     let numbers = numbers(standstill, &service, config, chosen, written.waiting).await;
     let printed = print_how_it_ended(&overview, global, &receipts, chosen, exit);
@@ -304,22 +299,26 @@ async fn numbers(
     }
 }
 
-/// Writes the results of the run's batches.
+/// Writes the results of the run's batches, and says why the first of those that cannot be written is not.
 async fn write_all_results(
     store: &Arc<Store>,
     output_dir: OutputDir,
     batches: Vec<BatchRecord>,
-) -> Result<Written, Failure> {
-    let mut written = Written::default();
+) -> (Written, Option<Failure>) {
+    let (mut written, mut unwritten) = (Written::default(), None);
     for batch in batches {
         let (name, dir) = (batch.name.clone(), output_dir.batch_dir(&batch.name));
         let (store, output_dir) = (store.clone(), output_dir.clone());
         let write = move || engine::write_results(&store, &output_dir, &batch);
-        let report = engine::blocking(write).await?;
-        written.waiting = written.waiting.and(report.waiting());
-        written.reports.push((dir, name, report));
+        match engine::blocking(write).await {
+            Ok(report) => {
+                written.waiting = written.waiting.and(report.waiting());
+                written.reports.push((dir, name, report));
+            }
+            Err(error) => drop(unwritten.get_or_insert_with(|| Failure::from(error))),
+        }
     }
-    Ok(written)
+    (written, unwritten)
 }
 
 /// Brings the galleries of the run's batches up to date.

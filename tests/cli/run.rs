@@ -102,6 +102,24 @@ fn running_it_again_sends_nothing() {
 }
 
 #[test]
+fn results_that_cannot_be_written_keep_no_other_batch_from_its_own() {
+    let env = TestEnv::new();
+    env.write("first.csv", manifests::manifest("image", 1));
+    env.write("second.csv", manifests::manifest("image", 2));
+    // What the results are called is a folder that somebody put there.
+    let taken = env.path("output/first/results.csv");
+    std::fs::create_dir_all(taken.join("notes")).unwrap();
+    let outcome = env.run(["run", "first.csv", "second.csv"]).exited(6);
+    let outcome = outcome.says("error: failed to write to output/first");
+    assert!(outcome.stdout.contains("first") && outcome.stdout.contains("second"), "{}", outcome.stdout);
+    assert!(!env.path("output/first/report.json").exists() && env.path("output/second/report.json").exists());
+    std::fs::remove_dir_all(taken).unwrap();
+    env.run(["run", "first.csv", "second.csv"]).exited(0);
+    assert!(env.path("output/first/report.json").exists());
+    env.audit().each_paid_once(3);
+}
+
+#[test]
 fn an_edited_manifest_runs_what_is_new_or_changed() {
     let env = with_images(3);
     env.run(["run", "batch.csv"]).exited(0);
