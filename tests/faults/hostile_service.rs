@@ -759,7 +759,7 @@ fn a_listed_host_is_fetched_from_without_another_charge() {
 fn plain_text_where_tls_should_be_is_named() {
     let env = TestEnv::new();
     // It waits for the end of a head that never comes.
-    env.configure("[service]\nconnect_timeout = \"1s\"");
+    env.configure_service("connect_timeout = \"1s\"", "");
     let hostile = ScriptedProxy::before(&env.base_url(), |_| Act::Pass);
     let https = hostile.base_url().replace("http:", "https:");
     env.write("batch.csv", manifests::manifest("image", 1));
