@@ -122,10 +122,14 @@ impl CompletionWorker {
             while let Ok(notice) = queue.try_recv() {
                 batches.insert(notice);
             }
+            let is_first = failed.is_empty();
             for notice in batches {
                 if self.try_announce(notice, &mut failed).await.is_break() {
                     return;
                 }
+            }
+            if is_first {
+                tries.reset();
             }
         }
     }
