@@ -10,7 +10,7 @@ use crate::domain::job::{Job, JobSpec};
 use crate::domain::row_versions::RowVersions;
 use crate::store::open_records::OpenRecords;
 use crate::store::spool::Lines;
-use crate::store::{BatchRecord, JobRecord, Store, StoreError};
+use crate::store::{BatchRecord, JobRecord, OutcomeOutline, Store, StoreError};
 
 /// A job without an outcome, or a place without a row.
 const NO_OFFSET: u64 = u64::MAX;
@@ -91,12 +91,6 @@ impl JobIter {
 struct RowOutline {
     seq: Seq,
     order: OrderOutline,
-}
-
-/// The part of an outcome that tells whose it is.
-#[derive(Deserialize)]
-struct OutcomeOutline {
-    seq: Seq,
 }
 
 #[derive(Deserialize)]

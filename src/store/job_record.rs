@@ -24,6 +24,13 @@ pub struct JobRecord {
     pub job: Job,
 }
 
+/// The part of an outcome that tells whose it is, where no more of it is needed.
+#[derive(Debug, Deserialize)]
+pub struct OutcomeOutline {
+    /// Its place in the batch.
+    pub seq: Seq,
+}
+
 /// Its job's fields are handed to the job as they come. `#[serde(flatten)]` would collect all of them first.
 impl<'de> Deserialize<'de> for JobRecord {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<JobRecord, D::Error> {

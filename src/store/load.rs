@@ -4,8 +4,6 @@
 use std::collections::HashSet;
 use std::sync::PoisonError;
 
-use serde::Deserialize;
-
 use crate::domain::budget_group::GroupTotals;
 use crate::domain::ids::{BatchNo, JobKey, Seq};
 use crate::domain::job::{Job, JobSpec};
@@ -18,13 +16,7 @@ use crate::store::snapshot::Snapshot;
 use crate::store::spool::{Lines, Spool};
 use crate::store::staging::Staging;
 use crate::store::state_folders::{self, batch_dir};
-use crate::store::{BatchRecord, JobRecord, Store, StoreError, db_keys};
-
-/// The part of an outcome that tells whose it is.
-#[derive(Deserialize)]
-struct OutcomeOf {
-    seq: Seq,
-}
+use crate::store::{BatchRecord, JobRecord, OutcomeOutline, Store, StoreError, db_keys};
 
 impl Store {
     /// Every batch that is not done, oldest first.
@@ -96,7 +88,7 @@ impl Store {
             return Ok(before);
         }
         let mut outcomes = Lines::open(&self.spool(batch.no).outcomes_path(), before, now)?;
-        while let Some((_, outcome)) = outcomes.next_line::<OutcomeOf>()? {
+        while let Some((_, outcome)) = outcomes.next_line::<OutcomeOutline>()? {
             ended.insert(outcome.seq);
         }
         Ok(now)

@@ -97,7 +97,7 @@ use std::sync::{Mutex, PoisonError, RwLock};
 pub use crate::store::batch::{BatchRecord, Pause, Segment};
 pub use crate::store::commit::{COMMIT_MAX_JOBS, Change};
 pub use crate::store::ended_counts::{Ended, KindCounts};
-pub use crate::store::job_record::JobRecord;
+pub use crate::store::job_record::{JobRecord, OutcomeOutline};
 // What is loaded.
 pub use crate::store::error::StoreError;
 pub use crate::store::finished::FinishedBatch;
