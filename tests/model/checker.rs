@@ -8,9 +8,6 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::ops::Deref;
-use std::sync::Arc;
 
 use callsheet::domain::credits::Credits;
 use callsheet::domain::ids::{AttemptNo, TaskId};
@@ -21,6 +18,8 @@ use callsheet::domain::task::{Fault, PostAnswer, TaskReading, TaskStatus};
 use callsheet::domain::time::Timestamp;
 use callsheet::domain::utc_day::UtcDay;
 use stateright::{Checker, Model, Property};
+
+use crate::life::Life;
 
 /// Every job's price, in credits.
 const PRICE: u64 = 10;
@@ -58,34 +57,6 @@ enum Rule {
     ForgetsWhatWasOnItsWay,
 }
 
-/// What the client has on disk for a job. Its history is left out, and counts are cut short, so that
-/// what can happen next is all that tells two states apart.
-///
-/// Most steps leave a job as it is: its hash is kept with it, and both are shared by the states that have it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Life(Arc<(u64, Job)>);
-
-impl Life {
-    fn of(job: Job) -> Life {
-        let mut hasher = DefaultHasher::new();
-        format!("{job:?}").hash(&mut hasher);
-        Life(Arc::new((hasher.finish(), job)))
-    }
-}
-
-impl Deref for Life {
-    type Target = Job;
-    fn deref(&self) -> &Job {
-        &self.0.1
-    }
-}
-
-impl Hash for Life {
-    fn hash<H: Hasher>(&self, hasher: &mut H) {
-        hasher.write_u64(self.0.0);
-    }
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum End {
     Running,
@@ -113,6 +84,7 @@ enum Answer {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct World {
+    /// What the client has on disk.
     jobs: Vec<Life>,
     held: u64,
     spent: u64,

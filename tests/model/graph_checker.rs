@@ -9,7 +9,6 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::{Hash, Hasher};
 use std::sync::LazyLock;
 
 use callsheet::domain::credits::Credits;
@@ -25,6 +24,8 @@ use callsheet::domain::time::Timestamp;
 use callsheet::domain::utc_day::UtcDay;
 use serde_json::json;
 use stateright::{Checker, HasDiscoveries, Model, Property};
+
+use crate::life::Life;
 
 /// Each job's price, in credits.
 const PRICE: u64 = 10;
@@ -63,16 +64,6 @@ enum Rule {
     TaskIsOutcome,
     /// Each time that a request is sent its inputs are looked up anew.
     LooksUpEachTime,
-}
-
-/// What is known of a job. Its history is left out: what can happen next is all that tells two states apart.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Life(Job);
-
-impl Hash for Life {
-    fn hash<H: Hasher>(&self, hasher: &mut H) {
-        format!("{:?}", self.0).hash(hasher);
-    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -165,7 +156,7 @@ const RULES: AttemptRules = AttemptRules { attempts: 2, keyed: true };
 
 impl Story {
     /// Whether the clip has what it needs, by what is known of the still.
-    fn is_fed(&self, Life(still): &Life) -> bool {
+    fn is_fed(&self, still: &Life) -> bool {
         let state = match still.state() {
             State::Fetching { .. } if self.rule == Rule::TaskIsOutcome => Some(JobState::Succeeded),
             state => Some(state.job_state()).filter(|_| still.is_over()),
@@ -181,7 +172,7 @@ impl Story {
 
     /// Applies an event to a job in memory and books what moved. One that has no place is dropped, as the product does.
     fn apply(&self, world: &mut World, job: usize, attempt: u32, event: Event) {
-        let before = &world.memory[job].0;
+        let before = &world.memory[job];
         let Ok(transition) = lifecycle::apply(before, AttemptNo(attempt), event, RULES, Timestamp(0)) else {
             return;
         };
@@ -194,7 +185,7 @@ impl Story {
         if self.review && job == STILL {
             after.note_review(&REVIEWED);
         }
-        world.memory[job] = Life(lifecycle::without_history(after));
+        world.memory[job] = Life::of(lifecycle::without_history(after));
     }
 
     /// The service's side of a POST: the task of this key, or a new one.
@@ -210,17 +201,17 @@ impl Story {
 
     /// A POST leaves: what must hold then is looked at.
     fn send(&self, world: &mut World, job: usize) -> Sent {
-        let Life(sender) = &world.memory[job];
+        let sender = &world.memory[job];
         let inputs = sender.present().inputs().to_vec();
         let sent = Sent { job, attempt: sender.attempt().0, inputs };
-        if job == CLIP && !world.disk[STILL].0.has_succeeded() {
+        if job == CLIP && !world.disk[STILL].has_succeeded() {
             world.broken.insert(EARLY);
         }
         sent
     }
 
     fn silence(&self, world: &mut World, job: usize, may_have_run: bool) {
-        let attempt = world.memory[job].0.attempt().0;
+        let attempt = world.memory[job].attempt().0;
         let again = PostAnswer::Again { fault: Fault::new("timeout", ""), wait: None, may_have_run };
         self.apply(world, job, attempt, Event::Posted(again));
     }
@@ -230,7 +221,7 @@ impl Story {
             Answer::Task(end) => Event::Posted(PostAnswer::Task(reading(job, attempt, *end))),
             Answer::Reading(end) => Event::Read(reading(job, attempt, *end)),
             // Decided otherwise meanwhile: it waits again, unless it may have been sent.
-            Answer::Inputs(_) if !self.is_fed(&world.memory[STILL]) && !was_sent(&world.memory[job].0) => {
+            Answer::Inputs(_) if !self.is_fed(&world.memory[STILL]) && !was_sent(&world.memory[job]) => {
                 Event::InputsLost(Fault::new("inputs", ""))
             }
             Answer::Inputs(link) => {
@@ -246,7 +237,7 @@ impl Story {
     }
 
     fn lacks_inputs(&self, world: &World) -> bool {
-        world.memory[CLIP].0.present().inputs().is_empty() || self.rule == Rule::LooksUpEachTime
+        world.memory[CLIP].present().inputs().is_empty() || self.rule == Rule::LooksUpEachTime
     }
 }
 
@@ -299,8 +290,8 @@ impl World {
         self.wire.clear();
         (self.held, self.spent) = self.durable;
         for job in [STILL, CLIP] {
-            let life = lifecycle::without_history(made(job, self.disk[job].0.clone()));
-            (self.memory[job], self.disk[job]) = (Life(life.clone()), Life(life));
+            let life = Life::of(lifecycle::without_history(made(job, (*self.disk[job]).clone())));
+            (self.memory[job], self.disk[job]) = (life.clone(), life);
         }
     }
 }
@@ -310,7 +301,7 @@ impl Model for Story {
     type Action = Act;
 
     fn init_states(&self) -> Vec<World> {
-        let lives = || [Life(Job::queued()), Life(Job::queued())];
+        let lives = || [Life::of(Job::queued()), Life::of(Job::queued())];
         vec![World {
             memory: lives(),
             disk: lives(),
@@ -328,7 +319,7 @@ impl Model for Story {
         if !world.is_durable() {
             acts.push(Act::Commit);
         }
-        for (job, Life(life)) in world.memory.iter().enumerate() {
+        for (job, life) in world.memory.iter().enumerate() {
             let waits = world.wire.iter().any(|(of, attempt, _)| (*of, *attempt) == (job, life.attempt().0));
             let is_fed = job == STILL || self.is_fed(&world.memory[STILL]);
             let (want, may_send) = (wants(life.state()), self.may_send(world) && !waits);
@@ -372,7 +363,7 @@ impl Model for Story {
         for (key, _) in world.tasks.iter().filter(|(_, (end, _))| *end == End::Running) {
             acts.extend([End::Success, End::Busy].map(|end| Act::EndTask(*key, end)));
         }
-        if self.review && world.memory[STILL].0.has_succeeded() {
+        if self.review && world.memory[STILL].has_succeeded() {
             acts.extend([Verdict::Approved, Verdict::Rejected].map(Act::Decide));
         }
         acts.push(Act::Crash);
@@ -383,7 +374,7 @@ impl Model for Story {
 
     fn next_state(&self, world: &World, act: Act) -> Option<World> {
         let mut next = world.clone();
-        let attempt_of = |job: usize| world.memory[job].0.attempt().0;
+        let attempt_of = |job: usize| world.memory[job].attempt().0;
         match act {
             Act::Commit => {
                 next.disk = world.memory.clone();
@@ -400,9 +391,9 @@ impl Model for Story {
                 } else {
                     next.wire.insert((CLIP, attempt_of(CLIP), Answer::Inputs(link)));
                 }
-                let still = &world.disk[STILL].0;
+                let still = &world.disk[STILL];
                 let is_approved = still.decision().is_some_and(|found| found.verdict == Verdict::Approved);
-                if self.review && !is_approved && !was_sent(&world.memory[CLIP].0) {
+                if self.review && !is_approved && !was_sent(&world.memory[CLIP]) {
                     next.broken.insert(UNAPPROVED);
                 }
             }
@@ -440,7 +431,7 @@ impl Model for Story {
             Act::EndTask(key, end) => next.tasks.get_mut(&key)?.0 = end,
             Act::Fetch(job) => self.apply(&mut next, job, attempt_of(job), Event::Fetched(vec![output()])),
             Act::Decide(verdict) => {
-                let mut still = world.memory[STILL].0.clone();
+                let mut still = (*world.memory[STILL]).clone();
                 // Changes of mind without end would be no more histories of another sort.
                 if still.decisions().len() > 1 || still.decision().is_some_and(|last| last.verdict == verdict)
                 {
@@ -448,12 +439,12 @@ impl Model for Story {
                 }
                 let (by, sha256) = ("operator".to_owned(), vec![output().sha256]);
                 still.decide(Decision { verdict, by, at: Timestamp(0), note: None, sha256 });
-                next.memory[STILL] = Life(still);
+                next.memory[STILL] = Life::of(still);
             }
             Act::Cancel(job) => self.apply(&mut next, job, attempt_of(job), Event::Cancel),
             Act::Retry(job) => {
                 // Attempts without end would be no more histories of another sort either.
-                if attempt_of(job) >= RULES.attempts && world.memory[job].0.state().is_ended_by_record() {
+                if attempt_of(job) >= RULES.attempts && world.memory[job].state().is_ended_by_record() {
                     return None;
                 }
                 self.apply(&mut next, job, attempt_of(job), Event::Retry);
@@ -465,7 +456,7 @@ impl Model for Story {
     }
 
     fn within_boundary(&self, world: &World) -> bool {
-        world.memory.iter().all(|Life(job)| job.attempt().0 <= RULES.attempts)
+        world.memory.iter().all(|job| job.attempt().0 <= RULES.attempts)
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
@@ -484,33 +475,33 @@ impl Model for Story {
                 "every charge is covered by a durable hold, or in the durable books",
                 |_, world| {
                     [STILL, CLIP].iter().all(|job| {
-                        let books = world.disk[*job].0.all_books();
+                        let books = world.disk[*job].all_books();
                         books.held + books.charged >= Credits(PRICE * world.charged_tasks(*job))
                     })
                 },
             ),
             Property::<Self>::always("what is over is booked to the credit", |_, world| {
                 [STILL, CLIP].iter().all(|job| {
-                    let Life(life) = &world.disk[*job];
+                    let life = &world.disk[*job];
                     !life.is_over() || life.all_books().charged.0 == PRICE * world.charged_tasks(*job)
                 })
             }),
             Property::<Self>::always("no hold outlives its job", |_, world| {
-                world.disk.iter().all(|Life(job)| !job.is_over() || job.all_books().held.is_zero())
+                world.disk.iter().all(|job| !job.is_over() || job.all_books().held.is_zero())
             }),
             Property::<Self>::sometimes("both can be made", |story, world| {
-                let made = world.disk.iter().filter(|life| life.0.has_succeeded()).count() as u64;
+                let made = world.disk.iter().filter(|life| life.has_succeeded()).count() as u64;
                 made == story.budget.min(2)
             }),
             Property::<Self>::sometimes(
                 "the clip can be made of the second attempt at the still",
                 |story, world| {
-                    let [Life(still), Life(clip)] = &world.disk;
+                    let [still, clip] = &world.disk;
                     story.budget < 2 || clip.has_succeeded() && still.attempt() == AttemptNo(2)
                 },
             ),
             Property::<Self>::sometimes("a clip can wait for a still that failed", |_, world| {
-                let [Life(still), Life(clip)] = &world.disk;
+                let [still, clip] = &world.disk;
                 still.is_over() && !still.has_succeeded() && *clip.state() == State::Queued
             }),
         ]

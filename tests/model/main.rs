@@ -5,4 +5,5 @@
 mod checker;
 mod graph_checker;
 mod ledger_restart;
+mod life;
 mod simulation;
