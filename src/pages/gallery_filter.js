@@ -15,6 +15,28 @@ const searched = (job) => {
   }
   return job.searched;
 };
+/** Prepares the search while nothing else is to do, so that the first letter typed waits for no text to be put together. */
+let preparing = false;
+const PREPARING_MS = 8;
+// Not every browser tells when it has nothing to do.
+const whenIdle = window.requestIdleCallback || ((run) => setTimeout(() => {
+  const end = performance.now() + PREPARING_MS;
+  run({ timeRemaining: () => end - performance.now() });
+}, PREPARING_MS));
+const prepareSearch = () => {
+  if (preparing) { return; }
+  preparing = true;
+  const left = jobs.values();
+  const next = (idle) => {
+    do {
+      const { value, done } = left.next();
+      if (done) { preparing = false; return; }
+      searched(value);
+    } while (idle.timeRemaining() > 1);
+    whenIdle(next);
+  };
+  whenIdle(next);
+};
 const states = (job) => [job.state, ...stateMarks(job).map(([name]) => name)];
 
 /** Fills a select with what there is, most first, and keeps what is chosen. */
@@ -84,13 +106,17 @@ const filter = () => {
 };
 
 /** After data came in. */
-const collect = () => { rows.clear(); choices(); filter(); };
+const collect = () => { rows.clear(); choices(); filter(); prepareSearch(); };
 
 let typing = 0;
 element("filter").addEventListener("input", (event) => {
   clearTimeout(typing);
-  if (event.target === field.meta) { field.value.value = ""; field.value.replaceChildren(new Option("Every value", "")); }
-  typing = setTimeout(() => { choices(); scrollTo(0, Math.min(scrollY, gridTop())); filter(); }, event.target === field.text ? 90 : 0);
+  if (event.target === field.meta) {
+    field.value.value = "";
+    field.value.replaceChildren(new Option("Every value", ""));
+    choices();
+  }
+  typing = setTimeout(() => { scrollTo(0, Math.min(scrollY, gridTop())); filter(); }, event.target === field.text ? 90 : 0);
 });
 element("filter").addEventListener("submit", (event) => event.preventDefault());
 element("filter").addEventListener("reset", () => setTimeout(() => { choices(); filter(); }));
