@@ -3,7 +3,8 @@
 //! Resends, readings and downloads are timed by the clock that never steps ([`Tick`]); deadlines and the ends of watches
 //! by the calendar ([`Timestamp`]), which may. Each timer is set once: setting it again moves it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
 
 use crate::domain::ids::{AttemptNo, JobKey};
 use crate::domain::time::{Tick, Timestamp};
@@ -14,27 +15,32 @@ type TimerId = (JobKey, AttemptNo);
 /// Timers of one clock.
 #[derive(Debug)]
 struct Queue<When> {
-    by_time: BTreeSet<(When, TimerId)>,
+    /// The earliest on top, which is always one that is set; below it may be timers that were moved or canceled since.
+    by_time: BinaryHeap<Reverse<(When, TimerId)>>,
     set: BTreeMap<TimerId, When>,
 }
 
-impl<When> Default for Queue<When> {
+/// Moved and canceled timers that a heap may hold beside as many as are set, before it is made anew.
+const STALE_MAX: usize = 64;
+
+impl<When: Ord> Default for Queue<When> {
     fn default() -> Queue<When> {
-        Queue { by_time: BTreeSet::new(), set: BTreeMap::new() }
+        Queue { by_time: BinaryHeap::new(), set: BTreeMap::new() }
     }
 }
 
 impl<When: Copy + Ord> Queue<When> {
     fn set(&mut self, id: TimerId, at: When) {
-        if let Some(before) = self.set.insert(id, at) {
-            self.by_time.remove(&(before, id));
+        if self.set.insert(id, at) == Some(at) {
+            return;
         }
-        self.by_time.insert((at, id));
+        self.by_time.push(Reverse((at, id)));
+        self.remove_stale();
     }
 
     fn cancel(&mut self, id: TimerId) {
-        if let Some(at) = self.set.remove(&id) {
-            self.by_time.remove(&(at, id));
+        if self.set.remove(&id).is_some() {
+            self.remove_stale();
         }
     }
 
@@ -44,14 +50,26 @@ impl<When: Copy + Ord> Queue<When> {
         ids.into_iter().for_each(|id| self.cancel(id));
     }
 
+    /// Leaves a timer that is set on top, and no more stale ones than are set.
+    fn remove_stale(&mut self) {
+        while let Some(Reverse((at, id))) = self.by_time.peek()
+            && self.set.get(id) != Some(at)
+        {
+            self.by_time.pop();
+        }
+        if self.by_time.len() > 2 * self.set.len() + STALE_MAX {
+            self.by_time = self.set.iter().map(|(id, at)| Reverse((*at, *id))).collect();
+        }
+    }
+
     /// When the first is due.
     fn first(&self) -> Option<When> {
-        self.by_time.first().map(|(at, _)| *at)
+        self.by_time.peek().map(|Reverse((at, _))| *at)
     }
 
     /// Takes the first that is due, and says when it was.
     fn pop(&mut self, now: When) -> Option<(When, TimerId)> {
-        let (at, id) = *self.by_time.first().filter(|(at, _)| *at <= now)?;
+        let Reverse((at, id)) = *self.by_time.peek().filter(|Reverse((at, _))| *at <= now)?;
         self.cancel(id);
         Some((at, id))
     }
@@ -139,6 +157,56 @@ mod tests {
         assert_eq!(timers.pop_effect(Tick(40)), Some((Tick(10), key(1), FIRST)));
         assert_eq!(timers.pop_effect(Tick(40)), Some((Tick(20), key(2), FIRST)));
         assert_eq!(timers.pop_effect(Tick(40)), None, "the first place of a moved timer is empty");
+    }
+
+    #[test]
+    fn what_was_moved_or_canceled_takes_no_more_memory_than_what_is_set() {
+        let mut timers = Timers::default();
+        for round in 0..50 {
+            for seq in 0..1000 {
+                timers.set_effect(key(seq), FIRST, Tick(1_000_000 - round * 1000 + u64::from(seq)));
+                timers.set_deadline(key(seq), FIRST, Some(Timestamp(86_400_000)));
+            }
+        }
+        assert!(timers.effects.by_time.len() <= 2 * 1000 + STALE_MAX, "{}", timers.effects.by_time.len());
+        assert_eq!(
+            timers.deadlines.by_time.len(),
+            1000,
+            "a timer that is set to the same instant stays where it is"
+        );
+        (5..1000).for_each(|seq| timers.cancel_job(key(seq)));
+        assert!(timers.deadlines.by_time.len() <= 2 * 5 + STALE_MAX, "{}", timers.deadlines.by_time.len());
+        let left: Vec<JobKey> =
+            std::iter::from_fn(|| timers.pop_effect(Tick(u64::MAX))).map(|(_, key, _)| key).collect();
+        assert_eq!(left, (0..5).map(key).collect::<Vec<_>>());
+        assert_eq!((timers.effects.by_time.len(), timers.effects.set.len()), (0, 0));
+    }
+
+    /// What a sorted list of the timers that are set would do.
+    #[test]
+    fn timers_come_as_from_a_sorted_list_whatever_is_set_moved_and_canceled() {
+        proptest::proptest!(|(steps in proptest::collection::vec((0u32..6, 0u64..12, 0u8..8), 1..200))| {
+            let (mut queue, mut list) = (Queue::default(), BTreeMap::new());
+            for (seq, at, what) in steps {
+                let id = (key(seq), FIRST);
+                match what {
+                    0..5 => {
+                        queue.set(id, at);
+                        list.insert(id, at);
+                    }
+                    5 => {
+                        queue.cancel(id);
+                        list.remove(&id);
+                    }
+                    _ => {
+                        let first = list.iter().map(|(id, at)| (*at, *id)).min().filter(|(due, _)| *due <= at);
+                        proptest::prop_assert_eq!(queue.pop(at), first);
+                        first.map(|(_, id)| list.remove(&id));
+                    }
+                }
+                proptest::prop_assert_eq!(queue.first(), list.values().min().copied());
+            }
+        });
     }
 
     #[test]
