@@ -6,9 +6,6 @@ use std::sync::OnceLock;
 
 use callsheet::api::{RawResponse, response, shorts_studio};
 use callsheet::config::Config;
-use callsheet::control::protocol::{
-    CancelRequest, PauseRequest, ResolveRequest, RetryRequest, Status, Submission,
-};
 use callsheet::domain::ids::TaskId;
 use callsheet::domain::manifest::row::ReadRow;
 use callsheet::domain::manifest::{Limits, open};
@@ -16,8 +13,11 @@ use callsheet::domain::quote::catalog::CatalogPart;
 use callsheet::domain::quote::{Catalog, Rules, quote};
 use callsheet::domain::request::{Kind, Request};
 use callsheet::domain::task::{PostAnswer, ReadAnswer, TaskReading};
-use callsheet::intake::receipt::Receipt;
+use callsheet::ingest::receipt::Receipt;
 use callsheet::output::{detect_media_type, is_truncated};
+use callsheet::server::protocol::{
+    CancelRequest, PauseRequest, ResolveRequest, RetryRequest, Status, Submission,
+};
 use serde_json::Value;
 
 /// Read once: they are the same for every text.

@@ -11,9 +11,9 @@
 //! 5. [`output`]: names, publishing, sidecars and results on disk.
 //!    [`pages`]: what people look at in a browser.
 //! 6. [`engine`]: decides, commits, does. One loop.
-//! 7. [`intake`]: the one path by which jobs are accepted.
-//! 8. [`control`], [`hooks`] and [`daemon`]: the service that runs for months, its control API, and the
-//!    notifications that it sends.
+//! 7. [`ingest`]: the one path by which jobs are accepted.
+//! 8. [`server`], [`hooks`] and [`daemon`]: the service that runs for months, its control API, and the
+//!    notifications that it sends. [`client`]: how that API is reached, over the socket or in this process.
 //! 9. [`config`] and [`cli`]: the configuration and the commands.
 //!
 //! The service itself, offline, is a crate of its own: `callsheet-emulator`, in `emulator/`.
@@ -23,18 +23,19 @@
 
 pub mod api;
 pub mod cli;
+pub mod client;
 pub mod clock;
 pub mod config;
-pub mod control;
 pub mod daemon;
 pub mod domain;
 pub mod engine;
 pub mod failpoint;
 pub mod hooks;
-pub mod intake;
+pub mod ingest;
 pub mod metrics;
 pub mod object_storage;
 pub mod output;
 pub mod pages;
 pub mod recovery;
+pub mod server;
 pub mod store;

@@ -4,7 +4,7 @@ use crate::cli::invocation::Invocation;
 use crate::cli::printable_path;
 use crate::domain::absent_rows::{AbsentRow, AbsentRows};
 use crate::domain::row_verdict::RowVerdict;
-use crate::intake::receipt::Receipt;
+use crate::ingest::receipt::Receipt;
 
 /// A line of it. A command is not broken, so that it can be copied.
 #[derive(Debug, PartialEq, Eq)]

@@ -10,10 +10,10 @@ use crate::cli::failure::Failure;
 use crate::cli::global_flags::Global;
 use crate::cli::terminal::say;
 use crate::cli::{printable, written};
-use crate::control::protocol::{AnotherTakeRequest, Request};
 use crate::domain::credits::Credits;
 use crate::domain::exit_code::Exit;
-use crate::intake::another_take::AnotherTake;
+use crate::ingest::another_take::AnotherTake;
+use crate::server::protocol::{AnotherTakeRequest, Request};
 
 #[derive(Debug, Args)]
 pub(super) struct TakeArguments {

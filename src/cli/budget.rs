@@ -9,10 +9,10 @@ use crate::cli::failure::Failure;
 use crate::cli::global_flags::Global;
 use crate::cli::terminal::say;
 use crate::cli::{client, written};
-use crate::control::protocol::BudgetRequest;
 use crate::domain::budget::BudgetSetting;
 use crate::domain::exit_code::Exit;
 use crate::domain::ids::BatchName;
+use crate::server::protocol::BudgetRequest;
 
 /// What `budget` takes.
 #[derive(Debug, Args)]

@@ -8,7 +8,6 @@ use crate::cli::failure::Failure;
 use crate::cli::service_target::{self, ServiceTarget};
 use crate::clock::Clock;
 use crate::config::{Config, InputsConfig};
-use crate::control::app::AppParts;
 use crate::domain::admission::Limits;
 use crate::domain::balance_check_interval::BALANCE_CHECK_INTERVAL;
 use crate::domain::batch_origin::{SharedSource, SourcePlace};
@@ -24,12 +23,13 @@ use crate::engine::output_store::OutputStore;
 use crate::engine::scheduler::Settings;
 use crate::engine::upload_limit::Uploads;
 use crate::engine::{EngineDeps, RateLimit};
-use crate::intake::catalog_refresh::ServiceCatalogs;
-use crate::intake::ingest::IngestDefaults;
-use crate::intake::input_files::InputRules;
+use crate::ingest::catalog_refresh::ServiceCatalogs;
+use crate::ingest::ingest_handle::IngestDefaults;
+use crate::ingest::input_files::InputRules;
 use crate::metrics::Metrics;
 use crate::object_storage::ObjectStorage;
 use crate::output::publish::OutputDir;
+use crate::server::app::AppParts;
 use crate::store::Store;
 
 /// Settings of the scheduler, for a service that works so many times faster than real time.

@@ -5,8 +5,8 @@ use crate::cli::global_flags::Global;
 use crate::cli::name_arguments::NameArgument;
 use crate::cli::terminal::say;
 use crate::cli::{client, outcome_json, printable};
-use crate::control::protocol::CancelRequest;
 use crate::domain::exit_code::Exit;
+use crate::server::protocol::CancelRequest;
 
 pub(super) async fn run(command: &NameArgument, global: &Global) -> Result<Exit, Failure> {
     let request = CancelRequest { name: command.name.clone() };

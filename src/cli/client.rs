@@ -13,14 +13,15 @@ use crate::cli::global_flags::Global;
 use crate::cli::service_target::PresentState;
 use crate::cli::terminal::say;
 use crate::cli::{build, service_target};
+use crate::client::InProcess;
+use crate::client::{Client, ClientError};
 use crate::clock::Clock;
-use crate::control::app::{App, InProcess};
-use crate::control::client::{Client, ClientError};
-use crate::control::protocol::{BatchState, BatchStatus, Lines, ProcessKind, Request, StatusRequest};
 use crate::domain::exit_code::Exit;
 use crate::domain::ids::BatchName;
 use crate::domain::parked_reason::Parked;
 use crate::engine::{Mode, Scope};
+use crate::server::app::App;
+use crate::server::protocol::{BatchState, BatchStatus, Lines, ProcessKind, Request, StatusRequest};
 use crate::store::{Store, StoreError};
 
 /// How long a process may take from when it has the state until it listens.

@@ -6,12 +6,12 @@ use crate::cli::failure::Failure;
 use crate::cli::global_flags::Global;
 use crate::cli::terminal::say;
 use crate::cli::{client, outcome_json};
-use crate::control::protocol::{BatchStatus, ContinueRequest, Request, StatusRequest};
 use crate::domain::exit_code::Exit;
 use crate::domain::ids::BatchName;
 use crate::domain::job_state::JobState;
 use crate::domain::number_text::counted;
 use crate::domain::pilot::Pilot;
+use crate::server::protocol::{BatchStatus, ContinueRequest, Request, StatusRequest};
 
 #[derive(Debug, Args)]
 pub(super) struct ContinueCommand {

@@ -17,14 +17,14 @@ use crate::cli::global_flags::Global;
 use crate::cli::service_target::{self, ServiceTarget};
 use crate::clock::Clock;
 use crate::config::{Config, INBOX_SETTLE};
-use crate::control::protocol::ProcessKind;
 use crate::daemon::inboxes::InboxSettings;
 use crate::daemon::schedules::ConfiguredSchedule;
 use crate::daemon::{self, DaemonError, Parts};
 use crate::domain::exit_code::Exit;
 use crate::domain::manifest::row::Policy;
-use crate::intake::inbox::dispose::Folders;
-use crate::intake::inbox::overlap::overlap;
+use crate::ingest::inbox::dispose::Folders;
+use crate::ingest::inbox::overlap::overlap;
+use crate::server::protocol::ProcessKind;
 use crate::store::Store;
 
 /// What `daemon` takes.

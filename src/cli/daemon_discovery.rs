@@ -11,10 +11,10 @@ use crate::cli::failure::Failure;
 use crate::cli::global_flags::Global;
 use crate::cli::service_target;
 use crate::cli::terminal::say;
+use crate::client::{Client, ClientError};
 use crate::config::Config;
-use crate::control::client::{Client, ClientError};
-use crate::control::protocol::{Health, HealthRequest, ProcessKind};
 use crate::domain::exit_code::Exit;
+use crate::server::protocol::{Health, HealthRequest, ProcessKind};
 
 /// Name of the control socket in the state.
 const SOCKET: &str = "callsheet.sock";

@@ -13,18 +13,19 @@ use crate::cli::service_target::{self, PresentState, ServiceTarget};
 use crate::cli::terminal::say;
 use crate::cli::{build, outcome_json, submit};
 use crate::cli::{printable, printable_path};
+use crate::client::Client;
+use crate::client::InProcess;
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::control::app::{App, InProcess};
-use crate::control::client::Client;
-use crate::control::handlers::HandlerError;
-use crate::control::protocol::{BatchOutcome, DownloadRequest};
 use crate::domain::exit_code::Exit;
 use crate::domain::ids::BatchName;
 use crate::domain::job_state::JobState;
 use crate::engine::gallery::Standing;
 use crate::engine::scheduler::{BatchOverview, CommandOutcome, Standstill};
 use crate::engine::{self, Mode, Scope};
+use crate::server::app::App;
+use crate::server::handlers::HandlerError;
+use crate::server::protocol::{BatchOutcome, DownloadRequest};
 use crate::store::Store;
 
 /// What `download` takes.

@@ -11,11 +11,11 @@ use crate::cli::global_flags::Global;
 use crate::cli::invocation::with_typed_commands;
 use crate::cli::name_arguments::JobArgument;
 use crate::cli::{printable, written};
-use crate::control::protocol::{ExplainRequest, Explanation};
 use crate::domain::exit_code::Exit;
 use crate::domain::job::{Job, JobSpec, State};
 use crate::domain::review::Decision;
 use crate::domain::task::TaskRecord;
+use crate::server::protocol::{ExplainRequest, Explanation};
 
 pub(super) async fn run(command: &JobArgument, global: &Global) -> Result<Exit, Failure> {
     let explanation = client::call(global, &ExplainRequest { job: command.job.clone() }).await?;

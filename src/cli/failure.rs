@@ -9,12 +9,12 @@ use crate::cli::invocation::with_typed_commands;
 use crate::cli::printable;
 use crate::cli::terminal::{self, say};
 use crate::config::ConfigError;
-use crate::control::protocol::Refusal;
 use crate::domain::diagnostic::Diagnostic;
 use crate::domain::exit_code::Exit;
 use crate::engine::EngineError;
-use crate::intake::IntakeError;
-use crate::intake::catalog_refresh::CatalogError;
+use crate::ingest::ManifestError;
+use crate::ingest::catalog_refresh::CatalogError;
+use crate::server::protocol::Refusal;
 use crate::store::StoreError;
 use crate::store::dump::DumpError;
 
@@ -152,7 +152,7 @@ macro_rules! failures {
     };
 }
 
-failures! { ServiceError StoreError IntakeError CatalogError EngineError }
+failures! { ServiceError StoreError ManifestError CatalogError EngineError }
 
 impl From<Refusal> for Failure {
     fn from(Refusal { message, hint, exit_code }: Refusal) -> Failure {

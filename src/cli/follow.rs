@@ -8,9 +8,9 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::cli::daemon_discovery::DaemonConnection;
 use crate::cli::failure::Failure;
 use crate::cli::terminal::say;
-use crate::control::client::{Client, ClientError};
-use crate::control::protocol::{HealthRequest, ProcessKind};
+use crate::client::{Client, ClientError};
 use crate::domain::exit_code::Exit;
+use crate::server::protocol::{HealthRequest, ProcessKind};
 
 /// How long to wait for a daemon that went away. Under systemd it is back within seconds.
 const ABSENCE_MAX: Duration = Duration::from_secs(30);
@@ -131,7 +131,7 @@ mod tests {
     use std::cell::Cell;
 
     use super::*;
-    use crate::control::protocol::Refusal;
+    use crate::server::protocol::Refusal;
 
     async fn answers(answers: &[Option<&str>], absence_max: Duration) -> Result<String, Failure> {
         let dir = tempfile::tempdir().unwrap();

@@ -11,10 +11,10 @@ use crate::cli::global_flags::Global;
 use crate::cli::table::{self, Cell, RowPrinter};
 use crate::cli::terminal::Tone;
 use crate::cli::{printable, written};
-use crate::control::protocol::{JobSummary, JobsRequest, Request};
 use crate::domain::exit_code::Exit;
 use crate::domain::ids::BatchName;
 use crate::domain::job_state::{self, JobState};
+use crate::server::protocol::{JobSummary, JobsRequest, Request};
 
 /// What `jobs` takes.
 #[derive(Debug, Args)]

@@ -9,10 +9,10 @@ use crate::cli::failure::Failure;
 use crate::cli::global_flags::Global;
 use crate::cli::table::{self, RowPrinter};
 use crate::cli::{printable, written};
-use crate::control::protocol::{LedgerEntry, LedgerRequest, Request};
 use crate::domain::exit_code::Exit;
 use crate::domain::ids::BatchName;
 use crate::domain::ledger::Movement;
+use crate::server::protocol::{LedgerEntry, LedgerRequest, Request};
 
 /// What `ledger` takes.
 #[derive(Debug, Args)]

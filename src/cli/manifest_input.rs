@@ -12,14 +12,14 @@ use crate::cli::invocation::STDIN;
 use crate::cli::manifest_arguments::{ManifestArguments, ManifestFormat};
 use crate::cli::terminal::say;
 use crate::config::Config;
-use crate::control::protocol::Submission;
 use crate::domain::batch_origin::SourcePlace;
 use crate::domain::exit_code::Exit;
 use crate::domain::manifest::{self, Limits};
 use crate::engine::blocking;
-use crate::intake::input_files::{self, ReadFiles};
-use crate::intake::manifest_file;
-use crate::intake::table_files::{self, Roots};
+use crate::ingest::input_files::{self, ReadFiles};
+use crate::ingest::manifest_file;
+use crate::ingest::table_files::{self, Roots};
+use crate::server::protocol::Submission;
 
 /// A manifest that a command hands in, or plans.
 #[derive(Debug)]

@@ -6,16 +6,16 @@ use crate::cli::continue_pilot;
 use crate::cli::invocation::{Invocation, quoted};
 use crate::cli::terminal::{self, Tone};
 use crate::cli::{printable, printable_path};
-use crate::control::client::Client;
-use crate::control::protocol::{BatchStatus, JobSummary, JobsRequest};
+use crate::client::Client;
 use crate::domain::credit_hold::ABOVE_MAX;
 use crate::domain::job::{DOWNLOAD_FAILED, OutputFile};
 use crate::domain::job_reference::{INPUT_LENGTH, INPUT_TOO_LONG};
 use crate::domain::job_state::JobState;
 use crate::domain::parked_reason::Parked;
 use crate::domain::retry_delay::{Prospect, prospect};
-use crate::intake::receipt::Receipt;
+use crate::ingest::receipt::Receipt;
 use crate::output::report::Listed;
+use crate::server::protocol::{BatchStatus, JobSummary, JobsRequest};
 
 /// Jobs and lines that are named; the rest are counted.
 pub(super) const NAMED_MAX: usize = 5;

@@ -13,9 +13,9 @@ use crate::cli::failure::Failure;
 use crate::cli::global_flags::Global;
 use crate::cli::terminal::say;
 use crate::cli::{client, printable, printable_path, written};
-use crate::control::protocol::GalleryRequest;
 use crate::domain::exit_code::Exit;
 use crate::domain::ids::BatchName;
+use crate::server::protocol::GalleryRequest;
 
 /// What `open` takes.
 #[derive(Debug, Args)]

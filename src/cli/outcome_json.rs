@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::cli::failure::Failure;
 use crate::cli::global_flags::Global;
 use crate::cli::written;
-use crate::control::protocol::{BatchOutcome, BatchOutcomes};
+use crate::server::protocol::{BatchOutcome, BatchOutcomes};
 
 /// Prints the outcomes with `--json`, as the daemon would answer, and returns them for printing as text.
 pub(super) fn print(outcomes: BatchOutcomes, global: &Global) -> Result<Vec<BatchOutcome>, Failure> {

@@ -11,13 +11,14 @@ use crate::cli::global_flags::Global;
 use crate::cli::service_target::{self, PresentState};
 use crate::cli::terminal::say;
 use crate::cli::{build, daemon_discovery, printable, written};
+use crate::client::InProcess;
 use crate::clock::Clock;
-use crate::control::app::{App, InProcess};
-use crate::control::protocol::{SyncOutputsRequest, SyncedOutputs};
 use crate::domain::exit_code::Exit;
 use crate::engine::upload_limit::Uploads;
 use crate::engine::{self, Mode, Scope};
 use crate::metrics::Metrics;
+use crate::server::app::App;
+use crate::server::protocol::{SyncOutputsRequest, SyncedOutputs};
 use crate::store::Store;
 
 /// What `outputs` takes.

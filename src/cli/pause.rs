@@ -5,8 +5,8 @@ use crate::cli::global_flags::Global;
 use crate::cli::name_arguments::BatchArgument;
 use crate::cli::terminal::say;
 use crate::cli::{client, outcome_json};
-use crate::control::protocol::PauseRequest;
 use crate::domain::exit_code::Exit;
+use crate::server::protocol::PauseRequest;
 
 pub(super) async fn pause(command: &BatchArgument, global: &Global) -> Result<Exit, Failure> {
     let request = PauseRequest { batch: command.batch.clone() };

@@ -8,11 +8,11 @@ use crate::cli::printable;
 use crate::cli::progress_lines::{Figures, Pace, span};
 use crate::cli::terminal::{self, Tone};
 use crate::clock::Clock;
-use crate::control::protocol::BatchStatus;
 use crate::domain::ids::{BatchName, BatchNo};
 use crate::domain::time::{Millis, Now, Tick, Timestamp};
 use crate::engine::StepView;
 use crate::engine::scheduler::{BatchOverview, Outage};
+use crate::server::protocol::BatchStatus;
 use crate::store::BatchRecord;
 
 /// Between two lines where there is no terminal.

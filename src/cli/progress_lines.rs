@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use crate::cli::terminal::{self, Tone};
-use crate::control::protocol::BatchStatus;
 use crate::domain::credits::Credits;
 use crate::domain::job_state::JobState;
 use crate::domain::time::Millis;
+use crate::server::protocol::BatchStatus;
 
 /// How long nothing may end before the time that is left is no longer guessed.
 const GUESS_MAX_SILENCE: Millis = Millis::from_secs(30);

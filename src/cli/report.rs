@@ -13,12 +13,12 @@ use crate::cli::failure::Failure;
 use crate::cli::global_flags::Global;
 use crate::cli::{printable, table, written};
 use crate::clock::Clock;
-use crate::control::protocol::{JobsRequest, LedgerEntry, LedgerRequest, Request};
 use crate::domain::exit_code::Exit;
 use crate::domain::ids::BatchName;
 use crate::domain::ledger::Movement;
 use crate::domain::report_group::{GroupBy, Since};
 use crate::domain::row_selection::meta_value;
+use crate::server::protocol::{JobsRequest, LedgerEntry, LedgerRequest, Request};
 
 /// What `report` takes.
 #[derive(Debug, Args)]

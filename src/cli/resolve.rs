@@ -6,8 +6,8 @@ use crate::cli::failure::Failure;
 use crate::cli::global_flags::Global;
 use crate::cli::terminal::say;
 use crate::cli::{client, outcome_json, printable};
-use crate::control::protocol::ResolveRequest;
 use crate::domain::exit_code::Exit;
+use crate::server::protocol::ResolveRequest;
 
 /// What `resolve` takes.
 #[derive(Debug, Args)]

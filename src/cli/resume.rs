@@ -5,8 +5,8 @@ use crate::cli::global_flags::Global;
 use crate::cli::name_arguments::BatchArgument;
 use crate::cli::terminal::say;
 use crate::cli::{client, outcome_json};
-use crate::control::protocol::{Request, ResumeRequest};
 use crate::domain::exit_code::Exit;
+use crate::server::protocol::{Request, ResumeRequest};
 
 pub(super) async fn resume(command: &BatchArgument, global: &Global) -> Result<Exit, Failure> {
     let request = ResumeRequest { batch: command.batch.clone() };

@@ -7,9 +7,9 @@ use crate::cli::global_flags::Global;
 use crate::cli::name_arguments::NameArgument;
 use crate::cli::terminal::say;
 use crate::cli::{client, examples, outcome_json, printable};
-use crate::control::protocol::{Request, RetryRequest};
 use crate::domain::exit_code::Exit;
 use crate::domain::manifest::FieldEdit;
+use crate::server::protocol::{Request, RetryRequest};
 
 /// What `retry` takes.
 #[derive(Debug, Args)]

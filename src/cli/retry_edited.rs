@@ -11,10 +11,10 @@ use crate::cli::global_flags::Global;
 use crate::cli::retry::{RetryCommand, list};
 use crate::cli::terminal::say;
 use crate::cli::{submit, summary, written};
-use crate::control::protocol::RetryEditedRequest;
 use crate::domain::exit_code::Exit;
-use crate::intake::receipt::Receipt;
-use crate::intake::retry_edited::EditedRetry;
+use crate::ingest::receipt::Receipt;
+use crate::ingest::retry_edited::EditedRetry;
+use crate::server::protocol::RetryEditedRequest;
 
 pub(super) async fn run(command: &RetryCommand, global: &Global) -> Result<Exit, Failure> {
     let plan = RetryEditedRequest {

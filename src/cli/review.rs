@@ -13,12 +13,12 @@ use crate::cli::review_decisions::{decide, say_left};
 use crate::cli::table::{self, RowPrinter};
 use crate::cli::terminal::say;
 use crate::cli::{another_take, examples, printable, printable_path, review_import, service_target, written};
-use crate::control::protocol::{DecideRequest, DecisionRequest, Decisions, Request, ReviewRequest};
 use crate::domain::exit_code::Exit;
 use crate::domain::ids::BatchName;
 use crate::domain::number_text::counted;
 use crate::domain::review::{BY_MAX_CHARS, ReviewAction};
 use crate::output::decisions_csv::{DecisionsWriter, ReviewLine};
+use crate::server::protocol::{DecideRequest, DecisionRequest, Decisions, Request, ReviewRequest};
 
 /// What `review` takes.
 #[derive(Debug, Args)]

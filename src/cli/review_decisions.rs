@@ -3,8 +3,8 @@
 use crate::cli::client::StateClient;
 use crate::cli::failure::Failure;
 use crate::cli::terminal::say;
-use crate::control::protocol::{DecideRequest, DecisionRequest, Decisions};
-use crate::control::review_protocol::DECISIONS_MAX;
+use crate::server::protocol::{DecideRequest, DecisionRequest, Decisions};
+use crate::server::review_protocol::DECISIONS_MAX;
 
 /// Has decisions taken down, some at a time.
 pub(super) async fn decide(

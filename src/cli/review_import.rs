@@ -12,12 +12,12 @@ use crate::cli::global_flags::Global;
 use crate::cli::review_decisions::{decide, say_left};
 use crate::cli::terminal::say;
 use crate::cli::{printable, printable_path, written};
-use crate::control::protocol::{DecideRequest, DecisionRequest, Request, ReviewRequest};
 use crate::domain::exit_code::Exit;
 use crate::domain::ids::BatchName;
 use crate::domain::number_text::counted;
 use crate::domain::review::{NOTE_MAX_CHARS, ReviewAction, Verdict};
 use crate::output::decisions_csv::ReviewLine;
+use crate::server::protocol::{DecideRequest, DecisionRequest, Request, ReviewRequest};
 
 /// Lines that are wrong and are said; the rest are counted.
 const SHOWN_MAX: usize = 20;

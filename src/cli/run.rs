@@ -27,12 +27,9 @@ use crate::cli::submit;
 use crate::cli::summary;
 use crate::cli::terminal::say;
 use crate::cli::{printable, printable_path};
+use crate::client::InProcess;
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::control::access::TcpAccess;
-use crate::control::app::{App, AppParts, InProcess};
-use crate::control::listener::{self, ServedSocket};
-use crate::control::protocol::BatchStatus;
 use crate::domain::credits::Credits;
 use crate::domain::exit_code::Exit;
 use crate::domain::ids::{BatchName, BatchNo};
@@ -42,12 +39,16 @@ use crate::domain::time::Millis;
 use crate::engine::gallery::Standing;
 use crate::engine::scheduler::{BatchOverview, Standstill};
 use crate::engine::{self, Engine, Mode, Scope, Stop};
-use crate::intake::catalog_refresh;
-use crate::intake::ingest;
-use crate::intake::receipt::Receipt;
+use crate::ingest::catalog_refresh;
+use crate::ingest::ingest_handle;
+use crate::ingest::receipt::Receipt;
 use crate::output::publish::OutputDir;
 use crate::output::report::{Listed, Report, Waiting};
 use crate::pages::gallery_index::OPEN_MAX;
+use crate::server::access::TcpAccess;
+use crate::server::app::{App, AppParts};
+use crate::server::listener::{self, ServedSocket};
+use crate::server::protocol::BatchStatus;
 use crate::store::{BatchRecord, Store};
 
 /// What `run` takes.
@@ -158,7 +159,7 @@ async fn submit_all(
     global: &Global,
     clock: Clock,
 ) -> Result<Vec<Receipt>, Failure> {
-    ingest::sweep_incoming(store.dir()).map_err(|error| {
+    ingest_handle::sweep_incoming(store.dir()).map_err(|error| {
         let incoming = store.dir().join("incoming");
         Failure::new(Exit::Disk, format!("failed to use {}: {error}", incoming.display()))
     })?;

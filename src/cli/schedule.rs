@@ -16,11 +16,11 @@ use crate::cli::terminal::say;
 use crate::cli::{printable, service_target, summary, written};
 use crate::clock::Clock;
 use crate::config::{Config, ScheduleConfig};
-use crate::control::protocol::{ActiveSchedule, RunScheduleRequest, SchedulesRequest};
 use crate::domain::exit_code::Exit;
 use crate::domain::ids::{BadBatchName, BatchName};
 use crate::domain::schedule::{Schedule, ScheduleError, name};
 use crate::domain::time::Timestamp;
+use crate::server::protocol::{ActiveSchedule, RunScheduleRequest, SchedulesRequest};
 use crate::store::schedule_progress::{self, LastRun, ScheduleRecords};
 
 /// What fires by itself: `[[schedule]]` in the configuration.

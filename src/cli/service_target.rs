@@ -16,7 +16,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::domain::exit_code::Exit;
 use crate::domain::time::Millis;
-use crate::intake::catalog_refresh::{self, CatalogError, Catalogs};
+use crate::ingest::catalog_refresh::{self, CatalogError, Catalogs};
 use crate::store::Store;
 
 /// The identity of the emulator in a state.

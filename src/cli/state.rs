@@ -16,7 +16,6 @@ use crate::cli::service_target::PresentState;
 use crate::cli::terminal::say;
 use crate::cli::{client, printable, printable_path, service_target, written};
 use crate::clock::Clock;
-use crate::control::protocol::{ExportRequest, ProcessKind, Request};
 use crate::domain::credits::Credits;
 use crate::domain::exit_code::Exit;
 use crate::domain::ids::BatchName;
@@ -27,6 +26,7 @@ use crate::output::publish::OutputDir;
 use crate::pages::decoder_process;
 use crate::recovery::import::import as import_state;
 use crate::recovery::rebuild::rebuild as rebuild_state;
+use crate::server::protocol::{ExportRequest, ProcessKind, Request};
 use crate::store::{Store, StoreError, child_reader};
 
 /// What is done to a whole state.

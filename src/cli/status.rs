@@ -17,15 +17,15 @@ use crate::cli::progress::{LINE_INTERVAL, PaceMeter};
 use crate::cli::progress_lines::Figures;
 use crate::cli::terminal::say;
 use crate::cli::{summary, terminal, written};
+use crate::client::Client;
 use crate::clock::Clock;
-use crate::control::client::Client;
-use crate::control::protocol::{
-    BatchState, BatchStatus, ProcessKind, Request, StatusRequest, TransferTotals, Transfers,
-};
 use crate::domain::exit_code::Exit;
 use crate::domain::ids::BatchName;
 use crate::domain::parked_reason::Parked;
 use crate::domain::time::Tick;
+use crate::server::protocol::{
+    BatchState, BatchStatus, ProcessKind, Request, StatusRequest, TransferTotals, Transfers,
+};
 
 /// Shows every batch in numbers.
 #[derive(Debug, Args)]

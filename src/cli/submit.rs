@@ -19,15 +19,15 @@ use crate::cli::next_steps::{self, BatchEnd};
 use crate::cli::progress::Progress;
 use crate::cli::terminal::{self, say};
 use crate::cli::{printable, service_target, summary};
+use crate::client::{Client, ClientError};
 use crate::clock::Clock;
-use crate::control::client::{Client, ClientError};
-use crate::control::protocol::{BatchState, BatchStatus, StatusRequest, Submission};
 use crate::domain::diagnostic::Diagnostic;
 use crate::domain::exit_code::Exit;
 use crate::domain::ids::BatchName;
 use crate::domain::job_state::JobState;
 use crate::domain::parked_reason::Parked;
-use crate::intake::receipt::Receipt;
+use crate::ingest::receipt::Receipt;
+use crate::server::protocol::{BatchState, BatchStatus, StatusRequest, Submission};
 
 /// What `submit` takes.
 #[derive(Debug, Args)]

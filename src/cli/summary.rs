@@ -11,14 +11,14 @@ use crate::cli::progress_lines::span;
 use crate::cli::table::{self, Cell, Table};
 use crate::cli::terminal::{Tone, say};
 use crate::cli::{group_budgets, printable, printable_path, written};
-use crate::control::protocol::{BatchState, BatchStatus};
 use crate::domain::batch_terms::TermChange;
 use crate::domain::credits::Credits;
 use crate::domain::job_state::JobState;
 use crate::domain::manifest::row::Deadline;
 use crate::domain::parked_reason::Parked;
 use crate::domain::time::Millis;
-use crate::intake::receipt::Receipt;
+use crate::ingest::receipt::Receipt;
+use crate::server::protocol::{BatchState, BatchStatus};
 
 /// Diagnostics shown on a terminal; the rest are counted.
 const SHOWN_MAX: usize = 20;

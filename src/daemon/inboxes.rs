@@ -13,11 +13,11 @@ use crate::domain::diagnostic::{Diagnostic, Position};
 use crate::domain::manifest::row::Policy;
 use crate::domain::time::Millis;
 use crate::engine::blocking;
-use crate::intake::inbox::dispose::{self, FilingError, Folders};
-use crate::intake::inbox::{FileStat, Inbox, ReadyManifest, WatchOptions};
-use crate::intake::ingest::{Ingest, IngestError};
-use crate::intake::receipt::Receipt;
-use crate::intake::{IngestOptions, IntakeError, manifest_file};
+use crate::ingest::inbox::dispose::{self, FilingError, Folders};
+use crate::ingest::inbox::{FileStat, Inbox, ReadyManifest, WatchOptions};
+use crate::ingest::ingest_handle::{IngestError, IngestHandle};
+use crate::ingest::receipt::Receipt;
+use crate::ingest::{IngestOptions, ManifestError, manifest_file};
 
 /// Before a manifest that was being written is read again.
 const WRITER_RETRY_INTERVAL: Millis = Millis::from_secs(2);
@@ -59,7 +59,7 @@ impl From<&InboxConfig> for InboxSettings {
 }
 
 /// Begins to watch an inbox. What it comes to an end by is told to `broken`.
-pub(super) fn watch(terms: InboxSettings, ingest: Ingest, clock: Clock, broken: mpsc::Sender<String>) {
+pub(super) fn watch(terms: InboxSettings, ingest: IngestHandle, clock: Clock, broken: mpsc::Sender<String>) {
     let mut worker = InboxWorker {
         terms: Arc::new(terms),
         ingest,
@@ -99,7 +99,7 @@ fn longer(wait: Option<Millis>) -> Millis {
 
 struct InboxWorker {
     terms: Arc<InboxSettings>,
-    ingest: Ingest,
+    ingest: IngestHandle,
     clock: Clock,
     /// What was taken in and cannot be filed yet.
     unfiled: HashMap<PathBuf, Unfiled>,
@@ -159,10 +159,10 @@ impl InboxWorker {
                 Ok(receipt)
             }
             Err(IngestError::Gone(_)) => Err(IngestFailure::Stopping),
-            Err(IngestError::Intake(IntakeError::Changed { .. })) => {
+            Err(IngestError::Manifest(ManifestError::Changed { .. })) => {
                 Err(IngestFailure::RetryAfter(WRITER_RETRY_INTERVAL))
             }
-            Err(IngestError::Intake(error @ IntakeError::BatchName(_))) => {
+            Err(IngestError::Manifest(error @ ManifestError::BatchName(_))) => {
                 Ok(Receipt::of_refused(&manifest.path, Diagnostic::at(Position::line(1), error.to_string())))
             }
             Err(error) => Err(self.refused(&error.to_string())),

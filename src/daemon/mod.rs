@@ -21,11 +21,6 @@ use tokio::sync::{mpsc, watch};
 
 use crate::clock::Clock;
 use crate::config::{ControlConfig, HooksConfig};
-use crate::control::access::TcpAccess;
-use crate::control::app::{App, AppParts};
-use crate::control::app_state::ScheduleAccess;
-use crate::control::listener::{self, ServedSocket};
-use crate::control::protocol::ProcessKind;
 use crate::daemon::completion_notifier::CompletionNotifier;
 use crate::daemon::inboxes::InboxSettings;
 use crate::daemon::retention::RetentionTerms;
@@ -35,7 +30,12 @@ use crate::daemon::signals::Signals;
 use crate::domain::time::Millis;
 use crate::engine::{EngineDeps, EngineError, Mode, Scope, Stop};
 use crate::hooks::{HookTimeouts, Hooks, HooksError};
-use crate::intake::ingest;
+use crate::ingest::ingest_handle;
+use crate::server::access::TcpAccess;
+use crate::server::app::{App, AppParts};
+use crate::server::app_state::ScheduleAccess;
+use crate::server::listener::{self, ServedSocket};
+use crate::server::protocol::ProcessKind;
 use crate::store::{BatchRecord, Store, StoreError};
 
 /// Everything that the configuration decides.
@@ -103,7 +103,7 @@ pub async fn run(store: Arc<Store>, parts: Parts, clock: Clock, reload: Reload) 
         .map_err(|error| DaemonError::Broken(format!("failed to listen for signals: {error}")))?;
     let mut systemd = SystemdNotifier::begin(clock);
     let incoming = store.dir().to_owned();
-    ingest::sweep_incoming(&incoming)
+    ingest_handle::sweep_incoming(&incoming)
         .map_err(|source| DaemonError::Folder { path: incoming.join("incoming"), source })?;
     let fixed = Fixed::of(&parts);
     let Parts { deps, app: app_parts, socket, control, token, .. } = parts;

@@ -18,8 +18,6 @@ use tokio::sync::{mpsc, watch};
 
 use crate::clock::Clock;
 use crate::config::{INBOX_SETTLE, ScheduleConfig};
-use crate::control::app_state::{FireError, FireMode, FireRequest};
-use crate::control::protocol::{ActiveSchedule, Refusal, Schedules};
 use crate::domain::batch_origin::SourcePlace;
 use crate::domain::credits::Credits;
 use crate::domain::exit_code::Exit;
@@ -29,9 +27,11 @@ use crate::domain::schedule::catch_up::{self, Due, Handled, Missed, ON_TIME, Ove
 use crate::domain::schedule::{Schedule, ScheduleError, name};
 use crate::domain::time::{Now, Tick, Timestamp};
 use crate::engine::Stop;
-use crate::intake::ingest::{Ingest, IngestError};
-use crate::intake::receipt::Receipt;
-use crate::intake::{IngestOptions, IntakeError};
+use crate::ingest::ingest_handle::{IngestError, IngestHandle};
+use crate::ingest::receipt::Receipt;
+use crate::ingest::{IngestOptions, ManifestError};
+use crate::server::app_state::{FireError, FireMode, FireRequest};
+use crate::server::protocol::{ActiveSchedule, Refusal, Schedules};
 use crate::store::schedule_progress::{self, LastRun, ScheduleRecord, ScheduleRecords};
 use crate::store::{Store, StoreError};
 
@@ -82,7 +82,7 @@ impl ConfiguredSchedule {
     }
 
     /// How its run at an instant comes in.
-    fn options(&self, at: Timestamp) -> Result<IngestOptions, IntakeError> {
+    fn options(&self, at: Timestamp) -> Result<IngestOptions, ManifestError> {
         Ok(IngestOptions {
             batch: Some(name::of_run(&self.name, at)?),
             default_policy: self.policy.over(&self.default_policy),
@@ -117,7 +117,7 @@ pub(super) trait RunIngest: Send + Sync {
 /// The daemon's own door.
 #[derive(Debug)]
 pub(super) struct DaemonIngest {
-    pub(super) ingest: Ingest,
+    pub(super) ingest: IngestHandle,
     pub(super) store: Arc<Store>,
 }
 
@@ -458,7 +458,7 @@ impl<D: RunIngest> ScheduleRunner<D> {
 
 /// Whether trying again cannot help.
 fn is_hopeless(error: &IngestError) -> bool {
-    matches!(error, IngestError::Intake(IntakeError::BatchName(_) | IntakeError::NotAFile { .. }))
+    matches!(error, IngestError::Manifest(ManifestError::BatchName(_) | ManifestError::NotAFile { .. }))
 }
 
 fn note(schedule: &str, due: &Due) {

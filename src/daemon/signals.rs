@@ -7,19 +7,19 @@ use secrecy::SecretString;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 
-use crate::control::access::TcpAccess;
 use crate::daemon::retention::RetentionTerms;
 use crate::daemon::schedules::ConfiguredSchedule;
 use crate::daemon::{Fixed, Reload, sd_notify};
 use crate::engine::{Handle, Stop};
 use crate::hooks::Hooks;
-use crate::intake::ingest::{Ingest, IngestDefaults};
+use crate::ingest::ingest_handle::{IngestDefaults, IngestHandle};
+use crate::server::access::TcpAccess;
 
 /// What a new configuration is given to.
 pub(super) struct Reloader {
     pub(super) reload: Reload,
     pub(super) handle: Handle,
-    pub(super) ingest: Ingest,
+    pub(super) ingest: IngestHandle,
     pub(super) tcp_access: Arc<TcpAccess>,
     pub(super) hooks: Hooks,
     /// What stays as it is, whatever the new one says.

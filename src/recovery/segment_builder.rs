@@ -4,7 +4,7 @@ use crate::domain::job::Order;
 use crate::domain::queue_class::{Census, Classes, GroupHash};
 use crate::store::Segment;
 
-/// Neighbouring rows that are alike: what intake made a segment of, or a part of one.
+/// Neighbouring rows that are alike: what `ingest` made a segment of, or a part of one.
 #[derive(Default)]
 pub(super) struct SegmentBuilder {
     /// By priority alone.

@@ -18,7 +18,7 @@ use callsheet::domain::time::Millis;
 use callsheet::domain::url_policy::UrlPolicy;
 use callsheet::engine::scheduler::{Settings, Standstill};
 use callsheet::engine::{Engine, EngineDeps, Mode, RateLimit, Scope, Stop};
-use callsheet::intake::{self, IngestContext, IngestOptions, catalog_refresh};
+use callsheet::ingest::{self, IngestContext, IngestOptions, catalog_refresh};
 use callsheet::metrics::Metrics;
 use callsheet::output::OutputOptions;
 use callsheet::output::file_names::{self, Layout};
@@ -117,7 +117,7 @@ async fn run(dir: &TempDir, emulator: &Emulator, metrics: &Metrics) -> Standstil
     fs::write(&manifest, MANIFEST).unwrap();
     let rules = Rules::builtin();
     let context = IngestContext::new(&catalogs.catalog, &rules, IngestOptions::default());
-    let accepted = intake::accept(&store, &manifest, &context, clock.now().wall).unwrap();
+    let accepted = ingest::accept(&store, &manifest, &context, clock.now().wall).unwrap();
     store.commit(&[Change::Batch(Box::new(accepted.batch.unwrap()))]).unwrap();
     let deps = EngineDeps {
         downloads: service

@@ -10,9 +10,9 @@ use callsheet::domain::ids::{BatchName, Fingerprint};
 use callsheet::domain::job::{JobSpec, Order};
 use callsheet::domain::quote::{Catalog, Rules};
 use callsheet::domain::time::Timestamp;
-use callsheet::intake::accepted_row::AcceptedRow;
-use callsheet::intake::batch_locks::BatchLocks;
-use callsheet::intake::{self, IngestContext, IngestOptions};
+use callsheet::ingest::accepted_row::AcceptedRow;
+use callsheet::ingest::batch_locks::BatchLocks;
+use callsheet::ingest::{self, IngestContext, IngestOptions};
 use callsheet::store::{Change, Store};
 use serde_json::Value;
 
@@ -49,7 +49,7 @@ fn golden_rows_made_from_the_state_have_the_keys_that_they_had() {
         let path = entry.unwrap().path();
         let dir = tempfile::tempdir().unwrap();
         let store = Store::open(&dir.path().join("state"), "s", false).unwrap();
-        let Ok(taken) = intake::accept(&store, &path, &context(None), now) else { continue };
+        let Ok(taken) = ingest::accept(&store, &path, &context(None), now) else { continue };
         let Some(batch) = taken.batch else { continue };
         let name = batch.name.clone();
         store.commit(&[Change::Batch(Box::new(batch))]).unwrap();
@@ -74,7 +74,7 @@ fn golden_rows_made_from_the_state_have_the_keys_that_they_had() {
         let again = dir.path().join("again.jsonl");
         fs::write(&again, &manifest).unwrap();
         let locks = BatchLocks::default();
-        let receipt = intake::plan(&store, &again, &context(Some(name)), now, &locks).unwrap();
+        let receipt = ingest::plan(&store, &again, &context(Some(name)), now, &locks).unwrap();
         assert_eq!(
             (receipt.added(), receipt.have, receipt.problems.as_slice()),
             (0, jobs, &[][..]),

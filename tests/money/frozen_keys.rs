@@ -12,7 +12,7 @@ use callsheet::domain::ids::{AttemptNo, JobId};
 use callsheet::domain::quote::{Catalog, Rules};
 use callsheet::domain::schedule::placeholders::ScheduledRun;
 use callsheet::domain::time::Timestamp;
-use callsheet::intake::{self, IngestContext, IngestOptions};
+use callsheet::ingest::{self, IngestContext, IngestOptions};
 use callsheet::store::{Change, Store};
 use callsheet_emulator::Options;
 use serde_json::{Value, json};
@@ -220,7 +220,7 @@ fn of_a_schedule() -> Vec<Line> {
     let options = IngestOptions { batch, occasion: Some(occasion), ..IngestOptions::default() };
     let context = IngestContext::new(&catalog, &rules, options);
     let accepted =
-        intake::accept(&store, &fixture("schedule/daily.csv"), &context, Timestamp(1_795_230_010_000))
+        ingest::accept(&store, &fixture("schedule/daily.csv"), &context, Timestamp(1_795_230_010_000))
             .unwrap();
     let line = |line, batch, label, key| Line {
         setting: "schedule".to_owned(),

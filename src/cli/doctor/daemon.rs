@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use crate::cli::doctor::Check;
 use crate::cli::service_target::ServiceTarget;
-use crate::control::client::{Client, ClientError};
-use crate::control::listener::PATH_MAX_BYTES;
-use crate::control::protocol::{Health, HealthRequest, ProcessKind};
+use crate::client::{Client, ClientError};
 use crate::domain::exit_code::Exit;
+use crate::server::listener::PATH_MAX_BYTES;
+use crate::server::protocol::{Health, HealthRequest, ProcessKind};
 
 /// How long a daemon may take to say that it is there.
 const TIMEOUT: Duration = Duration::from_secs(5);

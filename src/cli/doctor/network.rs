@@ -15,7 +15,7 @@ use crate::domain::exit_code::Exit;
 use crate::domain::quote::{Catalog, CatalogPart};
 use crate::domain::time::{Millis, Timestamp};
 use crate::engine::upload_limit::Uploads;
-use crate::intake::catalog_refresh;
+use crate::ingest::catalog_refresh;
 use crate::metrics::Metrics;
 use crate::object_storage::StorageError;
 use crate::store::catalog_cache as kept;

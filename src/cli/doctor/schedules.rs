@@ -11,7 +11,7 @@ use crate::domain::exit_code::Exit;
 use crate::domain::manifest::row::ReadRow;
 use crate::domain::manifest::{self, Limits};
 use crate::domain::time::Timestamp;
-use crate::intake::table_files::{self, Roots};
+use crate::ingest::table_files::{self, Roots};
 use crate::output::file_names::Layout;
 
 /// Rows that are read of a manifest: it may be of any length.

@@ -6,12 +6,12 @@ use crate::cli::failure::Failure;
 use crate::cli::global_flags::Global;
 use crate::cli::plan::totals::Totals;
 use crate::config::Config;
-use crate::control::protocol::{GroupTotalsRequest, TotalsRequest};
 use crate::domain::budget::{BudgetShortage, StateTotals};
 use crate::domain::budget_group::{GroupLimits, GroupTotals};
 use crate::domain::credits::Credits;
 use crate::domain::time::Timestamp;
 use crate::domain::utc_day::UtcDay;
+use crate::server::protocol::{GroupTotalsRequest, TotalsRequest};
 use crate::store::read_only::ReadOnlyState;
 
 /// See the module's documentation.

@@ -34,16 +34,16 @@ use crate::cli::terminal::say;
 use crate::cli::{build, daemon_discovery, printable, submit, summary, written};
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::control::protocol::OpenJobsRequest;
 use crate::domain::credits::Credits;
 use crate::domain::exit_code::Exit;
 use crate::domain::ids::{BatchName, BatchNo, Fingerprint, JobId};
 use crate::domain::job_reference::DecidedTake;
 use crate::domain::quote::{AccountPlan, Catalog};
 use crate::domain::time::Timestamp;
-use crate::intake::catalog_refresh::Catalogs;
-use crate::intake::receipt::Receipt;
-use crate::intake::{self, Batches, IngestOptions, IntakeError, Present, ReferredBatch, Validated};
+use crate::ingest::catalog_refresh::Catalogs;
+use crate::ingest::receipt::Receipt;
+use crate::ingest::{self, Batches, IngestOptions, ManifestError, Present, ReferredBatch, Validated};
+use crate::server::protocol::OpenJobsRequest;
 use crate::store::read_only::ReadOnlyBatch;
 use crate::store::read_only::{ReadOnlyState, SeenJobs, Visibility};
 use crate::store::staging::Staging;
@@ -184,7 +184,7 @@ fn validate_all(
         let options = IngestOptions { files, ..input.submission.clone().into() };
         let context = defaults.context(catalog, options);
         let mut batches = PlannedBatches { state, open, validated: &validated, now, seen: None };
-        let mut manifest = intake::validate(Staging::apart()?, &input.path, &context, now, &mut batches)?;
+        let mut manifest = ingest::validate(Staging::apart()?, &input.path, &context, now, &mut batches)?;
         manifest.receipt.file.clone_from(&input.shown);
         if let Some(jobs) = batches.seen {
             if jobs.visibility == Visibility::SentUnknown {
@@ -236,7 +236,7 @@ impl PlannedBatches<'_> {
 }
 
 impl Batches for PlannedBatches<'_> {
-    fn take_up(&mut self, name: &BatchName, draft: &mut Staging) -> Result<Option<Present>, IntakeError> {
+    fn take_up(&mut self, name: &BatchName, draft: &mut Staging) -> Result<Option<Present>, ManifestError> {
         self.seen = Some(self.state.note_jobs_of(name, self.open, draft)?);
         self.validated.iter().try_for_each(|earlier| earlier.note_in(draft))?;
         Ok(self.batch(name)?)
@@ -246,7 +246,7 @@ impl Batches for PlannedBatches<'_> {
         &mut self,
         name: &BatchName,
         ids: &HashSet<String>,
-    ) -> Result<Option<ReferredBatch>, IntakeError> {
+    ) -> Result<Option<ReferredBatch>, ManifestError> {
         let found = self.state.batch(name)?;
         let mut batch = match found {
             Some(found) => {
@@ -269,7 +269,7 @@ impl Batches for PlannedBatches<'_> {
         Ok(batch)
     }
 
-    fn decided_takes(&mut self, name: &BatchName) -> Result<HashMap<JobId, DecidedTake>, IntakeError> {
+    fn decided_takes(&mut self, name: &BatchName) -> Result<HashMap<JobId, DecidedTake>, ManifestError> {
         let Some(batch) = self.state.batch(name)? else { return Ok(HashMap::new()) };
         Ok(self.state.decided_takes(&batch, self.open)?)
     }
@@ -278,7 +278,7 @@ impl Batches for PlannedBatches<'_> {
         &mut self,
         name: &BatchName,
         tell: &mut dyn FnMut(Fingerprint),
-    ) -> Result<Option<Present>, IntakeError> {
+    ) -> Result<Option<Present>, ManifestError> {
         self.state.accepted(|fingerprint, _| {
             tell(fingerprint);
             Ok(())

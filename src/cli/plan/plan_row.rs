@@ -9,7 +9,7 @@ use crate::domain::ids::{BatchName, JobId};
 use crate::domain::job::Order;
 use crate::domain::row_changes::FieldChange;
 use crate::domain::row_verdict::RowVerdict;
-use crate::intake::{self, Outcome, ValidatedRow};
+use crate::ingest::{self, Outcome, ValidatedRow};
 use crate::store::staging::{AllowanceDraw, KnownJob};
 
 /// A line of the plan. A row with a `count` has a line for each of its jobs.
@@ -74,7 +74,7 @@ pub(super) fn for_each(
     };
     let see_kept =
         |id: &Option<String>, known: &[KnownJob], see: &mut dyn FnMut(&PlanRow<'_>) -> io::Result<()>| {
-            intake::kept(known).try_for_each(|(verdict, credits, is_counted)| {
+            ingest::kept(known).try_for_each(|(verdict, credits, is_counted)| {
                 see(&PlanRow { id: id.as_deref(), verdict, credits, is_counted, ..blank })
             })
         };

@@ -14,7 +14,7 @@ use crate::domain::job::Order;
 use crate::domain::number_text::counted;
 use crate::domain::quote::AccountPlan;
 use crate::domain::row_verdict::RowVerdict;
-use crate::intake::receipt::Receipt;
+use crate::ingest::receipt::Receipt;
 use crate::store::read_only::Visibility;
 
 /// Up to so many rows are all listed.

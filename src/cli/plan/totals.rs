@@ -13,7 +13,7 @@ use crate::domain::job::Order;
 use crate::domain::ledger;
 use crate::domain::request::Kind;
 use crate::domain::row_verdict::RowVerdict;
-use crate::intake::Validated;
+use crate::ingest::Validated;
 
 /// How many jobs, by what becomes of them.
 #[derive(Debug, Default, Clone, Copy, Serialize)]

@@ -25,7 +25,7 @@ impl RunIngest for &Script {
         let mut refusals = self.refusals.lock().unwrap();
         if *refusals > 0 {
             *refusals -= 1;
-            return Err(IntakeError::Changed { path: manifest.to_owned() }.into());
+            return Err(ManifestError::Changed { path: manifest.to_owned() }.into());
         }
         let batch = options.batch.unwrap();
         self.taken.lock().unwrap().push(batch.to_string());

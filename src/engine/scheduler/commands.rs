@@ -29,7 +29,7 @@ pub type FoundJob = (Arc<JobSpec>, JobRecord);
 /// What an owner asks for.
 #[derive(Debug, Clone)]
 pub enum Command {
-    /// A manifest was accepted: its batch as intake left it.
+    /// A manifest was accepted: its batch as `ingest` left it.
     AddBatch(Box<BatchRecord>),
     /// Send nothing more of a batch.
     Pause(BatchNo),

@@ -111,7 +111,7 @@ impl Disk {
         (from..end).take(most).map(|at| SpooledRow { at, end: at + 1, spec: spec(at) }).collect()
     }
 
-    /// Rows go to the spool, and into a record of their batch that is not committed yet, as intake does it:
+    /// Rows go to the spool, and into a record of their batch that is not committed yet, as `ingest` does it:
     /// the most urgent first, those that need the same together, their numbers in manifest order.
     /// `first` are the rows of a pilot, where there is one.
     pub fn spool(
@@ -191,7 +191,7 @@ impl Disk {
         self.batches.get(&key.batch).is_some_and(|batch| self.row_versions(batch).is_superseded(key.seq))
     }
 
-    /// Changes go to the file of versions, and into a record that is not committed yet, as intake does it.
+    /// Changes go to the file of versions, and into a record that is not committed yet, as `ingest` does it.
     pub fn add_versions(&mut self, batch: &mut BatchRecord, changes: &[VersionChange]) {
         let lines = self.versions.entry(batch.no).or_default();
         // What was not acknowledged is cut off.

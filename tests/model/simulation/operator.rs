@@ -249,7 +249,7 @@ impl World {
         let mut record = self.disk.batches[&no].clone();
         let more = Credits(self.random.u64(1..200));
         record.policy.budget = to.or(Some(record.budget() + more));
-        // Nothing of it is new: intake takes the batch as it is in the state.
+        // Nothing of it is new: `ingest` takes the batch as it is in the state.
         self.execute(Command::AddBatch(Box::new(record)))
     }
 

@@ -7,7 +7,7 @@ use crate::domain::queue_class::{Census, Classes, GroupHash};
 type Row = (Kind, u64);
 
 impl Stage {
-    /// A batch of these rows, sorted by class as intake does it; `is_sorted` says whether.
+    /// A batch of these rows, sorted by class as `ingest` does it; `is_sorted` says whether.
     fn queue_of(rows: &[Row], is_sorted: bool, settings: Settings) -> Stage {
         let mut specs: Vec<Arc<JobSpec>> = Vec::new();
         let mut census = Census::default();
@@ -179,7 +179,7 @@ fn a_batch_with_many_classes_is_canceled_to_the_end() {
 fn what_comes_in_later_joins_the_queue_of_its_class() {
     let mut stage = Stage::queue_of(&rows(&[(40, (Kind::Image, PRICE))]), true, settings());
     stage.step(vec![]);
-    // As intake leaves it: read before the first rows began, and with 10 more of the same.
+    // As `ingest` leaves it: read before the first rows began, and with 10 more of the same.
     let mut batch = BatchRecord::new(BatchNo(1), "b".parse().unwrap(), Timestamp(0));
     let class = stage.batch.segments[0].class;
     for (cursor, end) in [(0, 40), (40, 50)] {

@@ -1,0 +1,377 @@
+//! The one door of a running daemon: inboxes, schedules and submissions all come in here, those of one batch one after the
+//! other, and what comes in is durable when it is answered.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tokio::sync::Mutex;
+
+use crate::api::Service;
+use crate::clock::Clock;
+use crate::domain::budget::BudgetSetting;
+use crate::domain::budget_group::{GroupLimits, GroupTotals};
+use crate::domain::ids::{BatchName, BatchNo};
+use crate::domain::ledger::Totals;
+use crate::domain::manifest::row::Policy;
+use crate::domain::quote::{AccountPlan, Catalog, Rules};
+use crate::domain::time::{Millis, Now, Timestamp};
+use crate::engine::scheduler::{Command, CommandOutcome};
+use crate::engine::{EngineGone, Handle, blocking, to_the_end};
+use crate::failpoint;
+use crate::ingest::batch_locks::{BatchLock, BatchLocks};
+use crate::ingest::catalog_refresh::{self, CatalogError};
+use crate::ingest::input_files::InputRules;
+use crate::ingest::receipt::{LISTED_MAX, Receipt};
+use crate::ingest::{self, Accepted, IngestContext, IngestOptions, ManifestError};
+use crate::store::staged_inputs::StagedInputs;
+use crate::store::{Store, StoreError};
+
+/// How long the catalogs are used without looking whether they are still fresh.
+const CATALOG_RECHECK: Millis = Millis::from_secs(60);
+
+/// Manifests of at most so many bytes are read beside each other and beside a large one.
+const SMALL_BYTES: u64 = 4 * 1024 * 1024;
+
+/// Folder of the state for manifests that come in as bytes.
+const INCOMING: &str = "incoming";
+
+/// What holds for every manifest, wherever it comes from.
+#[derive(Debug, Clone)]
+pub struct IngestDefaults {
+    /// Where catalogs come from; nothing where no manifest is taken in.
+    pub service: Option<Service>,
+    /// The name that its state belongs to.
+    pub identity: String,
+    /// What the catalogs do not carry.
+    pub rules: Rules,
+    /// `service.key_namespace`.
+    pub namespace: String,
+    /// For what neither the manifest nor who brings it says.
+    pub default_policy: Policy,
+    /// The account's plan.
+    pub plan: AccountPlan,
+    /// Budgets by group.
+    pub group_limits: GroupLimits,
+    /// Which files manifests may name.
+    pub inputs: InputRules,
+}
+
+impl IngestDefaults {
+    /// What a manifest that comes in so is validated by.
+    pub fn context<'a>(&'a self, catalog: &'a Catalog, options: IngestOptions) -> IngestContext<'a> {
+        let default_policy = options.default_policy.over(&self.default_policy);
+        IngestContext {
+            catalog,
+            rules: &self.rules,
+            namespace: &self.namespace,
+            plan: self.plan,
+            group_limits: &self.group_limits,
+            inputs: &self.inputs,
+            options: IngestOptions { default_policy, ..options },
+        }
+    }
+}
+
+/// The manifest could not be taken in; nothing of it was, or it is not known whether it was, and then
+/// handing it in again is harmless.
+#[derive(Debug, thiserror::Error)]
+pub enum IngestError {
+    /// See [`ManifestError`].
+    #[error(transparent)]
+    Manifest(#[from] ManifestError),
+    /// Present are no catalogs to judge it by.
+    #[error(transparent)]
+    Catalog(#[from] CatalogError),
+    /// Its good rows were taken in, and others could not be judged, because a catalog was not available: the manifest
+    /// has to come in again.
+    #[error("{0}")]
+    Unjudged(String),
+    /// What the state keeps of rows does not tell how they are written.
+    #[error("{}", unknown_rows(.0))]
+    UnknownRows(Vec<String>),
+    /// The engine has ended.
+    #[error(transparent)]
+    Gone(#[from] EngineGone),
+}
+
+/// Labels of rows that a message names.
+const NAMED_MAX: usize = 10;
+
+fn unknown_rows(labels: &[String]) -> String {
+    let shown = labels.iter().take(NAMED_MAX).map(String::as_str).collect::<Vec<_>>().join(", ");
+    let more = labels.len().saturating_sub(NAMED_MAX);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!(
+        "an earlier version stored these rows without the text of their manifest: {shown}{more}; nothing was \
+         accepted"
+    )
+}
+
+#[derive(Debug)]
+struct StoredCatalog {
+    catalog: Arc<Catalog>,
+    looked: Timestamp,
+    /// It was loaded by the process itself, which has said what is missing.
+    is_given: bool,
+}
+
+#[derive(Debug)]
+struct Inside {
+    defaults: IngestDefaults,
+    catalog: Option<StoredCatalog>,
+}
+
+/// What groups that have budgets have held and spent; nothing where that is not counted yet.
+fn spent_by_group(store: &Store) -> Result<Option<GroupTotals>, StoreError> {
+    let is_untouched = store.total()? == Totals::default();
+    Ok(store.groups()?.or_else(|| is_untouched.then(GroupTotals::default)))
+}
+
+/// See the module's documentation. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct IngestHandle {
+    store: Arc<Store>,
+    engine: Handle,
+    clock: Clock,
+    inside: Arc<Mutex<Inside>>,
+    /// Held while a manifest is read and until it is committed: one at a time for each batch.
+    locks: BatchLocks,
+    /// Held while a large manifest is read: one at a time, of all batches.
+    large: Arc<Mutex<()>>,
+    /// Held from when a batch takes its number until it is committed.
+    publishing: Arc<Mutex<()>>,
+}
+
+impl IngestHandle {
+    /// A door to a running engine and its state.
+    pub fn new(store: Arc<Store>, engine: Handle, clock: Clock, defaults: IngestDefaults) -> IngestHandle {
+        let inside = Arc::new(Mutex::new(Inside { defaults, catalog: None }));
+        let (locks, large, publishing) = (BatchLocks::default(), Arc::default(), Arc::default());
+        IngestHandle { store, engine, clock, inside, locks, large, publishing }
+    }
+
+    /// The state.
+    pub(super) fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+
+    /// What time it is.
+    pub(super) fn now(&self) -> Now {
+        self.clock.now()
+    }
+
+    /// `service.key_namespace`.
+    pub(super) async fn namespace(&self) -> String {
+        self.inside.lock().await.defaults.namespace.clone()
+    }
+
+    /// Largest file that a row may name, in bytes.
+    pub async fn input_max_bytes(&self) -> u64 {
+        self.inside.lock().await.defaults.inputs.max_bytes
+    }
+
+    /// Uses these catalogs, which were loaded just now, even where some are missing.
+    pub async fn use_catalog(&self, catalog: Arc<Catalog>) {
+        let looked = self.clock.now().wall;
+        self.inside.lock().await.catalog = Some(StoredCatalog { catalog, looked, is_given: true });
+    }
+
+    /// Other rules from now on.
+    pub async fn reload(&self, defaults: IngestDefaults) {
+        *self.inside.lock().await = Inside { defaults, catalog: None };
+    }
+
+    /// Takes a manifest in: on return its good rows are durable, and the engine works on them.
+    ///
+    /// # Errors
+    /// [`IngestError`]. Diagnostics of rows are no error: they stand in the receipt.
+    pub async fn accept(&self, path: &Path, options: IngestOptions) -> Result<Receipt, IngestError> {
+        // The client may disconnect meanwhile, by an interrupt for one: what is begun is finished, and nothing else is
+        // taken in for its batch beside it.
+        let (own, path) = (self.clone(), path.to_owned());
+        to_the_end(async move { own.accept_to_the_end(path, options).await }).await
+    }
+
+    /// The same for a manifest that can come in again: where rows of it could not be judged now, its good rows are
+    /// taken in and it is an error.
+    ///
+    /// # Errors
+    /// [`IngestError`]. Diagnostics of rows are no error: they stand in the receipt.
+    pub async fn accept_whole(&self, path: &Path, options: IngestOptions) -> Result<Receipt, IngestError> {
+        let receipt = self.accept(path, options).await?;
+        match receipt.why_unjudged() {
+            Some(why) => Err(IngestError::Unjudged(why)),
+            None => Ok(receipt),
+        }
+    }
+
+    async fn accept_to_the_end(&self, path: PathBuf, options: IngestOptions) -> Result<Receipt, IngestError> {
+        let _turn = if is_large(&path).await { Some(self.large.lock().await) } else { None };
+        let (catalog, defaults) = {
+            let mut inside = self.inside.lock().await;
+            (self.catalog(&mut inside).await?, inside.defaults.clone())
+        };
+        let (store, locks) = (self.store.clone(), self.locks.clone());
+        let now = self.clock.now().wall;
+        let group_limits = defaults.group_limits.clone();
+        let prepare =
+            move || ingest::prepare(&store, &path, &defaults.context(&catalog, options), now, &locks);
+        let prepared = blocking(prepare).await?;
+        // Two at once could take the same number for a batch.
+        let publishing = self.publishing.lock().await;
+        let store = self.store.clone();
+        let publish = move || {
+            let mut accepted = prepared.publish(&store)?;
+            let Receipt { by_group, group_budgets, .. } = &mut accepted.receipt;
+            if !by_group.is_empty()
+                && let Some(spent) = spent_by_group(&store)?
+            {
+                *group_budgets = spent.shortages(by_group, &group_limits, now.utc_day());
+                group_budgets.truncate(LISTED_MAX);
+            }
+            Ok::<_, ManifestError>(accepted)
+        };
+        let Accepted { receipt, batch, lock } = blocking(publish).await?;
+        if let Some(batch) = batch {
+            self.engine.execute(Command::AddBatch(Box::new(batch))).await?;
+            failpoint::hit("accepted");
+        }
+        drop((publishing, lock));
+        receipt.announce();
+        Ok(receipt)
+    }
+
+    /// What [`IngestHandle::accept`] would answer now, with what it would cost; nothing is taken in.
+    ///
+    /// # Errors
+    /// [`IngestError`]. Diagnostics of rows are no error: they stand in the receipt.
+    pub async fn plan(&self, path: &Path, options: IngestOptions) -> Result<Receipt, IngestError> {
+        let (catalog, defaults) = {
+            let mut inside = self.inside.lock().await;
+            (self.catalog(&mut inside).await?, inside.defaults.clone())
+        };
+        let (store, locks, path) = (self.store.clone(), self.locks.clone(), path.to_owned());
+        let now = self.clock.now().wall;
+        let plan = move || {
+            let mut receipt = ingest::plan(&store, &path, &defaults.context(&catalog, options), now, &locks)?;
+            if !receipt.by_group.is_empty()
+                && let Some(spent) = spent_by_group(&store)?
+            {
+                receipt.group_budgets =
+                    spent.shortages(&receipt.by_group, &defaults.group_limits, now.utc_day());
+                receipt.group_budgets.truncate(LISTED_MAX);
+            }
+            Ok::<_, ManifestError>(receipt)
+        };
+        Ok(blocking(plan).await?)
+    }
+
+    /// Keeps manifests from being taken in for a batch; nothing where one is being read for it.
+    pub fn try_hold(&self, batch: &BatchName) -> Option<BatchLock> {
+        self.locks.try_hold(batch)
+    }
+
+    /// Sets the budget of a batch, while no manifest for it is taken in: a limit, or the default of the
+    /// configuration.
+    ///
+    /// # Errors
+    /// When the engine has ended.
+    pub async fn set_budget(
+        &self,
+        batch: BatchNo,
+        setting: BudgetSetting,
+    ) -> Result<CommandOutcome, EngineGone> {
+        let (store, locks) = (self.store.clone(), self.locks.clone());
+        // One that is not known, or cannot be read, no manifest is taken in for: the engine says so.
+        let hold = move || store.batch(batch).ok().flatten().map(|batch| locks.hold(&batch.name));
+        let _held = blocking(hold).await;
+        let default = self.inside.lock().await.defaults.default_policy.budget;
+        let budget = setting.limit().or(default);
+        self.engine.execute(Command::SetBudget(batch, budget)).await
+    }
+
+    async fn catalog(&self, inside: &mut Inside) -> Result<Arc<Catalog>, CatalogError> {
+        let now = self.clock.now().wall;
+        if let Some(known) = &inside.catalog
+            && known.looked <= now
+            && now.since(known.looked) < CATALOG_RECHECK
+            && (known.is_given || known.catalog.missing.is_empty())
+        {
+            return Ok(known.catalog.clone());
+        }
+        let service =
+            inside.defaults.service.as_ref().map(|service| (service, inside.defaults.identity.as_str()));
+        let loaded = catalog_refresh::load(service, self.store.dir(), &self.clock).await?;
+        if let Some(reason) = &loaded.stale_because {
+            tracing::warn!(fetched = %loaded.fetched, reason, "using older catalogs");
+        }
+        for (part, why) in &loaded.catalog.missing {
+            tracing::warn!(part = part.name(), why, "no catalog; rows that need it wait");
+        }
+        let catalog = Arc::new(loaded.catalog);
+        inside.catalog = Some(StoredCatalog { catalog: catalog.clone(), looked: now, is_given: false });
+        Ok(catalog)
+    }
+}
+
+/// Whether a manifest is read beside small ones only: some formats are held whole. One that cannot be read is not.
+async fn is_large(path: &Path) -> bool {
+    tokio::fs::metadata(path).await.is_ok_and(|found| found.len() > SMALL_BYTES)
+}
+
+/// A folder of its own for a manifest that comes in as bytes, so that it keeps its name. It goes with its contents, and
+/// the folder of all of them with the last one.
+#[derive(Debug)]
+pub struct IncomingDir {
+    /// Nothing once it is removed.
+    own: Option<tempfile::TempDir>,
+    path: PathBuf,
+}
+
+impl IncomingDir {
+    /// Makes one.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn create(state: &Path) -> std::io::Result<IncomingDir> {
+        let all = state.join(INCOMING);
+        loop {
+            std::fs::create_dir_all(&all)?;
+            match tempfile::tempdir_in(&all) {
+                // The last of the others has just removed it.
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound && state.is_dir() => {}
+                made => {
+                    let own = made?;
+                    return Ok(IncomingDir { path: own.path().to_owned(), own: Some(own) });
+                }
+            }
+        }
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for IncomingDir {
+    fn drop(&mut self) {
+        // What is left is removed at the next start.
+        drop(self.own.take());
+        if let Some(all) = self.path.parent() {
+            let _ = std::fs::remove_dir(all);
+        }
+    }
+}
+
+/// Removes what a killed process left of manifests and files that came in as bytes: none of them was acknowledged.
+///
+/// # Errors
+/// When it cannot be removed.
+pub fn sweep_incoming(state: &Path) -> std::io::Result<()> {
+    StagedInputs::of(state).sweep()?;
+    match std::fs::remove_dir_all(state.join(INCOMING)) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}

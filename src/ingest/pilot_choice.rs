@@ -1,0 +1,99 @@
+//! The rows of a manifest that are done first, chosen once it is known which of its rows are new.
+
+use std::collections::HashSet;
+
+use crate::domain::ids::Fingerprint;
+use crate::domain::pilot::{Pilot, PilotChooser, PilotRows, RowPlace};
+use crate::domain::row_verdict::JobStanding;
+use crate::ingest::receipt::Receipt;
+use crate::store::StoreError;
+use crate::store::staging::{RowRequest, RowWithVerdict, StagedManifest, Verdict};
+
+/// What comes of a manifest in a batch that has a pilot, or gets one.
+#[derive(Debug)]
+pub(super) struct PilotPlan {
+    /// The pilot of the batch with this manifest.
+    pub(super) pilot: Pilot,
+    /// Its rows in this manifest.
+    pub(super) rows: HashSet<Fingerprint>,
+}
+
+/// Which rows are asked for, and what there is already.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PilotTerms {
+    /// What the command asks for.
+    pub(super) asked: Option<PilotRows>,
+    /// The pilot that the batch has.
+    pub(super) standing: Option<Pilot>,
+    /// Rows of the manifest may take outputs of others.
+    pub(super) has_references: bool,
+}
+
+/// Chooses among the new rows. Nothing where the batch has no pilot afterwards: none is asked for, or nothing would wait for
+/// its end.
+///
+/// # Errors
+/// When the rows cannot be read.
+pub(super) fn choose(
+    judged: &StagedManifest,
+    terms: PilotTerms,
+    receipt: &Receipt,
+) -> Result<Option<PilotPlan>, StoreError> {
+    let PilotTerms { asked, standing, has_references } = terms;
+    if asked.is_none() && standing.is_none() {
+        return Ok(None);
+    }
+    let rows = match asked {
+        Some(asked) => chosen(judged, asked, has_references)?,
+        None => HashSet::new(),
+    };
+    // What was accepted without a pilot and was not sent yet waits as well.
+    let mut pilot = standing.unwrap_or(Pilot {
+        rest_jobs: receipt.waiting,
+        rest_credits: receipt.total_credits.saturating_sub(receipt.price),
+        ..Pilot::default()
+    });
+    let mut all = judged.rows()?;
+    while let Some(found) = all.next_row()? {
+        let jobs = new_jobs(&found);
+        let RowRequest::Order(order) = &found.row.wanted else { continue };
+        if jobs > 0 {
+            let credits = order.hold.unwrap_or_default().times(jobs);
+            pilot.count(rows.contains(&found.row.fingerprint), jobs, credits);
+        }
+        let is_new = matches!(found.verdict, Verdict::Wanted { have: 0, .. });
+        if let (Some(_), true, Some((before, JobStanding::Waiting))) = (standing, is_new, &found.replaces) {
+            let replaced = u32::try_from(found.changes.len()).unwrap_or(u32::MAX);
+            pilot.drop_waiting(replaced, before.order.hold().unwrap_or_default().times(replaced));
+        }
+    }
+    Ok(Some(PilotPlan { pilot, rows }).filter(|plan| plan.pilot.rest_jobs > 0 || standing.is_some()))
+}
+
+fn chosen(
+    judged: &StagedManifest,
+    asked: PilotRows,
+    has_references: bool,
+) -> Result<HashSet<Fingerprint>, StoreError> {
+    let mut chooser = PilotChooser::new(asked);
+    let mut rows = judged.rows()?;
+    while let Some(found) = rows.next_row()? {
+        let jobs = new_jobs(&found);
+        let RowRequest::Order(order) = found.row.wanted else { continue };
+        let givers = match has_references {
+            true => order.order()?.inputs.iter().map(|input| input.fingerprint).collect(),
+            false => Vec::new(),
+        };
+        let place = RowPlace { line: found.row.line, cell: found.row.cell };
+        chooser.look_at(found.row.fingerprint, place, jobs > 0, givers);
+    }
+    Ok(chooser.finish())
+}
+
+/// How many jobs of a row the batch does not have yet.
+pub(super) fn new_jobs(found: &RowWithVerdict) -> u32 {
+    match found.verdict {
+        Verdict::Wanted { first, have } => (first + found.row.count).saturating_sub(first.max(have + 1)),
+        Verdict::RepeatedId { .. } | Verdict::Unread => 0,
+    }
+}

@@ -1,0 +1,343 @@
+//! The receipt of a manifest: how many rows were accepted, refused or known, and why.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize, Serializer};
+
+use crate::domain::absent_rows::AbsentRows;
+use crate::domain::batch_terms::TermChange;
+use crate::domain::budget::BudgetShortage;
+use crate::domain::budget_group::GroupTotals;
+use crate::domain::credits::Credits;
+use crate::domain::default_fields::is_default;
+use crate::domain::diagnostic::{Diagnostic, Position};
+use crate::domain::ids::BatchName;
+use crate::domain::manifest::row::Policy;
+use crate::domain::pilot::Pilot;
+use crate::domain::row_changes::FieldChange;
+use crate::domain::row_verdict::{JobStanding, RowVerdict};
+use crate::ingest::manifest_file::Identity;
+use crate::store::staging::AskedJobs;
+
+/// What to do about a row that cannot be judged now.
+pub(super) const LATER: &str = "the row may be valid: submit the file again when the catalog is available";
+
+/// Whether a problem is one of this moment, and none of the row.
+pub(super) fn is_for_now(problem: &Diagnostic) -> bool {
+    problem.hint.as_deref() == Some(LATER)
+}
+
+/// Diagnostics and notes that a receipt lists; the rest are counted.
+pub const LISTED_MAX: usize = 1000;
+
+/// The receipt of one manifest.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Receipt {
+    /// The manifest. A name that is no UTF-8 is written as it is shown.
+    #[serde(serialize_with = "as_shown")]
+    pub file: PathBuf,
+    /// The batch it belongs to.
+    pub batch: Option<BatchName>,
+    /// Rows that were read.
+    pub rows: u64,
+    /// Jobs that are new.
+    pub new: u32,
+    /// Jobs that are as new as those, of rows whose `id` the batch has with another request.
+    #[serde(default)]
+    pub changed: u32,
+    /// Jobs that the batch has already: all of the following together.
+    pub have: u32,
+    /// Jobs that it has and that were not sent yet.
+    #[serde(default)]
+    pub waiting: u32,
+    /// Jobs that are at the service, or on their way.
+    #[serde(default)]
+    pub running: u32,
+    /// Jobs of which a person has to tell what they were charged.
+    #[serde(default)]
+    pub in_doubt: u32,
+    /// Jobs that failed, were canceled or expired.
+    #[serde(default)]
+    pub failed: u32,
+    /// Jobs whose outputs are there.
+    #[serde(default)]
+    pub done: u32,
+    /// Rows that are not valid.
+    pub invalid: u64,
+    /// Of these, rows that could not be judged now, because a catalog was not available.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub unjudged: u64,
+    /// Rows that are not in the part of the manifest that was handed in (`--first`, `--random`, `--only`, `--where`).
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub left_out: u64,
+    /// What of the batch is done first and what waits, where the manifest was handed in with `--pilot` or the batch has
+    /// a pilot already.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pilot: Option<Pilot>,
+    /// What the new and the changed jobs may cost.
+    pub price: Credits,
+    /// What is still to be spent: for new, changed and waiting jobs.
+    #[serde(default)]
+    pub total_credits: Credits,
+    /// What is set aside or charged for jobs that are running or in doubt.
+    #[serde(default)]
+    pub held_credits: Credits,
+    /// What `retry` would cost for those that failed.
+    #[serde(default)]
+    pub retry_credits: Credits,
+    /// Nothing was accepted, because of `strict` or because the file could not be read.
+    pub refused: bool,
+    /// The file as a whole is wrong.
+    pub file_refused: bool,
+    /// Rows of the batch that the manifest does not have. They stay wanted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub absent: Option<AbsentRows>,
+    /// Budgets of groups of rows that what is still to be spent would pass, as far as it is known what they have spent.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub group_budgets: Vec<BudgetShortage>,
+    /// What is still to be spent, by the groups that have budgets.
+    #[serde(skip)]
+    pub(crate) by_group: GroupTotals,
+    /// What is wrong, in order of lines; the first thousand.
+    pub problems: Vec<Diagnostic>,
+    /// How many problems there are.
+    pub problems_total: u64,
+    /// What is worth saying and refuses nothing; the first thousand.
+    pub notes: Vec<Diagnostic>,
+    /// The terms of the batch.
+    #[serde(default)]
+    pub terms: Policy,
+    /// The most that the batch may spend; nothing where nothing was taken in.
+    #[serde(default)]
+    pub budget: Option<Credits>,
+    /// The terms of the batch that were others before.
+    #[serde(default)]
+    pub changes: Vec<TermChange>,
+    /// The file as it was when it was opened.
+    #[serde(skip)]
+    pub read: Option<Identity>,
+}
+
+fn as_shown<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&path.display())
+}
+
+impl Receipt {
+    pub(crate) fn new(file: &Path) -> Receipt {
+        Receipt {
+            file: file.to_owned(),
+            batch: None,
+            rows: 0,
+            new: 0,
+            changed: 0,
+            have: 0,
+            waiting: 0,
+            running: 0,
+            in_doubt: 0,
+            failed: 0,
+            done: 0,
+            invalid: 0,
+            unjudged: 0,
+            left_out: 0,
+            pilot: None,
+            price: Credits::ZERO,
+            total_credits: Credits::ZERO,
+            held_credits: Credits::ZERO,
+            retry_credits: Credits::ZERO,
+            refused: false,
+            file_refused: false,
+            absent: None,
+            group_budgets: Vec::new(),
+            by_group: GroupTotals::default(),
+            problems: Vec::new(),
+            problems_total: 0,
+            notes: Vec::new(),
+            terms: Policy::default(),
+            budget: None,
+            changes: Vec::new(),
+            read: None,
+        }
+    }
+
+    /// The receipt of a manifest that was not taken in for a reason outside its rows.
+    pub fn of_refused(file: &Path, why: Diagnostic) -> Receipt {
+        let mut receipt = Receipt::new(file);
+        receipt.refused = true;
+        receipt.refuse_file(vec![why]);
+        receipt
+    }
+
+    pub(super) fn refuse_file(&mut self, problems: Vec<Diagnostic>) {
+        self.file_refused = true;
+        self.list(problems);
+    }
+
+    /// Nothing of it counts any more, but why.
+    pub(super) fn refuse_whole(&mut self, why: Diagnostic) {
+        (self.new, self.changed, self.have, self.invalid) = (0, 0, 0, 0);
+        (self.waiting, self.running, self.in_doubt, self.failed, self.done) = (0, 0, 0, 0, 0);
+        (self.price, self.total_credits) = (Credits::ZERO, Credits::ZERO);
+        (self.held_credits, self.retry_credits) = (Credits::ZERO, Credits::ZERO);
+        self.notes.clear();
+        self.pilot = None;
+        (self.absent, self.by_group) = (None, GroupTotals::default());
+        self.problems.clear();
+        self.problems_total = 0;
+        self.refuse_file(vec![why]);
+    }
+
+    pub(super) fn refuse_row(&mut self, problems: Vec<Diagnostic>) {
+        self.invalid += 1;
+        self.unjudged += u64::from(problems.iter().any(is_for_now));
+        self.list(problems);
+    }
+
+    /// Problems of the submission, which refuse no row.
+    pub(super) fn report(&mut self, problems: Vec<Diagnostic>) {
+        self.list(problems);
+    }
+
+    pub(super) fn note(&mut self, notes: Vec<Diagnostic>) {
+        let room = LISTED_MAX.saturating_sub(self.notes.len());
+        self.notes.extend(notes.into_iter().take(room));
+    }
+
+    /// Counts jobs that are new, and the credits of all of them together. Returns whether they were counted: not where
+    /// they are more than a batch has.
+    pub(super) fn count_new(&mut self, AskedJobs { jobs, credits }: AskedJobs) -> bool {
+        let Some(new) = u32::try_from(jobs).ok().and_then(|jobs| self.new.checked_add(jobs)) else {
+            return false;
+        };
+        self.new = new;
+        (self.total_credits, self.price) = (self.total_credits + credits, self.price + credits);
+        true
+    }
+
+    /// Counts one job, and the credits that belong to what becomes of it.
+    pub(super) fn count(&mut self, verdict: RowVerdict, credits: Credits) {
+        let (count, is_known) = match verdict {
+            RowVerdict::New => (&mut self.new, false),
+            RowVerdict::Changed => (&mut self.changed, false),
+            RowVerdict::Waiting => (&mut self.waiting, true),
+            RowVerdict::Running => (&mut self.running, true),
+            RowVerdict::InDoubt => (&mut self.in_doubt, true),
+            RowVerdict::Failed => (&mut self.failed, true),
+            RowVerdict::Done => (&mut self.done, true),
+            // Rows are counted as they are refused.
+            RowVerdict::Invalid => return,
+        };
+        *count += 1;
+        self.have += u32::from(is_known);
+        let sum = match verdict {
+            RowVerdict::New | RowVerdict::Changed | RowVerdict::Waiting => &mut self.total_credits,
+            RowVerdict::Running | RowVerdict::InDoubt => &mut self.held_credits,
+            RowVerdict::Failed => &mut self.retry_credits,
+            RowVerdict::Done | RowVerdict::Invalid => return,
+        };
+        *sum = *sum + credits;
+        if !is_known {
+            self.price = self.price + credits;
+        }
+    }
+
+    /// Notes in what a row differs from the one of the same `id` that the batch has, and what becomes of that one, which
+    /// stands so.
+    pub(super) fn note_changed(
+        &mut self,
+        line: u64,
+        label: &str,
+        changed: &[FieldChange],
+        before: Option<JobStanding>,
+    ) {
+        let becomes = match before {
+            Some(JobStanding::Waiting) => "which is not submitted yet and is replaced free of charge",
+            Some(JobStanding::Running | JobStanding::InDoubt) => {
+                "which is submitted already; this one is bought beside it"
+            }
+            Some(JobStanding::Failed | JobStanding::FailedForGood) => {
+                "which failed; this one takes its place"
+            }
+            Some(JobStanding::Canceled) => "which was canceled; this one takes its place",
+            Some(JobStanding::Done) | None => "and is bought again",
+        };
+        let what = format!("{label} is in the batch with another request, {becomes}");
+        self.note_fields(line, &what, changed);
+    }
+
+    /// Notes in what a row differs from the one of the same `id` that was wanted until now, where the batch had its
+    /// request before that, and what becomes of that one, which stands so.
+    pub(super) fn note_back(
+        &mut self,
+        line: u64,
+        label: &str,
+        changed: &[FieldChange],
+        before: Option<JobStanding>,
+    ) {
+        let becomes = match before {
+            Some(JobStanding::Waiting) => "is not submitted yet and is replaced free of charge",
+            Some(JobStanding::Running | JobStanding::InDoubt) => {
+                "is submitted already and stays in the batch"
+            }
+            Some(JobStanding::Failed | JobStanding::FailedForGood) => "failed",
+            Some(JobStanding::Canceled) => "was canceled",
+            Some(JobStanding::Done) | None => "is done and stays in the batch",
+        };
+        let what = format!(
+            "{label} goes back to a request that the batch had before; the one that was wanted until now {becomes}"
+        );
+        self.note_fields(line, &what, changed);
+    }
+
+    fn note_fields(&mut self, line: u64, what: &str, changed: &[FieldChange]) {
+        let room = LISTED_MAX.saturating_sub(self.notes.len());
+        self.notes.extend(changed.iter().take(room).map(|FieldChange { field, message }| {
+            Diagnostic::at(Position::line(line), format!("{what}: {message}")).in_field(field.clone())
+        }));
+    }
+
+    /// Jobs that the batch does not have: new and changed ones.
+    pub fn added(&self) -> u32 {
+        self.new + self.changed
+    }
+
+    fn list(&mut self, problems: Vec<Diagnostic>) {
+        self.problems_total += problems.len() as u64;
+        let room = LISTED_MAX.saturating_sub(self.problems.len());
+        self.problems.extend(problems.into_iter().take(room));
+    }
+
+    /// Tells the log, once what was accepted is durable.
+    pub fn announce(&self) {
+        let Some(batch) = self.batch.as_ref().filter(|_| !self.refused) else {
+            tracing::info!(file = %self.file.display(), problems = self.problems_total, "nothing was accepted");
+            return;
+        };
+        let (new, changed, have, invalid, credits) =
+            (self.new, self.changed, self.have, self.invalid, self.price.0);
+        if !self.is_taken_in() {
+            tracing::info!(%batch, file = %self.file.display(), invalid, "nothing was accepted");
+            return;
+        }
+        tracing::info!(%batch, file = %self.file.display(), new, changed, have, invalid, credits, "batch accepted");
+    }
+
+    /// Whether jobs of the manifest are in its batch now, new ones or ones that it had.
+    pub fn is_taken_in(&self) -> bool {
+        !self.refused && !self.file_refused && (self.added() > 0 || self.have > 0)
+    }
+
+    /// Why rows could not be judged now; nothing where all could.
+    pub fn why_unjudged(&self) -> Option<String> {
+        let first = self.problems.iter().find(|problem| is_for_now(problem));
+        let why =
+            first.map_or_else(|| "a catalog is not available".to_owned(), |problem| problem.message.clone());
+        let (rows, wait) = if self.unjudged == 1 { ("row", "waits") } else { ("rows", "wait") };
+        (self.unjudged > 0)
+            .then(|| format!("{} {rows} of {} {wait}: {why}", self.unjudged, self.file.display()))
+    }
+
+    /// Whether something in the manifest has to be fixed.
+    pub fn has_problems(&self) -> bool {
+        self.problems_total > 0
+    }
+}

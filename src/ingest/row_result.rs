@@ -1,0 +1,46 @@
+//! What comes of a row, on its way from the thread that judged it to the draft.
+
+use crate::domain::diagnostic::Diagnostic;
+use crate::domain::manifest::row::ReadRow;
+use crate::ingest::alike_rows::AlikeRows;
+use crate::ingest::row_validator::{JudgedRow, RowValidator, ValidateStep};
+use crate::store::StoreError;
+use crate::store::staging::EncodedRow;
+
+/// What comes of a row, for the draft.
+pub(super) enum RowResult {
+    Row(Result<EncodedRow, StoreError>, Vec<Diagnostic>),
+    Unread {
+        line: u64,
+        problems: Vec<Diagnostic>,
+        notes: Vec<Diagnostic>,
+        is_row: bool,
+    },
+    /// It is not in the part that is handed in: its `id` and its line, where it has an `id`.
+    LeftOut(Option<(String, u64)>),
+}
+
+impl RowResult {
+    /// Of a row; an error is one that is not in the part.
+    pub(super) fn of(
+        chosen: &mut Result<ReadRow, ReadRow>,
+        validator: &RowValidator<'_>,
+        alike: &mut AlikeRows<'_>,
+    ) -> RowResult {
+        match chosen {
+            Ok(read) => RowResult::judged(validator.validate_row(read, alike)),
+            Err(ReadRow::Good(row)) => {
+                let line = row.position.line;
+                RowResult::LeftOut(row.id.take().map(|id| (id, line)))
+            }
+            Err(ReadRow::Bad(_) | ReadRow::Unreadable(_)) => RowResult::LeftOut(None),
+        }
+    }
+
+    fn judged(JudgedRow { step, notes, is_row }: JudgedRow) -> RowResult {
+        match step {
+            ValidateStep::Row(row) => RowResult::Row(EncodedRow::new(row), notes),
+            ValidateStep::Unread(line, problems) => RowResult::Unread { line, problems, notes, is_row },
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! Whether a manifest adds the one take that it is there for, and nothing else.
+
+use crate::domain::diagnostic::{Diagnostic, Position};
+use crate::ingest::context::ExpectedTake;
+use crate::ingest::pilot_choice;
+use crate::store::StoreError;
+use crate::store::staging::{StagedManifest, Verdict};
+
+/// Why nothing of it may be accepted; nothing where it adds that take alone.
+///
+/// # Errors
+/// When the rows cannot be read.
+pub(super) fn problem(
+    judged: &StagedManifest,
+    expected: ExpectedTake,
+) -> Result<Option<Diagnostic>, StoreError> {
+    let (mut is_there, mut is_more) = (false, judged.goes_back());
+    let mut rows = judged.rows()?;
+    while let Some(found) = rows.next_row()? {
+        let jobs = pilot_choice::new_jobs(&found);
+        if jobs == 0 {
+            continue;
+        }
+        let last = match found.verdict {
+            Verdict::Wanted { first, .. } => first.saturating_add(found.row.count) - 1,
+            Verdict::RepeatedId { .. } | Verdict::Unread => 0,
+        };
+        let is_expected = found.row.fingerprint == expected.fingerprint && last == expected.take && jobs == 1;
+        is_more |= is_there || !is_expected;
+        is_there |= is_expected;
+    }
+    if is_there && !is_more {
+        return Ok(None);
+    }
+    // It is another row as soon as another take of a row is chosen of which it is made.
+    let message = "it is made of other rows, of which other takes are chosen by now";
+    Ok(Some(Diagnostic::at(Position::line(1), message).hint("submit the manifest again first")))
+}

@@ -1,0 +1,563 @@
+//! What a manifest comes to, row by row, before any of it counts: the one path that planning and
+//! accepting share, so that a plan can never differ from what a run does.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+
+use crate::domain::batch_origin::{Origin, SourcePlace};
+use crate::domain::batch_terms::{self, BatchTerms, TermSources};
+use crate::domain::budget_group::GroupTotals;
+use crate::domain::diagnostic::{Diagnostic, Position};
+use crate::domain::ids::{BadBatchName, BatchName, Fingerprint, JobId};
+use crate::domain::job_reference::DecidedTake;
+use crate::domain::manifest::row::{BadRow, Deadline, Header, Policy, ReadRow};
+use crate::domain::manifest::{self, Limits, Manifest, RefusedManifest};
+use crate::domain::pilot::Pilot;
+use crate::domain::time::Timestamp;
+use crate::failpoint;
+use crate::ingest::alike_rows::AlikeRows;
+use crate::ingest::input_files::{FoundFile, InputFiles};
+use crate::ingest::manifest_file::Identity;
+use crate::ingest::pilot_choice::{self, PilotPlan, PilotTerms};
+use crate::ingest::read_references;
+use crate::ingest::receipt::Receipt;
+use crate::ingest::row_chooser::{self, RowChooser};
+use crate::ingest::row_pipeline::{self, Chunks};
+use crate::ingest::row_references::{ReferredBatch, RowReferences};
+use crate::ingest::row_result::RowResult;
+use crate::ingest::row_validator::{RowRules, RowValidator};
+use crate::ingest::table_files::{self, Roots};
+use crate::ingest::validated_rows::Rows;
+use crate::ingest::{IngestContext, IngestOptions, ManifestError, count_jobs, manifest_file, take_check};
+use crate::output::file_names::Layout;
+use crate::store::StoreError;
+use crate::store::staging::{StagedManifest, Staging};
+
+/// A manifest that was read and judged. Nothing of it counts yet, and its rows lie in a file that goes
+/// with it.
+#[derive(Debug)]
+pub struct Validated {
+    /// The counts, and what to tell its owner.
+    pub receipt: Receipt,
+    /// The terms of its batch once it is taken in.
+    pub terms: BatchTerms,
+    /// Where it comes from; nothing of one that could not be read so far.
+    pub origin: Option<Origin>,
+    /// Why nothing of it is taken in, although rows of it are good.
+    refusal: Option<Diagnostic>,
+    /// Why no job of it that is new is taken in.
+    expired: Option<Diagnostic>,
+    pub(super) judged: StagedManifest,
+    /// What of its batch is done first.
+    pub(super) pilot: Option<PilotPlan>,
+    /// The files that its rows name, where they were read here.
+    pub(super) files: Vec<FoundFile>,
+}
+
+/// A batch that is there already, as far as a judge has to know it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Present {
+    /// Where it was begun from, where that is known.
+    pub origin: Option<Origin>,
+    /// Its terms.
+    pub terms: BatchTerms,
+    /// When its first manifest was accepted.
+    pub created: Timestamp,
+    /// Its pilot, after which a person has not continued.
+    pub pilot: Option<Pilot>,
+}
+
+/// The batches that are there already.
+pub trait Batches {
+    /// The rows of the batch of that name that have these ids; nothing where there is no such batch.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    fn rows_by_id(
+        &mut self,
+        name: &BatchName,
+        ids: &HashSet<String>,
+    ) -> Result<Option<ReferredBatch>, ManifestError>;
+
+    /// What was decided about the takes of the batch of that name, and of which takes its children were made.
+    ///
+    /// # Errors
+    /// When that cannot be read.
+    fn decided_takes(&mut self, name: &BatchName) -> Result<HashMap<JobId, DecidedTake>, ManifestError>;
+
+    /// The batch of that name, whose jobs the draft is told of; nothing where there is none.
+    ///
+    /// # Errors
+    /// When its rows cannot be read, or the draft not be written.
+    fn take_up(&mut self, name: &BatchName, draft: &mut Staging) -> Result<Option<Present>, ManifestError>;
+
+    /// The same batch, which the manifest may not be for: nothing of the draft is told. `tell` hears of every row.
+    ///
+    /// # Errors
+    /// When its rows cannot be read.
+    fn look_at(
+        &mut self,
+        name: &BatchName,
+        tell: &mut dyn FnMut(Fingerprint),
+    ) -> Result<Option<Present>, ManifestError>;
+}
+
+impl Validated {
+    /// The rows, in manifest order.
+    ///
+    /// # Errors
+    /// When the file that holds them cannot be read.
+    pub fn rows(&self) -> Result<Rows<'_>, StoreError> {
+        Ok(Rows { rows: self.judged.rows()?, refusal: self.refusal.as_ref(), expired: self.expired.as_ref() })
+    }
+
+    /// Whether nothing of the manifest would be taken in, although rows of it are good.
+    pub fn is_refused(&self) -> bool {
+        self.receipt.file_refused || (self.terms.policy.strict == Some(true) && self.receipt.invalid > 0)
+    }
+}
+
+/// Reads and judges a manifest into `draft`, which is told by `batches` which jobs there are, once the batch has a
+/// name.
+///
+/// # Errors
+/// [`ManifestError`]. Diagnostics of rows are no error: they stand in the receipt, and good rows go on.
+pub fn validate(
+    draft: Staging,
+    path: &Path,
+    context: &IngestContext<'_>,
+    now: Timestamp,
+    batches: &mut dyn Batches,
+) -> Result<Validated, ManifestError> {
+    validate_opened(draft, path, manifest_file::open(path)?, context, now, batches)
+}
+
+/// The same for a manifest that is open, and was as `identity` says when it was opened.
+pub(super) fn validate_opened(
+    mut draft: Staging,
+    path: &Path,
+    (file, identity): (File, Identity),
+    context: &IngestContext<'_>,
+    now: Timestamp,
+    batches: &mut dyn Batches,
+) -> Result<Validated, ManifestError> {
+    let options = &context.options;
+    if options.expected.is_some_and(|expected| expected != identity) {
+        return Err(ManifestError::Changed { path: path.to_owned() });
+    }
+    let mut receipt = Receipt::new(path);
+    receipt.read = Some(identity);
+    let manifest = match open_manifest(path, file, context) {
+        Ok(manifest) => manifest,
+        Err(RefusedManifest { problems, rows }) => {
+            refuse_file(problems, &mut receipt, &mut draft)?;
+            if let Some(rows) = rows {
+                check_rows(*rows, context, &mut receipt, &mut draft)?;
+            }
+            // One that is still being written is not refused for what is missing of it.
+            identity.check(path)?;
+            let terms = resolve(options, &Header::default(), None);
+            let judged = draft.classify()?;
+            return Ok(Validated {
+                receipt,
+                terms,
+                origin: None,
+                refusal: None,
+                expired: None,
+                judged,
+                pilot: None,
+                files: Vec::new(),
+            });
+        }
+    };
+    let header = manifest.header().clone();
+    let Named { mut name, formerly, stem } = named(path, &header, options)?;
+    if let Some(formerly) = formerly
+        && keeps_name(path, identity, context, &formerly, batches)?
+    {
+        name = formerly;
+    }
+    receipt.batch = Some(name.clone());
+    let origin = Origin { place: options.place.clone(), stem };
+    let present = batches.take_up(&name, &mut draft)?;
+    let mut standing = resolve(options, &header, present.as_ref());
+    if let Some(problem) = layout_problem(&standing.policy) {
+        refuse_file(vec![problem], &mut receipt, &mut draft)?;
+    }
+    if let Some(pilot) = options.pilot.filter(|pilot| pilot.needs_matrix() && !manifest.has_matrix()) {
+        let message = format!("--pilot {pilot} is for a manifest with a matrix, and this one has none");
+        let problem = Diagnostic::at(Position::line(1), message);
+        let problem = problem.hint("a number of rows is accepted for every manifest: --pilot 3");
+        refuse_file(vec![problem], &mut receipt, &mut draft)?;
+    }
+    let expired = expired(&mut standing, present.as_ref(), now);
+    let files = InputFiles::new(options.files.as_deref(), folder_of(path), context.inputs);
+    let rules = RowRules { policy: &standing.policy, context, files: &files };
+    let no_references = RowReferences::default();
+    let validator = RowValidator { batch: &name, rules, references: &no_references };
+    let drawn = drawn_rows(path, identity, &validator)?;
+    let references = references(path, identity, &validator, drawn.as_ref(), batches)?;
+    let validator = RowValidator { references: &references, ..validator };
+    let mut chooser = RowChooser::new(&options.selection, drawn);
+    let is_needed = |read: &ReadRow| match read {
+        ReadRow::Good(row) => row.id.as_deref().is_some_and(|id| references.needs(id)),
+        ReadRow::Bad(_) | ReadRow::Unreadable(_) => false,
+    };
+    let chosen = manifest.map(|read| {
+        if chooser.takes(&read, rules) {
+            return Ok(read);
+        }
+        // A row that is in the part for the sake of another is one of it, too.
+        if is_needed(&read) {
+            chooser.take_for_another();
+            return Ok(read);
+        }
+        Err(read)
+    });
+    let judge = || {
+        let mut alike = AlikeRows::new(&name, context);
+        move |rows: &mut [Result<ReadRow, ReadRow>]| -> Vec<RowResult> {
+            rows.iter_mut().map(|chosen| RowResult::of(chosen, &validator, &mut alike)).collect()
+        }
+    };
+    let chunks = Chunks { rows: chosen, most_rows: row_pipeline::JUDGED_ROWS, weigh: row_pipeline::weight };
+    row_pipeline::for_each(chunks, judge, |judged| {
+        judged.into_iter().try_for_each(|judged| match judged {
+            RowResult::Row(row, notes) => {
+                receipt.rows += 1;
+                receipt.note(notes);
+                draft.push(&row?)
+            }
+            RowResult::Unread { line, problems, notes, is_row } => {
+                receipt.rows += u64::from(is_row);
+                receipt.note(notes);
+                draft.push_unread(line, problems)
+            }
+            RowResult::LeftOut(named) => named.map_or(Ok(()), |(id, line)| draft.leave_out(&id, line)),
+        })
+    })?;
+    receipt.left_out = chooser.left_out;
+    receipt.report(chooser.problems());
+    identity.check(path)?;
+    failpoint::hit("accepting");
+    let origin = Some(origin);
+    let mut judgement = Validated {
+        receipt,
+        terms: standing,
+        origin,
+        refusal: None,
+        expired,
+        judged: draft.classify()?,
+        pilot: None,
+        files: Vec::new(),
+    };
+    judgement.receipt.by_group = GroupTotals::of_keys(context.group_limits.keys());
+    let Validated { judged, receipt, expired, origin, .. } = &mut judgement;
+    count_jobs::count(judged, expired.as_ref(), origin.as_ref(), receipt)?;
+    if let Some(expected) = options.take.filter(|_| !judgement.is_refused())
+        && let Some(problem) = take_check::problem(&judgement.judged, expected)?
+    {
+        judgement.receipt.refuse_whole(problem.clone());
+        judgement.refusal = Some(problem);
+    }
+    if options.selection.is_whole() && options.amends.is_none() && !judgement.is_refused() {
+        let command = |job: &str| format!("callsheet cancel {}", quoted(&format!("{name}/{job}")));
+        judgement.receipt.absent = judgement.judged.absent(command)?;
+    }
+    if !judgement.is_refused() && judgement.expired.is_none() {
+        let terms = PilotTerms {
+            asked: options.pilot,
+            standing: present.as_ref().and_then(|present| present.pilot),
+            has_references: !references.rows.is_empty(),
+        };
+        judgement.pilot = pilot_choice::choose(&judgement.judged, terms, &judgement.receipt)?;
+        judgement.receipt.pilot = judgement.pilot.as_ref().map(|plan| plan.pilot);
+    }
+    if let Some(present) = &present {
+        let own = judgement.origin.as_ref().filter(|_| options.batch.is_none());
+        if let Some(refusal) = own.and_then(|own| foreign(path, &name, own, present, &judgement.receipt)) {
+            judgement.receipt.refuse_whole(refusal.clone());
+            judgement.refusal = Some(refusal);
+        }
+        let before = &present.terms.policy;
+        judgement.receipt.changes = batch_terms::differences(before, &judgement.terms.policy);
+    }
+    judgement.receipt.terms = judgement.terms.policy.clone();
+    judgement.files = files.into_read();
+    Ok(judgement)
+}
+
+/// The folder that names of files in a manifest are relative to.
+fn folder_of(path: &Path) -> &Path {
+    path.parent().unwrap_or(Path::new(""))
+}
+
+type ManifestFile = BufReader<File>;
+
+fn open_manifest(
+    path: &Path,
+    file: File,
+    context: &IngestContext<'_>,
+) -> Result<Manifest<ManifestFile>, RefusedManifest<ManifestFile>> {
+    let folder = folder_of(path);
+    let mut read_table = |name: &str| table_files::read(folder, Roots::Below(&context.inputs.roots), name);
+    let file_name = path.file_name().unwrap_or_default().to_string_lossy();
+    let file = BufReader::with_capacity(64 * 1024, file);
+    let manifest = manifest::open(&file_name, file, &Limits::default(), &mut read_table)?;
+    Ok(match &context.options.edits {
+        Some(edits) => manifest.with_edits(edits.clone()),
+        None => manifest,
+    })
+}
+
+/// The rows of a random part; nothing where no part is drawn.
+fn drawn_rows(
+    path: &Path,
+    identity: Identity,
+    validator: &RowValidator<'_>,
+) -> Result<Option<BTreeSet<u64>>, ManifestError> {
+    let selection = &validator.rules.context.options.selection;
+    if selection.random.is_none() {
+        return Ok(None);
+    }
+    let (file, opened) = manifest_file::open(path)?;
+    let drawn = open_manifest(path, file, validator.rules.context)
+        .ok()
+        .and_then(|rows| row_chooser::draw(rows, selection, validator));
+    if opened == identity { Ok(drawn) } else { Err(ManifestError::Changed { path: path.to_owned() }) }
+}
+
+/// Whom the rows of a manifest mean by their references. Most manifests have none, and are not read for them.
+fn references(
+    path: &Path,
+    identity: Identity,
+    validator: &RowValidator<'_>,
+    drawn: Option<&BTreeSet<u64>>,
+    batches: &mut dyn Batches,
+) -> Result<RowReferences, ManifestError> {
+    if !read_references::file_may_have(path) {
+        return Ok(RowReferences::default());
+    }
+    let RowValidator { batch, rules, .. } = *validator;
+    let selection = &rules.context.options.selection;
+    let chooser = (!selection.is_whole()).then(|| RowChooser::new(selection, drawn.cloned()));
+    let open = || {
+        let (file, opened) = manifest_file::open(path)?;
+        if opened != identity {
+            return Err(ManifestError::Changed { path: path.to_owned() });
+        }
+        Ok(open_manifest(path, file, rules.context).ok())
+    };
+    let own = &rules.context.options.place;
+    let is_shared = |place: &SourcePlace| rules.context.inputs.shared_sources.contains(place);
+    let batches = std::cell::RefCell::new(batches);
+    let takes = || batches.borrow_mut().decided_takes(batch);
+    let look_up = |other: &BatchName, ids: &HashSet<String>| {
+        let Some(found) = batches.borrow_mut().rows_by_id(other, ids)? else {
+            return Ok(Err("which does not exist; submit its manifest first, or put the folder of the batch back if it was moved away".to_owned()));
+        };
+        Ok(match &found.origin {
+            Some(origin) if origin.place == *own || other == batch || is_shared(&origin.place) => Ok(found),
+            Some(origin) => Err(format!(
+                "which belongs to {origin}; a manifest can name rows of batches of its own folder or inbox, and of \
+                 those that inputs.shared_sources names"
+            )),
+            None if other == batch => Ok(found),
+            None => Err("whose folder or inbox is not known".to_owned()),
+        })
+    };
+    read_references::read(open, look_up, takes, batch, rules, chooser)
+}
+
+/// Why a manifest does not belong to the batch whose name it would take: the batch came from elsewhere, and they
+/// have no row in common.
+fn foreign(
+    path: &Path,
+    name: &BatchName,
+    own: &Origin,
+    batch: &Present,
+    receipt: &Receipt,
+) -> Option<Diagnostic> {
+    let owner = batch.origin.as_ref().filter(|owner| !owner.covers(own))?;
+    if receipt.have > 0 || receipt.added() == 0 {
+        return None;
+    }
+    let file = path.file_name().unwrap_or_default().to_string_lossy();
+    let (file, beside) = match &own.place {
+        SourcePlace::Folder(folder) => {
+            let parent = Path::new(folder).file_name().unwrap_or_default().to_string_lossy().into_owned();
+            (Path::new(folder).join(&*file).display().to_string(), parent)
+        }
+        SourcePlace::Inbox(inbox) => (file.into_owned(), inbox.clone()),
+        SourcePlace::Schedule(_) | SourcePlace::Socket => (file.into_owned(), "socket".to_owned()),
+    };
+    // Of two files of one folder, neither is told apart by the folder.
+    let beside = if owner.place == own.place { format!("{name}-2") } else { format!("{beside}-{name}") };
+    let beside = BatchName::from_file_stem(&beside).unwrap_or_else(|_| name.clone());
+    let message = format!(
+        "the batch {name} belongs to {owner}, and no row of this manifest is in it: the manifest was rejected"
+    );
+    let hint = format!(
+        "for a batch of its own: callsheet run {} --batch {beside}; to add it to that one: --batch {name}",
+        quoted(&file)
+    );
+    Some(Diagnostic::at(Position::line(1), message).hint(hint))
+}
+
+/// A word as a shell takes it.
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+:,@%".contains(c);
+    if word.chars().all(is_plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) }
+}
+
+/// Why nothing may be added to the batch: its time was over before. An end that is over as it is given does not
+/// take the place of the one in force: what waits would be dropped for a slip of the pen.
+fn expired(terms: &mut BatchTerms, batch: Option<&Present>, now: Timestamp) -> Option<Diagnostic> {
+    let expires = terms.policy.expires?;
+    let at = expires.instant(batch.map_or(now, |batch| batch.created));
+    if at > now {
+        return None;
+    }
+    if let Some(batch) = batch {
+        terms.policy.expires = batch.terms.policy.expires;
+        if let Some(said) = &mut terms.said {
+            said.expires = batch.terms.said.as_ref().and_then(|last| last.expires);
+        }
+    }
+    let message = match expires {
+        Deadline::At(_) => format!("is {at}, which has passed: nothing new would be sent"),
+        Deadline::After(_) => {
+            format!("ended at {at}, counted from when its batch began: nothing new would be sent")
+        }
+    };
+    Some(Diagnostic::at(Position::line(1), message).in_field("policy.expires").hint(
+        "set a later policy.expires in the manifest or in the configuration of its inbox or schedule, or start \
+         another batch with --batch",
+    ))
+}
+
+/// A problem of the whole file takes a place among its rows, too, so that every reader of them sees it.
+fn refuse_file(
+    problems: Vec<Diagnostic>,
+    receipt: &mut Receipt,
+    draft: &mut Staging,
+) -> Result<(), StoreError> {
+    let line = problems.first().map_or(1, Diagnostic::line);
+    draft.push_unread(line, problems.clone())?;
+    receipt.refuse_file(problems);
+    Ok(())
+}
+
+/// Checks the rows of a file of which nothing may be accepted, so that all that is wrong with it is said at once.
+fn check_rows(
+    rows: Manifest<ManifestFile>,
+    context: &IngestContext<'_>,
+    receipt: &mut Receipt,
+    draft: &mut Staging,
+) -> Result<(), StoreError> {
+    let policy = rows.header().policy.clone();
+    // The rows have no identity here, so their files are not read.
+    let files = InputFiles::new(None, Path::new(""), context.inputs);
+    let rules = RowRules { policy: &policy, context, files: &files };
+    for read in rows {
+        let bad = match read {
+            ReadRow::Good(row) => BadRow { problems: Vec::new(), row: Some(row), has_unknown_fields: true },
+            // What the header lacks may be what seems to be missing.
+            ReadRow::Bad(bad) => BadRow { has_unknown_fields: true, ..bad },
+            ReadRow::Unreadable(problem) => BadRow::unread(problem),
+        };
+        receipt.rows += 1;
+        let position = bad.row.as_ref().map(|row| row.position);
+        let problems = rules.all_problems(bad);
+        if let Some(first) = problems.first() {
+            draft.push_unread(position.map_or_else(|| first.line(), |at| at.line), problems.clone())?;
+            receipt.refuse_row(problems);
+        }
+    }
+    Ok(())
+}
+
+/// What a manifest's batch is called.
+struct Named {
+    name: BatchName,
+    /// What it would have been called before batches of an inbox carried the inbox's name.
+    formerly: Option<BatchName>,
+    /// The file's stem, where the batch is called after it.
+    stem: Option<String>,
+}
+
+fn named(path: &Path, header: &Header, options: &IngestOptions) -> Result<Named, BadBatchName> {
+    if let Some(name) = &options.batch {
+        return Ok(Named { name: name.clone(), formerly: None, stem: None });
+    }
+    let (plain, stem): (BatchName, _) = match &header.batch {
+        Some(name) => (name.parse()?, None),
+        None => {
+            let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            (BatchName::from_file_stem(&stem)?, Some(stem))
+        }
+    };
+    let SourcePlace::Inbox(inbox) = &options.place else {
+        return Ok(Named { name: plain, formerly: None, stem });
+    };
+    let full = format!("{inbox}--{plain}");
+    // One that was written out is refused rather than cut.
+    let name = if stem.is_some() { BatchName::from_file_stem(&full)? } else { full.parse()? };
+    Ok(Named { name, formerly: Some(plain), stem })
+}
+
+/// Whether a manifest of an inbox keeps to the batch that it made before batches of an inbox carried the inbox's
+/// name: under another name its rows would be other jobs, and bought again.
+fn keeps_name(
+    path: &Path,
+    identity: Identity,
+    context: &IngestContext<'_>,
+    formerly: &BatchName,
+    batches: &mut dyn Batches,
+) -> Result<bool, ManifestError> {
+    let mut rows = HashSet::new();
+    let Some(batch) = batches.look_at(formerly, &mut |row| _ = rows.insert(row))? else { return Ok(false) };
+    let is_own = |place: &SourcePlace| *place == context.options.place;
+    match batch.origin.map(|origin| origin.place) {
+        Some(place) if is_own(&place) => return Ok(true),
+        // It was an inbox without a name of its own.
+        Some(place) if place == manifest_file::place_of(path)? => {}
+        Some(_) => return Ok(false),
+        None => {}
+    }
+    let (file, opened) = manifest_file::open(path)?;
+    let Ok(manifest) = open_manifest(path, file, context) else { return Ok(false) };
+    let policy = Policy::default();
+    let files = InputFiles::new(context.options.files.as_deref(), folder_of(path), context.inputs);
+    let rules = RowRules { policy: &policy, context, files: &files };
+    // Rows with references came later than such batches.
+    let references = RowReferences::default();
+    let validator = RowValidator { batch: formerly, rules, references: &references };
+    let is_there = |read: ReadRow| match read {
+        ReadRow::Good(mut row) => {
+            validator.identify(&mut row).is_ok_and(|found| rows.contains(&found.fingerprint))
+        }
+        ReadRow::Bad(_) | ReadRow::Unreadable(_) => false,
+    };
+    let has_one = manifest.into_iter().any(is_there);
+    if opened == identity { Ok(has_one) } else { Err(ManifestError::Changed { path: path.to_owned() }) }
+}
+
+/// What is said now, over what holds already.
+fn resolve(options: &IngestOptions, header: &Header, batch: Option<&Present>) -> BatchTerms {
+    let said = TermSources {
+        flags: &options.policy,
+        is_default_budget: options.is_default_budget,
+        manifest: &header.policy,
+        defaults: &options.default_policy,
+        ceiling: options.ceiling,
+    };
+    batch_terms::resolve(said, batch.map(|batch| &batch.terms))
+}
+
+fn layout_problem(policy: &Policy) -> Option<Diagnostic> {
+    let error = policy.layout.as_deref().map(Layout::parse)?.err()?;
+    Some(Diagnostic::at(Position::line(1), error.to_string()).in_field("policy.layout"))
+}

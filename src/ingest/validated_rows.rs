@@ -1,0 +1,91 @@
+//! The rows of a manifest that was judged, one after the other.
+
+use crate::domain::diagnostic::{Diagnostic, Position};
+use crate::domain::row_changes;
+use crate::ingest::row_outcome::{Jobs, Outcome};
+use crate::store::StoreError;
+use crate::store::staging::{RowRequest, RowWithVerdict, StagedRow, StagedRows, Verdict};
+
+/// One row of a judgement.
+#[derive(Debug)]
+pub struct ValidatedRow {
+    /// Its line of the manifest.
+    pub line: u64,
+    /// Its jobs, or what is wrong with it.
+    pub outcome: Outcome,
+}
+
+/// The rows of a judgement, one after the other.
+#[derive(Debug)]
+pub struct Rows<'a> {
+    pub(super) rows: StagedRows<'a>,
+    /// Of the whole file: told in place of its rows, once.
+    pub(super) refusal: Option<&'a Diagnostic>,
+    pub(super) expired: Option<&'a Diagnostic>,
+}
+
+impl Rows<'_> {
+    /// The next row; nothing at the end.
+    ///
+    /// # Errors
+    /// When the file that holds them cannot be read.
+    pub fn next_row(&mut self) -> Result<Option<ValidatedRow>, StoreError> {
+        let Some(found) = self.rows.next_row()? else { return Ok(None) };
+        if let Some(refusal) = self.refusal {
+            while self.rows.next_row()?.is_some() {}
+            let outcome = Outcome::Invalid { id: None, known: Vec::new(), problems: vec![refusal.clone()] };
+            return Ok(Some(ValidatedRow { line: refusal.line(), outcome }));
+        }
+        Ok(Some(ValidatedRow { line: found.row.line, outcome: self.in_time(outcome(found)?) }))
+    }
+
+    /// What is there already of a batch whose time is over stays; nothing is added to it.
+    pub(super) fn in_time(&self, outcome: Outcome) -> Outcome {
+        match (outcome, self.expired) {
+            (Outcome::Jobs(jobs), Some(expired)) if jobs.new_count() > 0 => {
+                let problems = vec![expired.clone().positioned(Position::line(jobs.order.line))];
+                Outcome::Invalid { id: jobs.id, known: jobs.known, problems }
+            }
+            (outcome, _) => outcome,
+        }
+    }
+}
+
+/// What becomes of a row.
+///
+/// # Errors
+/// When its order cannot be read.
+pub(super) fn outcome(found: RowWithVerdict) -> Result<Outcome, StoreError> {
+    let RowWithVerdict { row, verdict, known, replaces, .. } = found;
+    let StagedRow { fingerprint, label: id, count, line, draws, wanted, .. } = row;
+    let first = match verdict {
+        Verdict::Wanted { first, .. } => first,
+        Verdict::RepeatedId { first_line } => {
+            let message = format!("is already used at line {first_line}; an id names one row");
+            let problem = Diagnostic::at(Position::line(line), message).in_field("id");
+            return Ok(Outcome::Invalid { id, known, problems: vec![problem] });
+        }
+        Verdict::Unread => 1,
+    };
+    Ok(match wanted {
+        RowRequest::Order(order) => {
+            let order = order.order()?;
+            let before = replaces.as_ref().map(|(_, standing)| *standing);
+            let changed = replaces.map(|(before, _)| row_changes::differences(&before.order, &order));
+            let changed = changed.unwrap_or_default();
+            Outcome::Jobs(Box::new(Jobs {
+                order,
+                draws,
+                id,
+                fingerprint,
+                first,
+                count,
+                known,
+                changed,
+                before,
+            }))
+        }
+        RowRequest::Invalid(_) if known.len() == count as usize => Outcome::Kept { id, known },
+        RowRequest::Invalid(problems) => Outcome::Invalid { id, known, problems },
+    })
+}

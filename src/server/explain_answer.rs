@@ -1,0 +1,412 @@
+//! `callsheet explain`: the whole story of a job, and what comes next.
+
+use crate::domain::budget::BudgetShortage;
+use crate::domain::charge_drift;
+use crate::domain::credit_hold::ABOVE_MAX;
+use crate::domain::idempotency_key::IdempotencyKey;
+use crate::domain::ids::{BatchName, JobId};
+use crate::domain::input_file::InputContent;
+use crate::domain::job::{Job, JobSpec, State};
+use crate::domain::job_reference::{EndedTake, INPUT_LENGTH, INPUT_TOO_LONG, JobInput, MissingInput, giver};
+use crate::domain::job_state::JobState;
+use crate::domain::parked_reason::Parked;
+use crate::domain::retry_command::{retry_command, with_other_fields};
+use crate::domain::row_verdict::JobStanding;
+use crate::engine::engine_client::EngineClient;
+use crate::engine::scheduler::ended_take;
+use crate::engine::{FindError, NamedJob, Target, blocking};
+use crate::server::handlers::HandlerError;
+use crate::server::protocol::{Explanation, InputView, RowVersion};
+use crate::store::{BatchRecord, JobRecord, Pause, StoreError};
+
+/// The whole story of a job.
+///
+/// # Errors
+/// [`HandlerError`].
+pub(super) async fn explain(engine: &EngineClient, job: &str) -> Result<Explanation, HandlerError> {
+    match engine.find_job(job).await? {
+        Target::Batch(batch) => Err(HandlerError::IsBatch { batch: batch.name }),
+        Target::Job(named) => {
+            let NamedJob { batch, spec, record, .. } = *named;
+            let key = IdempotencyKey::derive(spec.id, record.job.attempt());
+            let overviews = engine.overview().await?;
+            let overview = overviews.iter().find(|of| of.name == batch.name);
+            let parked = overview.and_then(|of| of.parked);
+            let shortage = overview.and_then(|of| of.shortage.clone());
+            let is_queued = matches!(record.job.state(), State::Queued);
+            // The batch is parked by the groups of the jobs that wait first, which may be those of others.
+            let (parked, shortage) = match parked {
+                Some(Parked::GroupBudget | Parked::GroupDayBudget) if is_queued => {
+                    engine.group_shortage(record.key, &spec).await?.unzip()
+                }
+                _ => (parked, shortage),
+            };
+            let parked = match engine.works() {
+                true => parked,
+                // A budget holds back what is queued; the next process continues what was sent.
+                false => parked.filter(|_| is_queued).or(Some(Parked::NoProcess)),
+            };
+            let parked_by = parked.filter(|_| !record.job.is_over());
+            let versions = versions_of(engine, &batch, &spec).await?;
+            let (inputs, missing) = inputs_of(engine, &batch.name, &spec, &record.job).await?;
+            let superseded = versions.iter().any(|version| version.job == spec.id && version.superseded);
+            let next = match (superseded, record.job.state().is_final()) {
+                (true, true) => after_edit(&record),
+                _ => next(&batch, &spec, &record, parked_by, shortage.as_ref(), missing),
+            };
+            Ok(Explanation {
+                batch: batch.name,
+                idempotency_key: spec.order.kind.is_keyed().then(|| key.to_string()),
+                drift: charge_drift::of(&spec.order, &record.job),
+                spec,
+                job: record.job,
+                parked_by,
+                superseded,
+                versions,
+                inputs,
+                next,
+            })
+        }
+    }
+}
+
+/// The inputs of a job that are outputs of other rows or files, and what it waits for where one is missing.
+async fn inputs_of(
+    engine: &EngineClient,
+    batch: &BatchName,
+    spec: &JobSpec,
+    job: &Job,
+) -> Result<(Vec<InputView>, Option<String>), HandlerError> {
+    let (mut views, mut missing) = (Vec::new(), None);
+    for (index, input) in spec.order.inputs.iter().enumerate() {
+        let address = job.present().inputs().get(index).cloned();
+        let measured = job.present().input_lengths().get(index).filter(|length| length.0 > 0).copied();
+        let view = |state: String| InputView {
+            field: input.shown_field(),
+            reference: input.shown(),
+            is_file: false,
+            state,
+            address,
+            measured_ms: measured,
+        };
+        let mut takes: Vec<(NamedJob, Option<EndedTake>)> = Vec::new();
+        let batch = input.batch.as_ref().map_or(batch, |other| &other.name);
+        if let Some(moved) = moved_away(engine, batch).await? {
+            let waits = matches!(job.state(), State::Queued);
+            missing = missing.or_else(|| waits.then(|| format!("it waits: {moved}")));
+            views.push(view(moved));
+            continue;
+        }
+        for id in input.jobs() {
+            // Where there is none its row is refused, or was never handed in.
+            takes.extend(take_of(engine, batch, id).await?);
+        }
+        let mut later: Vec<(NamedJob, Option<EndedTake>)> = Vec::new();
+        for id in input.later_jobs() {
+            let Some(take) = take_of(engine, batch, id).await? else { break };
+            later.push(take);
+        }
+        let ended: Vec<Option<EndedTake>> = takes.iter().map(|(_, ended)| *ended).collect();
+        let ended_later = || later.iter().filter_map(|(_, ended)| *ended).collect();
+        let state = match giver(input, &ended, ended_later) {
+            Ok(seq) => {
+                let named = takes.iter().chain(&later).find(|(named, _)| named.spec.seq == seq);
+                named.map(|(named, _)| format!("is there: {}", named.spec.label)).unwrap_or_default()
+            }
+            Err(why) => {
+                let wait = if is_of_older_version(engine, &takes, why).await? {
+                    format!(
+                        "the row {} was edited, and its newer version is another job; to take outputs of that one, \
+                         submit the manifest of this row again",
+                        input.shown()
+                    )
+                } else {
+                    wait_for(batch, input, &takes, why)
+                };
+                missing = missing
+                    .or_else(|| matches!(job.state(), State::Queued).then(|| format!("it waits: {wait}")));
+                wait
+            }
+        };
+        views.push(view(state));
+    }
+    let beyond = spec.order.inputs.len();
+    views.extend(spec.order.files.iter().enumerate().map(|(index, file)| {
+        let InputContent { bytes, sha256, .. } = &file.content;
+        InputView {
+            field: format!("{}[{}]", file.field.name(), file.place),
+            reference: file.name.clone(),
+            is_file: true,
+            measured_ms: None,
+            state: format!("{bytes} bytes, SHA-256 {sha256}"),
+            address: job.present().inputs().get(beyond + index).cloned(),
+        }
+    }));
+    Ok((views, missing))
+}
+
+/// Why nothing can be told of the jobs of a batch, where its files were moved away, and what helps.
+async fn moved_away(engine: &EngineClient, batch: &BatchName) -> Result<Option<String>, HandlerError> {
+    let (store, name) = (engine.store().clone(), batch.clone());
+    match blocking(move || store.batch_named(&name)).await {
+        Err(moved @ StoreError::BatchMoved { .. }) => Ok(Some(format!("{moved}; then: callsheet resume"))),
+        found => Ok(found.map(|_| None)?),
+    }
+}
+
+/// A job that may give an input, and how it ended, if it has; nothing where the batch has no such job.
+async fn take_of(
+    engine: &EngineClient,
+    batch: &BatchName,
+    id: JobId,
+) -> Result<Option<(NamedJob, Option<EndedTake>)>, HandlerError> {
+    match engine.find(&format!("{batch}/{id}")).await {
+        Ok(Target::Job(named)) => {
+            let ended = named.record.job.is_over().then(|| ended_take(&named.record));
+            Ok(Some((*named, ended)))
+        }
+        Ok(Target::Batch(_)) | Err(FindError::Nothing { .. }) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Whether a job waits for a version of a row that ended without outputs and that nobody wants any more.
+async fn is_of_older_version(
+    engine: &EngineClient,
+    takes: &[(NamedJob, Option<EndedTake>)],
+    why: MissingInput,
+) -> Result<bool, HandlerError> {
+    let (MissingInput::Ended(_), Some((first, _))) = (why, takes.first()) else { return Ok(false) };
+    let versions = versions_of(engine, &first.batch, &first.spec).await?;
+    Ok(versions.iter().any(|version| version.job == first.spec.id && version.superseded))
+}
+
+/// What an input lacks, and the command that helps.
+fn wait_for(
+    batch: &BatchName,
+    input: &JobInput,
+    takes: &[(NamedJob, Option<EndedTake>)],
+    why: MissingInput,
+) -> String {
+    let Some((first, _)) = takes.first() else {
+        return format!("the row {} is not in the batch {batch}; submit its manifest again", input.row);
+    };
+    let label = &first.spec.label;
+    let row = input.shown();
+    let command = match why {
+        MissingInput::Unfinished => {
+            return format!("the row {row} is {}", first.record.job.state().name());
+        }
+        MissingInput::Ended(JobState::InDoubt) => {
+            format!("callsheet resolve {batch}/{label} --charged N or --not-charged, as the account shows")
+        }
+        MissingInput::Ended(_) => retry_command(&format!("{batch}/{label}"), &first.record.job),
+        MissingInput::AwaitsReview => format!("callsheet review approve {batch}/{label}"),
+        MissingInput::Rejected if input.variation.is_some() => {
+            format!("callsheet review approve {batch}/{label}")
+        }
+        MissingInput::Rejected => format!(
+            "callsheet review approve {batch}/{label}, or callsheet review another-take {batch}/{label}, which costs"
+        ),
+        MissingInput::AwaitsPick => format!("callsheet review pick {batch}/{label}"),
+    };
+    format!("the row {row} {}: {command}", why.explain())
+}
+
+/// The versions of a job's row, where it was edited.
+async fn versions_of(
+    engine: &EngineClient,
+    batch: &BatchRecord,
+    spec: &JobSpec,
+) -> Result<Vec<RowVersion>, HandlerError> {
+    if batch.versions_bytes == 0 {
+        return Ok(Vec::new());
+    }
+    let (store, batch) = (engine.store().clone(), batch.clone());
+    let (label, variation, seq) = (spec.label.clone(), spec.variation, spec.seq);
+    let found = blocking(move || -> Result<_, StoreError> {
+        let wanted = store.row_versions(&batch)?;
+        if !wanted.is_edited(seq) {
+            return Ok(Vec::new());
+        }
+        let versions = store.versions_called(&batch, &label, variation)?;
+        let version = |(index, (_, spec)): (usize, (u64, JobSpec))| RowVersion {
+            name: format!("{label}@{}", index + 1),
+            job: spec.id,
+            superseded: wanted.is_superseded(spec.seq),
+        };
+        Ok(versions.into_iter().enumerate().map(version).collect())
+    });
+    Ok(found.await?)
+}
+
+/// What can be done for a version of a row that has ended, and is not wanted any more.
+fn after_edit(record: &JobRecord) -> String {
+    let again = "to want this version again, submit a manifest with its text";
+    match record.job.state() {
+        state if state.is_replaced() => {
+            format!("nothing: another version of its row was wanted before it was sent; {again}")
+        }
+        State::InDoubt { .. } => {
+            "another version of its row is wanted; check the account and record the charge with \
+                                  callsheet resolve; until then its credits count as spent"
+                .to_owned()
+        }
+        _ => format!("nothing: another version of its row is wanted; {again}"),
+    }
+}
+
+/// What the program does next for a job, and what a person can do.
+fn next(
+    batch: &BatchRecord,
+    spec: &JobSpec,
+    record: &JobRecord,
+    parked: Option<Parked>,
+    shortage: Option<&BudgetShortage>,
+    missing: Option<String>,
+) -> String {
+    if batch.paused.is_none()
+        && parked != Some(Parked::Pilot)
+        && let Some(missing) = missing
+    {
+        return missing;
+    }
+    if let Some(parked_reason) =
+        parked.and_then(|parked| parked_reason(batch, spec, record.job.state(), parked, shortage))
+    {
+        return parked_reason;
+    }
+    let overdue = if record.job.is_overdue() { " It is overdue, so it is polled less often." } else { "" };
+    let name = format!("{}/{}", batch.name, spec.label);
+    match record.job.state() {
+        State::Queued if record.job.may_have_been_sent() || batch.may_have_been_sent(spec.seq) => {
+            let (name, label) = (&batch.name, &spec.label);
+            if spec.order.kind.is_keyed() {
+                format!(
+                    "it may have been sent before the state was rebuilt or imported. After callsheet resume {name} \
+                     it is sent under this key: a key that was used returns its task, a key that was not used buys. \
+                     To end it instead: callsheet resolve {name}/{label} --charged N or --not-charged, as the \
+                     account shows"
+                )
+            } else {
+                format!(
+                    "it may have been sent before the state was rebuilt or imported, and has no key to find its \
+                     task. After callsheet resume {name} it is in doubt. To end it: callsheet resolve {name}/{label} \
+                     --charged N or --not-charged, as the account shows"
+                )
+            }
+        }
+        State::Queued if batch.paused == Some(Pause::Rebuilt) => format!(
+            "its batch is paused because the state was rebuilt or imported; after callsheet resume {} it is sent \
+             under this key: a key that was used returns its task, a key that was not used buys",
+            batch.name
+        ),
+        State::Queued if batch.paused.is_some() => {
+            format!("its batch is paused; to continue: callsheet resume {}", batch.name)
+        }
+        State::Queued => "it will be sent when a slot is free and the budgets allow".to_owned(),
+        State::Submitting { may_have_run: true, .. } => {
+            format!("the same request is sent again under the same key; it cannot be charged twice.{overdue}")
+        }
+        State::Submitting { .. } => "its request is being sent".to_owned(),
+        State::Running { .. } => format!("its task is polled until it ends.{overdue}"),
+        State::Fetching { urls, .. } if urls.is_empty() => "its task is polled for fresh links".to_owned(),
+        State::Fetching { .. } => "its outputs are downloaded".to_owned(),
+        State::Succeeded { .. } => {
+            format!("nothing; callsheet download {name} fetches its outputs again, free of charge")
+        }
+        State::Failed { .. } if !record.job.books().charged.is_zero() => {
+            format!(
+                "it is paid for; callsheet download {name} tries to fetch its outputs again, free of charge"
+            )
+        }
+        State::Failed { fault, .. }
+            if [ABOVE_MAX, INPUT_TOO_LONG, INPUT_LENGTH].contains(&fault.code.as_str()) =>
+        {
+            format!("nothing: {}", fault.message)
+        }
+        State::Failed { .. } if JobStanding::of_job(&record.job) == JobStanding::FailedForGood => {
+            format!("nothing: it would be rejected again; {}", with_other_fields(&name))
+        }
+        state if state.is_ended_by_record() => {
+            format!("nothing; callsheet retry {name} makes another attempt, under a new key")
+        }
+        State::Expired => format!(
+            "nothing; submit its manifest with a later policy.expires, then callsheet retry {name} queues it again"
+        ),
+        State::Failed { .. } | State::Canceled { .. } if spec.order.kind.is_keyed() => {
+            format!("nothing; callsheet retry {name} queues it again, under the same key")
+        }
+        State::Failed { .. } | State::Canceled { .. } if record.job.first_sent().is_some() => format!(
+            "nothing; callsheet retry {name} sends it again. Its endpoint supports no key: if the request before was \
+             received after all, both are charged"
+        ),
+        State::Failed { .. } | State::Canceled { .. } => {
+            format!("nothing; callsheet retry {name} queues it again")
+        }
+        State::InDoubt { .. } => {
+            format!(
+                "nothing: check the account and record the charge: callsheet resolve {name} --charged N, or \
+                 --not-charged; until then its credits count as spent"
+            )
+        }
+    }
+}
+
+/// What a job waits for, where that is what its batch is parked by and no pause.
+fn parked_reason(
+    batch: &BatchRecord,
+    spec: &JobSpec,
+    state: &State,
+    parked: Parked,
+    shortage: Option<&BudgetShortage>,
+) -> Option<String> {
+    let why = parked.explain_for(&batch.name);
+    match (state, parked) {
+        (_, Parked::Paused) => None,
+        (State::Queued, Parked::BatchBudget) => {
+            let (needs, budget) = (spec.order.hold().unwrap_or_default(), batch.budget());
+            let left = budget.saturating_sub(batch.totals.committed());
+            let left_of = format!("{} of {budget} are left", left.0);
+            Some(if needs <= left {
+                format!(
+                    "it is parked: {why}. This job was planned at {needs}, and {left_of}: it costs more now, or waits \
+                     behind a job that does"
+                )
+            } else {
+                format!("it is parked: {why}. This job needs {needs}; {left_of}")
+            })
+        }
+        (State::Queued, Parked::NoPrice) => {
+            let job = format!("{}/{}", batch.name, spec.label);
+            Some(format!(
+                "it is parked, or waits behind a job that is: {why}. Here: callsheet retry {job} --max-credits N, or \
+                 callsheet cancel {job}"
+            ))
+        }
+        (State::Queued, Parked::Credits | Parked::MinBalance) => {
+            let needs = spec.order.hold().unwrap_or_default();
+            Some(format!("it is parked: {why}. This job needs {needs}"))
+        }
+        (State::Queued, _) => {
+            let shortage = shortage.map(|shortage| format!("; of its batch, {shortage}")).unwrap_or_default();
+            Some(format!("it is parked: {why}{shortage}"))
+        }
+        (State::Submitting { .. }, Parked::Key | Parked::Credits | Parked::NoProcess) => {
+            Some(format!("its request is sent again under the same key when it is no longer parked: {why}"))
+        }
+        (State::Running { .. }, Parked::Key | Parked::NoProcess) => {
+            Some(format!("its task is not polled: {why}"))
+        }
+        (State::Fetching { urls, .. }, Parked::Key | Parked::NoProcess) if urls.is_empty() => {
+            Some(format!("its task is not polled for fresh links: {why}"))
+        }
+        (State::Fetching { .. }, Parked::Store) => {
+            Some(format!("its outputs are not all in the object store: {why}"))
+        }
+        (State::Fetching { .. }, Parked::Disk | Parked::Scratch | Parked::NoProcess) => {
+            Some(format!("its outputs are not downloaded: {why}"))
+        }
+        _ => None,
+    }
+}

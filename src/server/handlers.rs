@@ -1,0 +1,411 @@
+//! The answers to requests, from an engine and its state.
+
+use std::io;
+
+use crate::domain::credits::Credits;
+use crate::domain::exit_code::Exit;
+use crate::domain::ids::{AttemptNo, BatchName, BatchNo};
+use crate::domain::job::State;
+use crate::domain::job_state::JobState;
+use crate::engine::EngineError;
+use crate::engine::engine_client::EngineClient;
+use crate::engine::gallery::Gallery;
+use crate::engine::job_iter::JobIter;
+use crate::engine::output_store::OutputStore;
+use crate::engine::output_sync::SyncOutcome;
+use crate::engine::scheduler::{Command, CommandOutcome};
+use crate::engine::{FindError, Target};
+use crate::ingest::ingest_handle::IngestHandle;
+use crate::output::file_names::Layout;
+use crate::output::publish::OutputDir;
+use crate::output::results::ResultLine;
+use crate::server::protocol::{
+    BatchOutcome, BatchOutcomes, BudgetSet, GalleryPage, LedgerEntry, Refusal, ResolveRequest, RetryRequest,
+    SyncedOutputs,
+};
+use crate::store::dump::DumpError;
+use crate::store::{BatchRecord, Store, StoreError};
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum HandlerError {
+    /// What was asked for is not there.
+    #[error(transparent)]
+    Find(FindError),
+    /// The state refuses.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// A manifest is being read for the batch, and what it adds would not be sent, or be sent unseen.
+    #[error("a manifest is being read for batch {batch}; nothing was continued")]
+    ManifestRead {
+        /// The batch.
+        batch: BatchName,
+    },
+    /// A job was asked for, and only a batch is called so.
+    #[error("{batch} is a batch; no job has this name")]
+    IsBatch {
+        /// The batch.
+        batch: BatchName,
+    },
+    /// Outputs stay on disk alone.
+    #[error("there is no object store for outputs")]
+    NoOutputStore,
+    /// The client has disconnected.
+    #[error("failed to write the response: {0}")]
+    Reader(#[from] io::Error),
+}
+
+impl From<FindError> for HandlerError {
+    fn from(error: FindError) -> HandlerError {
+        match error {
+            // It may well be there.
+            FindError::Engine(error) => HandlerError::Engine(error),
+            error => HandlerError::Find(error),
+        }
+    }
+}
+
+impl From<StoreError> for HandlerError {
+    fn from(error: StoreError) -> HandlerError {
+        HandlerError::Engine(error.into())
+    }
+}
+
+impl HandlerError {
+    /// What the client is told.
+    pub fn refusal(&self) -> Refusal {
+        match self {
+            HandlerError::Find(FindError::Nothing { .. }) => Refusal::new(Exit::Usage, self.to_string())
+                .hint("list jobs with callsheet jobs; name a job as BATCH/JOB"),
+            HandlerError::Find(FindError::Several { .. }) => {
+                Refusal::new(Exit::Usage, self.to_string()).hint("name one as BATCH/JOB or by its identity")
+            }
+            HandlerError::Find(FindError::NoBatch { .. }) => Refusal::new(Exit::Usage, self.to_string()),
+            HandlerError::Find(FindError::Engine(error)) | HandlerError::Engine(error) => error.into(),
+            HandlerError::ManifestRead { .. } => Refusal::new(Exit::Usage, self.to_string())
+                .hint("wait until the manifest is accepted, check the waiting rows (callsheet status), then repeat the command"),
+            HandlerError::IsBatch { batch } => Refusal::new(Exit::Usage, self.to_string())
+                .hint(format!("list its jobs with callsheet jobs {batch}; name a job as {batch}/JOB")),
+            HandlerError::NoOutputStore => Refusal::new(Exit::Usage, self.to_string())
+                .hint("set output.store in the configuration; see docs/outputs.md"),
+            HandlerError::Reader(_) => Refusal::new(Exit::Disk, self.to_string()),
+        }
+    }
+}
+
+/// Hands over the result of every job of the batches as one line of JSON, in manifest order, or of those
+/// in one state.
+///
+/// # Errors
+/// [`HandlerError`]; what `sink` refuses ends it.
+pub fn jobs(
+    store: &Store,
+    batches: &[BatchRecord],
+    state: Option<JobState>,
+    sink: &mut dyn FnMut(&[u8]) -> io::Result<()>,
+) -> Result<(), HandlerError> {
+    let mut line = Vec::new();
+    for batch in batches {
+        let mut jobs = JobIter::open(store, batch)?;
+        while let Some((spec, record)) = jobs.next_job()? {
+            if state.is_some_and(|state| state != record.job.state().job_state()) {
+                continue;
+            }
+            line.clear();
+            let is_superseded = jobs.versions().is_superseded(spec.seq);
+            let result = ResultLine::new(&batch.name, &spec, &record.job, is_superseded);
+            serde_json::to_writer(&mut line, &result).map_err(io::Error::from)?;
+            line.push(b'\n');
+            sink(&line)?;
+        }
+    }
+    Ok(())
+}
+
+/// Hands over every job that has begun and not ended as one line of JSON.
+///
+/// # Errors
+/// [`HandlerError`]; what `sink` refuses ends it.
+pub fn open(store: &Store, sink: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> Result<(), HandlerError> {
+    for job in store.open_now()? {
+        let mut line = serde_json::to_vec(&job).map_err(io::Error::from)?;
+        line.push(b'\n');
+        sink(&line)?;
+    }
+    Ok(())
+}
+
+/// Hands over every movement of the batches as one line of JSON, job by job.
+///
+/// # Errors
+/// [`HandlerError`]; what `sink` refuses ends it.
+pub fn ledger(
+    store: &Store,
+    batches: &[BatchRecord],
+    sink: &mut dyn FnMut(&[u8]) -> io::Result<()>,
+) -> Result<(), HandlerError> {
+    let mut text = Vec::new();
+    for batch in batches {
+        let mut jobs = JobIter::open(store, batch)?;
+        while let Some((spec, record)) = jobs.next_job()? {
+            for line in record.job.history() {
+                let Some(movement) = line.movement else { continue };
+                let task = record.job.task_of(line.attempt);
+                let entry = LedgerEntry {
+                    time: line.at.to_string(),
+                    batch: batch.name.clone(),
+                    job: spec.label.clone(),
+                    attempt: line.attempt.0,
+                    movement,
+                    task_id: task.map(|task| task.0.clone()).unwrap_or_default(),
+                    kind: spec.order.kind.name().to_owned(),
+                    model: record.job.ran_model().or(spec.order.model.as_deref()).map(str::to_owned),
+                    meta: spec.order.meta.fields(),
+                };
+                text.clear();
+                serde_json::to_writer(&mut text, &entry).map_err(io::Error::from)?;
+                text.push(b'\n');
+                sink(&text)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Hands over the whole state as a dump, as it is at this moment.
+///
+/// # Errors
+/// [`HandlerError`]; what `sink` refuses ends it.
+pub fn export(store: &Store, sink: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> Result<(), HandlerError> {
+    store.export(SinkWriter(sink)).map_err(|error| match error {
+        DumpError::Store(error) => error.into(),
+        DumpError::Io(error) => HandlerError::Reader(error),
+        error => HandlerError::Reader(io::Error::other(error)),
+    })
+}
+
+/// Where lines go, as something that is written to.
+struct SinkWriter<'a>(&'a mut dyn FnMut(&[u8]) -> io::Result<()>);
+
+impl io::Write for SinkWriter<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        (self.0)(bytes).map(|()| bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Pauses the batch called so, or all that are not done.
+///
+/// # Errors
+/// [`HandlerError`].
+pub async fn pause(engine: &EngineClient, batch: Option<&BatchName>) -> Result<BatchOutcomes, HandlerError> {
+    let done = |record: &BatchRecord| record.is_done().then_some("done, nothing to pause");
+    for_each(engine, batch, Command::Pause, done).await
+}
+
+/// The batch called so.
+///
+/// # Errors
+/// [`HandlerError`].
+pub async fn find_batch(engine: &EngineClient, name: &BatchName) -> Result<BatchRecord, HandlerError> {
+    match engine.batches(Some(name)).await?.pop() {
+        Some(batch) => Ok(batch),
+        None => Err(FindError::NoBatch { name: name.to_string(), newest: Vec::new(), count: 0 }.into()),
+    }
+}
+
+/// What the budget of a batch is, compared with what it was.
+///
+/// # Errors
+/// [`HandlerError`].
+pub async fn budget_set(engine: &EngineClient, before: &BatchRecord) -> Result<BudgetSet, HandlerError> {
+    let now = find_batch(engine, &before.name).await?;
+    Ok(BudgetSet {
+        batch: now.name.clone(),
+        before_credits: before.budget().0,
+        budget_credits: now.budget().0,
+        is_default: now.policy.budget.is_none(),
+        committed_credits: now.totals.committed().0,
+    })
+}
+
+/// Makes the gallery of a batch current, or the list of batches.
+///
+/// # Errors
+/// [`HandlerError`].
+pub async fn gallery(
+    engine: &EngineClient,
+    gallery: &Gallery,
+    batch: Option<&BatchName>,
+) -> Result<GalleryPage, HandlerError> {
+    let standing = match batch {
+        Some(name) => Some(engine.standing(name).await?),
+        None => None,
+    };
+    let page = gallery.open(standing).await?;
+    Ok(GalleryPage { page: page.map(|page| std::path::absolute(&page).unwrap_or(page)) })
+}
+
+/// Lifts the pause of the batch called so, or of all.
+///
+/// # Errors
+/// [`HandlerError`].
+pub async fn resume(engine: &EngineClient, batch: Option<&BatchName>) -> Result<BatchOutcomes, HandlerError> {
+    // A pause outlasts the end of its batch, for what a retry or a longer manifest brings.
+    let done = |record: &BatchRecord| {
+        (record.is_done() && record.paused.is_none()).then_some("done, nothing to resume")
+    };
+    for_each(engine, batch, Command::Resume, done).await
+}
+
+/// Sends what waits after the pilot of a batch. While a manifest is read for it that is refused: what it adds is not known
+/// yet.
+///
+/// # Errors
+/// [`HandlerError`].
+pub async fn continue_batch(
+    engine: &EngineClient,
+    ingest: &IngestHandle,
+    batch: &BatchName,
+) -> Result<BatchOutcomes, HandlerError> {
+    let Some(_held) = ingest.try_hold(batch) else {
+        return Err(HandlerError::ManifestRead { batch: batch.clone() });
+    };
+    let pointless = |record: &BatchRecord| match record.pilot {
+        Some(_) => None,
+        None if record.is_done() => Some("done, nothing waits for a pilot"),
+        None => Some("none of its rows waits for a pilot"),
+    };
+    for_each(engine, Some(batch), Command::Continue, pointless).await
+}
+
+async fn for_each(
+    engine: &EngineClient,
+    batch: Option<&BatchName>,
+    command: fn(BatchNo) -> Command,
+    why_pointless: fn(&BatchRecord) -> Option<&'static str>,
+) -> Result<BatchOutcomes, HandlerError> {
+    let mut batches = Vec::new();
+    for record in
+        engine.batches(batch).await?.into_iter().filter(|record| batch.is_some() || !record.is_done())
+    {
+        let result = match why_pointless(&record) {
+            Some(why) => CommandOutcome { refused: Some(why.to_owned()), ..CommandOutcome::default() },
+            None => engine.execute(command(record.no)).await?,
+        };
+        batches.push(BatchOutcome { batch: record.name, result });
+    }
+    Ok(BatchOutcomes { batches })
+}
+
+/// Drops what is not sent yet of a batch, or one job.
+///
+/// # Errors
+/// [`HandlerError`].
+pub async fn cancel(engine: &EngineClient, name: &str) -> Result<BatchOutcomes, HandlerError> {
+    let named = engine.find(name).await?;
+    let batch = named.batch().name.clone();
+    let result = engine.cancel(named).await?;
+    Ok(BatchOutcomes { batches: vec![BatchOutcome { batch, result }] })
+}
+
+/// Ends the doubt about a job.
+///
+/// # Errors
+/// [`HandlerError`].
+pub async fn resolve(engine: &EngineClient, request: &ResolveRequest) -> Result<BatchOutcomes, HandlerError> {
+    let named = engine.find(&request.name).await?;
+    let batch = named.batch().name.clone();
+    let result = match exceeds_hold(&named, request) {
+        Some(refused) => CommandOutcome { refused: Some(refused), ..CommandOutcome::default() },
+        None => engine.resolve(named, request.attempt.map(AttemptNo), Credits(request.charged)).await?,
+    };
+    Ok(BatchOutcomes { batches: vec![BatchOutcome { batch, result }] })
+}
+
+/// Why so high a charge is probably a slip.
+fn exceeds_hold(named: &Target, request: &ResolveRequest) -> Option<String> {
+    let Target::Job(named) = named else { return None };
+    let (job, charged) = (&named.record.job, Credits(request.charged));
+    let is_queued = matches!(job.state(), State::Queued);
+    let attempt = match job.attempt_to_resolve(request.attempt.map(AttemptNo), charged) {
+        Ok(attempt) => attempt,
+        Err(_) if is_queued => job.present(),
+        Err(_) => return None,
+    };
+    let most = match attempt.state() {
+        // What a person recorded says nothing of what was held for it.
+        State::Failed { .. } => Credits::ZERO,
+        _ => attempt.books().held.max(attempt.books().charged),
+    };
+    // Where nothing is known to have been set aside for it, its price stands for that.
+    let most = if most.is_zero() { job.hold(&named.spec.order).unwrap_or_default() } else { most };
+    (charged > most && !request.above_hold).then(|| {
+        format!(
+            "{charged} are more than the {most} held for it; add --above-hold (above_hold) if the charge is right"
+        )
+    })
+}
+
+/// Queues failed, canceled and expired jobs again: under new keys where their task's record said failed or canceled.
+/// With `max_credits` each may cost that much, whatever its row says, and so may those that wait.
+///
+/// # Errors
+/// [`HandlerError`].
+pub async fn retry(engine: &EngineClient, request: &RetryRequest) -> Result<BatchOutcomes, HandlerError> {
+    let named = engine.find(&request.name).await?;
+    let result = engine.retry(&named, request.max_credits.map(Credits), request.failed).await?;
+    Ok(BatchOutcomes { batches: vec![BatchOutcome { batch: named.batch().name.clone(), result }] })
+}
+
+/// Where outputs are.
+#[derive(Debug, Clone, Copy)]
+pub struct OutputPlaces<'a> {
+    /// On disk.
+    pub dir: &'a OutputDir,
+    /// Layout of batches that have none of their own.
+    pub layout: &'a Layout,
+    /// In an object store, where there is one.
+    pub store: Option<&'a OutputStore>,
+}
+
+/// Brings outputs from disk into the object store, or back.
+///
+/// # Errors
+/// [`HandlerError`].
+pub async fn sync_outputs(
+    engine: &EngineClient,
+    name: &str,
+    OutputPlaces { dir, layout, store }: OutputPlaces<'_>,
+) -> Result<SyncedOutputs, HandlerError> {
+    let Some(store) = store else { return Err(HandlerError::NoOutputStore) };
+    let named = engine.find(name).await?;
+    let synced = engine.sync_outputs(&named, store, dir, layout).await?;
+    let SyncOutcome { jobs, uploaded, restored, missing, missing_jobs, fault } = synced;
+    let batch = named.batch().name.clone();
+    let stopped = fault.map(|fault| fault.message);
+    Ok(SyncedOutputs { batch, jobs, uploaded, restored, missing, missing_jobs, stopped })
+}
+
+/// Takes up what is paid for and is not on disk as it was. What the object store has comes from there.
+///
+/// # Errors
+/// [`HandlerError`].
+pub async fn download(
+    engine: &EngineClient,
+    name: &str,
+    OutputPlaces { dir, layout, store }: OutputPlaces<'_>,
+) -> Result<BatchOutcomes, HandlerError> {
+    let named = engine.find(name).await?;
+    if let Some(store) = store {
+        let synced = engine.sync_outputs(&named, store, dir, layout).await?;
+        if let Some(fault) = synced.fault {
+            tracing::warn!(%fault, "outputs were not compared with the object store");
+        }
+    }
+    let result = engine.fetch_again(&named, dir.clone(), layout.clone()).await?;
+    Ok(BatchOutcomes { batches: vec![BatchOutcome { batch: named.batch().name.clone(), result }] })
+}

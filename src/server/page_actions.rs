@@ -1,0 +1,439 @@
+//! What can be done from a batch's page or a job's: each is asked for first, with what it may cost.
+
+use axum::extract::{Path, State};
+use axum::response::{Html, IntoResponse, Response};
+use serde::Deserialize;
+
+use crate::domain::budget::BudgetSetting;
+use crate::domain::credits::Credits;
+use crate::domain::ids::BatchName;
+use crate::domain::job::State as JobStateNow;
+use crate::domain::number_text::counted;
+use crate::engine::job_iter::JobIter;
+use crate::engine::{blocking, to_the_end};
+use crate::pages::document::in_address;
+use crate::pages::live_document::{Viewer, credits};
+use crate::pages::live_forms::{ConfirmView, Field, FieldKind, confirm_page};
+use crate::server::api_error::{ApiError, Query};
+use crate::server::app_state::{AppState, Shared};
+use crate::server::explain_answer;
+use crate::server::handlers::{self, HandlerError};
+use crate::server::page_forms::{Form, lead_to, operator, reading_only};
+use crate::server::page_forms::{Who, batch_name, refused, status_of, viewer};
+use crate::server::protocol::{BatchOutcomes, ResolveRequest, RetryRequest};
+use crate::store::StoreError;
+
+/// What a form does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Action {
+    Pause,
+    Resume,
+    Continue,
+    Cancel,
+    Retry,
+    Download,
+    Budget,
+    Resolve,
+}
+
+impl Action {
+    fn parse(text: &str) -> Result<Action, ApiError> {
+        Ok(match text {
+            "pause" => Action::Pause,
+            "resume" => Action::Resume,
+            "continue" => Action::Continue,
+            "cancel" => Action::Cancel,
+            "retry" => Action::Retry,
+            "download" => Action::Download,
+            "budget" => Action::Budget,
+            "resolve" => Action::Resolve,
+            _ => return Err(ApiError::usage("no such action")),
+        })
+    }
+}
+
+/// What it is done to.
+#[derive(Debug)]
+enum Object {
+    Batch(BatchName),
+    /// By its identity.
+    Job(String),
+}
+
+impl Object {
+    fn page(&self) -> String {
+        match self {
+            Object::Batch(name) => format!("/batches/{}", in_address(name.as_str())),
+            Object::Job(id) => format!("/jobs/{}", in_address(id)),
+        }
+    }
+
+    /// As commands name it.
+    fn name(&self) -> &str {
+        match self {
+            Object::Batch(name) => name.as_str(),
+            Object::Job(id) => id,
+        }
+    }
+}
+
+/// What a question was answered with so far.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct ActionQuery {
+    budget: Option<u64>,
+}
+
+pub(super) async fn ask_for_batch(
+    State(app): Shared,
+    who: Who,
+    Path((name, action)): Path<(String, String)>,
+    Query(query): Query<ActionQuery>,
+) -> Response {
+    let viewer = viewer(&app, who);
+    let object = batch_name(&name).map(Object::Batch);
+    answer(&viewer, ask(&app, &viewer, object, &action, &query).await.map(|page| Html(page).into_response()))
+}
+
+pub(super) async fn ask_for_job(
+    State(app): Shared,
+    who: Who,
+    Path((id, action)): Path<(String, String)>,
+    Query(query): Query<ActionQuery>,
+) -> Response {
+    let viewer = viewer(&app, who);
+    let object = Ok(Object::Job(id));
+    answer(&viewer, ask(&app, &viewer, object, &action, &query).await.map(|page| Html(page).into_response()))
+}
+
+pub(super) async fn do_to_batch(
+    State(app): Shared,
+    who: Who,
+    Path((name, action)): Path<(String, String)>,
+    form: Form,
+) -> Response {
+    let viewer = viewer(&app, who.clone());
+    let object = batch_name(&name).map(Object::Batch);
+    answer(&viewer, carry_out(&app, who, object, &action, &form).await)
+}
+
+pub(super) async fn do_to_job(
+    State(app): Shared,
+    who: Who,
+    Path((id, action)): Path<(String, String)>,
+    form: Form,
+) -> Response {
+    let viewer = viewer(&app, who.clone());
+    answer(&viewer, carry_out(&app, who, Ok(Object::Job(id)), &action, &form).await)
+}
+
+fn answer(viewer: &Viewer, answer: Result<Response, ApiError>) -> Response {
+    answer.unwrap_or_else(|error| refused(viewer, error))
+}
+
+/// The page that asks whether it is to be done.
+async fn ask(
+    app: &AppState,
+    viewer: &Viewer,
+    object: Result<Object, ApiError>,
+    action: &str,
+    query: &ActionQuery,
+) -> Result<String, ApiError> {
+    if !matches!(viewer, Viewer::Operator { .. }) {
+        return Err(reading_only());
+    }
+    let (object, action) = (object?, Action::parse(action)?);
+    let view = match &object {
+        Object::Batch(name) => question_of_batch(app, name, action, query).await?,
+        Object::Job(id) => question_of_job(app, id, action).await?,
+    };
+    Ok(confirm_page(&view, viewer))
+}
+
+fn number(name: &'static str, label: &str, value: Option<u64>, is_required: bool) -> Field {
+    let value = value.map(|value| value.to_string()).unwrap_or_default();
+    Field { name, label: label.to_owned(), value, is_required, kind: FieldKind::Number }
+}
+
+fn max_credits() -> Field {
+    number("max_credits", "Price limit of each job, if it differs from the limit of its row", None, false)
+}
+
+async fn question_of_batch(
+    app: &AppState,
+    name: &BatchName,
+    action: Action,
+    query: &ActionQuery,
+) -> Result<ConfirmView, ApiError> {
+    let status = status_of(app, name).await?;
+    let committed = status.held_credits + status.charged_credits;
+    let left = Credits(status.budget_credits.saturating_sub(committed));
+    let page = Object::Batch(name.clone()).page();
+    let view =
+        |title: &str, verb: &str, text: Vec<String>, price: Option<String>, fields: Vec<Field>| ConfirmView {
+            title: format!("{title} {name}"),
+            text,
+            price,
+            fields,
+            button: title.to_owned(),
+            is_grave: action == Action::Cancel,
+            is_question: false,
+            action: format!("{page}/{verb}"),
+            back: (page.clone(), name.to_string()),
+        };
+    Ok(match action {
+        Action::Pause => {
+            let text = "No more of its jobs are submitted, until it is resumed. Jobs in flight finish.";
+            view("Pause", "pause", vec![text.to_owned()], None, Vec::new())
+        }
+        Action::Resume => {
+            let price = format!("May spend {} at most: what is left of its budget.", credits(left));
+            view(
+                "Resume",
+                "resume",
+                vec!["Its jobs are submitted again.".to_owned()],
+                Some(price),
+                Vec::new(),
+            )
+        }
+        Action::Continue => {
+            let pilot = status.pilot.unwrap_or_default();
+            let text = format!("The {} jobs that wait after its pilot are submitted.", pilot.rest_jobs);
+            let price = format!(
+                "They may cost {}, and no more than the {} that its budget has left.",
+                credits(pilot.rest_credits),
+                credits(left)
+            );
+            view("Continue", "continue", vec![text], Some(price), Vec::new())
+        }
+        Action::Cancel => {
+            let waiting = status.in_state(crate::domain::job_state::JobState::Queued);
+            let text = format!(
+                "{waiting} jobs that are not submitted yet are dropped. Those in flight finish, and are paid for."
+            );
+            view("Cancel", "cancel", vec![text], None, Vec::new())
+        }
+        Action::Retry => {
+            let (jobs, cost) = retry_cost(app, name).await?;
+            let text = format!("{jobs} failed, canceled and expired jobs are queued again.");
+            let price = format!(
+                "May spend {} at most, and no more than the {} that its budget has left.",
+                credits(cost),
+                credits(left)
+            );
+            view("Retry", "retry", vec![text], Some(price), vec![max_credits()])
+        }
+        Action::Download => {
+            let text = "Outputs that are paid for and not on disk are downloaded again, free of charge. Files that were edited stay.";
+            view("Download", "download", vec![text.to_owned()], None, Vec::new())
+        }
+        Action::Budget => {
+            let now = format!(
+                "The budget is {} credits: {} are spent, {} held. All of its jobs were planned at {}.",
+                status.budget_credits, status.charged_credits, status.held_credits, status.planned_credits
+            );
+            match query.budget {
+                None => {
+                    let next = status.needed_credits.map(|needed| committed.saturating_add(needed));
+                    let all = status.planned_credits.max(next.unwrap_or_default());
+                    let mut text = vec![now];
+                    text.extend(next.map(|next| {
+                        format!("The next job needs a budget of {next}, all of them one of {all}.")
+                    }));
+                    let field = number("budget", "New budget, in credits", Some(all), true);
+                    let view = view("Set the budget of", "budget", text, None, vec![field]);
+                    ConfirmView { is_question: true, button: "Go on".to_owned(), ..view }
+                }
+                Some(budget) => {
+                    let more = Credits(budget.saturating_sub(committed));
+                    let price = format!("May then spend {} more at most.", credits(more));
+                    let field = Field::hidden("budget", &budget);
+                    let text = vec![now, format!("It is set to {budget}.")];
+                    let view = view("Set the budget of", "budget", text, Some(price), vec![field]);
+                    ConfirmView { button: format!("Set it to {budget}"), ..view }
+                }
+            }
+        }
+        Action::Resolve => return Err(ApiError::usage("only a job can be in doubt: choose a job")),
+    })
+}
+
+async fn question_of_job(app: &AppState, id: &str, action: Action) -> Result<ConfirmView, ApiError> {
+    let explanation = explain_answer::explain(&app.engine, id).await?;
+    let (spec, job) = (&explanation.spec, &explanation.job);
+    let label = format!("{}/{}", explanation.batch, spec.label);
+    let object = Object::Job(spec.id.to_string());
+    let view = |title: &str, verb: &str, text: &str, price: Option<String>, fields: Vec<Field>| ConfirmView {
+        title: format!("{title} {label}"),
+        text: vec![text.to_owned()],
+        price,
+        fields,
+        button: title.to_owned(),
+        is_grave: action == Action::Cancel,
+        is_question: false,
+        action: format!("{}/{verb}", object.page()),
+        back: (object.page(), label.clone()),
+    };
+    let hold = job.hold(&spec.order);
+    Ok(match action {
+        Action::Cancel => view(
+            "Cancel",
+            "cancel",
+            "It is canceled, unless it has been submitted by then.",
+            None,
+            Vec::new(),
+        ),
+        Action::Retry => {
+            let cost = hold
+                .map_or("Its price is not known: set the most that it may cost.".to_owned(), |hold| {
+                    format!("May spend {} at most, unless the field says more.", credits(hold))
+                });
+            view("Retry", "retry", "It is queued again.", Some(cost), vec![max_credits()])
+        }
+        Action::Download => view(
+            "Download",
+            "download",
+            "Its outputs are downloaded again, free of charge.",
+            None,
+            Vec::new(),
+        ),
+        Action::Resolve => {
+            let text = "Look up in the account what it was charged, and record that; 0 if it was not charged. Nothing is sent by it.";
+            let held = hold.map(|hold| format!("{} are held for it.", credits(hold)));
+            let above = Field {
+                name: "above_hold",
+                label: "It was charged more than was held".to_owned(),
+                value: "true".to_owned(),
+                is_required: false,
+                kind: FieldKind::Check,
+            };
+            let fields = vec![
+                number("charged", "Charged, in credits", None, true),
+                number("attempt", "Attempt, where several are in doubt", None, false),
+                above,
+            ];
+            view("Record the charge of", "resolve", text, held, fields)
+        }
+        Action::Pause | Action::Resume | Action::Continue | Action::Budget => {
+            return Err(ApiError::usage("this action is for batches, not for jobs"));
+        }
+    })
+}
+
+/// How many jobs of a batch a retry takes up, and what they may cost together.
+async fn retry_cost(app: &AppState, name: &BatchName) -> Result<(u32, Credits), ApiError> {
+    let record = handlers::find_batch(&app.engine, name).await?;
+    let store = app.engine.store().clone();
+    let add_up = move || -> Result<_, StoreError> {
+        let (mut jobs, mut cost) = (0, Credits::ZERO);
+        let mut all = JobIter::open(&store, &record)?;
+        while let Some((spec, found)) = all.next_job()? {
+            let is_over = matches!(
+                found.job.state(),
+                JobStateNow::Failed { .. } | JobStateNow::Canceled { .. } | JobStateNow::Expired
+            );
+            if is_over && !all.versions().is_superseded(spec.seq) {
+                jobs += 1;
+                cost = cost + found.job.hold(&spec.order).unwrap_or_default();
+            }
+        }
+        Ok((jobs, cost))
+    };
+    Ok(blocking(add_up).await.map_err(HandlerError::from)?)
+}
+
+/// Does it, and leads back to the page that says what came of it.
+async fn carry_out(
+    app: &std::sync::Arc<AppState>,
+    who: Who,
+    object: Result<Object, ApiError>,
+    action: &str,
+    form: &Form,
+) -> Result<Response, ApiError> {
+    operator(app, who, form)?;
+    let (object, action) = (object?, Action::parse(action)?);
+    let page = object.page();
+    let (engine, name) = (app.engine.clone(), object.name().to_owned());
+    let max_credits = form.number("max_credits")?.map(Credits);
+    // It runs to its end, even if the browser goes away.
+    let done = match (action, object) {
+        (Action::Pause, Object::Batch(batch)) => {
+            to_the_end(async move { handlers::pause(&engine, Some(&batch)).await })
+                .await
+                .map(|done| said("Paused", &done))
+        }
+        (Action::Resume, Object::Batch(batch)) => {
+            to_the_end(async move { handlers::resume(&engine, Some(&batch)).await })
+                .await
+                .map(|done| said("Resumed", &done))
+        }
+        (Action::Continue, Object::Batch(batch)) => {
+            let ingest = app.ingest.clone();
+            to_the_end(async move { handlers::continue_batch(&engine, &ingest, &batch).await })
+                .await
+                .map(|done| said("Continued", &done))
+        }
+        (Action::Budget, Object::Batch(batch)) => {
+            let budget = form
+                .number("budget")?
+                .ok_or_else(|| ApiError::usage("budget: expected a number of credits"))?;
+            let record = handlers::find_batch(&engine, &batch).await?;
+            let result = app.ingest.set_budget(record.no, BudgetSetting::Limit(Credits(budget))).await;
+            result.map_err(crate::engine::EngineError::from)?;
+            let set = handlers::budget_set(&engine, &record).await?;
+            Ok(format!("The budget was {} and is {} credits now.", set.before_credits, set.budget_credits))
+        }
+        (Action::Cancel, _) => to_the_end(async move { handlers::cancel(&engine, &name).await })
+            .await
+            .map(|done| said("Canceled", &done)),
+        (Action::Retry, _) => {
+            let max_credits = max_credits.map(|most| most.0);
+            let request = RetryRequest { name, max_credits, failed: false };
+            to_the_end(async move { handlers::retry(&engine, &request).await })
+                .await
+                .map(|done| said("Queued again", &done))
+        }
+        (Action::Download, _) => {
+            let app = app.clone();
+            to_the_end(async move { handlers::download(&app.engine, &name, app.output_places()).await })
+                .await
+                .map(|done| said("Downloading", &done))
+        }
+        (Action::Resolve, Object::Job(_)) => {
+            let charged = form
+                .number("charged")?
+                .ok_or_else(|| ApiError::usage("charged: expected a number of credits"))?;
+            let attempt = form.number("attempt")?.map(|n| u32::try_from(n).unwrap_or(u32::MAX));
+            let above_hold = form.get("above_hold") == Some("true");
+            let request = ResolveRequest { name, charged, attempt, above_hold };
+            to_the_end(async move { handlers::resolve(&engine, &request).await })
+                .await
+                .map(|done| said("Recorded", &done))
+        }
+        _ => return Err(ApiError::usage("that cannot be done here")),
+    };
+    Ok(lead_to(app, &page, done?))
+}
+
+/// `Queued again: 3 jobs. 1 would be rejected again unchanged.`
+fn said(verb: &str, done: &BatchOutcomes) -> String {
+    let mut text = Vec::new();
+    for outcome in done.batches.iter().map(|batch| &batch.result) {
+        if let Some(refused) = &outcome.refused {
+            text.push(format!("Nothing was done: {refused}."));
+            continue;
+        }
+        let jobs = counted(outcome.jobs, "job");
+        text.push(format!("{verb}: {jobs}."));
+        let more = [
+            (outcome.in_flight as usize, "in flight finish"),
+            (outcome.may_have_been_sent as usize, "may have been sent before and stay"),
+            (outcome.hopeless.len(), "would be rejected again unchanged: change their rows"),
+            (outcome.paid.len(), "are paid for but not downloaded: download them"),
+            (outcome.expired.len(), "would expire again at once"),
+            (outcome.superseded.len(), "are older versions of edited rows"),
+            (outcome.edited.len(), "edited outputs are kept; downloads get other names beside them"),
+        ];
+        text.extend(more.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}.")));
+    }
+    if text.is_empty() { format!("{verb}.") } else { text.join(" ") }
+}

@@ -1,0 +1,233 @@
+//! What the live pages show, made of the same answers that commands get.
+
+use crate::domain::credits::Credits;
+use crate::domain::job::State;
+use crate::domain::job_state::JobState;
+use crate::domain::ledger::Totals;
+use crate::domain::parked_reason::Parked;
+use crate::domain::row_versions::REPLACED;
+use crate::domain::schedule::Schedule;
+use crate::domain::time::Timestamp;
+use crate::engine::job_page::ListedJob;
+use crate::engine::scheduler::AccountOverview;
+use crate::pages::document::in_address;
+use crate::pages::live_batch::{ANOTHER_TAKE, HistoryRow, JobRow, JobView};
+use crate::pages::live_budget_bar::BudgetView;
+use crate::pages::live_document::DayCredits;
+use crate::pages::live_overview::{BatchCredits, BatchView, Now, OverviewView, ParkedView, ScheduleView};
+use crate::server::protocol::{BatchState, BatchStatus, Explanation, Schedules};
+
+/// Everything on the overview.
+pub(super) fn overview(
+    batches: &[BatchStatus],
+    not_listed: u64,
+    account: &AccountOverview,
+    days: Vec<DayCredits>,
+    schedules: Vec<ScheduleView>,
+) -> OverviewView {
+    let sum = |of: fn(&BatchStatus) -> u64| batches.iter().map(of).sum();
+    let now = Now {
+        in_flight: sum(|batch| u64::from(in_flight(batch))),
+        in_flight_limit: account.in_flight_limit,
+        waiting: sum(|batch| u64::from(batch.in_state(JobState::Queued))),
+        oldest: account.queue_age,
+        held: account.total.held.0,
+        spent_today: account.day.spent.0,
+        balance: account.balance.map(|balance| balance.0),
+        min_balance: account.min_balance.map(|least| least.0),
+    };
+    let budget = |name: &str, totals: Totals, limit: Option<Credits>| BudgetView {
+        name: name.to_owned(),
+        held: totals.held.0,
+        spent: totals.spent.0,
+        limit: limit.map(|limit| limit.0),
+    };
+    let mut budgets = vec![
+        budget("Today (budget.per_day)", account.day, account.day_limit),
+        budget("In total (budget.total)", account.total, account.total_limit),
+    ];
+    budgets.extend(account.groups.iter().map(|group| {
+        let name = if group.is_of_day { format!("{}, today", group.name) } else { group.name.clone() };
+        budget(&name, group.totals, Some(group.limit))
+    }));
+    OverviewView {
+        now,
+        parked: batches.iter().filter_map(parked).collect(),
+        budgets,
+        more_budgets: account.more_groups,
+        days,
+        day_limit: account.day_limit.map(|limit| limit.0),
+        batches: batches.iter().rev().map(batch_view).collect(),
+        not_listed,
+        schedules,
+    }
+}
+
+fn in_flight(batch: &BatchStatus) -> u32 {
+    JobState::ALL.iter().filter(|state| state.is_moving()).map(|state| batch.in_state(*state)).sum()
+}
+
+/// A batch in numbers.
+pub(super) fn batch_view(batch: &BatchStatus) -> BatchView {
+    let replaced = batch.states.get(REPLACED).copied().unwrap_or_default();
+    let states = JobState::ALL.iter().map(|state| (state.name().to_owned(), batch.in_state(*state)));
+    BatchView {
+        name: batch.name.to_string(),
+        state: batch.state.name(),
+        jobs: batch.jobs,
+        succeeded: batch.in_state(JobState::Succeeded),
+        failed: batch.in_state(JobState::Failed),
+        in_doubt: batch.in_state(JobState::InDoubt),
+        dropped: batch.in_state(JobState::Canceled) + batch.in_state(JobState::Expired) + replaced,
+        in_flight: in_flight(batch),
+        waiting: batch.in_state(JobState::Queued),
+        budget: BatchCredits {
+            planned: batch.planned_credits,
+            limit: batch.budget_credits,
+            held: batch.held_credits,
+            spent: batch.charged_credits,
+            waived: batch.waived_credits,
+            refunded: batch.refunded_credits,
+        },
+        states: states.filter(|(_, n)| *n > 0).collect(),
+        refused_rows: batch.refused_rows,
+        unreviewed: batch.waiting_for_review,
+    }
+}
+
+/// Why a batch does not move, and what lifts it; nothing for one that does.
+pub(super) fn parked(batch: &BatchStatus) -> Option<ParkedView> {
+    let parked = batch.parked_by.filter(|_| batch.state != BatchState::Done)?;
+    let left = batch.budget_credits.saturating_sub(batch.held_credits + batch.charged_credits);
+    let needs = match (&batch.budget_shortage, batch.needed_credits, batch.balance_credits) {
+        (Some(shortage), ..) => Some(shortage.to_string()),
+        (None, Some(needed), Some(balance)) => {
+            Some(format!("the next job needs {needed} credits, the balance is {balance}"))
+        }
+        (None, Some(needed), None) => {
+            Some(format!("the next job needs {needed} credits, {left} of {} are left", batch.budget_credits))
+        }
+        (None, None, _) => None,
+    };
+    let to = |action: &str| format!("/batches/{}{action}", in_address(batch.name.as_str()));
+    let lifts = match parked {
+        Parked::BatchBudget => vec![(to("/budget"), "Raise the budget…".to_owned())],
+        Parked::Paused => vec![(to("/resume"), "Resume…".to_owned())],
+        Parked::Pilot => vec![(to("/continue"), "Continue…".to_owned())],
+        Parked::Credits => vec![(to("/resume"), "Credits were added: try again…".to_owned())],
+        Parked::NoPrice => vec![(to("?state=queued#jobs"), "Choose the job…".to_owned())],
+        _ => Vec::new(),
+    };
+    Some(ParkedView { batch: batch.name.to_string(), why: parked.explain_for(&batch.name), needs, lifts })
+}
+
+/// When schedules fire next.
+pub(super) fn schedules(schedules: &Schedules, now: Timestamp) -> Vec<ScheduleView> {
+    let view = |active: &crate::server::protocol::ActiveSchedule| {
+        let schedule = Schedule::parse(&active.cron, Some(&active.timezone)).ok();
+        let next = schedule.and_then(|schedule| {
+            let at = schedule.next_after(now)?;
+            Some((at, schedule.local(at)))
+        });
+        let (name, cron, timezone) = (active.name.clone(), active.cron.clone(), active.timezone.clone());
+        ScheduleView { name, cron, timezone, next }
+    };
+    schedules.schedules.iter().map(view).collect()
+}
+
+/// A job of a list.
+pub(super) fn job_row(listed: &ListedJob) -> JobRow {
+    let ListedJob { spec, record, superseded } = listed;
+    let (order, job) = (&spec.order, &record.job);
+    let error = match job.state() {
+        State::Failed { fault, .. } => Some(fault.to_string()),
+        _ => None,
+    };
+    let model = job.ran_model().or(order.model.as_deref()).unwrap_or_default();
+    JobRow {
+        id: spec.id.to_string(),
+        label: spec.label.clone(),
+        line: order.line,
+        state: job.state().name().to_owned(),
+        what: format!("{} {model}", order.kind).trim_end().to_owned(),
+        prompt: order.text(),
+        credits: job.all_books().charged.0,
+        error,
+        superseded: *superseded,
+    }
+}
+
+/// The whole story of a job.
+pub(super) fn job_view(explanation: &Explanation) -> JobView {
+    let Explanation { batch, spec, job, idempotency_key, drift, versions, inputs, .. } = explanation;
+    let Explanation { parked_by, superseded, next, .. } = explanation;
+    let (order, books) = (&spec.order, job.all_books());
+    let credits =
+        |amount: Option<Credits>| amount.map_or("not known".to_owned(), |amount| amount.to_string());
+    let mut facts = vec![
+        ("Batch", batch.to_string()),
+        (
+            "What",
+            format!("{} {}", order.kind, job.ran_model().or(order.model.as_deref()).unwrap_or_default()),
+        ),
+        ("Line", order.line.to_string()),
+        ("Price", format!("{} ({})", credits(job.price(order)), order.formula)),
+        ("Credits", format!("{} held, {} charged, {} waived", books.held.0, books.charged.0, books.waived.0)),
+        ("Identity", spec.id.to_string()),
+    ];
+    if job.first_sent().is_some() {
+        let key = idempotency_key.as_deref().unwrap_or("none: the endpoint supports no key");
+        facts.push(("Attempt", format!("{} under key {key}", job.attempt().0)));
+    }
+    facts.extend(job.state().task().map(|task| ("Task", task.0.clone())));
+    if let State::Succeeded { files, .. } = job.state() {
+        facts.extend(files.iter().map(|file| ("File", format!("{} ({} bytes)", file.path, file.bytes))));
+    }
+    if let State::Failed { fault, .. } = job.state() {
+        facts.push(("Error", fault.to_string()));
+    }
+    facts.extend(drift.iter().map(|drift| ("Drift", drift.to_string())));
+    facts.extend(versions.iter().map(|version| {
+        let which = if version.superseded { "superseded" } else { "wanted" };
+        ("Version", format!("{}: {which}", version.name))
+    }));
+    facts.extend(
+        inputs
+            .iter()
+            .map(|input| ("Input", format!("{} is job:{}: {}", input.field, input.reference, input.state))),
+    );
+    facts.extend(order.meta.fields().iter().map(|(name, value)| {
+        let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        ("Column", format!("meta.{name} = {value}"))
+    }));
+    let is_paid = !books.charged.is_zero();
+    let acts = match job.state() {
+        State::Queued if *parked_by == Some(Parked::NoPrice) => {
+            vec![("retry", "Set its price limit…"), ("cancel", "Cancel…")]
+        }
+        State::Queued => vec![("cancel", "Cancel…")],
+        State::Succeeded { .. } if *superseded => vec![("download", "Download again…")],
+        State::Succeeded { .. } => vec![("download", "Download again…"), (ANOTHER_TAKE, "Another take…")],
+        State::Failed { .. } if is_paid => vec![("download", "Download again…"), ("retry", "Retry…")],
+        State::Failed { .. } | State::Canceled { .. } | State::Expired => vec![("retry", "Retry…")],
+        State::InDoubt { .. } => vec![("resolve", "Record the charge…")],
+        _ => Vec::new(),
+    };
+    let history = job.history().iter().map(|line| HistoryRow {
+        at: line.at,
+        attempt: line.attempt.0,
+        what: line.what.clone(),
+        moved: line.movement.map(|movement| movement.to_string()),
+    });
+    JobView {
+        id: spec.id.to_string(),
+        batch: batch.to_string(),
+        label: spec.label.clone(),
+        state: job.state().name().to_owned(),
+        prompt: order.text(),
+        facts,
+        history: history.collect(),
+        next: next.clone(),
+        acts,
+    }
+}
