@@ -50,6 +50,7 @@ pub(super) fn scheduler_settings(config: &Config, speed: f64) -> Result<Settings
         scratch_max: (!config.output.keep_local).then(|| config.output.scratch_max.as_u64()),
         poll_min: faster(config.poll.min.0, speed),
         poll_max: faster(config.poll.max.0, speed),
+        submits_per_second: config.limits.submits_per_second,
         deadlines: config.deadlines.by_kind(),
         overdue_poll: config.deadlines.overdue_poll.0,
         watch_overdue_for: config.deadlines.watch_overdue_for.0,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::Method;
+use tokio::sync::OnceCell;
 
 use crate::cli::daemon_discovery::{self, DaemonConnection};
 use crate::cli::failure::Failure;
@@ -16,6 +17,7 @@ use crate::cli::{build, service_target};
 use crate::client::InProcess;
 use crate::client::{Client, ClientError};
 use crate::clock::Clock;
+use crate::config::Config;
 use crate::domain::exit_code::Exit;
 use crate::domain::ids::BatchName;
 use crate::domain::parked_reason::Parked;
@@ -32,9 +34,24 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 /// The control API of the state that a command names: a daemon's, or this process's own where none runs.
 pub(super) enum StateClient {
     /// A daemon works on the state.
-    Daemon(Box<DaemonConnection>),
+    Daemon(Box<DaemonConnection>, Box<Successor>),
     /// An engine in this process has the state.
     InProcess(InProcess),
+}
+
+/// Who answers questions after the process that was found first has ended: a run ends when its batches are done.
+pub(super) struct Successor {
+    state: CommandState,
+    found: OnceCell<StateClient>,
+}
+
+/// The state that a command names, and what the command may do there.
+#[derive(Clone)]
+struct CommandState {
+    global: Global,
+    config: Arc<Config>,
+    present: Arc<PresentState>,
+    method: Method,
 }
 
 /// Sends one request: to the daemon if one runs on the state, otherwise to an engine in this process. A question
@@ -55,73 +72,133 @@ pub(super) async fn with<T>(
     method: Method,
     work: impl AsyncFnOnce(&StateClient) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
-    let config = service_target::config(global)?;
-    let state = PresentState::find(global, &config);
-    let clock = Clock::start();
-    let socket = daemon_discovery::socket(&config, &state.dir);
-    let mut daemon = daemon_discovery::find_daemon(global, &config, state.is_emulated).await?;
-    let store = loop {
-        if let Some(daemon) = daemon {
-            return work(&StateClient::Daemon(Box::new(daemon))).await;
-        }
-        match Store::open_briefly(&state.dir) {
-            // A process that has just begun listens in a moment.
-            Err(StoreError::InUse { .. }) if clock.elapsed() < BEGINNING => {
-                tokio::time::sleep(LOOK_INTERVAL).await;
-                let listens = daemon_discovery::ask_who_listens(&socket).await;
-                daemon = match listens.filter(|listens| listens.works_on(&state.dir)) {
-                    Some(_) => daemon_discovery::find_daemon(global, &config, state.is_emulated).await?,
-                    None => None,
-                };
-            }
-            opened => break Arc::new(opened?),
-        }
-    };
-    let mode = if method == Method::GET { Mode::Read } else { Mode::Offline };
-    build::list_finished(&store, &config, clock);
-    let parts = build::app_parts(&config, &state.output_dir(&config), None)?;
-    let app = App::new(store, mode, &Scope::All, parts, clock)?;
-    let client = StateClient::InProcess(InProcess::begin(app));
+    let config = Arc::new(service_target::config(global)?);
+    let present = Arc::new(PresentState::find(global, &config));
+    let state = CommandState { global: global.clone(), config, present, method };
+    let client = state.connect().await?;
     let done = work(&client).await;
-    if let StateClient::InProcess(engine) = client {
-        // An engine that ended by itself says why.
-        engine.end().await?;
-    }
+    client.end().await?;
     done
+}
+
+impl CommandState {
+    /// Finds the process that works on the state, or opens it here.
+    async fn connect(&self) -> Result<StateClient, Failure> {
+        let CommandState { global, config, present, method } = self;
+        let clock = Clock::start();
+        let socket = daemon_discovery::socket(config, &present.dir);
+        let mut daemon = daemon_discovery::find_daemon(global, config, present.is_emulated).await?;
+        let store = loop {
+            if let Some(daemon) = daemon {
+                let successor = Successor { state: self.clone(), found: OnceCell::new() };
+                return Ok(StateClient::Daemon(Box::new(daemon), Box::new(successor)));
+            }
+            match Store::open_briefly(&present.dir) {
+                // A process that has just begun listens in a moment.
+                Err(StoreError::InUse { .. }) if clock.elapsed() < BEGINNING => {
+                    tokio::time::sleep(LOOK_INTERVAL).await;
+                    let listens = daemon_discovery::ask_who_listens(&socket).await;
+                    daemon = match listens.filter(|listens| listens.works_on(&present.dir)) {
+                        Some(_) => daemon_discovery::find_daemon(global, config, present.is_emulated).await?,
+                        None => None,
+                    };
+                }
+                opened => break Arc::new(opened?),
+            }
+        };
+        let mode = if *method == Method::GET { Mode::Read } else { Mode::Offline };
+        build::list_finished(&store, config, clock);
+        let parts = build::app_parts(config, &present.output_dir(config), None)?;
+        let app = App::new(store, mode, &Scope::All, parts, clock)?;
+        Ok(StateClient::InProcess(InProcess::begin(app)))
+    }
+}
+
+/// Whether a request failed since the process that was asked ended meanwhile.
+fn has_ended(error: &ClientError) -> bool {
+    match error {
+        ClientError::ConnectionLost { .. } => true,
+        ClientError::Refused(refusal) => refusal.exit_code == Exit::Unfinished.code(),
+        _ => false,
+    }
 }
 
 impl StateClient {
     fn client(&self) -> &Client {
         match self {
-            StateClient::Daemon(daemon) => &daemon.client,
+            StateClient::Daemon(daemon, successor) => {
+                successor.found.get().map_or(&daemon.client, |found| found.client())
+            }
             StateClient::InProcess(engine) => engine.client(),
         }
     }
 
-    /// Sends a request.
+    /// Ends the engine in this process, where there is one.
+    async fn end(self) -> Result<(), Failure> {
+        match self {
+            // An engine that ended by itself says why.
+            StateClient::InProcess(engine) => Ok(engine.end().await?),
+            StateClient::Daemon(_, successor) => match successor.found.into_inner() {
+                Some(found) => Box::pin(found.end()).await,
+                None => Ok(()),
+            },
+        }
+    }
+
+    /// Who is to be asked again, after a question that changes nothing failed since the process that was asked had ended.
+    async fn successor(&self, method: &Method, error: &ClientError) -> Result<Option<&StateClient>, Failure> {
+        let StateClient::Daemon(_, successor) = self else { return Ok(None) };
+        if *method != Method::GET || !has_ended(error) || successor.found.initialized() {
+            return Ok(None);
+        }
+        Ok(Some(successor.found.get_or_try_init(|| Box::pin(successor.state.connect())).await?))
+    }
+
+    /// Sends a request. Where the process that was found has ended meanwhile, a question goes to its successor.
     ///
     /// # Errors
     /// What it meets.
     pub(super) async fn call<R: Request>(&self, request: &R) -> Result<R::Response, Failure> {
-        Ok(self.client().call(request).await?)
+        let error = match self.client().call(request).await {
+            Ok(response) => return Ok(response),
+            Err(error) => error,
+        };
+        match self.successor(&R::METHOD, &error).await? {
+            Some(successor) => Ok(successor.client().call(request).await?),
+            None => Err(error.into()),
+        }
     }
 
     /// Sends a request and passes the response on, line by line. Returns how many finished batches it leaves out.
     ///
     /// # Errors
     /// What it meets.
-    pub(super) async fn lines(
+    pub(super) async fn lines<R: Request<Response = Lines>>(
         &self,
-        request: &impl Request<Response = Lines>,
+        request: &R,
         sink: &mut dyn FnMut(&[u8]) -> io::Result<()>,
     ) -> Result<u64, Failure> {
-        Ok(self.client().lines(request, sink).await?)
+        let mut passed_on = false;
+        let mut first = |line: &[u8]| {
+            passed_on = true;
+            sink(line)
+        };
+        let error = match self.client().lines(request, &mut first).await {
+            Ok(not_listed) => return Ok(not_listed),
+            Err(error) => error,
+        };
+        match self.successor(&R::METHOD, &error).await? {
+            Some(successor) if !passed_on => Ok(successor.client().lines(request, sink).await?),
+            _ => Err(error.into()),
+        }
     }
 
     /// The process that works on the state; nothing where none does.
     pub(super) fn process(&self) -> Option<ProcessKind> {
         match self {
-            StateClient::Daemon(daemon) => Some(daemon.health.process),
+            StateClient::Daemon(daemon, successor) => {
+                successor.found.get().map_or(Some(daemon.health.process), StateClient::process)
+            }
             StateClient::InProcess(_) => None,
         }
     }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::cli::terminal::say;
@@ -127,29 +127,43 @@ impl SharedInFlight {
     }
 }
 
-/// The first signal stops the run, the second ends the process. Either way everything acknowledged is
-/// on the device.
-pub(super) async fn wait_for_signals(stop: watch::Sender<Stop>, in_flight: SharedInFlight) {
-    let (Ok(mut interrupt), Ok(mut terminate)) =
-        (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
-    else {
-        // Without handlers the signals keep their usual effect, which is as safe.
-        return std::future::pending().await;
-    };
-    let mut asked = false;
-    loop {
+/// SIGINT and SIGTERM, which no longer end the process by themselves once this exists.
+pub(super) struct Signals {
+    /// Nothing where the system has no handlers for them: they keep their usual effect, which is as safe.
+    handlers: Option<(Signal, Signal)>,
+}
+
+impl Signals {
+    /// From now on they are waited for.
+    pub(super) fn listen() -> Signals {
+        let handlers = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()));
+        let (Ok(interrupt), Ok(terminate)) = handlers else { return Signals { handlers: None } };
+        Signals { handlers: Some((interrupt, terminate)) }
+    }
+
+    /// Returns with the next one.
+    pub(super) async fn next(&mut self) {
+        let Some((interrupt, terminate)) = &mut self.handlers else { return std::future::pending().await };
         tokio::select! {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
         }
-        if asked {
-            say!("{}", in_flight.get().left());
-            std::process::exit(i32::from(Exit::Interrupted.code()));
-        }
-        asked = true;
-        // The engine may have ended meanwhile.
-        let _ = stop.send(Stop::Answered);
     }
+}
+
+/// The first signal stops the run, the second ends the process. Either way everything acknowledged is
+/// on the device.
+pub(super) async fn stop_at_signals(
+    mut signals: Signals,
+    stop: watch::Sender<Stop>,
+    in_flight: SharedInFlight,
+) {
+    signals.next().await;
+    // The engine may have ended meanwhile.
+    let _ = stop.send(Stop::Answered);
+    signals.next().await;
+    say!("{}", in_flight.get().left());
+    std::process::exit(i32::from(Exit::Interrupted.code()));
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use crate::cli::examples;
 use crate::cli::failure::Failure;
 use crate::cli::global_flags::EmulatorArguments;
 use crate::cli::global_flags::Global;
-use crate::cli::interrupt::{InFlight, SharedInFlight, wait_for_signals};
+use crate::cli::interrupt::{InFlight, SharedInFlight, Signals, stop_at_signals};
 use crate::cli::invocation::Invocation;
 use crate::cli::manifest_arguments::ManifestArguments;
 use crate::cli::manifest_input::{self, ManifestInput};
@@ -102,30 +102,20 @@ async fn run_against(
     config: &Config,
     clock: Clock,
 ) -> Result<Exit, Failure> {
-    let store = Arc::new(Store::open(&chosen.state, &chosen.identity, command.adopt_state)?);
-    let service = Service::new(chosen.options.clone())?;
-    let parts = build::app_parts(config, &chosen.output, Some((service.clone(), chosen)))?;
-    let receipts = submit_all(&store, &parts, manifests, global, clock).await?;
-    if submit::has_nothing(&receipts) {
-        if global.json {
-            submit::print_report(&receipts, &[], &chosen.output, submit::nothing_exit(&receipts))?;
+    let mut signals = Signals::listen();
+    let prepared = tokio::select! {
+        prepared = Box::pin(prepare(chosen, manifests, command, global, config, clock)) => prepared?,
+        () = signals.next() => {
+            say!("interrupted before this run sent a job; repeat the command to resume");
+            return Ok(Exit::Interrupted);
         }
-        return Ok(submit::nothing_exit(&receipts));
-    }
-    let mut only = BTreeSet::new();
-    for name in receipts.iter().filter_map(|receipt| receipt.batch.as_ref()) {
-        only.extend(store.batch_named(name)?.map(|batch| batch.no));
-    }
-    let deps = build::engine_deps(service.clone(), chosen, config)?;
-    let (output_dir, backoff) = (deps.output_dir.clone(), parts.settings.backoff);
-    let mode = Mode::Paying(Box::new(deps));
-    let mut app = App::new(store.clone(), mode, &Scope::Only(only.clone()), parts, clock)?;
-    let listening = listen(&app, &daemon_discovery::socket(config, &chosen.state)).await;
-    let page = serve_page(&app, command.page, config).await?;
-    if app.engine.scheduler().batches().any(|batch| !batch.has_ended()) {
-        reach(&service, backoff).await?;
-    }
-    let (standstill, elapsed) = drive(&mut app.engine, clock).await?;
+    };
+    let Prepared { store, service, mut app, only, receipts, listening, page } = match prepared {
+        Ok(prepared) => *prepared,
+        Err(exit) => return Ok(exit),
+    };
+    let output_dir = app.state.output_dir.clone();
+    let (standstill, elapsed) = drive(&mut app.engine, clock, signals).await?;
     drop(listening);
     if let Some(page) = page {
         page.abort();
@@ -148,6 +138,54 @@ async fn run_against(
     }
     summary::parts(&receipts);
     printed.map(|()| exit)
+}
+
+/// A run before its first step.
+struct Prepared {
+    store: Arc<Store>,
+    service: Service,
+    app: App,
+    /// The batches that it works on.
+    only: BTreeSet<BatchNo>,
+    receipts: Vec<Receipt>,
+    listening: Option<ServedSocket>,
+    page: Option<tokio::task::JoinHandle<()>>,
+}
+
+/// Does what comes before the first step, and sends no job. Returns the exit code where nothing is to be done.
+async fn prepare(
+    chosen: &ServiceTarget,
+    manifests: &[ManifestInput],
+    command: &RunCommand,
+    global: &Global,
+    config: &Config,
+    clock: Clock,
+) -> Result<Result<Box<Prepared>, Exit>, Failure> {
+    let store = Arc::new(Store::open(&chosen.state, &chosen.identity, command.adopt_state)?);
+    let service = Service::new(chosen.options.clone())?;
+    let parts = build::app_parts(config, &chosen.output, Some((service.clone(), chosen)))?;
+    let receipts = submit_all(&store, &parts, manifests, global, clock).await?;
+    if submit::has_nothing(&receipts) {
+        let exit = submit::nothing_exit(&receipts);
+        if global.json {
+            submit::print_report(&receipts, &[], &chosen.output, exit)?;
+        }
+        return Ok(Err(exit));
+    }
+    let mut only = BTreeSet::new();
+    for name in receipts.iter().filter_map(|receipt| receipt.batch.as_ref()) {
+        only.extend(store.batch_named(name)?.map(|batch| batch.no));
+    }
+    let deps = build::engine_deps(service.clone(), chosen, config)?;
+    let backoff = parts.settings.backoff;
+    let mode = Mode::Paying(Box::new(deps));
+    let app = App::new(store.clone(), mode, &Scope::Only(only.clone()), parts, clock)?;
+    let listening = listen(&app, &daemon_discovery::socket(config, &chosen.state)).await;
+    let page = serve_page(&app, command.page, config).await?;
+    if app.engine.scheduler().batches().any(|batch| !batch.has_ended()) {
+        reach(&service, backoff).await?;
+    }
+    Ok(Ok(Box::new(Prepared { store, service, app, only, receipts, listening, page })))
 }
 
 /// Submits the manifests to an engine in this process that sends nothing yet. What is good of them is durable
@@ -226,12 +264,13 @@ async fn reach(service: &Service, backoff: Backoff) -> Result<(), ServiceError> 
     }
 }
 
-/// Runs the engine with progress, until it stands still or a signal stops it.
-async fn drive(engine: &mut Engine, clock: Clock) -> Result<(Standstill, Millis), Failure> {
+/// Runs the engine with progress, until it stands still or a signal stops it. Signals are waited for until the process
+/// ends, so that a second one ends it in whatever follows.
+async fn drive(engine: &mut Engine, clock: Clock, signals: Signals) -> Result<(Standstill, Millis), Failure> {
     let (stop_sender, stop) = watch::channel(Stop::AtStandstill);
     let mut progress = Progress::begin(clock);
     let in_flight = SharedInFlight::default();
-    let signals = tokio::spawn(wait_for_signals(stop_sender, in_flight.clone()));
+    tokio::spawn(stop_at_signals(signals, stop_sender, in_flight.clone()));
     let mut said = false;
     let asked = stop.clone();
     let outcome = engine
@@ -247,7 +286,7 @@ async fn drive(engine: &mut Engine, clock: Clock) -> Result<(Standstill, Millis)
             }
         })
         .await;
-    signals.abort();
+    in_flight.set(InFlight::default());
     let elapsed = progress.end();
     Ok((outcome?, elapsed))
 }

@@ -74,7 +74,7 @@ async fn show_until_done(
     let mut watching = Watching::begin();
     loop {
         let status = match client {
-            StateClient::Daemon(daemon) if command.watch => {
+            StateClient::Daemon(daemon, _) if command.watch => {
                 Follower::new(daemon).ask(async |client: &Client| client.call(&request).await).await?
             }
             client => client.call(&request).await?,
@@ -113,7 +113,7 @@ async fn show_until_done(
             return Ok(Exit::Success);
         }
         if command.batch.is_some() && status.batches.iter().all(has_ended) {
-            if let StateClient::Daemon(daemon) = client
+            if let StateClient::Daemon(daemon, _) = client
                 && !global.json
             {
                 say_what_next(&status.batches, daemon, global).await;

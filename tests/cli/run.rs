@@ -529,6 +529,34 @@ fn sigterm_stops_like_an_interrupt() {
     is_finished(&env, &manifests::ids("image", 2));
 }
 
+#[test]
+fn an_interrupt_before_the_first_job_is_sent_ends_a_run_in_order() {
+    let env = with_images(1);
+    env.faults("[[rules]]\non = 'credits'\neffect = { do = 'delay', ms = 3600000 }");
+    let running = env.start(["run", "batch.csv"]);
+    until("the run to listen", || env.path("state/callsheet.sock").exists());
+    running.signal(Signal::TERM);
+    running.end().exited(130).says("interrupted before this run sent a job; repeat the command to resume");
+    env.faults("calm");
+    env.run(["run", "batch.csv"]).exited(0);
+    is_finished(&env, &manifests::ids("image", 1));
+}
+
+#[test]
+fn a_pause_and_an_interrupt_reach_jobs_that_wait_for_submits_per_second() {
+    let env = with_images(30);
+    env.configure("[limits]\nin_flight = 30\nsubmits_per_second = 2");
+    let running = env.start(["run", "batch.csv"]);
+    until("some jobs to be sent", || env.audit().totals.tasks >= 3);
+    env.run(["pause", "batch"]).exited(0);
+    let sent = env.audit().totals.tasks;
+    running.signal(Signal::INT);
+    running.end().exited(130);
+    let tasks = env.audit().totals.tasks;
+    assert!(tasks <= sent + 1, "{sent} were sent when the batch was paused, {tasks} in the end");
+    env.audit().each_paid_once(usize::try_from(tasks).unwrap());
+}
+
 // ---- two at once ----
 
 #[test]

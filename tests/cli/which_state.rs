@@ -1,12 +1,14 @@
 //! Which state a command works on, and what it says as JSON when it cannot work.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
+use std::io::{Read, Write};
+use std::os::unix::net::UnixListener;
 use std::process::{Output, Stdio};
 
 use serde_json::Value;
 
-use crate::support::TestEnv;
 use crate::support::process::{Outcome, Running};
+use crate::support::{TestEnv, manifests};
 
 const IMAGE: &str = "id,kind,model,prompt\none,image,gi-2,a harbour\n";
 const NOTE: &str = "note: using state/emulator, the only state here; --emulator selects it";
@@ -302,4 +304,48 @@ fn work_goes_on_where_stderr_cannot_be_written_to() {
         assert_eq!(code(arguments), Some(expected), "{arguments:?}");
     }
     env.audit().each_paid_once(1);
+}
+
+/// A run that answers one question about itself and then ends, as one does whose batches are done just then.
+fn run_that_ends(env: &TestEnv) -> std::thread::JoinHandle<()> {
+    let socket = env.path("state/callsheet.sock");
+    let health = serde_json::json!({
+        "process": "run", "version": "0.1.0", "pid": 1, "since": 0, "service": env.base_url(),
+        "output": env.path("output"), "state": env.path("state").canonicalize().unwrap(),
+    })
+    .to_string();
+    let listener = UnixListener::bind(&socket).unwrap();
+    std::thread::spawn(move || {
+        loop {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut request = [0; 4096];
+            let read = stream.read(&mut request).unwrap();
+            if request[..read].starts_with(b"GET /v1/health") {
+                let head = format!(
+                    "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
+                    health.len()
+                );
+                stream.write_all((head + &health).as_bytes()).unwrap();
+            } else if read > 0 {
+                std::fs::remove_file(socket).unwrap();
+                return;
+            }
+        }
+    })
+}
+
+#[test]
+fn a_question_to_a_run_that_ends_meanwhile_is_answered_by_the_state() {
+    let env = TestEnv::new();
+    env.write("batch.csv", manifests::manifest("image", 1));
+    env.run(["run", "batch.csv"]).exited(0);
+    for question in ["status", "jobs"] {
+        let ending = run_that_ends(&env);
+        let answer = env.run([question]).exited(0);
+        assert!(answer.stdout.contains("batch"), "{question}: {}", answer.stdout);
+        ending.join().unwrap();
+    }
+    let ending = run_that_ends(&env);
+    env.run(["pause", "batch"]).exited(5).says("did not answer");
+    ending.join().unwrap();
 }

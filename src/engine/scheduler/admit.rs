@@ -23,6 +23,7 @@ impl Scheduler {
     pub(super) fn admit(&mut self, now: Now) -> Result<Option<Admission>, SchedulerError> {
         // Whatever else keeps the queue: a wait that is over is no reason to wake up.
         self.adaptive_limit.forget_past_wait(now.tick);
+        self.submit_rate.set_waiting(false, now.tick);
         if self.mode != Mode::Paying || !self.account.key_lets(Call::Post) {
             return Ok(None);
         }
@@ -49,13 +50,18 @@ impl Scheduler {
         }
         let turns = turns(&mut self.batches, &self.jobs);
         self.unpark_where_nothing_waits(&turns);
+        let submits = self.submit_rate.turns(now.tick);
+        if submits == 0 {
+            self.submit_rate.set_waiting(!turns.is_empty(), now.tick);
+            return Ok(None);
+        }
         self.park_by_inputs();
         let mut found = LookedAt::default();
         let (board, in_flight) = (self.board(now), self.in_flight());
         let board = AdmissionInput { in_flight: in_flight.clone(), ..board };
         let limits = board.limits.clone();
         let mut waiting_jobs = self.waiting_jobs(&limits, &in_flight, now);
-        let most = ADMIT_MAX.min(backlog - open);
+        let most = ADMIT_MAX.min(backlog - open).min(submits);
         let decision = admission::admit(board, turns, |no| waiting_jobs.look_at(no, &mut found), most);
         if !found.too_dear.is_empty() {
             self.refuse(found.too_dear, now)?;
@@ -67,9 +73,12 @@ impl Scheduler {
         if !found.waits {
             return Ok(None);
         }
-        if decision.admitted.len() >= ADMIT_MAX {
+        let admitted = decision.admitted.len();
+        if admitted >= ADMIT_MAX {
             self.pending.wake_at(now.tick);
         }
+        self.submit_rate.take(admitted, now.tick);
+        self.submit_rate.set_waiting(admitted >= submits, now.tick);
         for (batch, parked) in &decision.parked {
             if let Some(active) = self.batches.get_mut(batch) {
                 active.park(Some(*parked));

@@ -332,6 +332,7 @@ impl Scheduler {
 
     fn reload(&mut self, settings: Settings) {
         self.adaptive_limit.reconfigure(settings.limits.in_flight, settings.adaptive);
+        self.submit_rate.set_limit(settings.submits_per_second);
         self.account.reconfigure(&settings);
         self.prices.set_rules(settings.rules.clone());
         self.wait_times.reconfigure(&settings);

@@ -56,11 +56,18 @@ impl Scheduler {
                 },
                 Want::Post if !is_keyed => self.mark_outcome_unknown(key, now)?,
                 Want::Post if !self.may_post_again(key, now) => self.postpone(key, attempt, now),
+                Want::Post if self.submit_rate.turns(now.tick) == 0 => {
+                    self.schedule(key, attempt, self.submit_rate.next_turn(now.tick));
+                }
                 Want::Post if !self.was_taken(key) && !self.is_held_at_its_price(key, now) => {
                     self.price_again(key, attempt, now)?;
                 }
+                Want::Post => {
+                    self.submit_rate.take(1, now.tick);
+                    self.begin(key, attempt, want, at);
+                }
                 Want::Read if !self.account.key_lets(Call::ReadTask) => self.postpone(key, attempt, now),
-                want @ (Want::Post | Want::Read) => self.begin(key, attempt, want, at),
+                Want::Read => self.begin(key, attempt, want, at),
             }
         }
         while !self.disk.is_low()

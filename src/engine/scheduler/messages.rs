@@ -1,6 +1,7 @@
 //! What goes into the scheduler and what comes out.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -29,6 +30,8 @@ pub struct Settings {
     pub limits: Limits,
     /// Budgets of groups of rows.
     pub group_limits: GroupLimits,
+    /// Creating requests a second; nothing for no limit.
+    pub submits_per_second: Option<NonZeroU32>,
     /// Whether the number of jobs in flight follows what the service takes.
     pub adaptive: bool,
     /// Rejected prompts in a row that pause a batch.

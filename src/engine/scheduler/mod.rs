@@ -73,6 +73,7 @@ use crate::engine::scheduler::parts::output_store_state::StoreState;
 use crate::engine::scheduler::parts::pending_step::PendingStep;
 use crate::engine::scheduler::parts::prices::Prices;
 use crate::engine::scheduler::parts::scratch::Scratch;
+use crate::engine::scheduler::parts::submit_rate::SubmitRate;
 use crate::engine::scheduler::parts::timers::Timers;
 use crate::engine::scheduler::parts::wait_times::WaitTimes;
 use crate::store::{BatchRecord, COMMIT_MAX_JOBS, Ended, JobRecord};
@@ -106,6 +107,7 @@ pub struct Scheduler {
     budgets: BudgetTotals,
     account: AccountState,
     adaptive_limit: AdaptiveLimit,
+    submit_rate: SubmitRate,
     outage_detector: OutageDetector,
     disk: DiskState,
     output_store: StoreState,
@@ -125,6 +127,7 @@ impl Scheduler {
     pub fn new(settings: Settings, total: Totals) -> Scheduler {
         Scheduler {
             adaptive_limit: AdaptiveLimit::new(settings.limits.in_flight, settings.adaptive),
+            submit_rate: SubmitRate::new(settings.submits_per_second),
             outage_detector: OutageDetector::default(),
             disk: DiskState::default(),
             output_store: StoreState::default(),
@@ -311,6 +314,7 @@ impl Scheduler {
         let due = [
             self.timers.next_effect(),
             crowded_until,
+            self.submit_rate.wait_until(),
             self.account.balance_due(),
             self.prices_due(),
             self.input_store.retry_at(),

@@ -65,6 +65,7 @@ pub(super) fn settings() -> Settings {
         scratch_max: None,
         poll_min: Millis(5_000),
         poll_max: Millis(10_000),
+        submits_per_second: None,
         deadlines: BTreeMap::from([(Kind::Video, Millis::from_secs(1800))]),
         overdue_poll: Millis::from_secs(300),
         watch_overdue_for: Millis::from_secs(86_400),

@@ -28,6 +28,7 @@ pub mod prices;
 pub mod queued_jobs;
 pub mod row_windows;
 pub mod scratch;
+pub mod submit_rate;
 pub mod task_owners;
 pub mod timers;
 pub mod wait_times;

@@ -1,5 +1,7 @@
 //! How long is waited after a fault, and what counts as an attempt.
 
+use std::num::NonZeroU32;
+
 use super::*;
 use crate::domain::manifest::row::Deadline;
 
@@ -258,4 +260,22 @@ fn a_task_whose_key_was_refused_is_read_as_soon_as_the_key_works() {
     let (waited, said) = wait_for_more(&mut stage);
     assert_eq!(said, "read 0#1");
     assert!(waited <= Millis(1_000), "{waited:?}");
+}
+
+#[test]
+fn jobs_wait_for_their_turn_in_the_queue_where_a_pause_reaches_them() {
+    let mut stage = Stage::with(5, Settings { submits_per_second: NonZeroU32::new(1), ..settings() });
+    assert_eq!(stage.step(vec![]), "post 0#1");
+    assert_eq!(stage.batch.totals.held, Credits(10), "nothing is held for the others");
+    assert_eq!(stage.scheduler.standstill(), None);
+    assert_eq!(wait_for_more(&mut stage), (Millis(900), "post 1#1".into()));
+    // A request that is sent again takes a turn, too, before those that were not sent yet.
+    stage.posted(0, PostAnswer::Again { fault: fault("timeout"), wait: None, may_have_run: true });
+    assert_eq!(wait_for_more(&mut stage), (Millis(1_000), "post 2#1".into()));
+    let (_, next) = wait_for_more(&mut stage);
+    assert_eq!(next, "post 0#1");
+    stage.scheduler.execute(Command::Pause(BatchNo(1)), stage.now).unwrap();
+    assert_eq!(stage.step(vec![]), "");
+    assert_eq!(stage.pass(Millis::from_secs(3)).step(vec![]), "", "paused before its turn");
+    assert_eq!(stage.batch.totals.held, Credits(30));
 }
