@@ -270,6 +270,7 @@ fn settings(tasks: u32) -> Settings {
             per_day: None,
             min_balance: None,
         },
+        submits_per_second: None,
         adaptive: true,
         rejections: 5,
         downloads: 64,

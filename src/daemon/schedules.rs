@@ -25,7 +25,7 @@ use crate::domain::ids::BatchName;
 use crate::domain::manifest::row::Policy;
 use crate::domain::schedule::catch_up::{self, Due, Handled, Missed, ON_TIME, Overlap, SchedulePolicy};
 use crate::domain::schedule::{Schedule, ScheduleError, name};
-use crate::domain::time::{Now, Tick, Timestamp};
+use crate::domain::time::{Millis, Now, Tick, Timestamp};
 use crate::engine::Stop;
 use crate::ingest::ingest_handle::{IngestError, IngestHandle};
 use crate::ingest::receipt::Receipt;
@@ -163,6 +163,8 @@ struct EngineEnded;
 struct Progress {
     /// How far it is handled, with what is waiting.
     handled: Option<Handled>,
+    /// When this process decided the last time what is due.
+    decided: Option<Tick>,
     /// Runs that are due and not taken in yet, the oldest first.
     waiting: VecDeque<Timestamp>,
     /// Not tried before.
@@ -250,7 +252,7 @@ impl<D: RunIngest> ScheduleRunner<D> {
     async fn look(&mut self, now: Now) -> Result<(), EngineEnded> {
         for index in 0..self.configured.len() {
             let configured = self.configured[index].clone();
-            self.decide(&configured, now.wall);
+            self.decide(&configured, now);
             self.take_in(&configured, now).await?;
         }
         self.save();
@@ -258,15 +260,16 @@ impl<D: RunIngest> ScheduleRunner<D> {
     }
 
     /// Moves what is due to what is waiting.
-    fn decide(&mut self, configured: &ConfiguredSchedule, now: Timestamp) {
+    fn decide(&mut self, configured: &ConfiguredSchedule, Now { wall: now, tick }: Now) {
         let ConfiguredSchedule { name, schedule, run_policy, .. } = configured;
         let progress = self.progress.entry(name.clone()).or_default();
         let handled = progress.handled.as_ref();
-        let mut due = catch_up::decide(schedule, *run_policy, handled, now, false);
+        let awake_for = progress.decided.map_or(Millis(0), |decided| tick.since(decided));
+        let mut due = catch_up::decide(schedule, *run_policy, handled, now, awake_for, false);
         if !due.start.is_empty() && run_policy.overlap == Overlap::Skip {
             match self.ingest.unfinished() {
                 Ok(batches) if batches.iter().any(|batch| name::is_run_of(name, batch)) => {
-                    due = catch_up::decide(schedule, *run_policy, handled, now, true);
+                    due = catch_up::decide(schedule, *run_policy, handled, now, awake_for, true);
                 }
                 Ok(_) => {}
                 Err(error) => {
@@ -293,6 +296,7 @@ impl<D: RunIngest> ScheduleRunner<D> {
             }
         }
         progress.handled = Some(due.handled);
+        progress.decided = Some(tick);
     }
 
     /// Takes in what is waiting, and then notes how far the schedule is.

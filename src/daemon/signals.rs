@@ -50,15 +50,23 @@ impl Signals {
     }
 }
 
-/// Waits for signals for as long as the process lives.
+/// Waits for signals for as long as the process lives. A reload keeps no other signal waiting: what it needs may take long
+/// to answer. One that is asked for meanwhile follows it.
 pub(super) async fn watch(signals: Signals, stop: watch::Sender<Stop>, reloader: Reloader) {
     let Signals { mut terminate, mut interrupt, mut hangup } = signals;
+    let (reload, mut reloads) = mpsc::channel(1);
+    tokio::spawn(async move {
+        while reloads.recv().await.is_some() {
+            reloader.reload().await;
+        }
+    });
     loop {
         tokio::select! {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
             _ = hangup.recv() => {
-                reloader.reload().await;
+                // Where one waits already, it reads what is there when its turn comes.
+                let _ = reload.try_send(());
                 continue;
             }
         }
@@ -90,7 +98,7 @@ impl Reloader {
                 }
                 // Jobs that are known under keys of one namespace must not be bought under another's.
                 let defaults = IngestDefaults { namespace: self.fixed.namespace.clone(), ..parts.app.ingest };
-                self.ingest.reload(defaults).await;
+                self.ingest.reload(defaults);
                 self.reload_secrets(parts.token, parts.hooks_secret.as_ref());
                 // Nobody watches schedules any more once the daemon stops.
                 let _ = self.schedules.send(parts.schedules).await;

@@ -170,7 +170,7 @@ async fn write(
     order: Option<TakeOrder>,
 ) -> Result<Written, IngestError> {
     let (store, batch, spec) = (ingest.store().clone(), batch.clone(), spec.clone());
-    let namespace = ingest.namespace().await;
+    let namespace = ingest.namespace();
     let write = move || {
         let io = |error| ManifestError::Store(StoreError::io(store.dir())(error));
         let folder = IncomingDir::create(store.dir()).map_err(io)?;

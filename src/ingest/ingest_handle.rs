@@ -2,7 +2,7 @@
 //! other, and what comes in is durable when it is answered.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 use tokio::sync::Mutex;
 
@@ -115,10 +115,25 @@ struct StoredCatalog {
     is_given: bool,
 }
 
+/// What is in force. Nobody waits for anything while it is locked.
 #[derive(Debug)]
-struct Inside {
+struct InForce {
     defaults: IngestDefaults,
     catalog: Option<StoredCatalog>,
+    /// Counts reloads: a catalog that was asked for before one says nothing of the service that is asked now.
+    reloads: u64,
+}
+
+impl InForce {
+    /// The catalogs that may be used without looking whether they are still fresh.
+    fn catalog(&self, now: Timestamp) -> Option<Arc<Catalog>> {
+        let known = self.catalog.as_ref().filter(|known| {
+            known.looked <= now
+                && now.since(known.looked) < CATALOG_RECHECK
+                && (known.is_given || known.catalog.missing.is_empty())
+        })?;
+        Some(known.catalog.clone())
+    }
 }
 
 /// What groups that have budgets have held and spent; nothing where that is not counted yet.
@@ -133,7 +148,9 @@ pub struct IngestHandle {
     store: Arc<Store>,
     engine: Handle,
     clock: Clock,
-    inside: Arc<Mutex<Inside>>,
+    in_force: Arc<std::sync::Mutex<InForce>>,
+    /// Held while the service is asked for catalogs: once for all who wait for them.
+    loading: Arc<Mutex<()>>,
     /// Held while a manifest is read and until it is committed: one at a time for each batch.
     locks: BatchLocks,
     /// Held while a large manifest is read: one at a time, of all batches.
@@ -145,9 +162,17 @@ pub struct IngestHandle {
 impl IngestHandle {
     /// A door to a running engine and its state.
     pub fn new(store: Arc<Store>, engine: Handle, clock: Clock, defaults: IngestDefaults) -> IngestHandle {
-        let inside = Arc::new(Mutex::new(Inside { defaults, catalog: None }));
-        let (locks, large, publishing) = (BatchLocks::default(), Arc::default(), Arc::default());
-        IngestHandle { store, engine, clock, inside, locks, large, publishing }
+        let in_force = InForce { defaults, catalog: None, reloads: 0 };
+        IngestHandle {
+            store,
+            engine,
+            clock,
+            in_force: Arc::new(std::sync::Mutex::new(in_force)),
+            loading: Arc::default(),
+            locks: BatchLocks::default(),
+            large: Arc::default(),
+            publishing: Arc::default(),
+        }
     }
 
     /// The state.
@@ -160,25 +185,32 @@ impl IngestHandle {
         self.clock.now()
     }
 
+    fn in_force(&self) -> MutexGuard<'_, InForce> {
+        // A panic ends the process: what is behind a poisoned lock is whole.
+        self.in_force.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// `service.key_namespace`.
-    pub(super) async fn namespace(&self) -> String {
-        self.inside.lock().await.defaults.namespace.clone()
+    pub(super) fn namespace(&self) -> String {
+        self.in_force().defaults.namespace.clone()
     }
 
     /// Largest file that a row may name, in bytes.
-    pub async fn input_max_bytes(&self) -> u64 {
-        self.inside.lock().await.defaults.inputs.max_bytes
+    pub fn input_max_bytes(&self) -> u64 {
+        self.in_force().defaults.inputs.max_bytes
     }
 
     /// Uses these catalogs, which were loaded just now, even where some are missing.
-    pub async fn use_catalog(&self, catalog: Arc<Catalog>) {
+    pub fn use_catalog(&self, catalog: Arc<Catalog>) {
         let looked = self.clock.now().wall;
-        self.inside.lock().await.catalog = Some(StoredCatalog { catalog, looked, is_given: true });
+        self.in_force().catalog = Some(StoredCatalog { catalog, looked, is_given: true });
     }
 
     /// Other rules from now on.
-    pub async fn reload(&self, defaults: IngestDefaults) {
-        *self.inside.lock().await = Inside { defaults, catalog: None };
+    pub fn reload(&self, defaults: IngestDefaults) {
+        let mut in_force = self.in_force();
+        let reloads = in_force.reloads + 1;
+        *in_force = InForce { defaults, catalog: None, reloads };
     }
 
     /// Takes a manifest in: on return its good rows are durable, and the engine works on them.
@@ -207,10 +239,7 @@ impl IngestHandle {
 
     async fn accept_to_the_end(&self, path: PathBuf, options: IngestOptions) -> Result<Receipt, IngestError> {
         let _turn = if is_large(&path).await { Some(self.large.lock().await) } else { None };
-        let (catalog, defaults) = {
-            let mut inside = self.inside.lock().await;
-            (self.catalog(&mut inside).await?, inside.defaults.clone())
-        };
+        let (catalog, defaults) = self.catalog().await?;
         let (store, locks) = (self.store.clone(), self.locks.clone());
         let now = self.clock.now().wall;
         let group_limits = defaults.group_limits.clone();
@@ -246,10 +275,7 @@ impl IngestHandle {
     /// # Errors
     /// [`IngestError`]. Diagnostics of rows are no error: they stand in the receipt.
     pub async fn plan(&self, path: &Path, options: IngestOptions) -> Result<Receipt, IngestError> {
-        let (catalog, defaults) = {
-            let mut inside = self.inside.lock().await;
-            (self.catalog(&mut inside).await?, inside.defaults.clone())
-        };
+        let (catalog, defaults) = self.catalog().await?;
         let (store, locks, path) = (self.store.clone(), self.locks.clone(), path.to_owned());
         let now = self.clock.now().wall;
         let plan = move || {
@@ -285,22 +311,26 @@ impl IngestHandle {
         // One that is not known, or cannot be read, no manifest is taken in for: the engine says so.
         let hold = move || store.batch(batch).ok().flatten().map(|batch| locks.hold(&batch.name));
         let _held = blocking(hold).await;
-        let default = self.inside.lock().await.defaults.default_policy.budget;
+        let default = self.in_force().defaults.default_policy.budget;
         let budget = setting.limit().or(default);
         self.engine.execute(Command::SetBudget(batch, budget)).await
     }
 
-    async fn catalog(&self, inside: &mut Inside) -> Result<Arc<Catalog>, CatalogError> {
-        let now = self.clock.now().wall;
-        if let Some(known) = &inside.catalog
-            && known.looked <= now
-            && now.since(known.looked) < CATALOG_RECHECK
-            && (known.is_given || known.catalog.missing.is_empty())
-        {
-            return Ok(known.catalog.clone());
+    /// The catalogs in force, which the service is asked for where they are old, and what goes with them.
+    async fn catalog(&self) -> Result<(Arc<Catalog>, IngestDefaults), CatalogError> {
+        if let Some(known) = self.known_catalog() {
+            return Ok(known);
         }
-        let service =
-            inside.defaults.service.as_ref().map(|service| (service, inside.defaults.identity.as_str()));
+        let _one_at_a_time = self.loading.lock().await;
+        if let Some(known) = self.known_catalog() {
+            return Ok(known);
+        }
+        let (defaults, reloads) = {
+            let in_force = self.in_force();
+            (in_force.defaults.clone(), in_force.reloads)
+        };
+        let looked = self.clock.now().wall;
+        let service = defaults.service.as_ref().map(|service| (service, defaults.identity.as_str()));
         let loaded = catalog_refresh::load(service, self.store.dir(), &self.clock).await?;
         if let Some(reason) = &loaded.stale_because {
             tracing::warn!(fetched = %loaded.fetched, reason, "using older catalogs");
@@ -309,8 +339,16 @@ impl IngestHandle {
             tracing::warn!(part = part.name(), why, "no catalog; rows that need it wait");
         }
         let catalog = Arc::new(loaded.catalog);
-        inside.catalog = Some(StoredCatalog { catalog: catalog.clone(), looked: now, is_given: false });
-        Ok(catalog)
+        let mut in_force = self.in_force();
+        if in_force.reloads == reloads {
+            in_force.catalog = Some(StoredCatalog { catalog: catalog.clone(), looked, is_given: false });
+        }
+        Ok((catalog, defaults))
+    }
+
+    fn known_catalog(&self) -> Option<(Arc<Catalog>, IngestDefaults)> {
+        let in_force = self.in_force();
+        Some((in_force.catalog(self.clock.now().wall)?, in_force.defaults.clone()))
     }
 }
 

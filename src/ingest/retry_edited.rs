@@ -69,7 +69,7 @@ pub async fn retry_edited(
 ) -> Result<EditedRetry, IngestError> {
     let EditedRetryOptions { choice, fields, is_plan } = options;
     let (store, now) = (ingest.store().clone(), ingest.now());
-    let namespace = ingest.namespace().await;
+    let namespace = ingest.namespace();
     let record = batch.clone();
     let write = move || {
         let io = |error| ManifestError::Store(StoreError::io(store.dir())(error));

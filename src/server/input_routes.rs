@@ -71,7 +71,7 @@ async fn put_input(
     if !is_sha256(&sha256) {
         return Err(not_a_hash(&sha256));
     }
-    let most = app.ingest.input_max_bytes().await.max(LIST_MAX_BYTES);
+    let most = app.ingest.input_max_bytes().max(LIST_MAX_BYTES);
     let staged = staged(&app);
     let begun = blocking(move || staged.begin()).await;
     let mut copy = begun.map_err(|error| storage_error(&error))?;

@@ -65,6 +65,7 @@ fn settings() -> Settings {
             per_day: None,
             min_balance: None,
         },
+        submits_per_second: None,
         adaptive: false,
         rejections: 5,
         downloads: 4,

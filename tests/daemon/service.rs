@@ -545,3 +545,22 @@ fn watching_ends_with_its_batch() {
     assert_eq!(last["batches"][0]["state"], "done");
     daemon.stop();
 }
+
+#[test]
+fn a_service_that_hangs_on_its_catalogs_keeps_no_command_and_no_signal_waiting() {
+    let env = TestEnv::new();
+    env.write("batch.csv", manifests::manifest("image", 1));
+    env.write("other.csv", manifests::manifest("image", 2));
+    env.run(["run", "batch.csv"]).exited(0);
+    std::fs::remove_file(env.path("state/catalogs.json")).unwrap();
+    env.faults("[[rules]]\non = 'catalog'\neffect = { do = 'delay', ms = 3600000 }");
+    let daemon = env.daemon("debug");
+    let waiting = env.start(["submit", "other.csv"]);
+    until("the manifest to be there", || env.path("state/incoming").exists());
+    env.run(["budget", "batch", "100"]).exited(0);
+    daemon.signal(Signal::HUP);
+    daemon.says("configuration reloaded");
+    daemon.stop();
+    waiting.end();
+    assert_eq!(env.audit().totals.tasks, 1);
+}

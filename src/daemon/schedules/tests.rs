@@ -113,6 +113,23 @@ async fn a_run_is_taken_in_once_across_restarts() {
 }
 
 #[tokio::test]
+async fn what_became_due_while_another_run_was_taken_in_is_not_missed() {
+    let stage = Stage::new();
+    let daily = || vec![configured("news", "0 3 * * *", Missed::Skip)];
+    let mut busy = stage.begin(daily());
+    look(&mut busy, "2026-11-21T02:59:50Z").await;
+    look(&mut busy, "2026-11-21T03:04:00Z").await;
+    assert_eq!(stage.taken(), ["news-2026-11-21T0300Z"]);
+    // One that was down then, or asleep, missed it.
+    look(&mut stage.begin(daily()), "2026-11-22T03:04:00Z").await;
+    let mut asleep = stage.begin(daily());
+    look(&mut asleep, "2026-11-23T02:59:50Z").await;
+    let woken = Now { tick: at("2026-11-23T02:59:51Z").tick, ..at("2026-11-23T03:04:00Z") };
+    assert!(asleep.look(woken).await.is_ok());
+    assert!(stage.taken().is_empty());
+}
+
+#[tokio::test]
 async fn what_was_taken_in_and_not_noted_is_taken_in_under_the_same_name() {
     let stage = Stage::new();
     let mut runner = stage.begin(hourly());

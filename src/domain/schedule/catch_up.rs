@@ -6,7 +6,8 @@
 //!    instants that were handled, and nothing fires until it has passed them.
 //! 2. A schedule that is seen for the first time, or whose expression or zone was edited, begins now. It
 //!    catches up with nothing, so neither an edit nor a lost record fires anything.
-//! 3. What is seen within [`ON_TIME`] was not missed. Where several are, those before the last would overlap with
+//! 3. What is seen within [`ON_TIME`] was not missed, nor what became due while the process was busy with another
+//!    run. Where several are, those before the last would overlap with
 //!    it: all of them run where runs may overlap, else the last. What is older was missed, and the schedule says
 //!    what becomes of it; unless told otherwise it is left out.
 //! 4. However long the outage and however dense the schedule, the decision looks at a bounded number of
@@ -21,6 +22,9 @@ use crate::domain::time::{Millis, Timestamp};
 
 /// A run that is seen to be due within this span was not missed: loops wake late, daemons are restarted.
 pub const ON_TIME: Millis = Millis::from_secs(60);
+
+/// A process that was busy for longer than this has missed what became due before.
+pub const BUSY_MAX: Millis = Millis::from_secs(15 * 60);
 
 /// Most runs that one decision starts, whatever `missed_max` says.
 pub const CATCH_UP_MAX: u32 = 1000;
@@ -120,7 +124,8 @@ impl Reason {
     }
 }
 
-/// Decides what of a schedule is due at `now`. `is_active` says whether a run of it has not ended.
+/// Decides what of a schedule is due at `now`. `is_active` says whether a run of it has not ended; `awake_for` is how long
+/// ago this process decided the last time, by a clock that stands still while the machine sleeps.
 ///
 /// The caller starts the runs and then keeps `handled`; if it dies between the two, it is asked the same
 /// again, and names the same runs.
@@ -129,6 +134,7 @@ pub fn decide(
     policy: SchedulePolicy,
     handled: Option<&Handled>,
     now: Timestamp,
+    awake_for: Millis,
     is_active: bool,
 ) -> Due {
     let by = schedule.source();
@@ -139,7 +145,8 @@ pub fn decide(
         return Due { start: Vec::new(), left_out: Vec::new(), handled: Handled { up_to, by } };
     };
     // What lies after it is on time.
-    let line = Timestamp(now.0.saturating_sub_unsigned(ON_TIME.0).saturating_sub(1)).max(known.up_to);
+    let on_time = ON_TIME.max(awake_for.min(BUSY_MAX));
+    let line = Timestamp(now.0.saturating_sub_unsigned(on_time.0).saturating_sub(1)).max(known.up_to);
     let mut on_time: Vec<Timestamp> = schedule.fires_after(line).take_while(|fire| *fire <= now).collect();
     let room = match policy.missed {
         // The last run is on time.

@@ -234,7 +234,8 @@ fn story(cron: &str, missed: Missed) -> Story {
 
 impl Story {
     fn decide(&mut self, now: &str) -> Due {
-        let due = decide(&self.schedule, self.policy, self.handled.as_ref(), at(now), self.is_active);
+        let due =
+            decide(&self.schedule, self.policy, self.handled.as_ref(), at(now), Millis(0), self.is_active);
         self.handled = Some(due.handled.clone());
         due
     }

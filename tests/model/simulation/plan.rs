@@ -1,6 +1,7 @@
 //! What a seed stands for: batches, terms, limits, and everything that will go wrong, and when.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use callsheet::domain::admission::Limits;
@@ -400,6 +401,7 @@ impl Draw {
         Settings {
             limits,
             deadlines: deadlines.collect(),
+            submits_per_second: NonZeroU32::new([0, 0, 0, 1, 20][Rng::with_seed(seed ^ 0x7261).usize(0..5)]),
             adaptive: self.random.bool(),
             rejections: self.one_of(&[2, 5]),
             downloads: self.one_of(&[1, 4]),
