@@ -31,6 +31,8 @@ pub fn write_results(
     batch: &BatchRecord,
 ) -> Result<Report, EngineError> {
     let dir = output_dir.batch_dir(&batch.name);
+    let made = output_dir.make_batch_dir(&batch.name);
+    made.map_err(|source| EngineError::Output { path: dir.clone(), source })?;
     let written = write_into(&dir, output_dir.options().results_csv, store, batch);
     if written.is_err() {
         results::sweep(&dir);
@@ -86,7 +88,6 @@ fn write_into(
 ) -> Result<Report, EngineError> {
     let output = |source| EngineError::Output { path: dir.to_owned(), source };
     let mut jobs = JobIter::open(store, batch)?;
-    std::fs::create_dir_all(dir).map_err(output)?;
     let meta_columns = std::mem::take(&mut jobs.meta_columns);
     let mut writer = ResultsWriter::begin(dir, results_csv, meta_columns).map_err(output)?;
     let mut report = Report::new(&batch.name, batch.refused_rows);

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use crate::domain::ids::BatchName;
+use crate::domain::ids::{BatchName, BatchNo};
 use crate::engine::engine_handle::Message;
-use crate::engine::scheduler::Step;
+use crate::engine::scheduler::{Input, Step};
 use crate::engine::{Engine, EngineDeps, EngineError, MESSAGES_MAX, StepView, Stop, blocking};
 use crate::output::publish::{PROBE_BYTES, is_disk_error, is_disk_full};
 use crate::store::{Store, StoreError};
@@ -77,36 +77,54 @@ impl Engine {
         blocking(move || output_dir.check_space(bytes)).await.is_err_and(|error| is_disk_error(&error))
     }
 
-    /// Makes the folders of all unfinished batches and sweeps what a killed process left in them. False: the disk
-    /// has no room for them, and they are made when there is some.
-    pub(super) async fn prepare_outputs(&self, deps: &EngineDeps) -> Result<bool, EngineError> {
+    /// Makes the folders of all unfinished batches and sweeps what a killed process left in them. Returns what the
+    /// scheduler has to know of those that cannot be made now: they are made when they can be.
+    pub(super) async fn prepare_outputs(&self, deps: &EngineDeps) -> Vec<Input> {
         let unfinished = self.scheduler.batches().filter(|batch| !batch.is_done());
-        let names: Vec<BatchName> = unfinished.map(|batch| batch.name.clone()).collect();
+        let batches: Vec<(BatchNo, BatchName)> =
+            unfinished.map(|batch| (batch.no, batch.name.clone())).collect();
         let output_dir = deps.output_dir.clone();
         let prepare = move || {
-            names.into_iter().try_for_each(|name| {
-                let path = output_dir.batch_dir(&name);
-                output_dir.prepare(&name).map_err(|source| EngineError::Output { path, source })
-            })
-        };
-        match blocking(prepare).await {
-            Ok(()) => Ok(true),
-            Err(EngineError::Output { path, source }) if is_disk_full(&source) => {
-                tracing::warn!(path = %path.display(), error = %source, "the output disk is full");
-                Ok(false)
+            let mut refused = Vec::new();
+            for (no, name) in batches {
+                match output_dir.prepare(&name) {
+                    Ok(()) => {}
+                    Err(source) if is_disk_full(&source) => {
+                        let path = output_dir.batch_dir(&name);
+                        tracing::warn!(path = %path.display(), error = %source, "the output disk is full");
+                        refused.push(Input::DiskIsLow(true));
+                        break;
+                    }
+                    Err(source) => refused.push(Input::FolderRefused(no, source.to_string())),
+                }
             }
-            Err(error) => Err(error),
-        }
+            refused
+        };
+        blocking(prepare).await
     }
 
     /// Makes the folder of a batch that came in, once that is durable: nothing lies on the output disk of which nobody
-    /// knows. Where it fails the batch's downloads say so and are tried again: nothing that is under way has to end
-    /// for it.
-    pub(super) async fn prepare_output(&self, batch: BatchName) {
-        let Some(deps) = &self.deps else { return };
-        let (output_dir, name) = (deps.output_dir.clone(), batch.clone());
-        if let Err(error) = blocking(move || output_dir.prepare(&name)).await {
-            tracing::warn!(%batch, %error, "failed to create the output directory");
+    /// knows. Returns what the scheduler has to know where it cannot be made.
+    pub(super) async fn prepare_output(&self, no: BatchNo, batch: BatchName) -> Option<Input> {
+        let output_dir = self.deps.as_ref()?.output_dir.clone();
+        match blocking(move || output_dir.prepare(&batch)).await {
+            Ok(()) => None,
+            Err(source) if is_disk_full(&source) => Some(Input::DiskIsLow(true)),
+            Err(source) => Some(Input::FolderRefused(no, source.to_string())),
         }
+    }
+
+    /// Which of the folders that could not be written to can be by now.
+    pub(super) async fn folders_that_take(&self, deps: &EngineDeps) -> Vec<Input> {
+        let refused = self.scheduler.refused_folders();
+        if refused.is_empty() {
+            return Vec::new();
+        }
+        let output_dir = deps.output_dir.clone();
+        let check = move || {
+            let takes = refused.into_iter().filter(|(_, name)| output_dir.check_folder(name).is_ok());
+            takes.map(|(no, _)| Input::FolderTakes(no)).collect()
+        };
+        blocking(check).await
     }
 }

@@ -24,7 +24,7 @@ use crate::engine::suspended_downloads::{PartialDownload, SuspendedDownload, Sus
 use crate::metrics::{Answer, Endpoint};
 use crate::output::file_names::Layout;
 use crate::output::output_spec::OutputSpec;
-use crate::output::publish::{Part, is_disk_error};
+use crate::output::publish::{Part, is_disk_error, is_folder_error};
 
 /// How often the download of one link is resumed.
 const RESUMES_MAX: u32 = 4;
@@ -325,6 +325,8 @@ fn disk_fault(error: &std::io::Error, wanted_bytes: u64) -> FetchFault {
     let fault = Fault::new("disk", error.to_string());
     if is_disk_error(error) {
         FetchFault::DiskRefuses { fault, wanted_bytes }
+    } else if is_folder_error(error) {
+        FetchFault::FolderRefuses(fault)
     } else {
         FetchFault::Passing(fault)
     }

@@ -225,10 +225,11 @@ impl Engine {
         let mut disk_checks = tokio::time::interval(DISK_INTERVAL);
         // The first tick comes at once, and so does the first look: before anything is sent.
         disk_checks.tick().await;
-        if let Some(deps) = self.deps.clone()
-            && (!self.prepare_outputs(&deps).await? || self.disk_is_low(&deps).await)
-        {
-            inputs.push(Input::DiskIsLow(true));
+        if let Some(deps) = self.deps.clone() {
+            inputs.extend(self.prepare_outputs(&deps).await);
+            if self.disk_is_low(&deps).await {
+                inputs.push(Input::DiskIsLow(true));
+            }
         }
         let mut outcome = Vec::new();
         // Batches that came in and are not durable yet.
@@ -250,8 +251,8 @@ impl Engine {
             if let Some(following) = &mut following {
                 self.gallery.observe(following, &self.scheduler, &step, self.clock.now().tick);
             }
-            for batch in taken.drain(..) {
-                self.prepare_output(batch).await;
+            for (no, batch) in taken.drain(..) {
+                inputs.extend(self.prepare_output(no, batch).await);
             }
             observe(&StepView { scheduler: &self.scheduler, step: &step });
             let Step { wake, effects, ended, .. } = step;
@@ -275,6 +276,10 @@ impl Engine {
             if !self.scheduler.disk_is_low() && !self.store.has_room() {
                 // The state lives on its reserve: requests in flight end, nothing new begins.
                 inputs.push(Input::DiskIsLow(true));
+                continue;
+            }
+            // What was found of output folders counts before anything is waited for.
+            if !inputs.is_empty() {
                 continue;
             }
             if self.deps.is_some()
@@ -318,6 +323,7 @@ impl Engine {
                     if is_low != self.scheduler.disk_is_low() {
                         inputs.push(Input::DiskIsLow(is_low));
                     }
+                    inputs.extend(self.folders_that_take(&deps).await);
                 }
                 () = grace_over => {
                     // Keys are durable: the next start continues what is still in flight.
@@ -382,7 +388,7 @@ impl Engine {
     fn handle_message(
         &mut self,
         message: Message,
-        taken: &mut Vec<BatchName>,
+        taken: &mut Vec<(BatchNo, BatchName)>,
     ) -> Result<Option<(engine_handle::Reply, CommandOutcome)>, EngineError> {
         match message {
             Message::Command(_, _, reply) if self.is_read_only => {
@@ -411,7 +417,7 @@ impl Engine {
                 if let Command::AddBatch(batch) = &command
                     && self.scheduler.batch(batch.no).is_none()
                 {
-                    taken.push(batch.name.clone());
+                    taken.push((batch.no, batch.name.clone()));
                     // It may be one that was not in the scope.
                     take_up_batch(&mut self.scheduler, &self.store, batch.no, now)?;
                 }

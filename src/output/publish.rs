@@ -149,6 +149,22 @@ impl OutputDir {
         self.sync_name(&dir)
     }
 
+    /// Checks that the folder of a batch can be made and written to.
+    ///
+    /// # Errors
+    /// When it cannot.
+    pub fn check_folder(&self, batch: &BatchName) -> io::Result<()> {
+        let dir = self.batch_dir(batch);
+        make_folder(&self.root, &dir)?;
+        tempfile::tempfile_in(&dir)?;
+        let sidecars = dir.join(SIDECAR_FOLDER);
+        if sidecars.symlink_metadata().is_ok() {
+            make_folder(&self.root, &sidecars)?;
+            tempfile::tempfile_in(&sidecars)?;
+        }
+        Ok(())
+    }
+
     /// Waits until the name of a batch's folder is on the device; the first time, those of all folders above it, too.
     fn sync_name(&self, dir: &Path) -> io::Result<()> {
         let root = File::open(&self.root)?;
@@ -329,6 +345,23 @@ pub fn is_disk_full(error: &io::Error) -> bool {
 /// Whether a disk cannot be written to, for whatever reason.
 pub fn is_disk_error(error: &io::Error) -> bool {
     is_disk_full(error) || error.kind() == io::ErrorKind::ReadOnlyFilesystem
+}
+
+/// Whether a folder cannot be written to, for a reason that has nothing to do with the file and may pass: its rights, or a
+/// disk or a network file system that fails.
+pub fn is_folder_error(error: &io::Error) -> bool {
+    const FAILING: [Errno; 8] = [
+        Errno::IO,
+        Errno::STALE,
+        Errno::NODEV,
+        Errno::NXIO,
+        Errno::NOTCONN,
+        Errno::HOSTDOWN,
+        Errno::HOSTUNREACH,
+        Errno::TIMEDOUT,
+    ];
+    error.kind() == ErrorKind::PermissionDenied
+        || Errno::from_io_error(error).is_some_and(|errno| FAILING.contains(&errno))
 }
 
 /// Creates a folder below the output folder. The output folder itself may be a link, since a person named it; what

@@ -194,7 +194,7 @@ fn a_batch_folder_that_is_a_link_is_not_written_through() {
     assert_eq!(env.audit().totals.tasks, 0, "nothing was bought that could not be put down");
     // The folder itself may be one: a person named it.
     fs::remove_file(env.path("output/batch")).unwrap();
-    fs::remove_dir(env.path("output")).unwrap();
+    fs::remove_dir_all(env.path("output")).unwrap();
     symlink(env.path("elsewhere"), env.path("output")).unwrap();
     env.run(["run", "batch.jsonl"]).exited(0);
     assert!(env.path("elsewhere/batch/one.png").exists());

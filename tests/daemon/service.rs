@@ -564,3 +564,25 @@ fn a_service_that_hangs_on_its_catalogs_keeps_no_command_and_no_signal_waiting()
     waiting.end();
     assert_eq!(env.audit().totals.tasks, 1);
 }
+
+#[test]
+fn a_batch_whose_folder_cannot_be_written_to_keeps_no_daemon_from_starting_and_buys_nothing() {
+    let env = TestEnv::new();
+    env.write("one.csv", manifests::manifest("image", 2));
+    env.write("two.csv", manifests::manifest("image", 3));
+    env.run(["run", "one.csv", "--budget", "8"]).exited(4);
+    std::fs::rename(env.path("output/one"), env.path("moved")).unwrap();
+    std::os::unix::fs::symlink(env.path("moved"), env.path("output/one")).unwrap();
+    let daemon = env.daemon("info");
+    daemon.says("batch parked: its output directory cannot be written to: ").says("output/one is a link");
+    env.run(["budget", "one", "100"]).exited(0);
+    env.run(["submit", "two.csv", "--wait"]).exited(0);
+    assert_eq!(status(&env, "one")["parked_by"], "disk");
+    assert_eq!(env.audit().totals.tasks, 4, "nothing is bought for a folder that cannot be written to");
+    std::fs::remove_file(env.path("output/one")).unwrap();
+    std::fs::rename(env.path("moved"), env.path("output/one")).unwrap();
+    daemon.says("its output directory can be written to again");
+    until("the end", || status(&env, "one")["state"] == "done");
+    daemon.stop();
+    env.audit().each_paid_once(5);
+}

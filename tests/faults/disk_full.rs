@@ -310,6 +310,34 @@ fn nothing_is_bought_while_the_output_directory_cannot_be_written_to() {
     env.audit().each_paid_once(JOBS);
 }
 
+/// Rights that no longer allow it, a network file system that failed: nothing that is paid for is given up for that.
+#[test]
+fn outputs_wait_for_a_batch_folder_that_cannot_be_written_to() {
+    let env = env(OUTPUT_ON_DISK);
+    let Some(disk) = Disk::real(env.path("disk"), "24M", 4096) else { return };
+    env.faults("[[rules]]\non = 'download'\ntimes = 1\neffect = { do = 'delay', ms = 500 }");
+    let daemon = env.daemon("info");
+    env.run(["submit", "batch.csv"]).exited(0);
+    let folder = disk.dir().join("output/batch");
+    until("the folder", || folder.exists());
+    immutable("+i", &folder);
+    daemon.says("batch parked: its output directory cannot be written to");
+    until("it to be parked", || status(&env, "batch")["parked_by"] == "disk");
+    immutable("-i", &folder);
+    daemon.says("its output directory can be written to again");
+    until("the end", || status(&env, "batch")["state"] == "done");
+    until("its results", || folder.join("report.json").exists());
+    daemon.stop();
+    env.audit().each_paid_once(JOBS);
+    Outputs::in_dir(folder).is_complete(&manifests::ids("image", JOBS));
+}
+
+/// Nobody, not even root, may make files in a folder, or may again.
+fn immutable(change: &str, folder: &std::path::Path) {
+    let changed = std::process::Command::new("chattr").arg(change).arg(folder).status();
+    assert!(changed.is_ok_and(|status| status.success()), "chattr {change} {}", folder.display());
+}
+
 /// Asks a daemon to pause or resume the batch, and waits a moment for its answer: one whose state has no room gives none
 /// until it has.
 fn wish(env: &TestEnv, verb: &str) {

@@ -195,13 +195,17 @@ impl Scheduler {
     /// What keeps batches from sending, whatever their jobs are: `closed` keeps all of them.
     fn keep_batches(&mut self, closed: Option<Parked>, now: Now) {
         self.batches.close(closed);
-        for no in self.batches.needing_or_expired(Attention::MayBeKept, now.wall) {
+        let mut may_be_kept = self.batches.needing_or_expired(Attention::MayBeKept, now.wall);
+        may_be_kept.extend(self.refused_folders.iter());
+        for no in may_be_kept {
             let Some(active) = self.batches.get(&no) else { continue };
             // What is left of an expired batch may have been sent: it waits for a person.
             let has_expired = !active.record().has_ended() && active.has_expired(now);
             let is_paused = active.record().paused.is_some() || has_expired;
             let waits_after_pilot = self.jobs.wait_after_pilot(active.record(), self.inputs.waiting_of(no));
-            let kept = is_paused.then_some(Parked::Paused).or(waits_after_pilot.then_some(Parked::Pilot));
+            let refused = self.refused_folders.contains(no).then_some(Parked::Disk);
+            let kept = is_paused.then_some(Parked::Paused).or(refused);
+            let kept = kept.or(waits_after_pilot.then_some(Parked::Pilot));
             if active.kept() == kept {
                 continue;
             }

@@ -8,6 +8,8 @@ use crate::domain::parked_reason::Parked;
 use crate::domain::task::{Fault, PostAnswer, ReadAnswer, TaskReading, TaskStatus};
 use crate::domain::time::{Millis, Now};
 use crate::engine::scheduler::job_log::{self, LogContext};
+use crate::engine::scheduler::parts::job_counts::NextAction;
+use crate::engine::scheduler::parts::open_job::OpenJob;
 use crate::engine::scheduler::{FetchFault, Input, Mode, NoBalance, Scheduler, SchedulerError, SpooledRow};
 
 /// How often in a row the service may say that it does not know a task before that is believed.
@@ -71,6 +73,14 @@ impl Scheduler {
             }
             Input::DiskIsLow(is_low) => {
                 self.set_disk_low(is_low);
+                Ok(())
+            }
+            Input::FolderRefused(batch, why) => {
+                self.set_folder_refused(batch, &why);
+                Ok(())
+            }
+            Input::FolderTakes(batch) => {
+                self.folder_takes(batch, now);
                 Ok(())
             }
             Input::Stop => {
@@ -224,9 +234,7 @@ impl Scheduler {
         now: Now,
     ) -> Result<(), SchedulerError> {
         self.downloads.ended();
-        if self.effect_ended(key, attempt).is_none() {
-            return Ok(());
-        }
+        let Some(faults) = self.effect_ended(key, attempt) else { return Ok(()) };
         match outcome {
             // A manifest came meanwhile that decides what its outputs are called: they are looked at again.
             Ok(_) if self.is_named_anew(key, attempt) => {
@@ -243,6 +251,10 @@ impl Scheduler {
             }
             Err(FetchFault::StoreRefuses(fault)) => {
                 self.store_refused(key, attempt, &fault, now);
+                Ok(())
+            }
+            Err(FetchFault::FolderRefuses(fault)) => {
+                self.folder_refused(key, attempt, &fault, faults, now);
                 Ok(())
             }
             Err(FetchFault::Slow(fault)) => {
@@ -303,6 +315,50 @@ impl Scheduler {
         self.follow_up(key, attempt, None, now);
     }
 
+    /// Keeps the batch from buying until its folder can be written to. No try is counted.
+    fn folder_refused(&mut self, key: JobKey, attempt: AttemptNo, fault: &Fault, faults: u32, now: Now) {
+        // What came of it was removed.
+        self.scratch.release(key);
+        self.count_fault(key, attempt);
+        let wait = self.wait_times.after_fault(faults, None);
+        if let Some((active, open)) = self.batches.get(&key.batch).zip(self.jobs.get(&key)) {
+            let context =
+                LogContext::new(&active.record().name, open.spec(), attempt, open.job().state().task());
+            job_log::download_failed(context, fault, wait);
+        }
+        self.set_folder_refused(key.batch, &fault.message);
+        self.follow_up(key, attempt, Some(wait), now);
+    }
+
+    fn set_folder_refused(&mut self, batch: BatchNo, why: &str) {
+        if let Some(active) = self.batches.get(&batch)
+            && self.refused_folders.refuse(batch)
+        {
+            job_log::folder_refused(active.record(), why);
+        }
+    }
+
+    /// Lets a batch go on whose folder can be written to again. What waits for it waits no longer.
+    fn folder_takes(&mut self, batch: BatchNo, now: Now) {
+        if !self.refused_folders.take(batch) {
+            return;
+        }
+        if let Some(active) = self.batches.get(&batch) {
+            job_log::folder_takes(active.record());
+        }
+        let waits = |open: &&OpenJob| open.key().batch == batch && self.is_refused_download(open);
+        let waiting: Vec<_> =
+            self.jobs.iter().filter(waits).map(|open| (open.key(), open.job().attempt())).collect();
+        for (key, attempt) in waiting {
+            self.schedule(key, attempt, now.tick);
+        }
+    }
+
+    /// Whether a job waits to be downloaded again into a folder that refuses it.
+    pub(super) fn is_refused_download(&self, open: &OpenJob) -> bool {
+        !open.is_busy() && open.action() == Some(NextAction::Fetch)
+    }
+
     fn fetch_failed(
         &mut self,
         key: JobKey,
@@ -329,7 +385,7 @@ impl Scheduler {
                 let (faults, since) = open.count_unavailable(attempt, now.tick);
                 (fault, now.tick.since(since) >= UNAVAILABLE_MAX, faults, wait)
             }
-            FetchFault::Lasting(fault) => (fault, true, 0, None),
+            FetchFault::Lasting(fault) | FetchFault::FolderRefuses(fault) => (fault, true, 0, None),
             FetchFault::DiskRefuses { fault, wanted_bytes } => {
                 drop(open);
                 self.disk_refused(key, attempt, &fault, wanted_bytes, now);

@@ -229,6 +229,16 @@ pub(super) fn disk(is_low: bool) {
     }
 }
 
+/// Nothing more is bought for a batch whose folder cannot be written to.
+pub(super) fn folder_refused(batch: &BatchRecord, why: &str) {
+    let reason = Parked::Disk.name();
+    tracing::warn!(batch = %batch.name, reason, "batch parked: its output directory cannot be written to: {why}");
+}
+
+pub(super) fn folder_takes(batch: &BatchRecord) {
+    tracing::info!(batch = %batch.name, reason = Parked::Disk.name(), "its output directory can be written to again");
+}
+
 /// Says what keeps a batch from sending.
 pub(super) fn batch_parked(batch: &BatchRecord, parked: Parked) {
     if parked == Parked::Credits {

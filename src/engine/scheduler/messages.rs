@@ -122,6 +122,10 @@ pub enum Input {
     Freed(JobKey),
     /// Whether the output disk has less room than it must keep, or takes nothing more.
     DiskIsLow(bool),
+    /// The output folder of a batch cannot be written to, for this reason.
+    FolderRefused(BatchNo, String),
+    /// The output folder of a batch can be written to again.
+    FolderTakes(BatchNo),
     /// Send nothing new from now on.
     Stop,
 }
@@ -156,6 +160,8 @@ pub enum FetchFault {
     /// Its outputs are on disk, and the object store refuses them or cannot be reached. It is waited for, however long
     /// that takes.
     StoreRefuses(Fault),
+    /// The folder of its batch cannot be written to, and the disk can. It is waited for, however long that takes.
+    FolderRefuses(Fault),
     /// The output disk takes nothing more. It is the disk that is waited for, however long that takes: the job is
     /// paid for, and no other would fare better.
     DiskRefuses {

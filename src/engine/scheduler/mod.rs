@@ -72,6 +72,7 @@ use crate::engine::scheduler::parts::outage_detector::OutageDetector;
 use crate::engine::scheduler::parts::output_store_state::StoreState;
 use crate::engine::scheduler::parts::pending_step::PendingStep;
 use crate::engine::scheduler::parts::prices::Prices;
+use crate::engine::scheduler::parts::refused_folders::RefusedFolders;
 use crate::engine::scheduler::parts::scratch::Scratch;
 use crate::engine::scheduler::parts::submit_rate::SubmitRate;
 use crate::engine::scheduler::parts::timers::Timers;
@@ -110,6 +111,7 @@ pub struct Scheduler {
     submit_rate: SubmitRate,
     outage_detector: OutageDetector,
     disk: DiskState,
+    refused_folders: RefusedFolders,
     output_store: StoreState,
     scratch: Scratch,
     input_store: InputStoreState,
@@ -130,6 +132,7 @@ impl Scheduler {
             submit_rate: SubmitRate::new(settings.submits_per_second),
             outage_detector: OutageDetector::default(),
             disk: DiskState::default(),
+            refused_folders: RefusedFolders::default(),
             output_store: StoreState::default(),
             scratch: Scratch::new(settings.scratch_max),
             input_store: InputStoreState::default(),
@@ -198,6 +201,7 @@ impl Scheduler {
         for record in finished {
             self.jobs.forget_batch(record.no);
             self.inputs.forget_batch(record.no);
+            self.refused_folders.take(record.no);
             self.finished_jobs.add(&record);
         }
         // What they named may have been done before them.

@@ -46,14 +46,20 @@ impl Scheduler {
         let moves = |action| counts.with_action(action) > 0;
         let blocked = self.account.blocked().iter().filter_map(|key| self.jobs.get(key));
         let blocked = blocked.filter(|open| open.action() == Some(NextAction::Post)).count();
+        let refused = if self.refused_folders.is_empty() {
+            0
+        } else {
+            let of_refused = self.jobs.iter().filter(|open| self.refused_folders.contains(open.key().batch));
+            of_refused.filter(|open| self.is_refused_download(open)).count()
+        };
         if sends
             && (moves(NextAction::NextAttempt) || counts.with_action(NextAction::Post) as usize > blocked)
             || !self.account.key_is_refused() && (moves(NextAction::Read) || counts.unread() > 0)
-            || !self.disk.is_low() && moves(NextAction::Fetch)
+            || !self.disk.is_low() && counts.with_action(NextAction::Fetch) as usize > refused
         {
             return None;
         }
-        if self.mode == Mode::Free && !(self.disk.is_low() && moves(NextAction::Fetch)) {
+        if self.mode == Mode::Free && !(self.disk.is_low() && moves(NextAction::Fetch)) && refused == 0 {
             return Some(Standstill::Done);
         }
         if self.disk.is_low() {
@@ -73,13 +79,20 @@ impl Scheduler {
         if parked.contains(&Parked::NoPrice) && self.prices.lack_a_catalog() {
             return None;
         }
+        let disk = (refused > 0).then_some(Parked::Disk);
         let credits = (!self.account.blocked().is_empty()).then_some(Parked::Credits);
-        Some(parked.first().copied().or(credits).map_or(Standstill::Overdue, Standstill::Parked))
+        Some(parked.first().copied().or(disk).or(credits).map_or(Standstill::Overdue, Standstill::Parked))
     }
 
     /// Whether the disk keeps the queue.
     pub fn disk_is_low(&self) -> bool {
         self.disk.is_low()
+    }
+
+    /// The batches whose output folders cannot be written to.
+    pub fn refused_folders(&self) -> Vec<(BatchNo, BatchName)> {
+        let named = |no| Some((no, self.batches.get(&no)?.record().name.clone()));
+        self.refused_folders.iter().filter_map(named).collect()
     }
 
     /// Creating requests that are sent and not answered: all of them, and those of endpoints without keys.

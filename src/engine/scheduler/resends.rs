@@ -35,6 +35,7 @@ impl Scheduler {
         self.mode == Mode::Paying
             && !self.disk.is_low()
             && !self.output_store.is_down()
+            && !self.refused_folders.contains(key.batch)
             && !open.job().is_overdue()
             && open.job().day() == Some(now.wall.utc_day())
             && !self.is_superseded(key)

@@ -5,6 +5,7 @@ mod deadlines;
 mod groups;
 mod job_inputs;
 mod many_batches;
+mod output_folders;
 mod polls;
 mod prices;
 mod queues;

@@ -9,6 +9,7 @@ use crate::domain::budget_group::{Group, GroupLimits};
 use crate::domain::credit_hold::HoldRefusal;
 use crate::domain::ids::{BatchNo, JobKey};
 use crate::domain::job::{Job, JobSpec, Order};
+use crate::domain::parked_reason::Parked;
 use crate::domain::task::Fault;
 use crate::domain::time::Now;
 use crate::engine::scheduler::parts::account_state::AccountState;
@@ -77,7 +78,9 @@ impl WaitingJobs<'_> {
     /// The waiting jobs of a batch; nothing where none waits.
     pub fn look_at(&mut self, batch: BatchNo, found: &mut LookedAt) -> Option<WaitingBatch> {
         found.batches.push(batch);
-        let active = self.batches.get(&batch).filter(|active| active.record().paused.is_none())?;
+        let may_send =
+            |active: &&ActiveBatch| active.record().paused.is_none() && active.kept() != Some(Parked::Disk);
+        let active = self.batches.get(&batch).filter(may_send)?;
         let free = self.limits.in_flight.saturating_sub(self.in_flight.all) as usize;
         let waiting = self.waiting(active, free.clamp(FRONT.0, FRONT.1), &mut found.too_dear);
         found.waits |= waiting.is_some();
