@@ -6,11 +6,11 @@ use crate::domain::admission::{
     self, Admission, AdmissionInput, Candidate, InFlight, Limits, Turn, WaitingBatch,
 };
 use crate::domain::credits::Credits;
-use crate::domain::ids::{BatchNo, JobKey};
+use crate::domain::ids::{AttemptNo, BatchNo, JobKey};
 use crate::domain::lifecycle::{Event, Want};
 use crate::domain::parked_reason::Parked;
 use crate::domain::task::Fault;
-use crate::domain::time::Now;
+use crate::domain::time::{Millis, Now};
 use crate::engine::scheduler::missed_deadlines::could_only_be_late;
 use crate::engine::scheduler::parts::active_batch::ActiveBatch;
 use crate::engine::scheduler::parts::admission_candidates::{LookedAt, WaitingJobs, turns};
@@ -86,6 +86,9 @@ impl Scheduler {
             }
         }
         for candidate in &decision.admitted {
+            if self.reads_first(candidate.key, now) {
+                continue;
+            }
             self.batches.served(candidate.key.batch);
             self.account.spend(candidate.hold);
             self.send(candidate, now)?;
@@ -98,6 +101,19 @@ impl Scheduler {
             }
         }
         Ok(Some(decision))
+    }
+
+    /// Whether tasks of earlier attempts at a job are read before another is paid for: they may have ended since they were
+    /// read. It stays in the queue meanwhile.
+    fn reads_first(&mut self, key: JobKey, now: Now) -> bool {
+        let within = Millis(self.settings.poll_max.0.saturating_mul(2));
+        let Some(open) = self.jobs.get(&key) else { return false };
+        let unread: Vec<(AttemptNo, bool)> = open.unread_attempts(now.tick, within).collect();
+        for (attempt, _) in unread.iter().filter(|(_, is_idle)| *is_idle) {
+            self.schedule(key, *attempt, now.tick);
+            self.pending.wake_at(now.tick);
+        }
+        !unread.is_empty()
     }
 
     /// Ends jobs that cost more than they may.

@@ -202,7 +202,7 @@ impl Scheduler {
         match command {
             Command::AddBatch(record) => {
                 let no = record.no;
-                self.prices.renew_for_batch(now.tick);
+                self.prices.renew_for_owner(now.tick);
                 self.add_batch(*record);
                 self.pending.batch_changed(no);
                 Ok(CommandOutcome::default())
@@ -218,12 +218,18 @@ impl Scheduler {
                 self.prices.renew();
                 Ok(self.change(no, ActiveBatch::end_pilot))
             }
-            Command::SetBudget(no, budget) => Ok(self.change(no, |batch| batch.set_budget(budget))),
+            Command::SetBudget(no, budget) => {
+                self.prices.renew_for_owner(now.tick);
+                Ok(self.change(no, |batch| batch.set_budget(budget)))
+            }
             Command::MarkAnnounced(told) => {
                 Ok(self.change(told.no, |batch| batch.mark_announced(&told, now)))
             }
             Command::MarkWaitAnnounced(no) => Ok(self.change(no, ActiveBatch::mark_wait_announced)),
-            Command::Decide(decided) => Ok(self.decide(decided, now)),
+            Command::Decide(decided) => {
+                self.prices.renew_for_owner(now.tick);
+                Ok(self.decide(decided, now))
+            }
             Command::NoteStored(stored) => Ok(self.note_stored(stored, now)),
             Command::Cancel(no) => self.cancel(no, now),
             Command::CancelJob(found) => self.cancel_job(*found, now),
@@ -231,6 +237,7 @@ impl Scheduler {
             Command::FetchAgain(found) => Ok(self.fetch_again(found, now)),
             Command::Resolve(found, asked, charged) => self.resolve(*found, asked, charged, now),
             Command::Reload(settings) => {
+                self.prices.renew_for_owner(now.tick);
                 self.reload(*settings);
                 Ok(CommandOutcome::default())
             }

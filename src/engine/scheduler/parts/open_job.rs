@@ -125,6 +125,16 @@ impl OpenJob {
         self.record.job.set_max_credits(max_credits);
     }
 
+    /// The attempts beside the present one whose tasks were not seen running within this span, each with whether it can be
+    /// read at once: one that is being read, or could not be, comes by itself.
+    pub fn unread_attempts(&self, now: Tick, within: Millis) -> impl Iterator<Item = (AttemptNo, bool)> {
+        let present = self.record.job.attempt();
+        let is_fresh =
+            move |of: &AttemptProgress| of.last_running.is_some_and(|seen| now.since(seen) <= within);
+        let others = self.attempts.iter().filter(move |of| of.no != present && !is_fresh(of));
+        others.map(|of| (of.no, !of.is_busy && of.faults == 0))
+    }
+
     /// Forgets its links, so that its task is read again for fresh ones.
     pub fn forget_links(&mut self) {
         self.record.job.forget_links();

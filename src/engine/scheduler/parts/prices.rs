@@ -74,8 +74,9 @@ impl Prices {
         self.due = None;
     }
 
-    /// A batch was accepted: the catalogs are asked for again before anything of it is sent, unless they have just come.
-    pub fn renew_for_batch(&mut self, now: Tick) {
+    /// A batch was accepted, or its owner lets jobs go that waited: the catalogs are asked for again before anything of it is
+    /// sent, unless they have just come.
+    pub fn renew_for_owner(&mut self, now: Tick) {
         if now >= self.batches_renew_from {
             self.renew();
         }
@@ -381,14 +382,14 @@ mod tests {
         prices.answered(catalog(10), Tick(0));
         assert_eq!((prices.due(), prices.are_known(Tick(299_999))), (Some(Tick(300_000)), true));
         assert!(!prices.are_known(Tick(300_000)));
-        prices.renew_for_batch(Tick(4_999));
+        prices.renew_for_owner(Tick(4_999));
         assert!(prices.are_known(Tick(4_999)), "they have just come");
-        prices.renew_for_batch(Tick(5_000));
+        prices.renew_for_owner(Tick(5_000));
         assert!(prices.are_due(Tick(5_000)) && !prices.are_known(Tick(5_000)));
         prices.answered(Err(Fault::new("catalog", "none")), Tick(5_000));
-        prices.renew_for_batch(Tick(34_999));
+        prices.renew_for_owner(Tick(34_999));
         assert!(prices.are_known(Tick(34_999)), "they just could not be read");
-        prices.renew_for_batch(Tick(35_000));
+        prices.renew_for_owner(Tick(35_000));
         assert!(!prices.are_known(Tick(35_000)));
         prices.answered(catalog(10), Tick(5_000));
         prices.renew();

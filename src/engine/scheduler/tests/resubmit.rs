@@ -19,9 +19,13 @@ fn answer(stage: &mut Stage, attempt: u32, answer: ReadAnswer) -> String {
     stage.step(vec![Input::Read(Stage::key(0), AttemptNo(attempt), answer)])
 }
 
-/// Half an hour passes, and what is said at its end.
+/// Half an hour passes. Where another attempt may follow, the task is read once more, and runs. Returns what is said then.
 fn deadline_passes(stage: &mut Stage) -> String {
-    stage.pass(Millis::from_secs(1_800)).step(vec![])
+    assert_eq!(stage.pass(Millis::from_secs(1_800)).step(vec![]), "");
+    match stage.step(vec![]).as_str() {
+        "read 0#1" => answer(stage, 1, ReadAnswer::Task(reading("processing"))),
+        said => said.to_owned(),
+    }
 }
 
 fn second(status: &str) -> TaskReading {
@@ -142,7 +146,7 @@ fn what_could_only_be_late_and_what_has_no_key_is_not_resubmitted() {
         stage.scheduler.add_batch(stage.batch.clone());
         stage.step(vec![]);
         stage.posted(0, task("pending"));
-        assert_eq!(deadline_passes(&mut stage), "read 0#1");
+        assert_eq!(stage.pass(Millis::from_secs(1_800)).step(vec![]), "read 0#1");
         assert!(stage.durable[&Stage::key(0)].job.is_overdue());
     }
 }
@@ -165,6 +169,47 @@ fn what_was_not_seen_in_flight_counts_for_nothing() {
     stage.now.wall = stage.now.wall.after(Millis::from_secs(86_400));
     assert_eq!(stage.pass(Millis::from_secs(10)).step(vec![]), "read 0#1", "it is read first");
     assert_eq!(answer(&mut stage, 1, ReadAnswer::Task(reading("processing"))), "");
-    assert!(!stage.pass(Millis::from_secs(1_780)).step(vec![]).contains("post"));
+    assert_eq!(stage.pass(Millis::from_secs(1_780)).step(vec![]), "read 0#1");
+    assert_eq!(answer(&mut stage, 1, ReadAnswer::Task(reading("processing"))), "");
     assert!(stage.pass(Millis::from_secs(20)).step(vec![]).contains("post 0#2"));
+}
+
+#[test]
+fn nothing_is_paid_for_again_before_the_tasks_of_earlier_attempts_were_read() {
+    let mut stage = resubmitting(1);
+    stage.batch.policy.budget = Some(Credits(10));
+    stage.scheduler.execute(Command::SetBudget(BatchNo(1), Some(Credits(10))), stage.now).unwrap();
+    assert_eq!(deadline_passes(&mut stage), "");
+    assert_eq!(stage.scheduler.standstill(), Some(Standstill::Parked(Parked::BatchBudget)));
+    // Its owner lets it go much later, when the service has been done for long.
+    stage.pass(Millis::from_secs(60));
+    stage.scheduler.execute(Command::SetBudget(BatchNo(1), Some(Credits(100))), stage.now).unwrap();
+    assert_eq!(stage.step(vec![]), "");
+    assert_eq!(stage.step(vec![]), "read 0#1");
+    let again = ReadAnswer::Again { fault: fault("http_503"), wait: None };
+    assert_eq!(answer(&mut stage, 1, again), "", "nor where it cannot be read");
+    assert_eq!(stage.pass(Millis::from_secs(10)).step(vec![]), "read 0#1");
+    assert_eq!(answer(&mut stage, 1, ReadAnswer::Task(reading("success"))), "read 0#1", "for its links");
+    assert_eq!(answer(&mut stage, 1, ReadAnswer::Task(reading("success"))), "fetch 0#1");
+    stage.step(fetched(1));
+    assert_eq!(
+        (stage.ended.as_slice(), stage.batch.totals.spent),
+        (["job-0 succeeded".to_owned()].as_slice(), Credits(10))
+    );
+}
+
+#[test]
+fn after_a_restart_every_task_of_a_job_is_read_soon() {
+    let mut stage = resubmitting(1);
+    deadline_passes(&mut stage);
+    stage.posted(0, PostAnswer::Task(second("pending")));
+    stage.restart();
+    assert_eq!(stage.step(vec![]), "");
+    let said = stage.pass(Millis(10_000)).step(vec![]);
+    assert!(said.contains("read 0#1") && said.contains("read 0#2"), "{said}");
+    assert_eq!(answer(&mut stage, 2, ReadAnswer::Task(second("success"))), "fetch 0#2");
+    stage.step(fetched(2));
+    assert_eq!(stage.scheduler.standstill(), None, "not before the first was read");
+    answer(&mut stage, 1, ReadAnswer::Task(reading("success")));
+    assert_eq!(stage.scheduler.standstill(), Some(Standstill::Done));
 }
