@@ -61,6 +61,11 @@ impl Failure {
         self
     }
 
+    /// The code that the process ends with.
+    pub(super) fn exit(&self) -> Exit {
+        self.exit
+    }
+
     /// Exit code, what failed, and what to do next.
     pub(super) fn into_parts(self) -> (Exit, String, Option<String>) {
         (self.exit, self.message, self.hint)

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
+use crate::cli::log;
 use crate::cli::terminal::say;
 use crate::domain::exit_code::Exit;
 use crate::domain::job_state::JobState;
@@ -163,6 +164,7 @@ pub(super) async fn stop_at_signals(
     let _ = stop.send(Stop::Answered);
     signals.next().await;
     say!("{}", in_flight.get().left());
+    log::flush();
     std::process::exit(i32::from(Exit::Interrupted.code()));
 }
 

@@ -76,6 +76,7 @@ use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior,
 
 use crate::cli::command_line::{Arguments, Command};
 use crate::cli::failure::Failure;
+use crate::cli::log::LogProfile;
 pub use crate::domain::exit_code::Exit;
 
 /// How long the end waits for what is still under way.
@@ -108,7 +109,13 @@ pub fn main() -> Exit {
         }
     };
     invocation::note(&arguments.global, command_names);
-    if let Err(failure) = log::begin(&arguments.global, matches!(arguments.command, Command::Daemon(_))) {
+    let profile = match arguments.command {
+        Command::Daemon(_) => LogProfile::Daemon,
+        #[cfg(feature = "emulator")]
+        Command::Emulator(_) => LogProfile::Emulator,
+        _ => LogProfile::Command,
+    };
+    if let Err(failure) = log::begin(&arguments.global, profile) {
         return failure.report(arguments.global.json);
     }
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
@@ -163,7 +170,22 @@ pub fn main() -> Exit {
     // What is still under way is safe to leave. It is given a moment all the same, so that the state is closed in order: the
     // next process then need not try it out first.
     runtime.shutdown_timeout(END_TIMEOUT);
-    outcome.unwrap_or_else(|failure| failure.report(arguments.global.json))
+    match outcome {
+        Ok(exit) => {
+            log::flush();
+            exit
+        }
+        Err(failure) => {
+            let (exit, is_json) = (failure.exit(), arguments.global.json);
+            log::say_last(move || failure.report(is_json)).unwrap_or(exit)
+        }
+    }
+}
+
+/// Ends the process after a panic. `report` says on stderr what happened; where nobody reads that, the process ends all the
+/// same.
+pub fn abort_after(report: impl FnOnce()) -> ! {
+    log::abort_after(report)
 }
 
 /// The names of all commands.

@@ -3,6 +3,7 @@
 mod control_socket;
 mod input_files;
 mod live_page;
+mod log_reader;
 mod metrics_of_a_run;
 mod monitoring;
 mod page_costs;

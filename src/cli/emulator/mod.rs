@@ -14,6 +14,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use self::arguments::{EmulatorCommand, PlanName};
 use crate::cli::failure::Failure;
 use crate::cli::global_flags::Global;
+use crate::cli::log;
 use crate::cli::terminal::print_line;
 use crate::domain::exit_code::Exit;
 
@@ -44,7 +45,7 @@ pub(super) async fn run(command: &EmulatorCommand, global: &Global) -> Result<Ex
         () = ends.wait() => {}
     }
     running.stop().await;
-    print_line("the emulator has stopped");
+    log::say_last(|| print_line("the emulator has stopped"));
     Ok(Exit::Success)
 }
 

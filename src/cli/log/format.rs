@@ -16,7 +16,8 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
 
-use crate::cli::log::journal::{Journal, JournalEntry};
+use crate::cli::log::journal::JournalEntry;
+use crate::cli::log::queue::LogQueue;
 use crate::cli::printable;
 use crate::clock::Clock;
 use crate::domain::time::Timestamp;
@@ -28,22 +29,35 @@ pub(super) enum Style {
     Json,
 }
 
-/// Where lines go.
-pub(super) enum LogOutput {
-    Stderr(Style),
-    Journal(Journal),
+/// What is made of an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LineFormat {
+    Text(Style),
+    JournalEntry,
 }
 
 /// Writes every event as a line.
 pub(super) struct FormatLayer {
-    out: LogOutput,
+    format: LineFormat,
+    /// What writes lines; nothing where they go to stderr at once.
+    queue: Option<LogQueue>,
     clock: Clock,
 }
 
 impl FormatLayer {
-    pub(super) fn new(out: LogOutput, clock: Clock) -> FormatLayer {
-        FormatLayer { out, clock }
+    pub(super) fn new(format: LineFormat, queue: Option<LogQueue>, clock: Clock) -> FormatLayer {
+        FormatLayer { format, queue, clock }
     }
+}
+
+/// The line that says that so many were dropped.
+pub(super) fn dropped_notice(format: LineFormat, dropped: u64, at: Timestamp) -> Vec<u8> {
+    let fields = Fields {
+        message: "log lines were dropped because they were not read fast enough".to_owned(),
+        log_target: None,
+        list: vec![("dropped", dropped.into())],
+    };
+    LogLine { at, level: Level::WARN, target: module_path!(), fields: &fields }.in_format(format)
 }
 
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for FormatLayer {
@@ -76,10 +90,10 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for FormatLayer {
         let target = fields.log_target.take().unwrap_or_else(|| metadata.target().to_owned());
         let line =
             LogLine { at: self.clock.now().wall, level: *metadata.level(), target: &target, fields: &fields };
-        match &self.out {
-            LogOutput::Stderr(Style::Human { colour }) => super::write(&line.human(*colour)),
-            LogOutput::Stderr(Style::Json) => super::write(&line.json()),
-            LogOutput::Journal(journal) => journal.write(&line.journal_entry()),
+        let line = line.in_format(self.format);
+        match &self.queue {
+            Some(queue) => queue.push(line),
+            None => super::write(&line),
         }
     }
 }
@@ -145,6 +159,14 @@ struct LogLine<'a> {
 }
 
 impl LogLine<'_> {
+    fn in_format(&self, format: LineFormat) -> Vec<u8> {
+        match format {
+            LineFormat::Text(Style::Human { colour }) => self.human(colour).into_bytes(),
+            LineFormat::Text(Style::Json) => self.json().into_bytes(),
+            LineFormat::JournalEntry => self.journal_entry().into_bytes(),
+        }
+    }
+
     fn human(&self, colour: bool) -> String {
         let (dim, bright, plain) = if colour { ("\x1b[2m", self.colour(), "\x1b[0m") } else { ("", "", "") };
         let (at, level, message) = (self.at, self.level, printable(&self.fields.message));

@@ -42,14 +42,19 @@ impl Journal {
 
     fn at(path: &Path) -> io::Result<Journal> {
         let journal = Journal { socket: UnixDatagram::unbound()?, path: path.to_owned() };
-        // It takes no notice of an empty entry; whether it is there is known by it.
-        journal.socket.send_to(&[], &journal.path)?;
+        // It takes no notice of an empty entry; whether it is there is known by it. One that is too busy to take it is there.
+        journal.socket.set_nonblocking(true)?;
+        match journal.socket.send_to(&[], &journal.path) {
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
+            _ => {}
+        }
+        journal.socket.set_nonblocking(false)?;
         Ok(journal)
     }
 
-    /// Writes an entry. There is nobody to tell when that fails.
-    pub(super) fn write(&self, entry: &JournalEntry) {
-        let _ = self.socket.send_to(&entry.bytes, &self.path);
+    /// Writes an entry, and waits where the journal is busy. There is nobody to tell when that fails.
+    pub(super) fn write(&self, entry: &[u8]) {
+        let _ = self.socket.send_to(entry, &self.path);
     }
 }
 
@@ -67,6 +72,11 @@ impl JournalEntry {
         entry.field("SYSLOG_IDENTIFIER", "callsheet");
         entry.field("TARGET", target);
         entry
+    }
+
+    /// What is sent.
+    pub(super) fn into_bytes(self) -> Vec<u8> {
+        self.bytes
     }
 
     /// Adds a field of ours.
@@ -135,7 +145,7 @@ mod tests {
         entry.add_field("batch", &json!("ads"));
         entry.add_field("late.by", &json!(3));
         entry.add_field("reason", &json!("two\nPRIORITY=0"));
-        journal.write(&entry);
+        journal.write(&entry.into_bytes());
         let mut buffer = [0; 1024];
         assert_eq!(listener.recv(&mut buffer).unwrap(), 0, "the check that it is there");
         let length = listener.recv(&mut buffer).unwrap();
@@ -150,6 +160,17 @@ mod tests {
         ];
         let expected = expected.map(|(name, value)| (name.to_owned(), value.to_owned()));
         assert_eq!(read(&buffer[..length]), expected);
+    }
+
+    #[test]
+    fn a_journal_that_takes_nothing_is_found_all_the_same() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("socket");
+        let _listener = UnixDatagram::bind(&path).unwrap();
+        let full = UnixDatagram::unbound().unwrap();
+        full.set_nonblocking(true).unwrap();
+        while full.send_to(&[0; 1024], &path).is_ok() {}
+        assert!(Journal::at(&path).is_ok());
     }
 
     #[test]

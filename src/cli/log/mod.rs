@@ -3,20 +3,28 @@
 //! Logging begins before anything else, so the configuration is looked at twice: here for `[log]` alone,
 //! whatever else is in it, and by the command, which reports what is wrong with the file. Until the
 //! file is corrected, logs look as they would without it.
+//!
+//! A daemon goes on where nobody reads its log: a thread of its own writes it (`queue.rs`). So it does for the journal. The
+//! log of other commands is written at once, in its place between what they say.
 
 mod format;
 mod journal;
+mod queue;
 
 use std::io::{IsTerminal, Write, stderr};
+use std::sync::mpsc;
 use std::sync::{Mutex, OnceLock, PoisonError};
+use std::thread;
+use std::time::Duration;
 
 use rustix::fs::fstat;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Registry, reload};
 
-use self::format::{FormatLayer, LogOutput, Style};
+use self::format::{FormatLayer, LineFormat, Style, dropped_notice};
 use self::journal::Journal;
+use self::queue::LogQueue;
 use crate::cli::failure::Failure;
 use crate::cli::global_flags::Global;
 use crate::cli::live_line::LiveLine;
@@ -29,6 +37,26 @@ const LEVEL: &str = "warn";
 /// Default level of the daemon.
 const DAEMON_LEVEL: &str = "info";
 
+/// How long the end of the process waits for somebody who does not read what it says.
+const READER_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// What the process is for, as far as its log is concerned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LogProfile {
+    /// A command that ends by itself, and whose log stands between what it says.
+    Command,
+    /// A server whose warnings are shown.
+    #[cfg(feature = "emulator")]
+    Emulator,
+    /// The service.
+    Daemon,
+}
+
+/// Writes a line, and may wait for its reader.
+type LineWriter = Box<dyn FnMut(&[u8]) + Send>;
+
+/// What writes lines, where they are not written at once.
+static QUEUE: OnceLock<LogQueue> = OnceLock::new();
 /// The filter in force, for changing it, and whether it is a daemon's.
 static FILTER: OnceLock<(reload::Handle<EnvFilter, Registry>, bool)> = OnceLock::new();
 /// The live line that others must not run into.
@@ -37,8 +65,9 @@ static LIVE_LINE: Mutex<Option<LiveLine>> = Mutex::new(None);
 /// Starts logging, as flag, environment and file say.
 ///
 /// # Errors
-/// When the journal is asked for and does not answer.
-pub(super) fn begin(global: &Global, is_daemon: bool) -> Result<(), Failure> {
+/// When the journal is asked for and does not answer, or the system gives no thread.
+pub(super) fn begin(global: &Global, profile: LogProfile) -> Result<(), Failure> {
+    let (is_daemon, clock) = (profile == LogProfile::Daemon, Clock::start());
     // A file that cannot be read is reported by the command, if it needs one.
     let config = Config::load(global.config.as_deref()).map(|config| config.log).unwrap_or_default();
     let (filter, handle) = reload::Layer::new(filter(level(global, &config, is_daemon))?);
@@ -46,14 +75,62 @@ pub(super) fn begin(global: &Global, is_daemon: bool) -> Result<(), Failure> {
     let stream = std::env::var("JOURNAL_STREAM").ok();
     let is_journal = is_stderr(stream.as_deref()) && journal().is_ok();
     let destination = destination(config.format, is_daemon, stderr().is_terminal(), is_journal);
-    let out = match destination {
-        Destination::Journal => LogOutput::Journal(journal()?),
-        Destination::Stderr(style) => LogOutput::Stderr(style),
+    let (format, write): (_, Option<LineWriter>) = match destination {
+        Destination::Journal => {
+            let journal = journal()?;
+            (LineFormat::JournalEntry, Some(Box::new(move |entry| journal.write(entry))))
+        }
+        Destination::Stderr(style) if profile == LogProfile::Command => (LineFormat::Text(style), None),
+        Destination::Stderr(style) => (LineFormat::Text(style), Some(Box::new(write_unlocked))),
     };
+    let notice = move |dropped| dropped_notice(format, dropped, clock.now().wall);
+    let queue = write.map(|write| LogQueue::begin(write, notice)).transpose().map_err(|error| {
+        Failure::new(Exit::Disk, format!("failed to start the thread that writes the log: {error}"))
+            .hint("the system or its limits allow no further thread; raise the limit, then start again")
+    })?;
+    if let Some(queue) = &queue {
+        let _ = QUEUE.set(queue.clone());
+    }
     // Nothing else in the program begins logging.
-    let _ =
-        tracing_subscriber::registry().with(filter).with(FormatLayer::new(out, Clock::start())).try_init();
+    let layer = FormatLayer::new(format, queue, clock);
+    let _ = tracing_subscriber::registry().with(filter).with(layer).try_init();
     Ok(())
+}
+
+/// Waits until what was logged is written, and no longer than a second where nobody reads it. For the end of the process.
+pub(super) fn flush() {
+    if let Some(queue) = QUEUE.get() {
+        // There is nobody to tell.
+        let _ = queue.flush(READER_TIMEOUT);
+    }
+}
+
+/// The last words of a process, after what it logged. Where a queue writes the log, they are waited for no longer than
+/// that, either.
+pub(super) fn say_last<T: Send + 'static>(say: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    flush();
+    if QUEUE.get().is_none() {
+        return Some(say());
+    }
+    let (said, is_said) = mpsc::channel();
+    let speaker = thread::Builder::new().spawn(move || said.send(say()));
+    // Without a thread its sender is dropped, and nothing is waited for.
+    drop(speaker);
+    is_said.recv_timeout(READER_TIMEOUT).ok()
+}
+
+/// Ends the process after a panic was reported, or could not be for so long.
+pub(super) fn abort_after(report: impl FnOnce()) -> ! {
+    let (reported, is_reported) = mpsc::channel::<()>();
+    // Where there is no thread for it, the process ends when the report is written.
+    let _ = thread::Builder::new().spawn(move || {
+        let _ = is_reported.recv_timeout(READER_TIMEOUT * 2);
+        std::process::abort();
+    });
+    flush();
+    report();
+    drop(reported);
+    std::process::abort();
 }
 
 /// Applies the level of a reloaded configuration, unless flag or environment set one.
@@ -70,11 +147,22 @@ pub(super) fn above(line: Option<LiveLine>) {
     *LIVE_LINE.lock().unwrap_or_else(PoisonError::into_inner) = line;
 }
 
+/// Writes a whole line to stderr. The thread that writes the log takes no lock: others may still say something while it waits.
+fn write_unlocked(mut line: &[u8]) {
+    while !line.is_empty() {
+        match rustix::io::retry_on_intr(|| rustix::io::write(stderr(), line)) {
+            Ok(written) => line = &line[written..],
+            // There is nobody to tell when stderr is gone.
+            Err(_) => return,
+        }
+    }
+}
+
 /// Writes a whole line to stderr.
-fn write(line: &str) {
+fn write(line: &[u8]) {
     let live = LIVE_LINE.lock().unwrap_or_else(PoisonError::into_inner).clone();
     // There is nobody to tell when stderr is gone.
-    let write = || drop(stderr().lock().write_all(line.as_bytes()));
+    let write = || drop(stderr().lock().write_all(line));
     match live {
         Some(live) => live.above(write),
         None => write(),
