@@ -5,31 +5,25 @@
 //!                       jobs/accepted/m.csv                then the manifest, renamed
 //! ```
 //!
-//! Nothing is ever overwritten: where a name is taken, both are called `m.2.csv` instead. The same
+//! Nothing is ever overwritten: where a name is taken, both are called `m.2.csv` instead (`filing_names.rs`). The same
 //! manifest again, byte for byte, is not kept twice; its receipt is. A crash at any point leaves the
 //! manifest in the inbox or filed, and a receipt that was already written is found by the hash in it.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{self, BufWriter, Read, Write};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::domain::time::Timestamp;
 use crate::failpoint;
 use crate::ingest::inbox::ReadyManifest;
-use crate::ingest::inbox::dir::{EntryKind, InboxDir, draft_of};
-use crate::ingest::inbox::ignored_names::RECEIPT_ENDING;
+use crate::ingest::inbox::dir::{InboxDir, draft_of};
+use crate::ingest::inbox::filing_names::{find_place, numbered};
 use crate::ingest::manifest_file::Identity;
 use crate::ingest::receipt::Receipt;
 use crate::output::publish::hash;
-
-/// Longest receipt that is read again, in bytes: a thousand problems and notes stay far below.
-const RECEIPT_MAX_BYTES: u64 = 64 * 1024 * 1024;
-/// Longest name of a filed manifest, in bytes: its receipt's is longer, and 255 is what file systems take.
-const NAME_MAX_BYTES: usize = 200;
 
 /// An inbox, and where its manifests go.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -99,12 +93,6 @@ struct WrittenReceipt<'a> {
     receipt: &'a Receipt,
 }
 
-/// What tells whose a receipt is.
-#[derive(Debug, Deserialize)]
-struct Claim {
-    sha256: String,
-}
-
 /// Files a manifest away, into `accepted` if something of it was taken in and into `rejected` if not.
 /// On return its receipt and its new place are on the device. To be called once what the receipt says is
 /// committed.
@@ -170,83 +158,12 @@ fn file_into(
     Ok(is_moved.then(filed))
 }
 
-/// Two names that belong together.
-#[derive(Debug)]
-struct Destination {
-    manifest: OsString,
-    receipt: OsString,
-    /// The very same manifest lies there.
-    has_manifest: bool,
-    /// The receipt of the very same manifest lies there, and no manifest: filing broke off.
-    has_receipt: bool,
-}
-
-/// The first names that a manifest and its receipt can have.
-fn find_place(target: &InboxDir, name: &OsStr, bytes: u64, sha256: &str) -> io::Result<Destination> {
-    let mut same = None;
-    let mut number = 1u32;
-    loop {
-        let manifest = numbered(name, number);
-        let mut receipt = manifest.clone();
-        receipt.push(RECEIPT_ENDING);
-        match (target.file_at(&manifest)?, target.file_at(&receipt)?) {
-            (EntryKind::Nobody, EntryKind::Nobody) => {
-                let has_manifest = same.is_some();
-                let manifest = same.unwrap_or(manifest);
-                return Ok(Destination { manifest, receipt, has_manifest, has_receipt: false });
-            }
-            (EntryKind::Nobody, EntryKind::File(_))
-                if same.is_none() && claims(target, &receipt, sha256)? =>
-            {
-                return Ok(Destination { manifest, receipt, has_manifest: false, has_receipt: true });
-            }
-            (EntryKind::File(found), _) if same.is_none() && found == bytes => {
-                if let Some(mut file) = target.read(&manifest)?
-                    && hash(&mut file)? == sha256
-                {
-                    same = Some(manifest);
-                }
-            }
-            _ => {}
-        }
-        number = number.checked_add(1).ok_or(io::ErrorKind::AlreadyExists)?;
-    }
-}
-
-/// `m.csv`, `m.2.csv`, `m.3.csv`, and short enough for a receipt's name.
-fn numbered(name: &OsStr, number: u32) -> OsString {
-    let path = Path::new(name);
-    let (mut stem, mut ending) = (path.file_stem().unwrap_or_default().as_bytes(), Vec::new());
-    match path.extension().map(OsStr::as_bytes) {
-        Some(extension) if extension.len() < NAME_MAX_BYTES / 2 => {
-            ending.push(b'.');
-            ending.extend(extension);
-        }
-        _ => stem = name.as_bytes(),
-    }
-    let number = if number > 1 { format!(".{number}") } else { String::new() };
-    let room = NAME_MAX_BYTES - ending.len() - number.len();
-    if stem.len() > room {
-        // Not in the middle of a letter.
-        let end = (0..=room).rev().find(|&end| stem[end] & 0xC0 != 0x80).unwrap_or(room);
-        stem = &stem[..end];
-    }
-    OsString::from_vec([stem, number.as_bytes(), &ending].concat())
-}
-
 /// The hash of a manifest, if it is what was read.
 fn hash_of(inbox: &InboxDir, name: &OsStr, identity: &Identity) -> io::Result<Option<String>> {
     let Some(mut file) = inbox.read(name)? else { return Ok(None) };
     let sha256 = hash(&mut file)?;
     let is_same = Identity::of(&file.metadata()?) == *identity;
     Ok(is_same.then_some(sha256))
-}
-
-fn claims(target: &InboxDir, receipt: &OsStr, sha256: &str) -> io::Result<bool> {
-    let Some(file) = target.read(receipt)? else { return Ok(false) };
-    let mut text = Vec::new();
-    file.take(RECEIPT_MAX_BYTES).read_to_end(&mut text)?;
-    Ok(serde_json::from_slice::<Claim>(&text).is_ok_and(|claim| claim.sha256 == sha256))
 }
 
 /// Writes a receipt that is whole whenever it is there. Returns false where the name is taken.
@@ -340,14 +257,18 @@ fn discard(inbox: &InboxDir, name: &OsStr, target: &InboxDir, identity: &Identit
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::mem::MaybeUninit;
+    use std::os::unix::ffi::OsStrExt;
     use std::os::unix::fs::symlink;
 
+    use rustix::fs::inotify;
     use serde_json::Value;
     use tempfile::TempDir;
 
     use super::*;
     use crate::domain::diagnostic::{Diagnostic, Position};
     use crate::ingest::inbox::complete_manifest::FileStat;
+    use crate::ingest::inbox::filing_names::NAME_MAX_BYTES;
 
     struct TestFolders {
         _dir: TempDir,
@@ -481,6 +402,47 @@ mod tests {
             ["m.2.csv", "m.2.csv.receipt.json", "m.3.csv.receipt.json", "m.csv", "m.csv.receipt.json"]
         );
         assert!(names(&folders.folders.inbox).is_empty());
+    }
+
+    #[test]
+    fn what_filing_reads_does_not_grow_with_what_was_filed_before() {
+        let folders = folders();
+        folders.file("m.csv", "text of today 0000");
+        let accepted = &folders.folders.accepted;
+        let receipt = fs::read_to_string(accepted.join("m.csv.receipt.json")).unwrap();
+        for number in 2..=3_000 {
+            let name = format!("m.{number}.csv");
+            fs::write(accepted.join(&name), format!("text of today {number:04}")).unwrap();
+            let hash = format!("{number:064x}");
+            let mut receipt: Value = serde_json::from_str(&receipt).unwrap();
+            (receipt["filed_as"], receipt["sha256"]) = (name.as_str().into(), hash.into());
+            fs::write(accepted.join(format!("{name}.receipt.json")), receipt.to_string()).unwrap();
+        }
+        let opened = inotify::init(inotify::CreateFlags::NONBLOCK).unwrap();
+        inotify::add_watch(&opened, accepted, inotify::WatchFlags::OPEN).unwrap();
+        let filed = folders.file("m.csv", "text of today 9999");
+        assert_eq!(filed.manifest.file_name().unwrap(), "m.3001.csv");
+        let mut buffer = [MaybeUninit::uninit(); 64 * 1024];
+        let mut events = inotify::Reader::new(&opened, &mut buffer);
+        let opens = std::iter::from_fn(|| events.next().ok().map(drop)).count();
+        assert!((1..60).contains(&opens), "{opens} files were opened");
+    }
+
+    #[test]
+    fn the_same_bytes_again_and_again_are_kept_once() {
+        let folders = folders();
+        folders.file("m.csv", "one");
+        for number in 2..40 {
+            let filed = folders.file("m.csv", "one");
+            assert_eq!(filed.manifest.file_name().unwrap(), "m.csv");
+            assert_eq!(filed.receipt.file_name().unwrap(), format!("m.{number}.csv.receipt.json").as_str());
+        }
+        // What a receipt says is believed of files in its folder alone.
+        fs::write(folders.folders.inbox.join("../secret"), "two").unwrap();
+        let filed = folders.file("m.csv", "two");
+        let text = fs::read_to_string(&filed.receipt).unwrap();
+        fs::write(&filed.receipt, text.replace("\"m.40.csv\"", "\"../secret\"")).unwrap();
+        assert_eq!(folders.file("m.csv", "two").manifest.file_name().unwrap(), "m.41.csv");
     }
 
     #[test]

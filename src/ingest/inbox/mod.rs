@@ -12,6 +12,7 @@
 mod complete_manifest;
 mod dir;
 pub mod dispose;
+mod filing_names;
 mod fs_events;
 mod ignored_names;
 mod index;
