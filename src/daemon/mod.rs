@@ -1,7 +1,8 @@
 //! The service: one engine that never stands still, and everything that feeds it.
 //!
 //! Order of a start: the state is loaded, the socket listens, finished batches that were not announced are announced,
-//! inboxes and schedules are watched, and only then systemd is notified that the service is ready.
+//! inboxes and schedules are watched, the engine prepares the outputs of unfinished batches and takes its first step, and
+//! only then systemd is notified that the service is ready. Until then it is asked for more time, however long that takes.
 //! Order of a stop: nothing new is accepted or sent, requests in flight finish, the socket is removed.
 
 mod completion_notifier;
@@ -149,10 +150,13 @@ pub async fn run(store: Arc<Store>, parts: Parts, clock: Clock, reload: Reload) 
         stop_sender,
         signals::Reloader { reload, handle, ingest, tcp_access, hooks, schedules, retention, fixed },
     ));
-    tracing::info!(socket = %socket.display(), inboxes = %watched.join(", "), "ready");
-    systemd.ready();
     let stopping = stop.clone();
+    let mut is_ready = false;
     let working = app.engine.run(stop, |view| {
+        if !std::mem::replace(&mut is_ready, true) {
+            tracing::info!(socket = %socket.display(), inboxes = %watched.join(", "), "ready");
+            systemd.ready();
+        }
         completion_notifier.observe(view);
         systemd.observe(view, *stopping.borrow() == Stop::Soon);
     });

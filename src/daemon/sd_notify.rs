@@ -47,8 +47,10 @@ impl SystemdNotifier {
         }
     }
 
-    /// Reports that the state is loaded and the socket listens.
+    /// Reports that the state is loaded, the socket listens and the engine takes its steps. From now on the watchdog waits
+    /// for them.
     pub(super) fn ready(&mut self) {
+        self.last_ping = self.clock.now().tick;
         if let Some(timeout_extender) = self.timeout_extender.take() {
             timeout_extender.abort();
         }

@@ -14,3 +14,4 @@ mod schedules;
 mod service;
 #[path = "../support/mod.rs"]
 mod support;
+mod systemd;
