@@ -1,8 +1,8 @@
 //! The galleries of batches, written while jobs end.
 //!
 //! It costs the engine a note of each batch whose jobs end. What is written comes from the state, off the engine's loop, not
-//! too often (`write_interval.rs`), and nothing waits for a device. A disk that refuses is warned of once and tried again
-//! later; no job fails for it.
+//! too often (`write_interval.rs`), and nothing waits for a device. A gallery that a disk refuses is told of once and tried
+//! again later, by itself; no job and no other gallery fails for it.
 
 mod list;
 mod output_details;
@@ -26,9 +26,9 @@ use crate::domain::time::Tick;
 use crate::engine::engine_handle::Handle;
 use crate::engine::gallery::output_details::MediaReader;
 use crate::engine::gallery::pages::BatchPages;
-use crate::engine::gallery::write_interval::{LOOK_INTERVAL, rest_after};
+use crate::engine::gallery::write_interval::{LOOK_INTERVAL, RETRY_INTERVAL, rest_after};
 use crate::engine::scheduler::{BatchOverview, Scheduler, Step};
-use crate::engine::{EngineError, blocking};
+use crate::engine::{EngineError, blocking, sleep};
 use crate::output::publish::OutputDir;
 use crate::pages::INDEX;
 use crate::pages::gallery_index::OPEN_MAX;
@@ -86,8 +86,8 @@ struct Shared {
     waiting: AtomicUsize,
     /// Batches that the list has.
     listed: Mutex<BTreeSet<BatchNo>>,
-    /// The disk refused a gallery, and that was told.
-    is_refused: AtomicBool,
+    /// Batches whose galleries the disk refused, and that was told.
+    refused: Mutex<BTreeSet<BatchNo>>,
     /// The disk refused the list of batches, and that was told.
     is_list_refused: AtomicBool,
 }
@@ -114,7 +114,7 @@ impl Gallery {
         Gallery(output_dir.options().gallery.then(|| {
             let (changed, batches, listed) = (Mutex::default(), Mutex::default(), Mutex::default());
             let (reader, ended, waiting) = (Mutex::default(), AtomicUsize::new(0), AtomicUsize::new(0));
-            let (is_refused, is_list_refused) = (AtomicBool::new(false), AtomicBool::new(false));
+            let (refused, is_list_refused) = (Mutex::default(), AtomicBool::new(false));
             let notify = Notify::new();
             Arc::new(Shared {
                 store,
@@ -127,7 +127,7 @@ impl Gallery {
                 ended,
                 waiting,
                 listed,
-                is_refused,
+                refused,
                 is_list_refused,
             })
         }))
@@ -181,7 +181,7 @@ impl Gallery {
         shared.waiting.fetch_add(1, Ordering::Relaxed);
         blocking(move || {
             for standing in batches {
-                shared.tell(&standing.record.name, shared.update_with_facts(&standing, false, FACTS_AT_END));
+                shared.tell(&standing.record, shared.update_with_facts(&standing, false, FACTS_AT_END));
             }
             shared.waiting.fetch_sub(1, Ordering::Relaxed);
             shared.reader.lock().unwrap_or_else(PoisonError::into_inner).rest();
@@ -233,13 +233,23 @@ impl Gallery {
 impl Shared {
     /// Writes what changed, until its engine ends.
     async fn work(self: Arc<Shared>, engine: Handle) {
+        // When galleries that a disk refused are tried again.
+        let mut refused: HashMap<BatchNo, Duration> = HashMap::new();
         loop {
-            self.notify.notified().await;
-            let changed = std::mem::take(&mut *self.changed.lock().unwrap_or_else(PoisonError::into_inner));
+            let next = refused.values().min().map(|due| due.saturating_sub(self.clock.elapsed()));
+            tokio::select! {
+                () = self.notify.notified() => {}
+                () = sleep(next) => {}
+            }
             let begun = self.clock.elapsed();
-            let (mut is_written, mut ended) = (true, false);
+            let mut changed =
+                std::mem::take(&mut *self.changed.lock().unwrap_or_else(PoisonError::into_inner));
+            changed.extend(refused.keys());
+            changed.retain(|no| refused.get(no).is_none_or(|due| *due <= begun));
+            let mut ended = false;
             let mut standings = Vec::new();
             for no in &changed {
+                refused.remove(no);
                 let standing = match engine.standing(*no, OPEN_MAX).await {
                     Ok(Some((record, overview, open))) => Standing::new(record, &overview, open),
                     Ok(None) => match self.finished(*no).await {
@@ -250,29 +260,32 @@ impl Shared {
                 };
                 ended |= standing.record.is_done();
                 let shared = self.clone();
-                let (told, standing) = blocking(move || {
-                    (shared.tell(&standing.record.name, shared.update(&standing, false)), standing)
+                let (is_written, standing) = blocking(move || {
+                    (shared.tell(&standing.record, shared.update(&standing, false)), standing)
                 })
                 .await;
-                is_written &= told;
-                standings.push(standing.record);
+                if is_written {
+                    standings.push(standing.record);
+                } else {
+                    refused.insert(*no, self.clock.elapsed() + RETRY_INTERVAL);
+                }
             }
             if self.note_listed(&changed) || ended {
                 let shared = self.clone();
                 blocking(move || shared.tell_of_list(list::write(&shared.store, &shared.output_dir))).await;
             }
             let took = self.clock.elapsed().saturating_sub(begun);
-            let rested = begun + took + rest_after(took, is_written);
+            let rested = begun + took + rest_after(took);
             let is_busy = self.ended.swap(0, Ordering::Relaxed) > BUSY_JOBS;
-            if is_written && !is_busy {
+            if is_busy {
+                self.change(standings.iter().map(|record| record.no));
+            } else {
                 let shared = self.clone();
                 blocking(move || {
                     let gives_way = || shared.waiting.load(Ordering::Relaxed) > 0;
                     shared.find_facts(&standings, rested, &gives_way);
                 })
                 .await;
-            } else {
-                self.change(changed);
             }
             tokio::time::sleep(rested.saturating_sub(self.clock.elapsed())).await;
         }
@@ -362,18 +375,28 @@ impl Shared {
         listed.len() > before
     }
 
-    /// Warns of a gallery that could not be written, once. Returns whether it was.
-    fn tell(&self, batch: &BatchName, written: Result<(), EngineError>) -> bool {
+    /// Tells of a gallery that could not be written, once. It is a warning unless others cannot be written, either: a disk
+    /// that is full refuses all. Returns whether it was written.
+    fn tell(&self, batch: &BatchRecord, written: Result<(), EngineError>) -> bool {
+        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        let name = &batch.name;
         match written {
             Ok(()) => {
-                if self.is_refused.swap(false, Ordering::Relaxed) {
-                    tracing::info!(%batch, "galleries can be written again");
+                if refused.remove(&batch.no) {
+                    tracing::info!(batch = %name, "the gallery can be written again");
                 }
                 true
             }
             Err(error) => {
-                if !self.is_refused.swap(true, Ordering::Relaxed) {
-                    tracing::warn!(%batch, %error, "the gallery could not be written; trying again later");
+                let is_first = refused.is_empty();
+                match refused.insert(batch.no) {
+                    true if is_first => {
+                        tracing::warn!(batch = %name, %error, "the gallery could not be written; trying again later");
+                    }
+                    true => {
+                        tracing::info!(batch = %name, %error, "this gallery could not be written, either; trying again later");
+                    }
+                    false => {}
                 }
                 false
             }

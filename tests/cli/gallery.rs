@@ -283,6 +283,27 @@ fn a_folder_that_cannot_be_written_fails_no_job() {
 }
 
 #[test]
+fn a_gallery_that_cannot_be_written_keeps_no_other_one_from_being_written() {
+    let env = TestEnv::new();
+    fs::create_dir_all(env.path("output/a")).unwrap();
+    env.write("output/a/gallery", "in the way");
+    let manifest = "id,kind,model,prompt\np,image,gi-2,A harbour\nq,image,gi-2,A boat\n";
+    for batch in ["a", "b"] {
+        env.write(&format!("{batch}.csv"), manifest);
+    }
+    let daemon = env.daemon("info");
+    env.run(["submit", "a.csv", "--budget", "10"]).exited(0);
+    daemon.says("the gallery could not be written; trying again later");
+    // Neither is done: their budgets keep a job of each.
+    env.run(["submit", "b.csv", "--budget", "10"]).exited(0);
+    let thumbnails = gallery(&env, "b").join("thumbs");
+    until("a thumbnail of the other batch", || thumbnails.is_dir());
+    assert_eq!(index(&env, "b")["states"]["succeeded"], 1);
+    let outcome = daemon.stop();
+    assert_eq!(outcome.stderr.matches("could not be written").count(), 1, "{}", outcome.stderr);
+}
+
+#[test]
 fn the_desktop_opens_the_page() {
     use std::os::unix::fs::PermissionsExt;
     let env = TestEnv::new();

@@ -1,4 +1,5 @@
-//! How often galleries are written during a run: at most every two seconds, and less often where writing takes long.
+//! How often galleries are written during a run: at most every two seconds, and less often where writing takes long. One
+//! that a disk refused is left alone for a while; the others are not.
 
 use std::time::Duration;
 
@@ -10,12 +11,12 @@ pub(super) const LOOK_INTERVAL: Millis = Millis::from_secs(10);
 const INTERVAL: Duration = Duration::from_secs(2);
 /// So many times as long as writing took is waited before it is written again.
 const REST: u32 = 25;
-/// After a disk refused.
-const RETRY_INTERVAL: Duration = Duration::from_secs(30);
+/// After a disk refused the gallery of a batch, until that one is tried again.
+pub(super) const RETRY_INTERVAL: Duration = Duration::from_secs(30);
 
-/// How long nothing is written after writing `took` so long, or was refused.
-pub(super) fn rest_after(took: Duration, is_written: bool) -> Duration {
-    if is_written { INTERVAL.max(took * REST) } else { RETRY_INTERVAL }
+/// How long nothing is written after writing `took` so long.
+pub(super) fn rest_after(took: Duration) -> Duration {
+    INTERVAL.max(took * REST)
 }
 
 #[cfg(test)]
@@ -23,10 +24,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn large_galleries_are_written_less_often_and_a_full_disk_is_left_alone() {
-        let rest = |took, is_written| rest_after(Duration::from_millis(took), is_written);
-        assert_eq!(rest(10, true), INTERVAL);
-        assert_eq!(rest(400, true), Duration::from_secs(10));
-        assert_eq!(rest(10, false), RETRY_INTERVAL);
+    fn large_galleries_are_written_less_often() {
+        let rest = |took| rest_after(Duration::from_millis(took));
+        assert_eq!(rest(10), INTERVAL);
+        assert_eq!(rest(400), Duration::from_secs(10));
     }
 }
