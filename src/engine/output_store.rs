@@ -172,7 +172,7 @@ impl OutputStore {
         let (mut is_new, mut found_bytes) = (false, None);
         for name in [plain.clone(), named_apart(&plain, job.spec.id)] {
             let (mut is_put, mut denied) = (false, None);
-            for _ in 0..ROUNDS_MAX {
+            for round in 0..ROUNDS_MAX {
                 let found = match storage.find(&name).await {
                     // It may be missing: who may not list a bucket is not told.
                     Err(error) if error.is_denied() && !is_put => {
@@ -182,6 +182,20 @@ impl OutputStore {
                     found => found.map_err(|error| store_fault(&error))?,
                 };
                 found_bytes = found.as_ref().map(|object| object.bytes);
+                // What an older version put under its own name stays there.
+                if round == 0
+                    && !found.as_ref().is_some_and(is_whole)
+                    && let Some(former) = storage.former_name(&name)
+                    && let Ok(Some(object)) = storage.find(&former).await
+                    && is_whole(&object)
+                {
+                    let address = storage.address_of(&former);
+                    let holds = was_confirmed(&address)
+                        || storage.holds(&former, expected).await.map_err(|error| store_fault(&error))?;
+                    if holds {
+                        return Ok((address, is_new));
+                    }
+                }
                 let replaces = match &found {
                     Some(object) if is_whole(object) => {
                         let address = storage.address_of(&name);
@@ -251,21 +265,14 @@ impl OutputStore {
             let path = output_dir.part_path(job.batch, job.spec.id, index + 1);
             let expected =
                 Expected { bytes: file.bytes, sha256: &file.sha256, content_type: &file.content_type };
-            let copied = match storage.find(&name).await {
-                Ok(Some(_)) => storage.get(&name, &path, expected).await,
-                Ok(None) => {
-                    is_whole = false;
-                    break;
-                }
-                Err(error) => Err(error.into()),
-            };
+            let copied = copy_out(storage, &name, &path, expected).await;
             let ext = file.path.rsplit('.').next().unwrap_or_default().to_owned();
             let (bytes, sha256) = (file.bytes, file.sha256.clone());
             let media = Media { content_type: file.content_type.clone(), ext };
             parts.push(Part { path, unwritten: None, bytes, sha256, media });
             match copied {
-                Ok(()) => {}
-                Err(GetError::Changed(_)) => {
+                Ok(true) => {}
+                Ok(false) | Err(GetError::Changed(_)) => {
                     is_whole = false;
                     break;
                 }
@@ -330,13 +337,10 @@ impl OutputStore {
         let storage = &self.0.storage;
         let Some(name) = storage.name_in(address) else { return Ok(false) };
         let expected = Expected { bytes: file.bytes, sha256: &file.sha256, content_type: &file.content_type };
-        if storage.find(name).await.map_err(|error| store_fault(&error))?.is_none() {
-            return Ok(false);
-        }
-        match storage.get(name, to, expected).await {
-            Ok(()) => Ok(true),
-            Err(GetError::Changed(_)) => {
-                // Nothing of it is wanted.
+        match copy_out(storage, name, to, expected).await {
+            Ok(true) => Ok(true),
+            Ok(false) | Err(GetError::Changed(_)) => {
+                // Nothing of what came is wanted; mostly nothing did.
                 let _ = tokio::fs::remove_file(to).await;
                 Ok(false)
             }
@@ -372,6 +376,31 @@ fn named_apart(name: &str, job: JobId) -> String {
     let (stem, ext) = file.rsplit_once('.').unwrap_or((file, ""));
     let dot = if ext.is_empty() { "" } else { "." };
     format!("{folder}/{stem}-{job}{dot}{ext}")
+}
+
+/// Copies an object to a file, be it under its name or the one that an older version gave it. False: neither is there with
+/// what it should hold.
+///
+/// # Errors
+/// [`GetError`], where no other name has it.
+async fn copy_out(
+    storage: &ObjectStorage,
+    name: &str,
+    to: &Path,
+    expected: Expected<'_>,
+) -> Result<bool, GetError> {
+    let copy = async |name: &str| match storage.find(name).await? {
+        Some(_) => match storage.get(name, to, expected).await {
+            Err(GetError::Changed(_)) => Ok(false),
+            copied => copied.map(|()| true),
+        },
+        None => Ok(false),
+    };
+    let copied = copy(name).await;
+    match storage.former_name(name) {
+        Some(former) if !matches!(copied, Ok(true)) && matches!(copy(&former).await, Ok(true)) => Ok(true),
+        _ => copied,
+    }
 }
 
 /// Removes what came of copies that are not needed.

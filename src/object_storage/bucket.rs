@@ -27,7 +27,7 @@ use crate::failpoint;
 use crate::object_storage::aws_credentials::{
     CredentialLife, CredentialWatch, ProfileCredentials, ProfileFiles, end_in,
 };
-use crate::object_storage::error_text::{code_of, is_bucket_missing};
+use crate::object_storage::error_text::{code_of, is_bucket_missing, is_metadata_unreadable};
 use crate::object_storage::multipart::{PartedUpload, PartsError};
 use crate::object_storage::object_metadata::{Metadata, attributes_of, metadata_in};
 use crate::object_storage::{
@@ -148,12 +148,20 @@ impl Bucket {
         }
     }
 
-    fn path_of(&self, name: &str) -> ObjectPath {
-        self.prefix.parts().chain(ObjectPath::from(name).parts()).collect()
+    /// The key is the name as it is.
+    fn path_of(&self, name: &str) -> Result<ObjectPath, Error> {
+        let name = ObjectPath::parse(name)?;
+        Ok(self.prefix.parts().chain(name.parts()).collect())
+    }
+
+    /// The name under which older versions put an object, where that is another one: they wrote `#`, `~`, `%` and what is not
+    /// ASCII as `%XX`.
+    pub(super) fn former_name(name: &str) -> Option<String> {
+        Some(String::from(ObjectPath::from(name))).filter(|former| former != name)
     }
 
     pub(super) async fn check(&self) -> Result<(), Error> {
-        match self.store.get(&self.path_of("inputs/none")).await {
+        match self.store.get(&self.path_of("inputs/none")?).await {
             Ok(_) => Ok(()),
             Err(error @ Error::NotFound { .. }) if !is_bucket_missing(&error) => Ok(()),
             Err(error) if code_of(&error).as_deref() == Some("AccessDenied") => Ok(()),
@@ -162,7 +170,7 @@ impl Bucket {
     }
 
     pub(super) async fn size_of(&self, name: &str) -> Result<Option<u64>, Error> {
-        match self.store.head(&self.path_of(name)).await {
+        match self.store.head(&self.path_of(name)?).await {
             Ok(found) => Ok(Some(found.size)),
             Err(Error::NotFound { .. }) => Ok(None),
             Err(error) => Err(error),
@@ -170,7 +178,7 @@ impl Bucket {
     }
 
     pub(super) async fn remove(&self, name: &str) -> Result<(), Error> {
-        match self.store.delete(&self.path_of(name)).await {
+        match self.store.delete(&self.path_of(name)?).await {
             Ok(()) | Err(Error::NotFound { .. }) => Ok(()),
             Err(error) => Err(error),
         }
@@ -178,9 +186,11 @@ impl Bucket {
 
     pub(super) async fn find(&self, name: &str) -> Result<Option<FoundObject>, Error> {
         let options = GetOptions { head: true, ..GetOptions::default() };
-        let found = match self.store.get_opts(&self.path_of(name), options).await {
+        let found = match self.store.get_opts(&self.path_of(name)?, options).await {
             Ok(found) => found,
             Err(Error::NotFound { .. }) => return Ok(None),
+            // Nothing says that it is ours, and its size is not told.
+            Err(error) if is_metadata_unreadable(&error) => return Ok(Some(FoundObject::of_others())),
             Err(error) => return Err(error),
         };
         let metadata = metadata_in(&found.attributes, self.is_azure);
@@ -211,9 +221,9 @@ impl Bucket {
                 Replaces::This(found) => PutMode::Update(found.version.clone()),
             };
             let options = PutOptions { mode, attributes, ..PutOptions::default() };
-            self.store.put_opts(&self.path_of(name), PutPayload::from(content), options).await?;
+            self.store.put_opts(&self.path_of(name)?, PutPayload::from(content), options).await?;
         } else if let Some(parts) = &self.parts {
-            let path = self.path_of(name);
+            let path = self.path_of(name)?;
             let folder = self.unfinished.as_deref();
             let upload = PartedUpload { store: parts, folder, address, path: &path, expected };
             let there = upload.put_parts(&mut reader, attributes).await.map_err(|error| match error {
@@ -254,7 +264,7 @@ impl Bucket {
         replaces: Replaces<'_>,
     ) -> Result<(), Refused> {
         let options = PutMultipartOptions { attributes, ..PutMultipartOptions::default() };
-        let upload = self.store.put_multipart_opts(&self.path_of(name), options).await?;
+        let upload = self.store.put_multipart_opts(&self.path_of(name)?, options).await?;
         let mut writer = WriteMultipart::new_with_chunk_size(upload, PART_BYTES);
         let (mut buffer, mut hash) = (vec![0; 256 * 1024], Sha256::new());
         let read = loop {
@@ -305,7 +315,7 @@ impl Bucket {
     }
 
     pub(super) async fn get(&self, name: &str) -> Result<GetResult, Error> {
-        self.store.get(&self.path_of(name)).await
+        self.store.get(&self.path_of(name)?).await
     }
 
     async fn sha256_of(&self, name: &str) -> Result<String, Error> {
@@ -318,7 +328,7 @@ impl Bucket {
     }
 
     pub(super) async fn signed_link(&self, name: &str, valid_for: Duration) -> Result<String, Error> {
-        let signed = self.signer.signed_url(Method::GET, &self.path_of(name), valid_for.min(LINK_MAX)).await;
+        let signed = self.signer.signed_url(Method::GET, &self.path_of(name)?, valid_for.min(LINK_MAX)).await;
         signed.map(String::from)
     }
 

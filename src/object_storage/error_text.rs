@@ -17,6 +17,12 @@ pub(super) fn is_bucket_missing(error: &Error) -> bool {
         || whole_text(error).contains("The specified bucket does not exist")
 }
 
+/// Whether an object is there whose metadata are not ASCII: others wrote them, or an older version that wrote the name of a
+/// batch as it was.
+pub(super) fn is_metadata_unreadable(error: &Error) -> bool {
+    whole_text(error).contains("contained non UTF-8 characters")
+}
+
 /// What a store says, with what to do about it where that is known.
 pub(super) fn explained(error: &Error) -> String {
     let code = code_of(error);

@@ -99,6 +99,15 @@ pub struct FoundObject {
 }
 
 impl FoundObject {
+    /// One of which nothing is known.
+    fn of_others() -> FoundObject {
+        FoundObject {
+            bytes: 0,
+            metadata: BTreeMap::new(),
+            version: UpdateVersion { e_tag: None, version: None },
+        }
+    }
+
     /// What was said of it under a name when it was put there.
     pub fn metadata(&self, name: &str) -> Option<&str> {
         self.metadata.get(name).map(String::as_str)
@@ -198,6 +207,14 @@ impl ObjectStorage {
     /// The name of the object at an address of this store; nothing for one of another.
     pub fn name_in<'a>(&self, address: &'a str) -> Option<&'a str> {
         address.strip_prefix(self.url.as_str())?.strip_prefix('/')
+    }
+
+    /// The name under which older versions put an object of this name, where that is another one. It may still be there.
+    pub fn former_name(&self, name: &str) -> Option<String> {
+        match &self.place {
+            Place::Bucket(_) => Bucket::former_name(name),
+            Place::Folder(_) => None,
+        }
     }
 
     /// Asks for an object that is not there. Nothing is changed.

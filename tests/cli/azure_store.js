@@ -57,7 +57,8 @@ async function compare(name, folder) {
             throw new Error(`${blob.name} holds something else`);
         }
         const said = blob.metadata || {};
-        if (batch && (said.callsheet_batch !== batch || said.callsheet_sha256 !== sha256(content))) {
+        // Values are visible ASCII; what is not is written as %XX.
+        if (batch && (decodeURIComponent(said.callsheet_batch) !== batch || said.callsheet_sha256 !== sha256(content))) {
             throw new Error(`${blob.name} says ${JSON.stringify(said)}`);
         }
     }

@@ -31,6 +31,7 @@ mod shorts_studio;
 mod spreadsheet;
 mod stdin;
 mod store_faults;
+mod store_names;
 #[path = "../support/mod.rs"]
 mod support;
 mod terminal;

@@ -7,7 +7,9 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
+use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine};
 use hyper::body::Incoming;
+use hyper::header::{HeaderName, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
@@ -103,6 +105,8 @@ struct Shared {
     /// When the credentials end that machines are given here.
     role_ends: Mutex<String>,
     is_bucket_gone: AtomicBool,
+    /// Objects of which something is told as bytes that are not ASCII, by their paths.
+    told_raw: Mutex<BTreeMap<String, (String, String)>>,
     /// Requests that came with what is the service's alone.
     with_service_secrets: Mutex<Vec<String>>,
 }
@@ -229,6 +233,26 @@ impl S3Server {
         self.dir.path().join(BUCKET).join(object)
     }
 
+    /// Gives an object another name, with all that is said of it.
+    pub fn rename(&self, from: &str, to: &str) {
+        let notes = |object: &str| {
+            let name = |text: &str| BASE64_URL_SAFE_NO_PAD.encode(text);
+            let start = format!(".bucket-{}.object-{}", name(BUCKET), name(object));
+            ["metadata", "internal"].map(|kind| self.dir.path().join(format!("{start}.{kind}.json")))
+        };
+        fs::create_dir_all(self.path_of(to).parent().unwrap()).unwrap();
+        fs::rename(self.path_of(from), self.path_of(to)).unwrap();
+        for (from, to) in notes(from).into_iter().zip(notes(to)) {
+            fs::rename(from, to).unwrap();
+        }
+    }
+
+    /// Tells this of an object from now on, byte by byte, as stores do that keep what older versions wrote.
+    pub fn tell_raw(&self, object: &str, name: &str, value: &str) {
+        let said = (format!("x-amz-meta-{name}"), value.to_owned());
+        self.shared.told_raw.lock().unwrap().insert(format!("/{BUCKET}/{object}"), said);
+    }
+
     /// How many requests with this method came.
     pub fn requests(&self, method: &Method) -> usize {
         self.shared.seen.lock().unwrap().iter().filter(|(seen, _)| seen == method).count()
@@ -326,7 +350,12 @@ async fn answer(
         }
         Some(StoreFault::Unanswered | StoreFault::HalfAnswered) | None => {}
     }
-    let done = service.call(Request::from_parts(head, Body::from(body))).await.map_err(|_| CutOff)?;
+    let told_raw = shared.told_raw.lock().unwrap().get(head.uri.path()).cloned();
+    let mut done = service.call(Request::from_parts(head, Body::from(body))).await.map_err(|_| CutOff)?;
+    if let Some((name, value)) = told_raw.filter(|_| done.status().is_success()) {
+        let name = HeaderName::from_bytes(name.as_bytes()).unwrap();
+        done.headers_mut().insert(name, HeaderValue::from_bytes(value.as_bytes()).unwrap());
+    }
     match fault {
         Some(StoreFault::Unanswered | StoreFault::CorruptedAndUnanswered) => Err(CutOff),
         _ => Ok(done),
