@@ -46,6 +46,8 @@ pub(super) struct StoredJob<'a> {
 pub(super) enum KeepFault {
     /// The store refuses or cannot be reached: it is waited for.
     Store(Fault),
+    /// The store takes other objects, and not this one: it alone is waited for.
+    Object(Fault),
     /// A file is not on disk any more as it was published.
     File(Fault),
 }
@@ -53,9 +55,19 @@ pub(super) enum KeepFault {
 impl KeepFault {
     /// In words.
     pub(super) fn fault(&self) -> &Fault {
-        let (KeepFault::Store(fault) | KeepFault::File(fault)) = self;
+        let (KeepFault::Store(fault) | KeepFault::Object(fault) | KeepFault::File(fault)) = self;
         fault
     }
+}
+
+/// What came of an object, before it is known whether that is the store's fault.
+#[derive(Debug)]
+enum Unkept {
+    /// The store refused something about the object at this address, or could not be reached.
+    Refused(String, StorageError),
+    /// The store has other ideas of the object than it should; in words.
+    Object(String),
+    File(Fault),
 }
 
 /// Outputs of a job that are in the store.
@@ -153,6 +165,43 @@ impl OutputStore {
         expected: Expected<'_>,
         was_confirmed: impl Fn(&str) -> bool,
     ) -> Result<(String, bool), KeepFault> {
+        match self.try_to_put(job, path, file, expected, was_confirmed).await {
+            Ok(put) => Ok(put),
+            Err(unkept) => Err(self.fault_of(unkept).await),
+        }
+    }
+
+    /// Whether the store is at fault, or the object alone: the store is asked whether it takes anything.
+    async fn fault_of(&self, unkept: Unkept) -> KeepFault {
+        let (text, of_store) = match unkept {
+            Unkept::File(fault) => return KeepFault::File(fault),
+            Unkept::Object(text) => (text.clone(), text),
+            Unkept::Refused(_, error) if error.is_full() => return store_fault(&error),
+            Unkept::Refused(address, error) => {
+                let text = format!(
+                    "{address} was refused, while the store takes other objects: {error}; see whether a policy, a \
+                     retention or a lock of the bucket forbids this name; it is tried again with increasing delays"
+                );
+                (text, error.to_string())
+            }
+        };
+        match self.0.storage.check_writing().await {
+            Ok(()) => KeepFault::Object(Fault::new(STORE, text)),
+            Err(error) => {
+                tracing::debug!(%error, "the object store takes nothing");
+                KeepFault::Store(Fault::new(STORE, of_store))
+            }
+        }
+    }
+
+    async fn try_to_put(
+        &self,
+        job: StoredJob<'_>,
+        path: &str,
+        file: &Path,
+        expected: Expected<'_>,
+        was_confirmed: impl Fn(&str) -> bool,
+    ) -> Result<(String, bool), Unkept> {
         let Inside { storage, uploads, clock } = &*self.0;
         let own = job.spec.id.to_string();
         let versions: Vec<String> = job.versions.iter().map(JobId::to_string).collect();
@@ -169,51 +218,58 @@ impl OutputStore {
                 && object.metadata(JOB) == Some(&own)
         };
         let _slot = uploads.slot().await;
-        let (mut is_new, mut found_bytes) = (false, None);
-        for name in [plain.clone(), named_apart(&plain, job.spec.id)] {
-            let (mut is_put, mut denied) = (false, None);
+        let mut is_new = false;
+        let names = [plain.clone(), named_apart(&plain, job.spec.id)];
+        let mut why = None;
+        for name in &names {
+            let name = name.as_str();
+            let refused = |error: StorageError| Unkept::Refused(storage.address_of(name), error);
+            let (mut is_put, mut is_taken, mut denied, mut seen) = (false, false, None, None);
             for round in 0..ROUNDS_MAX {
-                let found = match storage.find(&name).await {
+                let found = match storage.find(name).await {
                     // It may be missing: who may not list a bucket is not told.
                     Err(error) if error.is_denied() && !is_put => {
                         denied = Some(error);
                         None
                     }
-                    found => found.map_err(|error| store_fault(&error))?,
+                    found => found.map_err(refused)?,
                 };
-                found_bytes = found.as_ref().map(|object| object.bytes);
+                seen = found.as_ref().map(|object| object.bytes);
                 // What an older version put under its own name stays there.
                 if round == 0
                     && !found.as_ref().is_some_and(is_whole)
-                    && let Some(former) = storage.former_name(&name)
+                    && let Some(former) = storage.former_name(name)
                     && let Ok(Some(object)) = storage.find(&former).await
                     && is_whole(&object)
                 {
                     let address = storage.address_of(&former);
-                    let holds = was_confirmed(&address)
-                        || storage.holds(&former, expected).await.map_err(|error| store_fault(&error))?;
+                    let holds =
+                        was_confirmed(&address) || storage.holds(&former, expected).await.map_err(refused)?;
                     if holds {
                         return Ok((address, is_new));
                     }
                 }
                 let replaces = match &found {
                     Some(object) if is_whole(object) => {
-                        let address = storage.address_of(&name);
+                        let address = storage.address_of(name);
                         let holds = is_put
                             || was_confirmed(&address)
-                            || storage.holds(&name, expected).await.map_err(|error| store_fault(&error))?;
+                            || storage.holds(name, expected).await.map_err(refused)?;
                         if holds {
                             return Ok((address, is_new));
                         }
                         Replaces::This(object)
                     }
                     Some(object) if is_ours(object) => Replaces::This(object),
-                    Some(_) => break,
+                    Some(_) => {
+                        is_taken = true;
+                        break;
+                    }
                     None => Replaces::Nothing,
                 };
                 failpoint::hit("storing");
                 let begun = clock.elapsed();
-                let put = storage.put(&name, file, expected, &metadata, replaces).await;
+                let put = storage.put(name, file, expected, &metadata, replaces).await;
                 let took = clock.elapsed().saturating_sub(begun);
                 uploads.ended(put.is_ok().then_some(expected.bytes), took);
                 match put {
@@ -225,20 +281,36 @@ impl OutputStore {
                     // Looked at again, unless whose it is cannot be seen.
                     Err(PutError::Taken) => {
                         if let (None, Some(error)) = (&found, denied.take()) {
-                            return Err(store_fault(&error));
+                            return Err(refused(error));
                         }
                     }
-                    Err(PutError::Storage(error)) => return Err(store_fault(&error)),
-                    Err(PutError::Changed(why)) => return Err(KeepFault::File(Fault::new("disk", why))),
+                    Err(PutError::Storage(error)) => return Err(refused(error)),
+                    Err(PutError::Changed(why)) => return Err(Unkept::File(Fault::new("disk", why))),
                 }
             }
+            if !is_taken {
+                why = Some((storage.address_of(name), is_put, seen));
+            }
         }
-        let address = storage.address_of(&plain);
-        let text = match found_bytes {
-            Some(bytes) => format!("{address} was uploaded, but has {bytes} bytes, not {}", expected.bytes),
-            None => format!("{address} was uploaded, but the store does not find it"),
+        let text = match why {
+            None => format!(
+                "{} and {} are objects of others, which are not replaced; move one of them away, and it is tried again by \
+                 itself",
+                storage.address_of(&names[0]),
+                storage.address_of(&names[1])
+            ),
+            Some((address, true, Some(bytes))) => {
+                format!(
+                    "{address} was uploaded, but has {bytes} bytes, not {}, or others changed it",
+                    expected.bytes
+                )
+            }
+            Some((address, true, None)) => format!("{address} was uploaded, but the store does not find it"),
+            Some((address, false, _)) => {
+                format!("others change {address} each time it is to be put there; see who else writes to it")
+            }
         };
-        Err(KeepFault::Store(Fault::new(STORE, text)))
+        Err(Unkept::Object(text))
     }
 
     /// Brings the outputs of a job back to disk. Nothing where the store does not have all of them.
@@ -278,7 +350,7 @@ impl OutputStore {
                 }
                 Err(GetError::Storage(error)) => {
                     remove(&parts).await;
-                    return Err(store_fault(&error));
+                    return Err(self.fault_of(Unkept::Refused(storage.address_of(&name), error)).await);
                 }
                 Err(GetError::File(error)) => {
                     remove(&parts).await;
@@ -344,7 +416,9 @@ impl OutputStore {
                 let _ = tokio::fs::remove_file(to).await;
                 Ok(false)
             }
-            Err(GetError::Storage(error)) => Err(store_fault(&error)),
+            Err(GetError::Storage(error)) => {
+                Err(self.fault_of(Unkept::Refused(address.to_owned(), error)).await)
+            }
             Err(GetError::File(error)) => Err(KeepFault::File(Fault::new("disk", error.to_string()))),
         }
     }

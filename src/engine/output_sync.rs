@@ -56,6 +56,7 @@ impl From<KeepFault> for FetchFault {
     fn from(fault: KeepFault) -> FetchFault {
         match fault {
             KeepFault::Store(fault) => FetchFault::StoreRefuses(fault),
+            KeepFault::Object(fault) => FetchFault::ObjectRefused(fault),
             KeepFault::File(fault) => FetchFault::Passing(fault),
         }
     }
@@ -233,7 +234,7 @@ async fn sync_job(
             Ok(Kept { files, is_new, is_read: true }) => {
                 return Ok(Synced::Stored { is_new, is_restored: false, files });
             }
-            Err(fault @ KeepFault::Store(_)) => return Err(fault),
+            Err(fault @ (KeepFault::Store(_) | KeepFault::Object(_))) => return Err(fault),
             Ok(_) | Err(KeepFault::File(_)) => {}
         }
     }

@@ -169,6 +169,39 @@ impl Bucket {
         }
     }
 
+    /// Asks to replace an object that is not there.
+    pub(super) async fn check_writing(&self) -> Result<(), Error> {
+        let path = self.path_of("inputs/none")?;
+        let (e_tag, version) = (Some(format!("\"{:032}\"", 0)), Some("1".to_owned()));
+        let mode = PutMode::Update(UpdateVersion { e_tag, version });
+        let options = PutOptions { mode, ..PutOptions::default() };
+        match self.store.put_opts(&path, PutPayload::new(), options).await {
+            Err(error @ (Error::Precondition { .. } | Error::NotFound { .. }))
+                if !is_bucket_missing(&error) =>
+            {
+                Ok(())
+            }
+            Err(Error::AlreadyExists { .. }) => Ok(()),
+            // Who may not list a bucket is not told that there is none. What is begun in parts is no object.
+            Err(Error::PermissionDenied { .. }) if self.hides_what_is_missing().await => {
+                let Some(parts) = &self.parts else { return Ok(()) };
+                let upload = parts.create_multipart(&path).await?;
+                // What is left of it the store's own rule for unfinished uploads removes.
+                let _ = parts.abort_multipart(&path, &upload).await;
+                Ok(())
+            }
+            Err(error) => Err(error),
+            // It checks no conditions.
+            Ok(_) => self.remove("inputs/none").await,
+        }
+    }
+
+    async fn hides_what_is_missing(&self) -> bool {
+        let Ok(path) = self.path_of("inputs/none") else { return false };
+        let found = self.store.get(&path).await;
+        found.is_err_and(|error| code_of(&error).as_deref() == Some("AccessDenied"))
+    }
+
     pub(super) async fn size_of(&self, name: &str) -> Result<Option<u64>, Error> {
         match self.store.head(&self.path_of(name)?).await {
             Ok(found) => Ok(Some(found.size)),

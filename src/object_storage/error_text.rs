@@ -17,6 +17,15 @@ pub(super) fn is_bucket_missing(error: &Error) -> bool {
         || whole_text(error).contains("The specified bucket does not exist")
 }
 
+/// Whether the store has no room for anything more.
+pub(super) fn is_full(error: &Error) -> bool {
+    let code = code_of(error).unwrap_or_default();
+    ["Quota", "StorageFull", "InsufficientCapacity", "InsufficientStorage"]
+        .iter()
+        .any(|sign| code.contains(sign))
+        || whole_text(error).contains("507 Insufficient Storage")
+}
+
 /// Whether an object is there whose metadata are not ASCII: others wrote them, or an older version that wrote the name of a
 /// batch as it was.
 pub(super) fn is_metadata_unreadable(error: &Error) -> bool {

@@ -195,7 +195,11 @@ impl Folder {
             }
             _ => format!("{}: {error}", self.root.display()),
         };
-        StorageError { text, is_denied: false }
+        let is_full = matches!(
+            error.kind(),
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::ReadOnlyFilesystem
+        );
+        StorageError { text, is_denied: false, is_full }
     }
 }
 

@@ -52,12 +52,19 @@ pub struct StorageError {
     text: String,
     /// The credentials may not do that.
     is_denied: bool,
+    /// There is no room for anything more.
+    is_full: bool,
 }
 
 impl StorageError {
     /// Whether the credentials may not do that.
     pub fn is_denied(&self) -> bool {
         self.is_denied
+    }
+
+    /// Whether the store has no room for anything more, whatever it is called.
+    pub fn is_full(&self) -> bool {
+        self.is_full
     }
 }
 
@@ -229,6 +236,18 @@ impl ObjectStorage {
         }
     }
 
+    /// Whether the store takes objects at all: it is asked to replace one that is not there. Nothing is changed.
+    ///
+    /// # Errors
+    /// [`StorageError`]: as with [`ObjectStorage::check`], or the credentials may not write.
+    pub async fn check_writing(&self) -> Result<(), StorageError> {
+        match &self.place {
+            Place::Bucket(bucket) => bucket.check_writing().await.map_err(|error| self.error(&error)),
+            // That makes a file.
+            Place::Folder(_) => self.check().await,
+        }
+    }
+
     /// The size of an object in bytes; nothing where there is none. Credentials that may not list a bucket are refused
     /// where there is none.
     ///
@@ -297,7 +316,7 @@ impl ObjectStorage {
                     Refused::Storage(error) => PutError::Storage(self.error(&error)),
                     Refused::Different => {
                         let text = format!("{} was uploaded, but its content differs", self.address_of(name));
-                        PutError::Storage(StorageError { text, is_denied: false })
+                        PutError::Storage(StorageError { text, is_denied: false, is_full: false })
                     }
                 })
             }
@@ -386,7 +405,7 @@ impl ObjectStorage {
             }
             Place::Folder(_) => {
                 let text = format!("{}: nobody else can fetch from a folder of this machine", self.url);
-                Err(StorageError { text, is_denied: false })
+                Err(StorageError { text, is_denied: false, is_full: false })
             }
         }
     }
@@ -404,7 +423,8 @@ impl ObjectStorage {
 
     fn error(&self, error: &object_store::Error) -> StorageError {
         let is_denied = matches!(error, object_store::Error::PermissionDenied { .. });
-        StorageError { text: format!("{}: {}", self.url, error_text::explained(error)), is_denied }
+        let text = format!("{}: {}", self.url, error_text::explained(error));
+        StorageError { text, is_denied, is_full: error_text::is_full(error) }
     }
 }
 
@@ -415,7 +435,7 @@ async fn in_folder<T: Send + 'static>(
 ) -> Result<T, StorageError> {
     let folder = folder.clone();
     let done = tokio::task::spawn_blocking(move || does(&folder)).await;
-    done.map_err(|error| StorageError { text: error.to_string(), is_denied: false })
+    done.map_err(|error| StorageError { text: error.to_string(), is_denied: false, is_full: false })
 }
 
 /// Bytes in lowercase hex.

@@ -216,3 +216,73 @@ fn a_store_that_is_down_parks_the_queue_and_what_is_paid_for_waits_on_disk() {
     assert_eq!(store.objects(), stored_files(&env, "birds"));
     env.audit().each_paid_once(30);
 }
+
+#[test]
+fn what_alone_cannot_be_stored_waits_alone_and_is_named() {
+    for may_list in [true, false] {
+        let (env, store) = env();
+        if !may_list {
+            store.hide_what_is_missing();
+        }
+        store.forbid_below(Some("out/stills/a"));
+        let daemon = Running::start(command(&env, &store, &["daemon"]));
+        daemon.says("ready");
+        let status = |batch: &str| -> Value {
+            run(&env, &store, &["status", batch, "--json"]).exited(0).json()["batches"][0].clone()
+        };
+        run(&env, &store, &["submit", "stills.csv"]).exited(0);
+        daemon.says("s3://media/out/stills/a.png was refused, while the store takes other objects");
+        // All others of its batch, and those of other batches, are bought and stored.
+        let rows: String = (0..60).map(|n| format!("r{n},image,gi-2,gull {n}\n")).collect();
+        env.write("birds.csv", format!("id,kind,model,prompt\n{rows}"));
+        run(&env, &store, &["submit", "birds.csv", "--wait"]).exited(0);
+        until("its neighbour is done", || status("stills")["succeeded"] == 1);
+        assert_eq!(status("stills")["fetching"], 1, "{}", status("stills"));
+        assert!(!daemon.said().contains("queue parked"), "{}", daemon.said());
+        store.forbid_below(None);
+        until("it is done, too", || status("stills")["state"] == "done");
+        daemon.stop().exited(0);
+        let mut disk = stored_files(&env, "birds");
+        disk.extend(stored_files(&env, "stills"));
+        assert_eq!(store.objects(), disk);
+        env.audit().each_paid_once(62);
+    }
+}
+
+#[test]
+fn a_batch_of_which_nothing_can_be_stored_stops_and_no_other_does() {
+    let (env, store) = env();
+    env.configure(&format!("{STORE}[limits]\nin_flight = 2\n"));
+    store.forbid_below(Some("out/birds/"));
+    let rows: String = (0..60).map(|n| format!("r{n},image,gi-2,gull {n}\n")).collect();
+    env.write("birds.csv", format!("id,kind,model,prompt\n{rows}"));
+    let daemon = Running::start(command(&env, &store, &["daemon"]));
+    daemon.says("ready");
+    let status = |batch: &str| -> Value {
+        run(&env, &store, &["status", batch, "--json"]).exited(0).json()["batches"][0].clone()
+    };
+    run(&env, &store, &["submit", "birds.csv"]).exited(0);
+    until("the batch is parked", || status("birds")["parked_by"] == "store");
+    run(&env, &store, &["submit", "stills.csv", "--wait"]).exited(0);
+    assert_eq!(status("birds")["parked_by"], "store");
+    assert!(env.audit().tasks.len() < 30, "{}", env.audit().tasks.len());
+    store.forbid_below(None);
+    until("all are done", || status("birds")["state"] == "done");
+    daemon.stop().exited(0);
+    env.audit().each_paid_once(62);
+}
+
+#[test]
+fn where_both_names_are_taken_that_is_said() {
+    let (env, store) = env();
+    run(&env, &store, &["run", "stills.csv"]).exited(0);
+    let job = Outputs::of(&env, "stills").lines[0]["job"].as_str().unwrap().to_owned();
+    let (plain, apart) = ("out/stills/a.png".to_owned(), format!("out/stills/a-{job}.png"));
+    for name in [&plain, &apart] {
+        // Written by nobody who says so.
+        store.put_theirs(name, "theirs");
+    }
+    let synced = run(&env, &store, &["outputs", "sync", "stills"]);
+    synced.says(&format!("s3://media/{plain} and s3://media/{apart} are objects of others"));
+    assert!(store.objects()[&plain] == b"theirs" && store.objects()[&apart] == b"theirs");
+}

@@ -102,9 +102,15 @@ impl Faults {
 struct Shared {
     seen: Mutex<Vec<(Method, String)>>,
     faults: Faults,
+    /// Where the buckets are.
+    root: Mutex<PathBuf>,
     /// When the credentials end that machines are given here.
     role_ends: Mutex<String>,
     is_bucket_gone: AtomicBool,
+    /// The beginning of names under which nothing may be put.
+    forbidden: Mutex<Option<String>>,
+    /// Who asks for what is missing is told that it is forbidden, as without the right to list the bucket.
+    hides_what_is_missing: AtomicBool,
     /// Objects of which something is told as bytes that are not ASCII, by their paths.
     told_raw: Mutex<BTreeMap<String, (String, String)>>,
     /// Requests that came with what is the service's alone.
@@ -131,6 +137,7 @@ impl S3Server {
         let listener = runtime.block_on(TcpListener::bind(("127.0.0.1", 0))).unwrap();
         let port = listener.local_addr().unwrap().port();
         let shared = Arc::<Shared>::default();
+        *shared.root.lock().unwrap() = dir.path().to_owned();
         runtime.spawn(serve(listener, service, shared.clone()));
         S3Server { runtime: Some(runtime), dir, port, shared }
     }
@@ -233,18 +240,40 @@ impl S3Server {
         self.dir.path().join(BUCKET).join(object)
     }
 
+    /// Puts an object there that is nobody's.
+    pub fn put_theirs(&self, object: &str, content: &str) {
+        for note in self.notes_of(object) {
+            // It may have none.
+            let _ = fs::remove_file(note);
+        }
+        fs::create_dir_all(self.path_of(object).parent().unwrap()).unwrap();
+        fs::write(self.path_of(object), content).unwrap();
+    }
+
+    /// What is said of an object.
+    fn notes_of(&self, object: &str) -> [PathBuf; 2] {
+        let name = |text: &str| BASE64_URL_SAFE_NO_PAD.encode(text);
+        let start = format!(".bucket-{}.object-{}", name(BUCKET), name(object));
+        ["metadata", "internal"].map(|kind| self.dir.path().join(format!("{start}.{kind}.json")))
+    }
+
     /// Gives an object another name, with all that is said of it.
     pub fn rename(&self, from: &str, to: &str) {
-        let notes = |object: &str| {
-            let name = |text: &str| BASE64_URL_SAFE_NO_PAD.encode(text);
-            let start = format!(".bucket-{}.object-{}", name(BUCKET), name(object));
-            ["metadata", "internal"].map(|kind| self.dir.path().join(format!("{start}.{kind}.json")))
-        };
         fs::create_dir_all(self.path_of(to).parent().unwrap()).unwrap();
         fs::rename(self.path_of(from), self.path_of(to)).unwrap();
-        for (from, to) in notes(from).into_iter().zip(notes(to)) {
+        for (from, to) in self.notes_of(from).into_iter().zip(self.notes_of(to)) {
             fs::rename(from, to).unwrap();
         }
+    }
+
+    /// From now on nothing may be put under names that begin like this; nothing is forbidden any more without one.
+    pub fn forbid_below(&self, prefix: Option<&str>) {
+        *self.shared.forbidden.lock().unwrap() = prefix.map(|prefix| format!("/{BUCKET}/{prefix}"));
+    }
+
+    /// Nobody may list the bucket.
+    pub fn hide_what_is_missing(&self) {
+        self.shared.hides_what_is_missing.store(true, Ordering::SeqCst);
     }
 
     /// Tells this of an object from now on, byte by byte, as stores do that keep what older versions wrote.
@@ -336,6 +365,14 @@ async fn answer(
         return refused(404, "NoSuchBucket");
     }
     let (head, body) = request.into_parts();
+    let path = head.uri.path();
+    let is_forbidden = shared.forbidden.lock().unwrap().as_ref().is_some_and(|below| path.starts_with(below));
+    let is_hidden = shared.hides_what_is_missing.load(Ordering::SeqCst)
+        && (matches!(method, Method::GET | Method::HEAD) || head.headers.contains_key("if-match"))
+        && !shared.root.lock().unwrap().join(path.trim_start_matches('/')).exists();
+    if is_hidden || is_forbidden && matches!(method, Method::PUT | Method::POST) {
+        return refused(403, "AccessDenied");
+    }
     let mut body = Body::from(body).store_all_limited(BODY_MAX).await.map_err(|_| CutOff)?.to_vec();
     let text = format!("{} {} {:?}", head.method, head.uri, head.headers);
     if holds_key(text.as_bytes()) || text.contains("idempotency-key") || holds_key(&body) {

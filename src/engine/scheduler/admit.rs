@@ -11,9 +11,10 @@ use crate::domain::lifecycle::{Event, Want};
 use crate::domain::parked_reason::Parked;
 use crate::domain::task::Fault;
 use crate::domain::time::{Millis, Now};
+use crate::engine::scheduler::job_log;
 use crate::engine::scheduler::missed_deadlines::could_only_be_late;
 use crate::engine::scheduler::parts::active_batch::ActiveBatch;
-use crate::engine::scheduler::parts::admission_candidates::{LookedAt, WaitingJobs, turns};
+use crate::engine::scheduler::parts::admission_candidates::{LookedAt, WaitingJobs, is_refused, turns};
 use crate::engine::scheduler::parts::api_key_refusal::Call;
 use crate::engine::scheduler::parts::attention::Attention;
 use crate::engine::scheduler::{ADMIT_MAX, Mode, Scheduler, SchedulerError};
@@ -28,6 +29,10 @@ impl Scheduler {
             return Ok(None);
         }
         let disk = self.disk.is_low().then_some(Parked::Disk);
+        // Whose outputs it refused has ended otherwise: nobody asks it again but the next one.
+        if self.output_store.is_down() && self.jobs.counts().fetching() == 0 && self.output_store.took() {
+            job_log::queue_unparked(Parked::Store);
+        }
         let store = self.output_store.is_down().then_some(Parked::Store);
         let closed = disk.or(store).or((!self.scratch.has_room()).then_some(Parked::Scratch));
         self.keep_batches(closed, now);
@@ -39,7 +44,9 @@ impl Scheduler {
         // Outputs that pile up because the disk or the result host is slow hold back new work. What is
         // overdue does not: its slot is free.
         let counts = self.jobs.counts();
-        let open = (counts.in_flight().all + counts.fetching()) as usize;
+        // Those that the object store refuses one by one wait for themselves alone.
+        let fetching = counts.fetching().saturating_sub(counts.refused());
+        let open = (counts.in_flight().all + fetching) as usize;
         let backlog = self.settings.limits.in_flight as usize * 2 + self.settings.downloads;
         if open >= backlog || counts.in_flight().all >= self.adaptive_limit.slots(now.tick) {
             // What was found of budgets before still stands, as long as something is under way that will change it.
@@ -69,6 +76,11 @@ impl Scheduler {
         }
         for no in &found.batches {
             self.unpark(*no);
+            if is_refused(&self.jobs, *no)
+                && let Some(active) = self.batches.get_mut(no)
+            {
+                active.park(Some(Parked::Store));
+            }
         }
         if !found.waits {
             return Ok(None);

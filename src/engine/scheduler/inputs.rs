@@ -257,6 +257,10 @@ impl Scheduler {
                 self.folder_refused(key, attempt, &fault, faults, now);
                 Ok(())
             }
+            Err(FetchFault::ObjectRefused(fault)) => {
+                self.object_refused(key, attempt, &fault, now);
+                Ok(())
+            }
             Err(FetchFault::Slow(fault)) => {
                 self.download_yielded(key, attempt, &fault, now);
                 Ok(())
@@ -287,6 +291,23 @@ impl Scheduler {
             let context =
                 LogContext::new(&active.record().name, open.spec(), attempt, open.job().state().task());
             job_log::not_stored(context, fault, wait, was_down);
+        }
+        self.follow_up(key, attempt, Some(wait), now);
+    }
+
+    /// Puts one job off: the store refuses what it has, and takes other objects. No try is counted.
+    fn object_refused(&mut self, key: JobKey, attempt: AttemptNo, fault: &Fault, now: Now) {
+        if self.output_store.took() {
+            job_log::queue_unparked(Parked::Store);
+        }
+        let Some(mut open) = self.jobs.get_mut(&key) else { return };
+        let before = open.count_refused(attempt);
+        drop(open);
+        let wait = self.wait_times.after_fault(before, None);
+        if let Some((active, open)) = self.batches.get(&key.batch).zip(self.jobs.get(&key)) {
+            let context =
+                LogContext::new(&active.record().name, open.spec(), attempt, open.job().state().task());
+            job_log::object_refused(context, fault, wait, before == 0);
         }
         self.follow_up(key, attempt, Some(wait), now);
     }
@@ -367,7 +388,14 @@ impl Scheduler {
         now: Now,
     ) -> Result<(), SchedulerError> {
         // What came of it was removed.
-        if !matches!(fault, FetchFault::Passing(_) | FetchFault::Slow(_) | FetchFault::StoreRefuses(_)) {
+        let is_kept = matches!(
+            fault,
+            FetchFault::Passing(_)
+                | FetchFault::Slow(_)
+                | FetchFault::StoreRefuses(_)
+                | FetchFault::ObjectRefused(_)
+        );
+        if !is_kept {
             self.scratch.release(key);
         }
         let Some(mut open) = self.jobs.get_mut(&key) else { return Ok(()) };
@@ -377,7 +405,8 @@ impl Scheduler {
             FetchFault::Stale(fault)
             | FetchFault::Passing(fault)
             | FetchFault::Slow(fault)
-            | FetchFault::StoreRefuses(fault) => {
+            | FetchFault::StoreRefuses(fault)
+            | FetchFault::ObjectRefused(fault) => {
                 let faults = open.count_fetch_fault(attempt);
                 (fault, faults + 1 >= FETCH_TRIES_MAX, faults, None)
             }

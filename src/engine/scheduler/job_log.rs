@@ -160,6 +160,16 @@ pub(super) fn not_stored(context: LogContext<'_>, fault: &Fault, retry: Millis, 
     }
 }
 
+/// The object store refuses outputs of a job while it takes others; they are on disk, and it is asked again after `retry`.
+pub(super) fn object_refused(context: LogContext<'_>, fault: &Fault, retry: Millis, is_first: bool) {
+    let seconds = retry.0.div_ceil(1000);
+    if is_first {
+        log_event!(warn, context, %fault, "outputs not stored; this job alone waits, retrying in {seconds} s");
+    } else {
+        log_event!(info, context, %fault, "outputs not stored; retrying in {seconds} s");
+    }
+}
+
 pub(super) fn download_yielded(context: LogContext<'_>, fault: &Fault) {
     log_event!(info, context, %fault, "slow download suspended for another");
 }

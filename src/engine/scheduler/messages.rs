@@ -162,6 +162,9 @@ pub enum FetchFault {
     StoreRefuses(Fault),
     /// The folder of its batch cannot be written to, and the disk can. It is waited for, however long that takes.
     FolderRefuses(Fault),
+    /// Its outputs are on disk, and the object store refuses one of them while it takes other objects. The job alone waits,
+    /// however long that takes.
+    ObjectRefused(Fault),
     /// The output disk takes nothing more. It is the disk that is waited for, however long that takes: the job is
     /// paid for, and no other would fare better.
     DiskRefuses {

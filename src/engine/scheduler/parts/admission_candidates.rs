@@ -23,6 +23,8 @@ use crate::engine::scheduler::parts::prices::{Prices, above_max};
 
 /// Queued jobs of a batch past which no further row is passed over for one behind it: each that is costs a record.
 const PASSED_OVER_MAX: u32 = 256;
+/// Jobs of a batch whose outputs the object store refuses while it takes others, past which nothing more of it is bought.
+pub const REFUSED_MAX: u32 = 8;
 /// Candidates of each class, at least and at most.
 const FRONT: (usize, usize) = (4, 64);
 
@@ -74,6 +76,11 @@ pub fn turns(batches: &mut ActiveBatches, jobs: &OpenJobs) -> Vec<Turn> {
     turns
 }
 
+/// Whether the object store refuses so much of a batch that nothing more of it is bought.
+pub fn is_refused(jobs: &OpenJobs, batch: BatchNo) -> bool {
+    jobs.counts().of_batch(batch).refused >= REFUSED_MAX
+}
+
 impl WaitingJobs<'_> {
     /// The waiting jobs of a batch; nothing where none waits.
     pub fn look_at(&mut self, batch: BatchNo, found: &mut LookedAt) -> Option<WaitingBatch> {
@@ -81,6 +88,9 @@ impl WaitingJobs<'_> {
         let may_send =
             |active: &&ActiveBatch| active.record().paused.is_none() && active.kept() != Some(Parked::Disk);
         let active = self.batches.get(&batch).filter(may_send)?;
+        if is_refused(self.jobs, batch) {
+            return None;
+        }
         let free = self.limits.in_flight.saturating_sub(self.in_flight.all) as usize;
         let waiting = self.waiting(active, free.clamp(FRONT.0, FRONT.1), &mut found.too_dear);
         found.waits |= waiting.is_some();

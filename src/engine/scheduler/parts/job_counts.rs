@@ -21,6 +21,7 @@ use crate::domain::request::Kind;
 pub struct JobCounts {
     in_flight: InFlight,
     busy: u32,
+    refused: u32,
     unread: u32,
     held_in_queue: Credits,
     actions: EnumMap<NextAction, u32>,
@@ -37,6 +38,8 @@ pub struct BatchJobCounts {
     pub kinds: EnumMap<Kind, u32>,
     /// In the queue, and never sent.
     pub never_sent: u32,
+    /// The object store refuses their outputs while it takes others.
+    pub refused: u32,
 }
 
 /// What a job will do by itself, if nothing stands in the way.
@@ -63,6 +66,8 @@ pub struct CountedAs {
     pub holds_slot: bool,
     /// An effect of it is under way.
     pub busy: bool,
+    /// The object store refuses its outputs while it takes others.
+    pub refused: bool,
     /// It is in the queue, and was never sent.
     pub never_sent: bool,
     /// A watched task of it was not read since the start.
@@ -82,6 +87,11 @@ impl JobCounts {
     /// Jobs with an effect under way.
     pub fn busy(&self) -> u32 {
         self.busy
+    }
+
+    /// Jobs whose outputs the object store refuses while it takes others.
+    pub fn refused(&self) -> u32 {
+        self.refused
     }
 
     /// Jobs of which a watched task was not read since the start.
@@ -177,6 +187,10 @@ impl JobCounts {
         if counted_as.never_sent {
             by_one(&mut of_batch.never_sent);
         }
+        if counted_as.refused {
+            by_one(&mut of_batch.refused);
+            by_one(&mut self.refused);
+        }
         if counted_as.busy {
             by_one(&mut self.busy);
         }
@@ -192,8 +206,8 @@ impl JobCounts {
         let of_kind =
             |counts: &JobCounts, kind| counts.in_flight.by_kind.get(kind).copied().unwrap_or_default();
         let of_model = |model| anew.in_flight.by_model.get(model).copied().unwrap_or_default();
-        (self.in_flight.all, self.busy, self.unread, self.held_in_queue)
-            == (anew.in_flight.all, anew.busy, anew.unread, anew.held_in_queue)
+        (self.in_flight.all, self.busy, self.refused, self.unread, self.held_in_queue)
+            == (anew.in_flight.all, anew.busy, anew.refused, anew.unread, anew.held_in_queue)
             && (self.actions, self.by_kind) == (anew.actions, anew.by_kind)
             && Kind::ALL.iter().all(|kind| of_kind(anew, kind) == of_kind(self, kind))
             && self.in_flight.by_model.iter().all(|(model, n)| of_model(model) == *n)
@@ -210,6 +224,7 @@ mod tests {
         state: JobState::Running,
         holds_slot: true,
         busy: true,
+        refused: false,
         never_sent: false,
         unread: true,
         action: NextAction::Read,
@@ -219,6 +234,7 @@ mod tests {
         state: JobState::Queued,
         holds_slot: false,
         busy: false,
+        refused: false,
         never_sent: true,
         unread: false,
         action: NextAction::Nothing,

@@ -42,6 +42,8 @@ struct AttemptProgress {
     unavailable_since: Option<Tick>,
     /// How often its download gave its slot up to another.
     slow_rounds: u32,
+    /// How often the object store refused its outputs while it took others.
+    refused: u32,
     /// How much was known of the versions of edited rows when its download began, in bytes.
     versions_bytes: u64,
     /// Since when this process has had it in flight.
@@ -67,6 +69,7 @@ impl AttemptProgress {
             unavailable: 0,
             unavailable_since: None,
             slow_rounds: 0,
+            refused: 0,
             versions_bytes: 0,
             in_flight_since: None,
             task_since: None,
@@ -262,6 +265,14 @@ impl OpenJob {
         })
     }
 
+    /// The object store refused its outputs while it takes others. Returns how often it did before.
+    pub fn count_refused(&mut self, attempt: AttemptNo) -> u32 {
+        self.progress(attempt).map_or(0, |of| {
+            of.refused = of.refused.saturating_add(1);
+            of.refused - 1
+        })
+    }
+
     /// Whether its download gave its slot up to another.
     pub fn is_slow(&self) -> bool {
         self.of_present().is_some_and(|present| present.slow_rounds > 0)
@@ -349,6 +360,8 @@ impl OpenJob {
             state: job.state().job_state(),
             holds_slot: job.holds_slot(),
             busy: self.attempts.iter().any(|of| of.is_busy),
+            refused: matches!(job.state(), State::Fetching { .. })
+                && present.is_some_and(|of| of.refused > 0),
             never_sent: is_queued && job.first_sent().is_none(),
             unread: others.any(|of| of.task_since.is_none()),
             action,
