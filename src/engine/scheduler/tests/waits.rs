@@ -279,3 +279,24 @@ fn jobs_wait_for_their_turn_in_the_queue_where_a_pause_reaches_them() {
     assert_eq!(stage.pass(Millis::from_secs(3)).step(vec![]), "", "paused before its turn");
     assert_eq!(stage.batch.totals.held, Credits(30));
 }
+
+/// However often: the file is paid for, and the store takes what others have.
+#[test]
+fn outputs_that_the_store_alone_refuses_keep_nobody_else_waiting_and_open_what_was_parked() {
+    let limits = Limits { in_flight: 1, ..settings().limits };
+    let mut stage = Stage::with(3, Settings { limits, ..settings() });
+    assert_eq!(stage.step(vec![]), "post 0#1");
+    assert_eq!(stage.posted(0, task("success")), "fetch 0#1, post 1#1");
+    let fetched = |fault: FetchFault| Input::Fetched(Stage::key(0), AttemptNo(1), Err(fault));
+    assert_eq!(stage.step(vec![fetched(FetchFault::StoreRefuses(fault("store")))]), "");
+    assert_eq!(stage.posted(1, task("success")), "fetch 1#1", "nothing is bought");
+    for round in 0..20 {
+        let did = stage.pass(Millis::from_secs(300)).step(vec![]);
+        assert!(did.contains("fetch 0#1"), "{round}: {did}");
+        let did = stage.step(vec![fetched(FetchFault::ObjectRefused(fault("store")))]);
+        assert_eq!(did.contains("post 2#1"), round == 0, "{round}: {did}");
+    }
+    stage.pass(Millis::from_secs(300)).step(vec![]);
+    stage.step(vec![Input::Fetched(Stage::key(0), AttemptNo(1), Ok(files()))]);
+    assert_eq!(stage.ended, ["job-0 succeeded"]);
+}
