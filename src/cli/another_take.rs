@@ -12,6 +12,7 @@ use crate::cli::terminal::say;
 use crate::cli::{printable, written};
 use crate::domain::credits::Credits;
 use crate::domain::exit_code::Exit;
+use crate::domain::shell_word::shell_word;
 use crate::ingest::another_take::AnotherTake;
 use crate::server::protocol::{AnotherTakeRequest, Request};
 
@@ -46,7 +47,7 @@ pub(super) async fn run(arguments: &TakeArguments, global: &Global) -> Result<Ex
             let next = client.next_step(batch).await?;
             say!("{name}: take {take} accepted for {price} at most; {next}");
         } else {
-            let job = printable(named);
+            let job = shell_word(&printable(named));
             say!("{name}: take {take} of its row, for {price}; nothing is bought yet");
             if let Some(left) = answer.budget_left_credits.filter(|left| *left < price.0) {
                 say!(

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::api::{Service, install_tls_provider};
 use crate::cli::failure::Failure;
+use crate::cli::invocation;
 use crate::cli::service_target::{self, ServiceTarget};
 use crate::clock::Clock;
 use crate::config::{Config, InputsConfig};
@@ -259,6 +260,7 @@ pub(super) fn app_parts(
     let speed = service.as_ref().map_or(1.0, |(_, chosen)| chosen.speed);
     Ok(AppParts {
         outputs: None,
+        command_flags: invocation::state_flags(),
         settings: scheduler_settings(config, speed)?,
         ingest: ingest_defaults(config, service)?,
         output_dir: OutputDir::new(output, config.output.options()),

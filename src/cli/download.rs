@@ -25,7 +25,7 @@ use crate::engine::scheduler::{BatchOverview, CommandOutcome, Standstill};
 use crate::engine::{self, Mode, Scope};
 use crate::server::app::App;
 use crate::server::handlers::HandlerError;
-use crate::server::protocol::{BatchOutcome, DownloadRequest};
+use crate::server::protocol::{BatchOutcome, DownloadRequest, StatusRequest};
 use crate::store::Store;
 
 /// What `download` takes.
@@ -47,7 +47,16 @@ pub(super) async fn run(command: &DownloadCommand, global: &Global) -> Result<Ex
     {
         for outcome in request(&client, command, global).await? {
             match outcome.result.jobs {
-                0 => say_nothing_is_missing(&outcome.batch),
+                0 => {
+                    let status = StatusRequest { batch: Some(outcome.batch.clone()), all: false };
+                    let status = client.call(&status).await?;
+                    let batch = status.batches.first();
+                    let in_state = |state| batch.map_or(0, |batch| batch.in_state(state));
+                    let unfinished =
+                        [JobState::Queued, JobState::Submitting, JobState::Running, JobState::Fetching];
+                    let unfinished: u32 = unfinished.into_iter().map(in_state).sum();
+                    say_nothing_is_missing(&outcome.batch, in_state(JobState::InDoubt), unfinished);
+                }
                 jobs => say!("{}: {} downloads {jobs} again", outcome.batch, health.process.name()),
             }
         }
@@ -76,8 +85,16 @@ async fn request(
     Ok(outcomes)
 }
 
-fn say_nothing_is_missing(batch: &BatchName) {
-    say!("{batch}: all paid outputs are on disk");
+/// The outputs of jobs that are not done, or in doubt, may be paid for, too.
+fn say_nothing_is_missing(batch: &BatchName, in_doubt: u32, unfinished: u32) {
+    if in_doubt == 0 && unfinished == 0 {
+        say!("{batch}: all paid outputs are on disk");
+        return;
+    }
+    say!(
+        "{batch}: the outputs of all jobs that succeeded are on disk; {unfinished} jobs are not finished and {in_doubt} \
+         are in doubt; to list them: callsheet jobs {batch}"
+    );
 }
 
 /// Names what a person edited: it is not overwritten.
@@ -124,15 +141,17 @@ async fn download(
         outcomes.iter().map(|outcome| count(&outcome.result)).sum::<u32>()
     };
     let (again, had_failed) = (sum(|result| result.jobs), sum(|result| result.failed));
-    if again == 0 && left == 0 {
-        say_nothing_is_missing(&batch.name);
+    let present = store.batch(batch.no)?.unwrap_or_else(|| batch.clone());
+    if again == 0 && left == 0 && present.ended.succeeded == succeeded_before {
+        let unfinished = present.rows.saturating_sub(present.ended.all());
+        say_nothing_is_missing(&batch.name, present.ended.in_doubt, unfinished);
         return Ok(Exit::Success);
     }
     if let Standstill::Parked(parked) = standstill {
         say!("parked: {}", parked.explain());
         return Ok(submit::parked_exit(parked));
     }
-    let batch = store.batch(batch.no)?.unwrap_or(batch);
+    let batch = present;
     engine::write_results(&store, &output_dir, &batch)?;
     let open = store.open_jobs_of(batch.no)?;
     gallery
@@ -141,7 +160,9 @@ async fn download(
     let dir = printable_path(&output_dir.batch_dir(&batch.name));
     // Without those that had succeeded before and were not downloaded again.
     let others = succeeded_before.saturating_sub(again.saturating_sub(had_failed));
-    let (wanted, downloaded) = (again + left, batch.ended.succeeded.saturating_sub(others));
+    let downloaded = batch.ended.succeeded.saturating_sub(others);
+    // Some that nobody knew to be done may have come besides.
+    let wanted = downloaded.max(again + left);
     say!("{}: {downloaded} of {wanted} downloaded into {dir}", batch.name);
     if downloaded >= wanted {
         return Ok(Exit::Success);

@@ -14,6 +14,7 @@ use crate::cli::{printable, written};
 use crate::domain::exit_code::Exit;
 use crate::domain::job::{Job, JobSpec, State};
 use crate::domain::review::Decision;
+use crate::domain::shell_word::shell_word;
 use crate::domain::task::TaskRecord;
 use crate::server::protocol::{ExplainRequest, Explanation};
 
@@ -72,7 +73,7 @@ fn history_text(explanation: &Explanation) -> String {
     }
     lines.extend(job.resubmitted_attempts().filter_map(|other| {
         let (task, charged) = (&other.task()?.0, other.books().charged);
-        Some(format!("  beside    task {task} of attempt {}: {charged} charged", other.no().0))
+        Some(format!("  other     task {task} of attempt {}: {charged} charged", other.no().0))
     }));
     if let State::Succeeded { files, .. } = job.state() {
         lines.extend(files.iter().map(|file| format!("  file      {} ({} bytes)", file.path, file.bytes)));
@@ -84,8 +85,8 @@ fn history_text(explanation: &Explanation) -> String {
     }));
     if job.awaits_review() && !explanation.superseded {
         lines.push(format!(
-            "  review    waiting for a decision: callsheet review approve {batch}/{}",
-            spec.label
+            "  review    waiting for a decision: callsheet review approve {}",
+            shell_word(&format!("{batch}/{}", spec.label))
         ));
     }
     lines.extend(explanation.drift.iter().map(|drift| format!("  drift     {drift}")));

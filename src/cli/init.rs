@@ -9,9 +9,9 @@ use url::Url;
 
 use crate::cli::failure::Failure;
 use crate::cli::global_flags::Global;
-use crate::cli::invocation::quoted;
 use crate::cli::{printable, printable_path, written};
 use crate::domain::exit_code::Exit;
+use crate::domain::shell_word::shell_word;
 
 /// What `init` takes.
 #[derive(Debug, Args)]
@@ -97,7 +97,7 @@ fn next_steps(directory: &Path, has_address: bool) -> String {
     let enter = match directory == Path::new(".") {
         true => String::new(),
         false => {
-            let name = quoted(&directory.display().to_string());
+            let name = shell_word(&directory.display().to_string());
             let end_of_flags = if name.starts_with('-') { "-- " } else { "" };
             format!("    cd {end_of_flags}{}\n", printable(&name))
         }

@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 
 use crate::cli::global_flags::Global;
 use crate::cli::printable;
+use crate::domain::shell_word::shell_word;
 
 /// What standard input is called in everything shown.
 pub(super) const STDIN: &str = "standard input";
@@ -77,7 +78,7 @@ impl Invocation {
     pub(super) fn again(&self, batch: &str, manifest: Option<&Path>) -> String {
         let typed =
             |path: &Path| if path == Path::new(STDIN) { "-".into() } else { path.display().to_string() };
-        let file = manifest.map_or("MANIFEST".to_owned(), |path| quoted(&typed(path)));
+        let file = manifest.map_or("MANIFEST".to_owned(), |path| shell_word(&typed(path)));
         // A name that is not the file's came from elsewhere; of a file that is not known neither is its name.
         let is_of_file = manifest.and_then(Path::file_stem).is_some_and(|stem| stem == batch);
         let name = if is_of_file { Vec::new() } else { flag("--batch", batch) };
@@ -91,16 +92,7 @@ impl Invocation {
 }
 
 fn flag(name: &str, value: &str) -> Vec<String> {
-    vec![name.to_owned(), quoted(value)]
-}
-
-/// A word as a shell takes it.
-pub(super) fn quoted(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,".contains(c);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', "'\\''"))
+    vec![name.to_owned(), shell_word(value)]
 }
 
 /// Tells the names of all commands.
@@ -121,6 +113,13 @@ static FOUND_EMULATED: OnceLock<()> = OnceLock::new();
 /// Notes that this command uses the emulator's state without having been given `--emulator`.
 pub(super) fn note_emulated_state() {
     let _ = FOUND_EMULATED.set(());
+}
+
+/// The flags that every command needs so that it works on this state, as they are typed.
+pub(super) fn state_flags() -> String {
+    let Some((this, _)) = THIS.get() else { return String::new() };
+    let emulated = FOUND_EMULATED.get().map(|()| "--emulator");
+    this.flags.iter().map(String::as_str).chain(emulated).collect::<Vec<_>>().join(" ")
 }
 
 /// A text in which every command has the flags that this one was given. Without `--emulator` a command that is copied

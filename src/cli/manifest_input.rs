@@ -16,6 +16,7 @@ use crate::domain::batch_origin::SourcePlace;
 use crate::domain::exit_code::Exit;
 use crate::domain::manifest::{self, Limits};
 use crate::engine::blocking;
+use crate::ingest::ManifestError;
 use crate::ingest::input_files::{self, ReadFiles};
 use crate::ingest::manifest_file;
 use crate::ingest::table_files::{self, Roots};
@@ -54,6 +55,9 @@ pub(super) async fn open_all(
         0 | 1 => {}
         _ => return Err(Failure::new(Exit::Usage, "- can be given only once: there is one standard input")),
     }
+    if manifests.len() > 1 {
+        manifests.iter().filter(|path| !is_stdin(path)).try_for_each(|path| check_present(path))?;
+    }
     let mut inputs = Vec::with_capacity(manifests.len());
     for path in manifests {
         let input = if is_stdin(&path) { stdin(terms).await? } else { file(path, terms)? };
@@ -63,6 +67,17 @@ pub(super) async fn open_all(
         inputs.push(with_files(input, folder, config).await?);
     }
     Ok(inputs)
+}
+
+/// Refuses a file that is not there or cannot be read, before another manifest of the same command is accepted.
+fn check_present(path: &Path) -> Result<(), Failure> {
+    let found = fs::metadata(path);
+    // Others, as pipes, are opened once, by who reads them.
+    let opened = found.and_then(|found| if found.is_file() { File::open(path).map(drop) } else { Ok(()) });
+    opened.map_err(|source| {
+        Failure::from(ManifestError::Unreadable { path: path.to_owned(), source })
+            .hint("nothing of the other manifests was accepted; correct the name and repeat the command")
+    })
 }
 
 /// The tables that a manifest's matrix names are read here and handed over with it: who named the manifest may read them,

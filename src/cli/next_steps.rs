@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::cli::continue_pilot;
-use crate::cli::invocation::{Invocation, quoted};
+use crate::cli::invocation::Invocation;
 use crate::cli::terminal::{self, Tone};
 use crate::cli::{printable, printable_path};
 use crate::client::Client;
@@ -13,6 +13,7 @@ use crate::domain::job_reference::{INPUT_LENGTH, INPUT_TOO_LONG};
 use crate::domain::job_state::JobState;
 use crate::domain::parked_reason::Parked;
 use crate::domain::retry_delay::{Prospect, prospect};
+use crate::domain::shell_word::shell_word;
 use crate::ingest::receipt::Receipt;
 use crate::output::report::Listed;
 use crate::server::protocol::{BatchStatus, JobSummary, JobsRequest};
@@ -159,7 +160,7 @@ fn lines(end: &BatchEnd<'_>, invocation: &Invocation) -> Vec<Line> {
         )));
     }
     for job in end.in_doubt.iter().take(NAMED_MAX) {
-        let job = quoted(&format!("{name}/{}", job.id));
+        let job = shell_word(&format!("{name}/{}", job.id));
         lines.push(Line::Command(invocation.command(&["resolve", &job, "--charged", "N"])));
     }
     for state in [JobState::Canceled, JobState::Expired] {
@@ -216,7 +217,7 @@ fn failures(end: &BatchEnd<'_>, invocation: &Invocation, lines: &mut Vec<Line>) 
             "{name}: {} above max_credits; to allow N credits:",
             jobs(limited.len())
         )));
-        let job = quoted(&format!("{name}/{}", first.id));
+        let job = shell_word(&format!("{name}/{}", first.id));
         lines.push(Line::Command(invocation.command(&["retry", &job, "--max-credits", "N"])));
     }
     let paid = of(|job| remedy(job) == Remedy::Download);
@@ -491,12 +492,5 @@ spring: the next job needs 8 credits and the service refuses it for want of cred
         let said = said(&end, &run());
         assert!(!said.contains("callsheet run"), "{said}");
         assert_eq!(said.matches("then repeat this command, with the same part of the manifest").count(), 2);
-    }
-
-    #[test]
-    fn a_path_is_quoted_as_a_shell_needs_it() {
-        assert_eq!(quoted("jobs/spring.csv"), "jobs/spring.csv");
-        assert_eq!(quoted("it's; rm -rf"), "'it'\\''s; rm -rf'");
-        assert_eq!(quoted(""), "''");
     }
 }

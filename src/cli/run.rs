@@ -38,11 +38,11 @@ use crate::domain::retry_delay::Backoff;
 use crate::domain::time::Millis;
 use crate::engine::gallery::Standing;
 use crate::engine::scheduler::{BatchOverview, Standstill};
-use crate::engine::{self, Engine, Mode, Scope, Stop};
+use crate::engine::{self, Engine, EngineError, Mode, Scope, Stop};
 use crate::ingest::catalog_refresh;
 use crate::ingest::ingest_handle;
 use crate::ingest::receipt::Receipt;
-use crate::output::publish::OutputDir;
+use crate::output::publish::{OutputDir, is_disk_full};
 use crate::output::report::{Listed, Report, Waiting};
 use crate::pages::gallery_index::OPEN_MAX;
 use crate::server::access::TcpAccess;
@@ -185,7 +185,27 @@ async fn prepare(
     if app.engine.scheduler().batches().any(|batch| !batch.has_ended()) {
         reach(&service, backoff).await?;
     }
+    check_folders(&app).await?;
     Ok(Ok(Box::new(Prepared { store, service, app, only, receipts, listening, page })))
+}
+
+/// Refuses to begin where outputs could not be written, unless it is room that is missing: that is waited for.
+async fn check_folders(app: &App) -> Result<(), Failure> {
+    let unfinished = app.engine.scheduler().batches().filter(|batch| !batch.is_done());
+    let names: Vec<BatchName> = unfinished.map(|batch| batch.name.clone()).collect();
+    let output_dir = app.state.output_dir.clone();
+    let check = move || {
+        for name in names {
+            match output_dir.check_folder(&name) {
+                Err(source) if !is_disk_full(&source) => {
+                    return Err(EngineError::Output { path: output_dir.batch_dir(&name), source });
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    };
+    Ok(engine::blocking(check).await?)
 }
 
 /// Submits the manifests to an engine in this process that sends nothing yet. What is good of them is durable

@@ -105,6 +105,7 @@ pub(super) async fn submit(
     if !global.json {
         summary::elapsed(waited);
         say_what_parks(&statuses);
+        summary::above_plan(&statuses);
         summary::waiting_for_review(&statuses);
         summary::parts(&receipts);
         let mut ends = Vec::with_capacity(statuses.len());

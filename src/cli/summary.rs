@@ -267,6 +267,19 @@ pub(super) fn waiting_for_review(batches: &[BatchStatus]) {
     }
 }
 
+/// Says of batches that more was charged than their rows were planned at, and where each job's difference is.
+pub(super) fn above_plan(batches: &[BatchStatus]) {
+    for batch in batches {
+        let BatchStatus { name, planned_credits: planned, charged_credits: charged, .. } = batch;
+        if charged > planned {
+            say!(
+                "{name}: {charged} credits were charged and {planned} were planned; what each job was charged: callsheet \
+                 ledger {name}"
+            );
+        }
+    }
+}
+
 /// Says how long the command took.
 pub(super) fn elapsed(elapsed: Millis) {
     say!("elapsed: {}", span(elapsed));

@@ -5,7 +5,7 @@ use crate::domain::job::{Job, State};
 use crate::domain::job_reference::{INPUT_LENGTH, INPUT_TOO_LONG};
 use crate::domain::row_verdict::JobStanding;
 
-/// What helps a job that failed, was canceled or expired, by its name as `BATCH/LABEL`. A retry queues no job again whose
+/// What helps a job that failed, was canceled or expired, by its name as `BATCH/LABEL`, as it is typed. A retry queues no job again whose
 /// request would be rejected again, or that is paid for.
 pub fn retry_command(name: &str, job: &Job) -> String {
     if job.state().is_replaced() {

@@ -73,6 +73,8 @@ struct Shared {
     store: Arc<Store>,
     output_dir: OutputDir,
     clock: Clock,
+    /// Flags of commands that pages show.
+    flags: String,
     /// Batches whose galleries are to be written.
     changed: Mutex<BTreeSet<BatchNo>>,
     notify: Notify,
@@ -110,7 +112,7 @@ impl Drop for Following {
 
 impl Gallery {
     /// The galleries in an output folder; `output.gallery` switches them off.
-    pub fn new(store: Arc<Store>, output_dir: OutputDir, clock: Clock) -> Gallery {
+    pub fn new(store: Arc<Store>, output_dir: OutputDir, clock: Clock, flags: String) -> Gallery {
         Gallery(output_dir.options().gallery.then(|| {
             let (changed, batches, listed) = (Mutex::default(), Mutex::default(), Mutex::default());
             let (reader, ended, waiting) = (Mutex::default(), AtomicUsize::new(0), AtomicUsize::new(0));
@@ -120,6 +122,7 @@ impl Gallery {
                 store,
                 output_dir,
                 clock,
+                flags,
                 changed,
                 notify,
                 batches,
@@ -359,7 +362,7 @@ impl Shared {
             BatchPages::load(&self.store, &folder, standing)
         });
         let now = self.clock.now().wall;
-        let written = pages.update(&self.store, &self.output_dir, standing, looks, now);
+        let written = pages.update(&self.store, &self.output_dir, standing, looks, now, &self.flags);
         if written.is_err() {
             // What is on the disk tells where to go on.
             batches.remove(&no);

@@ -18,6 +18,7 @@ use crate::domain::job::{JobSpec, State};
 use crate::domain::job_label::label;
 use crate::domain::pilot::PilotRows;
 use crate::domain::retry_command::retry_command;
+use crate::domain::shell_word::shell_word;
 use crate::engine::{NamedJob, blocking, to_the_end};
 use crate::ingest::context::ExpectedTake;
 use crate::ingest::ingest_handle::{IncomingDir, IngestError, IngestHandle};
@@ -96,12 +97,12 @@ pub async fn another_take(
     match record.job.state() {
         State::Succeeded { .. } => {}
         State::Failed { .. } | State::Canceled { .. } | State::Expired => {
-            let hint = retry_command(&name, &record.job);
+            let hint = retry_command(&shell_word(&name), &record.job);
             return Err(TakeError::refused(format!("{name} is {}", record.job.state().name()), hint));
         }
         state => {
             let message = format!("{name} is {}: there is no take of it to look at yet", state.name());
-            return Err(TakeError::refused(message, format!("callsheet explain {name}")));
+            return Err(TakeError::refused(message, format!("callsheet explain {}", shell_word(&name))));
         }
     }
     let (folder, path, manifest) = write(ingest, batch, spec, order).await?;

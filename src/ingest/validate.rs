@@ -15,6 +15,7 @@ use crate::domain::job_reference::DecidedTake;
 use crate::domain::manifest::row::{BadRow, Deadline, Header, Policy, ReadRow};
 use crate::domain::manifest::{self, Limits, Manifest, RefusedManifest};
 use crate::domain::pilot::Pilot;
+use crate::domain::shell_word::shell_word;
 use crate::domain::time::Timestamp;
 use crate::failpoint;
 use crate::ingest::alike_rows::AlikeRows;
@@ -263,7 +264,7 @@ pub(super) fn validate_opened(
         judgement.refusal = Some(problem);
     }
     if options.selection.is_whole() && options.amends.is_none() && !judgement.is_refused() {
-        let command = |job: &str| format!("callsheet cancel {}", quoted(&format!("{name}/{job}")));
+        let command = |job: &str| format!("callsheet cancel {}", shell_word(&format!("{name}/{job}")));
         judgement.receipt.absent = judgement.judged.absent(command)?;
     }
     if !judgement.is_refused() && judgement.expired.is_none() {
@@ -401,15 +402,9 @@ fn foreign(
     );
     let hint = format!(
         "for a batch of its own: callsheet run {} --batch {beside}; to add it to that one: --batch {name}",
-        quoted(&file)
+        shell_word(&file)
     );
     Some(Diagnostic::at(Position::line(1), message).hint(hint))
-}
-
-/// A word as a shell takes it.
-fn quoted(word: &str) -> String {
-    let is_plain = |c: char| c.is_alphanumeric() || "/._-+:,@%".contains(c);
-    if word.chars().all(is_plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) }
 }
 
 /// Why nothing may be added to the batch: its time was over before. An end that is over as it is given does not

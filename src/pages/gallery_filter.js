@@ -75,7 +75,10 @@ const choices = () => {
   if (field.meta.value) { fill(field.value, values, "Every value"); }
 };
 
-const byManifest = (a, b) => a.line - b.line || (a.row < b.row ? -1 : a.row > b.row ? 1 : a.take - b.take || a.seq - b.seq);
+/** Of rows on one line, as in JSON that is not indented, the first that was accepted comes first; the takes of a row stand together. */
+const byManifest = (a, b) => a.line - b.line ||
+  (a.row === b.row ? a.take - b.take || a.seq - b.seq : firstOf(a) - firstOf(b));
+const firstOf = (job) => Math.min(...takesOf(job).map((take) => take.seq));
 const ORDERS = {
   manifest: byManifest,
   newest: (a, b) => (b.ended || Infinity) - (a.ended || Infinity) || byManifest(a, b),

@@ -52,6 +52,9 @@ const marks = (job) => {
   return name ? [...stateMarks(job), [name, decisionText(name)]] : stateMarks(job);
 };
 
+/** A text in which every command has the flags that it needs to work on this state. */
+const typed = (text) => (index?.flags ? text.replace(/\bcallsheet (review [a-z-]+|[a-z]+)/g, `$& ${index.flags.replaceAll("$", "$$$$")}`) : text);
+
 const make = (tag, className, text) => {
   const made = document.createElement(tag);
   if (className) { made.className = className; }
@@ -88,5 +91,5 @@ const heading = () => {
   bar.firstElementChild.style.transform = `scaleX(${index.jobs ? ended / index.jobs : 0})`;
   const parked = element("parked");
   parked.hidden = !index.parked || index.done;
-  if (index.parked) { parked.textContent = `Parked: ${index.parked.text}`; }
+  if (index.parked) { parked.textContent = `Parked: ${typed(index.parked.text)}`; }
 };

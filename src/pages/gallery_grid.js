@@ -86,7 +86,7 @@ const makeTile = (job) => {
   caption.append(make("div", "name", job.id));
   const parts = [];
   if (takes.length > 1) { parts.push(`take ${job.take} of ${takes.length}`); }
-  parts.push(isOpen(job) ? `${number(job.held || 0)} held` : plural(job.charged, "credit"));
+  parts.push(isOpen(job) && !job.charged ? `${number(job.held || 0)} held` : plural(job.charged, "credit"));
   if (time(job) !== null) { parts.push(span(time(job))); }
   if (files(job).length > 1) { parts.push(`${files(job).length} files`); }
   parts.push(job.model || words(job.kind));

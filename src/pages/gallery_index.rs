@@ -22,6 +22,8 @@ pub const FORMAT: u32 = 1;
 #[derive(Debug, Serialize)]
 pub struct GalleryIndex<'a> {
     pub batch: &'a BatchName,
+    /// Flags that commands need so that they work on this state, as `--emulator`.
+    pub flags: &'a str,
     /// Milliseconds since 1970.
     pub created: i64,
     /// When this was written, likewise.

@@ -49,7 +49,8 @@ const figure = (job, file, isTake) => {
   return made;
 };
 
-const command = (text) => {
+const command = (untyped) => {
+  const text = typed(untyped);
   const row = make("div", "command");
   const copy = make("button", "quiet", "Copy");
   copy.type = "button";

@@ -36,6 +36,8 @@ pub struct AppParts {
     /// Where outputs go besides, for an engine that has no access to the service; nothing where they stay on disk alone,
     /// or nothing is done about them.
     pub outputs: Option<OutputStore>,
+    /// Flags that commands need so that they work on this state, for pages that show commands.
+    pub command_flags: String,
 }
 
 /// An engine that does not run yet, and what the routes of its control API need.
@@ -59,7 +61,7 @@ impl App {
         parts: AppParts,
         clock: Clock,
     ) -> Result<App, StoreError> {
-        let AppParts { settings, ingest, output_dir, layout, outputs } = parts;
+        let AppParts { settings, ingest, output_dir, layout, outputs, command_flags } = parts;
         let outputs = match &mode {
             Mode::Free(deps) | Mode::Paying(deps) => deps.outputs.clone(),
             Mode::Read | Mode::Offline => outputs,
@@ -78,7 +80,7 @@ impl App {
             output: absolute(output_dir.root()),
             state: store.dir().canonicalize().unwrap_or_else(|_| PathBuf::from(store.dir())),
         };
-        let gallery = Gallery::new(store.clone(), output_dir.clone(), clock);
+        let gallery = Gallery::new(store.clone(), output_dir.clone(), clock, command_flags);
         let engine = Engine::new(store.clone(), mode, settings, clock, scope)?.with_gallery(gallery.clone());
         let ingest = IngestHandle::new(store.clone(), engine.handle(), clock, ingest);
         let engine_client = EngineClient::new(store, engine.handle());

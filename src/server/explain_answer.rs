@@ -12,6 +12,7 @@ use crate::domain::job_state::JobState;
 use crate::domain::parked_reason::Parked;
 use crate::domain::retry_command::{retry_command, with_other_fields};
 use crate::domain::row_verdict::JobStanding;
+use crate::domain::shell_word::shell_word;
 use crate::engine::engine_client::EngineClient;
 use crate::engine::scheduler::ended_take;
 use crate::engine::{FindError, NamedJob, Target, blocking};
@@ -191,24 +192,24 @@ fn wait_for(
     let Some((first, _)) = takes.first() else {
         return format!("the row {} is not in the batch {batch}; submit its manifest again", input.row);
     };
-    let label = &first.spec.label;
+    let name = shell_word(&format!("{batch}/{}", first.spec.label));
     let row = input.shown();
     let command = match why {
         MissingInput::Unfinished => {
             return format!("the row {row} is {}", first.record.job.state().name());
         }
         MissingInput::Ended(JobState::InDoubt) => {
-            format!("callsheet resolve {batch}/{label} --charged N or --not-charged, as the account shows")
+            format!("callsheet resolve {name} --charged N or --not-charged, as the account shows")
         }
-        MissingInput::Ended(_) => retry_command(&format!("{batch}/{label}"), &first.record.job),
-        MissingInput::AwaitsReview => format!("callsheet review approve {batch}/{label}"),
+        MissingInput::Ended(_) => retry_command(&name, &first.record.job),
+        MissingInput::AwaitsReview => format!("callsheet review approve {name}"),
         MissingInput::Rejected if input.variation.is_some() => {
-            format!("callsheet review approve {batch}/{label}")
+            format!("callsheet review approve {name}")
         }
-        MissingInput::Rejected => format!(
-            "callsheet review approve {batch}/{label}, or callsheet review another-take {batch}/{label}, which costs"
-        ),
-        MissingInput::AwaitsPick => format!("callsheet review pick {batch}/{label}"),
+        MissingInput::Rejected => {
+            format!("callsheet review approve {name}, or callsheet review another-take {name}, which costs")
+        }
+        MissingInput::AwaitsPick => format!("callsheet review pick {name}"),
     };
     format!("the row {row} {}: {command}", why.explain())
 }
@@ -277,21 +278,21 @@ fn next(
         return parked_reason;
     }
     let overdue = if record.job.is_overdue() { " It is overdue, so it is polled less often." } else { "" };
-    let name = format!("{}/{}", batch.name, spec.label);
+    let name = shell_word(&format!("{}/{}", batch.name, spec.label));
     match record.job.state() {
         State::Queued if record.job.may_have_been_sent() || batch.may_have_been_sent(spec.seq) => {
-            let (name, label) = (&batch.name, &spec.label);
+            let batch = &batch.name;
             if spec.order.kind.is_keyed() {
                 format!(
-                    "it may have been sent before the state was rebuilt or imported. After callsheet resume {name} \
+                    "it may have been sent before the state was rebuilt or imported. After callsheet resume {batch} \
                      it is sent under this key: a key that was used returns its task, a key that was not used buys. \
-                     To end it instead: callsheet resolve {name}/{label} --charged N or --not-charged, as the \
+                     To end it instead: callsheet resolve {name} --charged N or --not-charged, as the \
                      account shows"
                 )
             } else {
                 format!(
                     "it may have been sent before the state was rebuilt or imported, and has no key to find its \
-                     task. After callsheet resume {name} it is in doubt. To end it: callsheet resolve {name}/{label} \
+                     task. After callsheet resume {batch} it is in doubt. To end it: callsheet resolve {name} \
                      --charged N or --not-charged, as the account shows"
                 )
             }
@@ -378,7 +379,7 @@ fn parked_reason(
             })
         }
         (State::Queued, Parked::NoPrice) => {
-            let job = format!("{}/{}", batch.name, spec.label);
+            let job = shell_word(&format!("{}/{}", batch.name, spec.label));
             Some(format!(
                 "it is parked, or waits behind a job that is: {why}. Here: callsheet retry {job} --max-credits N, or \
                  callsheet cancel {job}"

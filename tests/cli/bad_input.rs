@@ -358,3 +358,16 @@ fn a_key_of_the_configuration_that_nobody_knows() {
     error: callsheet.toml:11: unknown key `in_fligth`: did you mean `in_flight`?
     ");
 }
+
+#[test]
+fn a_manifest_that_is_missing_keeps_the_others_from_being_accepted() {
+    let env = TestEnv::new();
+    env.write("batch.csv", manifests::manifest("image", 1));
+    let refused = env.run(["run", "batch.csv", "typo.csv"]).exited(2);
+    assert_snapshot!(env.plain(&refused.stderr), @r"
+    error: failed to read typo.csv: No such file or directory (os error 2)
+    hint: nothing of the other manifests was accepted; correct the name and repeat the command
+    ");
+    env.run(["jobs", "batch"]).exited(2);
+    assert_eq!(env.audit().totals.tasks, 0);
+}

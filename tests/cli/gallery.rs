@@ -8,7 +8,7 @@ use callsheet::pages::script_data::json_of;
 use serde_json::Value;
 
 use crate::support::process::Running;
-use crate::support::{TestEnv, until};
+use crate::support::{TestEnv, manifests, until};
 
 /// The data in a script file: the line after its stamp, where it has one.
 fn data(path: &Path) -> Value {
@@ -356,4 +356,15 @@ fn a_decision_is_in_the_gallery() {
     until("the decision in the gallery", || decisions() == ["waiting", "rejected", "none"]);
     daemon.stop();
     env.audit().each_paid_once(3);
+}
+
+#[test]
+fn commands_of_a_gallery_have_the_flags_that_lead_to_its_state() {
+    let env = TestEnv::new();
+    env.write("batch.csv", manifests::manifest("image", 1));
+    env.run(["run", "batch.csv", "--emulator", "--emulator-speed", "inf"]).exited(0);
+    let flags = |folder: &str| data(&env.path(folder).join("gallery/index.js"))["flags"].clone();
+    assert_eq!(flags("output/emulator/batch"), "--emulator");
+    env.run(["run", "batch.csv", "--state", "other"]).exited(0);
+    assert_eq!(flags("output/batch"), "--state other");
 }

@@ -18,6 +18,7 @@ use crate::domain::diagnostic::{Diagnostic, Diagnostics};
 use crate::domain::ids::BatchName;
 use crate::domain::job_reference::{INPUT_LENGTH, INPUT_TOO_LONG, InputField, JobInput, length_reference};
 use crate::domain::request::{Kind, Request};
+use crate::domain::shell_word::shell_word;
 use crate::domain::task::Fault;
 use crate::domain::time::Millis;
 
@@ -54,14 +55,15 @@ pub fn unfit_length(why: &LengthError, input: &JobInput, batch: &BatchName, labe
         LengthError::NotTaken(_) => (INPUT_LENGTH, "SECONDS"),
     };
     let (row, option) = (input.shown(), input.field.name());
+    let name = shell_word(&format!("{batch}/{label}"));
     let message = match (input.field, why) {
         // Other seconds than those of the video would not make it fit.
         (InputField::SourceVideoDurationSeconds, LengthError::TooLong { .. }) => format!(
             "{row} {why} as a source video; nothing was charged. To send it with another model: callsheet retry \
-             {batch}/{label} --set model=MODEL"
+             {name} --set model=MODEL"
         ),
         _ => format!(
-            "{row} {why}; nothing was charged. To send it with a length of its own: callsheet retry {batch}/{label} \
+            "{row} {why}; nothing was charged. To send it with a length of its own: callsheet retry {name} \
              --set {option}={length}"
         ),
     };

@@ -110,7 +110,7 @@ impl BatchPages {
     }
 
     /// Reads the outcomes that came since, and writes what changed by them: pages of data, then the index. `looks` says
-    /// whether it is looked which outputs are on disk.
+    /// whether it is looked which outputs are on disk; `flags` are those of commands that are shown.
     pub(super) fn update(
         &mut self,
         store: &Store,
@@ -118,6 +118,7 @@ impl BatchPages {
         standing: &Standing,
         looks: bool,
         now: Timestamp,
+        flags: &str,
     ) -> Result<(), EngineError> {
         let batch = &standing.record;
         let dir = output_dir.batch_dir(&batch.name);
@@ -150,7 +151,7 @@ impl BatchPages {
             replace(&self.tail_path(&folder), self.page().as_bytes()).map_err(output)?;
             self.tail_written = self.tail_jobs;
         }
-        self.write_index(store, &mut rows, &folder, standing, now)?;
+        self.write_index(store, &mut rows, &folder, standing, now, flags)?;
         for (name, content) in ASSETS {
             replace_if_changed(&folder.join(name), content).map_err(output)?;
         }
@@ -220,6 +221,7 @@ impl BatchPages {
         folder: &Path,
         standing: &Standing,
         now: Timestamp,
+        flags: &str,
     ) -> Result<(), EngineError> {
         let batch = &standing.record;
         let versions = store.row_versions(batch)?;
@@ -235,6 +237,7 @@ impl BatchPages {
         self.stamp.media_done.truncate(self.stamp.pages.len() + 1);
         let index = GalleryIndex {
             batch: &batch.name,
+            flags,
             created: batch.created.0,
             written: now.0,
             jobs: batch.rows,

@@ -1,0 +1,30 @@
+//! Words of commands that people copy into a shell.
+
+/// A word as a shell takes it: in quotes where a character of it means something to a shell, or parts words.
+pub fn shell_word(word: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "-_./:=@%+,".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_quoted_where_a_shell_would_read_them_otherwise() {
+        let pairs = [
+            ("b/gull", "b/gull"),
+            ("b/möwe-v2", "b/möwe-v2"),
+            ("b/my row", "'b/my row'"),
+            ("b/it's", "'b/it'\\''s'"),
+            ("b/$HOME;`id`", "'b/$HOME;`id`'"),
+            ("", "''"),
+        ];
+        for (word, typed) in pairs {
+            assert_eq!(shell_word(word), typed);
+        }
+    }
+}
