@@ -27,7 +27,7 @@ use crate::domain::ledger::Totals;
 use crate::domain::request::Kind;
 use crate::domain::time::Timestamp;
 use crate::store::commit::Writes;
-use crate::store::spool::{Appender, Lines};
+use crate::store::spool::{Appender, Lines, Spool};
 use crate::store::state_folders::batch_dir;
 use crate::store::{BatchRecord, Ended, KindCounts, Store, StoreError, codec, db_keys};
 
@@ -137,6 +137,29 @@ impl FinishedBatch {
             Some(files) => Ok(files.outcomes_bytes),
             None => Ok(self.read(dir)?.outcomes_bytes),
         }
+    }
+
+    /// Whether its rows and outcomes are as long as was acknowledged. Somebody may have moved them away.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] when one is shorter.
+    pub(super) fn check_lengths(&self, dir: &Path) -> Result<(), StoreError> {
+        let folder = batch_dir(dir, self.no);
+        let Some(files) = self.files.filter(|_| folder.exists()) else { return Ok(()) };
+        let spool = Spool::new(folder.clone());
+        for (path, acknowledged) in
+            [(spool.rows_path(), files.rows_bytes), (spool.outcomes_path(), files.outcomes_bytes)]
+        {
+            let found = path.metadata().map_or(0, |found| found.len());
+            if found < acknowledged {
+                return Err(StoreError::Damaged {
+                    dir: folder,
+                    what: path.display().to_string(),
+                    detail: format!("it has {found} bytes, but {acknowledged} were acknowledged"),
+                });
+            }
+        }
+        Ok(())
     }
 
     /// Its record, from its folder in the state `dir`.

@@ -90,10 +90,15 @@ impl Store {
     }
 }
 
-/// Whether [`Store::open`] would open the database of the state in `dir`. Nothing of the state is locked or changed, so
-/// nothing is certain while another process has it open.
+/// Whether [`Store::open`] would open the database of the state in `dir`, and whether the files of batches that are done are
+/// whole. Nothing of the state is locked or changed, so nothing is certain while another process has it open.
 pub(super) fn foresee(dir: &Path) -> Result<(), StoreError> {
-    try_out(dir, &std::env::temp_dir()).map(drop)
+    match try_out(dir, &std::env::temp_dir())? {
+        CheckResult::Opens(records) | CheckResult::OpensWithoutSnapshots(records, _) => {
+            records.finished.values().try_for_each(|line| line.check_lengths(dir))
+        }
+        CheckResult::Untried => Ok(()),
+    }
 }
 
 /// Removes what killed processes left: drafts of manifests that were being taken in, of which nothing was acknowledged,

@@ -410,3 +410,19 @@ fn a_failed_job_without_a_key_is_not_bought_again_after_a_rebuild() {
     assert_eq!((env.audit().totals.tasks, env.audit().totals.refunds), (2, 1));
     assert_eq!(Outputs::of(&env, "batch").column("state"), ["in_doubt"]);
 }
+
+#[test]
+fn a_plan_of_a_damaged_state_shows_no_costs() {
+    let env = TestEnv::new();
+    env.write("batch.csv", manifests::manifest("image", 2));
+    env.run(["run", "batch.csv"]).exited(0);
+    for (damaged, keeps) in [("state/spool/000001/outcomes", 10), ("state/spool/000001/rows", 100)] {
+        let path = env.path(damaged);
+        let whole = fs::read(&path).unwrap();
+        fs::write(&path, &whole[..keeps]).unwrap();
+        let plan = env.run(["plan", "batch.csv"]).exited(6);
+        assert!(!plan.stdout.contains("credits"), "{damaged}: {}", plan.stdout);
+        fs::write(&path, &whole).unwrap();
+        env.run(["plan", "batch.csv"]).exited(0);
+    }
+}

@@ -88,6 +88,7 @@ async fn plan(
     if let Some((_, identity)) = asked.service() {
         state.belongs_to(identity)?;
     }
+    refuse_damage(&state)?;
     let catalogs = asked.catalogs(&clock).await?;
     let balance = balance(asked).await;
     let open = open_jobs(&state, global, config, global.emulator).await?;
@@ -284,6 +285,19 @@ impl Batches for PlannedBatches<'_> {
             Ok(())
         })?;
         Ok(self.batch(name)?)
+    }
+}
+
+/// Refuses a state that could not be opened: what a run would buy cannot be told from it. Beside a process that has it open
+/// nothing is checked.
+fn refuse_damage(state: &ReadOnlyState) -> Result<(), Failure> {
+    if state.holder()?.is_some() {
+        return Ok(());
+    }
+    match state.could_be_opened() {
+        // It may have been opened meanwhile.
+        Err(error) if state.holder()?.is_none() => Err(error.into()),
+        _ => Ok(()),
     }
 }
 
