@@ -1,7 +1,7 @@
 //! A million rows: `cargo bench --bench manifest_rows [-- ROWS [ROUNDS]]`; how it grows from a thousand rows on:
 //! `cargo bench --bench manifest_rows -- growth [ROWS]`, which draws `benches/manifest_growth.svg`.
 //!
-//! A manifest is read, judged, priced, keyed and made durable; its budget is 0, so nothing is sent. Then the run writes
+//! A manifest is read, validated, priced, keyed and made durable; its budget is 0, so nothing is sent. Then the run writes
 //! the results of all rows, which is told apart. The limit reads the same file with the csv crate, hashes every row with
 //! SHA-256 and appends it to one file that is synced at the end.
 

@@ -1,7 +1,7 @@
 //! Result URLs: fetched by a client that has never seen the API key and goes no further than [`UrlPolicy`] says.
 //!
-//! A link is judged when it is opened and at every redirect. Its host's addresses are judged where the client
-//! resolves them, so that the address that was judged is the one that is connected to.
+//! A link is checked when it is opened and at every redirect. Its host's addresses are checked where the client
+//! resolves them, so that the address that was checked is the one that is connected to.
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -251,7 +251,7 @@ impl Resolve for Resolver {
         let is_proxy = self.proxies.iter().any(|proxy| proxy.eq_ignore_ascii_case(name.as_str()));
         Box::pin(async move {
             let mut refused = None;
-            let mut judge = |address: &SocketAddr| match reach.resolved(name.as_str(), address.ip()) {
+            let mut is_allowed = |address: &SocketAddr| match reach.resolved(name.as_str(), address.ip()) {
                 Err(refusal) if !is_proxy => {
                     refused = Some(refusal);
                     false
@@ -260,7 +260,7 @@ impl Resolve for Resolver {
             };
             let asked = name.as_str().to_owned();
             let found = tokio::task::spawn_blocking(move || look_up(&asked)).await??;
-            let left: Vec<SocketAddr> = found.into_iter().filter(|address| judge(address)).collect();
+            let left: Vec<SocketAddr> = found.into_iter().filter(|address| is_allowed(address)).collect();
             match refused {
                 Some(refusal) if left.is_empty() => Err(refusal.into()),
                 _ => Ok(Box::new(left.into_iter()) as Addrs),

@@ -96,7 +96,7 @@ fn say_plan(name: &str, planned: &EditedRetry) {
 fn end(retried: &EditedRetry, global: &Global) -> Result<Exit, Failure> {
     let receipt = retried.receipt.as_ref();
     let exit = match receipt {
-        Some(receipt) if receipt.unjudged > 0 => Exit::Unreachable,
+        Some(receipt) if receipt.not_validated > 0 => Exit::Unreachable,
         Some(receipt) if receipt.has_problems() => Exit::Usage,
         None if !retried.without_id.is_empty() => Exit::Usage,
         _ => Exit::Success,

@@ -232,14 +232,14 @@ pub(super) fn has_nothing(receipts: &[Receipt]) -> bool {
 
 /// What a command ends with whose manifests give nothing to do.
 pub(super) fn nothing_exit(receipts: &[Receipt]) -> Exit {
-    let waits = receipts.iter().any(|receipt| receipt.unjudged > 0);
+    let waits = receipts.iter().any(|receipt| receipt.not_validated > 0);
     if waits { Exit::Unreachable } else { Exit::Usage }
 }
 
 /// What a command ends with when all that it waited for has ended.
 pub(super) fn done_exit(receipts: &[Receipt], batches: &[BatchStatus]) -> Exit {
     let count = |state| batches.iter().map(|batch| batch.in_state(state)).sum::<u32>();
-    if receipts.iter().any(|receipt| receipt.unjudged > 0) {
+    if receipts.iter().any(|receipt| receipt.not_validated > 0) {
         Exit::Unreachable
     } else if receipts.iter().any(Receipt::has_problems) {
         Exit::Usage

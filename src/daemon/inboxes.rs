@@ -120,7 +120,7 @@ struct Refused {
 /// takes nothing.
 struct Unfiled {
     /// What it looked like when it was read: another file under its name is another manifest.
-    look: FileStat,
+    stat: FileStat,
     receipt: Arc<Receipt>,
     /// Before filing is tried again.
     wait: Millis,
@@ -130,7 +130,7 @@ impl InboxWorker {
     async fn take_in(&mut self, manifest: &ReadyManifest) -> Result<(), IngestFailure> {
         let receipt = match self.unfiled.get(&manifest.path) {
             // It is taken in already: reading it again would only lose what its receipt says.
-            Some(unfiled) if unfiled.look == manifest.look => unfiled.receipt.clone(),
+            Some(unfiled) if unfiled.stat == manifest.stat => unfiled.receipt.clone(),
             _ => Arc::new(self.accept(manifest).await?),
         };
         self.file_away(manifest, receipt).await
@@ -149,7 +149,7 @@ impl InboxWorker {
             default_policy: self.terms.policy.clone(),
             ceiling: self.terms.policy.budget,
             place,
-            expected: Some(manifest.look.identity),
+            expected: Some(manifest.stat.identity),
             meta: self.terms.meta.clone(),
             ..IngestOptions::default()
         };
@@ -204,7 +204,7 @@ impl InboxWorker {
             Err(error) => {
                 self.report_once(manifest, error.to_string());
                 let wait = longer(last.map(|last| last.wait));
-                self.keep_receipt(manifest, Unfiled { look: manifest.look, receipt, wait });
+                self.keep_receipt(manifest, Unfiled { stat: manifest.stat, receipt, wait });
                 Err(IngestFailure::RetryAfter(wait))
             }
         }

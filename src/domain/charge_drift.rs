@@ -1,6 +1,6 @@
 //! Drift: where what was charged and made differs from what was planned (money rule 10).
 //!
-//! Judged from the task's record alone, and only where it says something: what it leaves out is no
+//! Found from the task's record alone, and only where it says something: what it leaves out is no
 //! difference. What to do about it is `policy.on_drift`'s.
 
 use std::fmt;

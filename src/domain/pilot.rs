@@ -132,7 +132,7 @@ pub struct PilotChooser {
     /// Entries of `jobs` that have a row, by their lines, or combinations of the matrix, by their numbers.
     groups: BTreeSet<u64>,
     /// Whose outputs a row takes.
-    givers: HashMap<Fingerprint, Vec<Fingerprint>>,
+    parents: HashMap<Fingerprint, Vec<Fingerprint>>,
 }
 
 impl PilotChooser {
@@ -143,15 +143,15 @@ impl PilotChooser {
             chosen: HashSet::new(),
             drawn: BinaryHeap::new(),
             groups: BTreeSet::new(),
-            givers: HashMap::new(),
+            parents: HashMap::new(),
         }
     }
 
-    /// Looks at the next row that is valid, which takes outputs of `givers`. A row all of whose jobs the batch has already is
+    /// Looks at the next row that is valid, which takes outputs of `parents`. A row all of whose jobs the batch has already is
     /// not new, and is not chosen.
-    pub fn look_at(&mut self, row: Fingerprint, place: RowPlace, is_new: bool, givers: Vec<Fingerprint>) {
-        if !givers.is_empty() {
-            self.givers.insert(row, givers);
+    pub fn look_at(&mut self, row: Fingerprint, place: RowPlace, is_new: bool, parents: Vec<Fingerprint>) {
+        if !parents.is_empty() {
+            self.parents.insert(row, parents);
         }
         if !is_new {
             return;
@@ -189,7 +189,7 @@ impl PilotChooser {
         let mut rows = HashSet::new();
         while let Some(row) = next.pop() {
             if rows.insert(row) {
-                next.extend(self.givers.remove(&row).into_iter().flatten());
+                next.extend(self.parents.remove(&row).into_iter().flatten());
             }
         }
         rows
@@ -206,9 +206,9 @@ mod tests {
 
     fn chosen(rows: &str, seen: &[(u8, u64, bool, &[u8])]) -> Vec<u8> {
         let mut chooser = PilotChooser::new(rows.parse().unwrap());
-        for (n, line, is_new, givers) in seen {
+        for (n, line, is_new, parents) in seen {
             let place = RowPlace { line: *line, cell: Some(u64::from(*n) / 2) };
-            chooser.look_at(row(*n), place, *is_new, givers.iter().copied().map(row).collect());
+            chooser.look_at(row(*n), place, *is_new, parents.iter().copied().map(row).collect());
         }
         let mut found: Vec<u8> = chooser.finish().iter().map(|row| row.0[0]).collect();
         found.sort_unstable();

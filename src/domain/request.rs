@@ -88,7 +88,7 @@ impl FromStr for Kind {
 }
 
 /// The fields of one generation as its manifest gave them: prompts trimmed, lists split, options
-/// typed; not yet judged against a catalog, no defaults filled.
+/// typed; not yet validated against a catalog, no defaults filled.
 ///
 /// Empty cells are absent fields. For `shorts-studio` the whole body is `options`.
 #[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]

@@ -217,7 +217,7 @@ impl UrlPolicy {
         UrlPolicy { home_name, home, home_is_https: base_url.scheme() == "https", allowed }
     }
 
-    /// Judges a link, or the next hop of a redirect, by its text. A host that is a name must be judged by
+    /// Checks a link, or the next hop of a redirect, by its text. A host that is a name must be checked by
     /// [`UrlPolicy::resolved`], too.
     ///
     /// # Errors
@@ -247,7 +247,7 @@ impl UrlPolicy {
         }
     }
 
-    /// Judges an address that the host `name` of a link resolved to.
+    /// Checks an address that the host `name` of a link resolved to.
     ///
     /// # Errors
     /// [`Refusal::AddressClass`].

@@ -85,8 +85,8 @@ pub(super) async fn run_effect(
             tracing::debug!(key = %idempotency_key, answer = class.name(), took_ms = whole_ms(took), "posted");
             Input::Posted(key, attempt, answer)
         }
-        Effect::FindInputs { key, attempt, spec, givers } => {
-            let found = job_inputs::find(deps, store, exchanges, (key.batch, &spec), &givers).await;
+        Effect::FindInputs { key, attempt, spec, parents } => {
+            let found = job_inputs::find(deps, store, exchanges, (key.batch, &spec), &parents).await;
             Input::InputsFound(key, attempt, found)
         }
         Effect::LoadEnded { batch } => {

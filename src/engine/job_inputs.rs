@@ -43,28 +43,28 @@ pub(super) fn ended_jobs(store: &Store, no: BatchNo) -> Result<Vec<(JobId, Ended
     Ok(ended.into_iter().collect())
 }
 
-/// Where the inputs of a job lie now, in the order of its references, and then its files. `givers` are the jobs that give
+/// Where the inputs of a job lie now, in the order of its references, and then its files. `parents` are the jobs that give
 /// them.
 pub(super) async fn find(
     deps: &EngineDeps,
     store: &Arc<Store>,
     exchanges: &Semaphore,
     (own, spec): (BatchNo, &JobSpec),
-    givers: &[JobKey],
+    parents: &[JobKey],
 ) -> Result<Vec<FoundInput>, InputFault> {
-    let mut inputs = Vec::with_capacity(givers.len());
+    let mut inputs = Vec::with_capacity(parents.len());
     // Of a task that is named several times the record is read once.
     let mut read: BTreeMap<JobKey, Result<Vec<String>, Fault>> = BTreeMap::new();
-    for (input, key) in spec.order.inputs.iter().zip(givers) {
+    for (input, key) in spec.order.inputs.iter().zip(parents) {
         if input.field.is_length() {
             inputs.push(measured_length::find(deps, store, exchanges, (own, spec), input, *key).await?);
             continue;
         }
-        let giver = giver(store, input, *key).await?;
+        let parent = parent(store, input, *key).await?;
         if !read.contains_key(key) {
             // Closed only when the program ends.
             let _permit = exchanges.acquire().await;
-            let found = match results(deps, spec, input, &giver).await {
+            let found = match results(deps, spec, input, &parent).await {
                 Ok(addresses) => Ok(addresses),
                 Err(InputFault::Lasting(fault)) => Err(fault),
                 Err(passing) => return Err(passing),
@@ -78,14 +78,14 @@ pub(super) async fn find(
         };
         let address = match address {
             Err(InputFault::Lasting(fault)) => {
-                match own_copy(deps, store, (spec, input), *key, &giver).await? {
+                match own_copy(deps, store, (spec, input), *key, &parent).await? {
                     Some(address) => address,
                     None => return Err(InputFault::Lasting(fault)),
                 }
             }
             found => found?,
         };
-        inputs.push(FoundInput { address, take: input.choice(giver.id), length: None });
+        inputs.push(FoundInput { address, take: input.choice(parent.id), length: None });
     }
     let staged = StagedInputs::of(store.dir());
     let files = input_store::upload_all(deps.inputs.as_ref(), &staged, &spec.order).await?;
@@ -94,7 +94,7 @@ pub(super) async fn find(
 }
 
 /// The job that gives an input, as it ended.
-async fn giver(store: &Arc<Store>, input: &JobInput, key: JobKey) -> Result<JobRecord, InputFault> {
+async fn parent(store: &Arc<Store>, input: &JobInput, key: JobKey) -> Result<JobRecord, InputFault> {
     let store = store.clone();
     let found = blocking(move || -> Result<Option<JobRecord>, StoreError> {
         let Some(batch) = store.batch(key.batch)? else { return Ok(None) };
@@ -131,11 +131,11 @@ async fn own_copy(
     store: &Arc<Store>,
     (spec, input): (&JobSpec, &JobInput),
     key: JobKey,
-    giver: &JobRecord,
+    parent: &JobRecord,
 ) -> Result<Option<String>, InputFault> {
     let Some(inputs) = &deps.inputs else { return Ok(None) };
     let place = usize::try_from(input.output).unwrap_or(usize::MAX).saturating_sub(1);
-    let Some(output) = giver.job.outputs().get(place).cloned() else { return Ok(None) };
+    let Some(output) = parent.job.outputs().get(place).cloned() else { return Ok(None) };
     let Some(media) = InputMedia::of_content_type(&output.content_type) else { return Ok(None) };
     let content = InputContent { sha256: output.sha256.clone(), bytes: output.bytes, media, seconds: None };
     let staged = StagedInputs::of(store.dir());
@@ -206,9 +206,9 @@ async fn results(
     deps: &EngineDeps,
     spec: &JobSpec,
     input: &JobInput,
-    giver: &JobRecord,
+    parent: &JobRecord,
 ) -> Result<Vec<String>, InputFault> {
-    let Some(task) = giver.job.task() else { return Err(gone(input, "has no task")) };
+    let Some(task) = parent.job.task() else { return Err(gone(input, "has no task")) };
     deps.polls.wait().await;
     match deps.service.read_task(&spec.order, task).await {
         ReadAnswer::Task(reading) if reading.status == TaskStatus::Success => Ok(reading.urls),

@@ -15,16 +15,16 @@ use crate::store::staging::{AskedJobs, KnownJob, RowRequest, RowWithVerdict, Sta
 /// # Errors
 /// When the file that holds the rows cannot be read.
 pub(super) fn count(
-    judged: &StagedManifest,
+    staged: &StagedManifest,
     expired: Option<&Diagnostic>,
     origin: Option<&Origin>,
     receipt: &mut Receipt,
 ) -> Result<(), StoreError> {
     let is_plain = expired.is_none() && !receipt.file_refused && receipt.by_group.is_empty();
-    if is_plain && judged.all_new().is_some_and(|jobs| receipt.count_new(jobs)) {
+    if is_plain && staged.all_new().is_some_and(|jobs| receipt.count_new(jobs)) {
         return Ok(());
     }
-    let mut rows = Rows { rows: judged.rows()?, refusal: None, expired };
+    let mut rows = Rows { rows: staged.rows()?, refusal: None, expired };
     // A problem of the file has been counted.
     let mut file_rows = u32::from(receipt.file_refused);
     while let Some(found) = rows.rows.next_row()? {

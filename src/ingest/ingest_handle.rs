@@ -79,13 +79,13 @@ pub enum IngestError {
     /// See [`ManifestError`].
     #[error(transparent)]
     Manifest(#[from] ManifestError),
-    /// Present are no catalogs to judge it by.
+    /// Present are no catalogs to validate it by.
     #[error(transparent)]
     Catalog(#[from] CatalogError),
-    /// Its good rows were taken in, and others could not be judged, because a catalog was not available: the manifest
+    /// Its good rows were taken in, and others could not be validated, because a catalog was not available: the manifest
     /// has to come in again.
     #[error("{0}")]
-    Unjudged(String),
+    NotValidated(String),
     /// What the state keeps of rows does not tell how they are written.
     #[error("{}", unknown_rows(.0))]
     UnknownRows(Vec<String>),
@@ -224,15 +224,15 @@ impl IngestHandle {
         to_the_end(async move { own.accept_to_the_end(path, options).await }).await
     }
 
-    /// The same for a manifest that can come in again: where rows of it could not be judged now, its good rows are
+    /// The same for a manifest that can come in again: where rows of it could not be validated now, its good rows are
     /// taken in and it is an error.
     ///
     /// # Errors
     /// [`IngestError`]. Diagnostics of rows are no error: they stand in the receipt.
     pub async fn accept_whole(&self, path: &Path, options: IngestOptions) -> Result<Receipt, IngestError> {
         let receipt = self.accept(path, options).await?;
-        match receipt.why_unjudged() {
-            Some(why) => Err(IngestError::Unjudged(why)),
+        match receipt.why_not_validated() {
+            Some(why) => Err(IngestError::NotValidated(why)),
             None => Ok(receipt),
         }
     }

@@ -1,12 +1,11 @@
 //! The one door through which every job enters: manifest in, batch and receipt out.
 //!
-//! [`validate()`] reads and judges a manifest row by row, for planning and for accepting alike; [`accept`]
+//! [`validate()`] reads and validates a manifest row by row, for planning and for accepting alike; [`accept`]
 //! spools what is new of it. Nothing counts until the batch it returns is
 //! committed, and a crash before that leaves nothing but a file that the next accept cuts off.
 //! Accepting the same manifest again finds every job there and adds nothing.
 
 pub mod accepted_row;
-mod alike_rows;
 pub mod another_take;
 pub mod batch_locks;
 pub mod catalog_refresh;
@@ -35,6 +34,7 @@ pub mod take_manifest;
 mod tests;
 mod validate;
 mod validated_rows;
+mod validation_cache;
 mod write_rows;
 
 use std::collections::{HashMap, HashSet};
@@ -128,7 +128,7 @@ pub fn accept(
     prepare(store, path, context, now, &BatchLocks::default())?.publish(store)
 }
 
-/// A manifest that was judged, and whose rows are on the device; nothing of it counts yet. While it is there, no other
+/// A manifest that was validated, and whose rows are on the device; nothing of it counts yet. While it is there, no other
 /// manifest is read for its batch.
 #[derive(Debug)]
 pub struct Prepared {
@@ -159,7 +159,7 @@ impl Prepared {
     }
 }
 
-/// Reads and judges a manifest as [`accept`] does, and takes nothing in.
+/// Reads and validates a manifest as [`accept`] does, and takes nothing in.
 ///
 /// # Errors
 /// [`ManifestError`]. Diagnostics of rows are no error: they stand in the receipt.
@@ -188,7 +188,7 @@ fn stage(store: &Store, files: &[FoundFile]) -> Result<(), ManifestError> {
     Ok(())
 }
 
-/// Reads and judges a manifest, and writes its rows; other batches can be begun and continued meanwhile.
+/// Reads and validates a manifest, and writes its rows; other batches can be begun and continued meanwhile.
 ///
 /// # Errors
 /// As [`accept`].
@@ -204,7 +204,7 @@ pub fn prepare(
     let is_refused = validated.is_refused();
     let Stored { found, lock, is_new, .. } = batches;
     validated.receipt.refused = is_refused;
-    let Validated { mut receipt, terms, origin, judged, pilot, files, .. } = validated;
+    let Validated { mut receipt, terms, origin, staged, pilot, files, .. } = validated;
     let Some(mut batch) = found else { return Ok(Prepared::nothing(receipt)) };
     let is_wanted = !is_refused && (receipt.added() > 0 || receipt.have > 0);
     if !is_wanted {
@@ -226,12 +226,12 @@ pub fn prepare(
     }
     batch.pilot = pilot.as_ref().map(|plan| plan.pilot).or(batch.pilot);
     let mut new_rows = None;
-    if receipt.added() > 0 || judged.goes_back() {
-        let (folder, rows) = if is_new { judged.begin_rows()? } else { store.append_rows(&batch)? };
+    if receipt.added() > 0 || staged.goes_back() {
+        let (folder, rows) = if is_new { staged.begin_rows()? } else { store.append_rows(&batch)? };
         let is_first =
             |row: &StagedRow| pilot.as_ref().is_some_and(|plan| plan.rows.contains(&row.fingerprint));
-        batch = write_rows(store, batch, &judged, is_first, now, (&folder, rows))?;
-        new_rows = is_new.then_some((folder, judged));
+        batch = write_rows(store, batch, &staged, is_first, now, (&folder, rows))?;
+        new_rows = is_new.then_some((folder, staged));
     }
     receipt.budget = Some(batch.budget());
     // The same jobs on other terms: a higher budget lets go on what the lower one parked.
@@ -271,7 +271,7 @@ fn batch_named(store: &Store, name: &BatchName) -> Result<Option<BatchRecord>, S
     }
 }
 
-/// A batch as a judge has to know it.
+/// A batch as validation has to know it.
 fn present(batch: &BatchRecord) -> Present {
     let BatchRecord { origin, created, pilot, .. } = batch;
     Present { origin: origin.clone(), terms: batch.standing(), created: *created, pilot: *pilot }

@@ -35,7 +35,7 @@ pub(super) struct PilotTerms {
 /// # Errors
 /// When the rows cannot be read.
 pub(super) fn choose(
-    judged: &StagedManifest,
+    staged: &StagedManifest,
     terms: PilotTerms,
     receipt: &Receipt,
 ) -> Result<Option<PilotPlan>, StoreError> {
@@ -44,7 +44,7 @@ pub(super) fn choose(
         return Ok(None);
     }
     let rows = match asked {
-        Some(asked) => chosen(judged, asked, has_references)?,
+        Some(asked) => chosen(staged, asked, has_references)?,
         None => HashSet::new(),
     };
     // What was accepted without a pilot and was not sent yet waits as well.
@@ -53,7 +53,7 @@ pub(super) fn choose(
         rest_credits: receipt.total_credits.saturating_sub(receipt.price),
         ..Pilot::default()
     });
-    let mut all = judged.rows()?;
+    let mut all = staged.rows()?;
     while let Some(found) = all.next_row()? {
         let jobs = new_jobs(&found);
         let RowRequest::Order(order) = &found.row.wanted else { continue };
@@ -71,21 +71,21 @@ pub(super) fn choose(
 }
 
 fn chosen(
-    judged: &StagedManifest,
+    staged: &StagedManifest,
     asked: PilotRows,
     has_references: bool,
 ) -> Result<HashSet<Fingerprint>, StoreError> {
     let mut chooser = PilotChooser::new(asked);
-    let mut rows = judged.rows()?;
+    let mut rows = staged.rows()?;
     while let Some(found) = rows.next_row()? {
         let jobs = new_jobs(&found);
         let RowRequest::Order(order) = found.row.wanted else { continue };
-        let givers = match has_references {
+        let parents = match has_references {
             true => order.order()?.inputs.iter().map(|input| input.fingerprint).collect(),
             false => Vec::new(),
         };
         let place = RowPlace { line: found.row.line, cell: found.row.cell };
-        chooser.look_at(found.row.fingerprint, place, jobs > 0, givers);
+        chooser.look_at(found.row.fingerprint, place, jobs > 0, parents);
     }
     Ok(chooser.finish())
 }

@@ -13,12 +13,12 @@ use crate::domain::ids::{BatchName, Fingerprint, JobId};
 use crate::domain::job_reference::{DecidedTake, JobReference, ReferredRow};
 use crate::domain::manifest::Manifest;
 use crate::domain::manifest::row::{ReadRow, Row};
-use crate::ingest::alike_rows::AlikeRows;
 use crate::ingest::manifest_file;
 use crate::ingest::named_rows::{NamedRow, NamedRows};
 use crate::ingest::row_chooser::RowChooser;
 use crate::ingest::row_references::{ReferredBatch, RowReferences, all_named_by, named_by};
 use crate::ingest::row_validator::{RowRules, RowValidator, ValidateStep};
+use crate::ingest::validation_cache::ValidationCache;
 use crate::store::staging::{RowRequest, StagedRow};
 
 /// How often a manifest is read through for its references. Once does, unless rows that are named cannot be sent any more: then
@@ -91,7 +91,7 @@ fn look_up_rows<R: Read>(
         batch,
         rules,
         accepted,
-        alike: AlikeRows::new(batch, rules.context),
+        cache: ValidationCache::new(batch, rules.context),
         invalid: HashMap::new(),
     };
     for read in rows {
@@ -257,7 +257,7 @@ struct Lookup<'a> {
     rules: RowRules<'a>,
     /// Rows of the batch that cannot be sent today, and were accepted when they could be.
     accepted: &'a HashMap<String, ReferredRow>,
-    alike: AlikeRows<'a>,
+    cache: ValidationCache<'a>,
     /// Rows that cannot be sent today: who they are, and how many variations they have.
     invalid: HashMap<String, (Fingerprint, u32)>,
 }
@@ -268,8 +268,8 @@ impl Lookup<'_> {
         let Position { line, .. } = row.position;
         let id = row.id.clone();
         let validator = RowValidator { batch: self.batch, rules: self.rules, references };
-        let judged = validator.validate_row(&mut ReadRow::Good(Box::new(row)), &mut self.alike);
-        let ValidateStep::Row(StagedRow { fingerprint, count, wanted, .. }) = judged.step else {
+        let validated = validator.validate_row(&mut ReadRow::Good(Box::new(row)), &mut self.cache);
+        let ValidateStep::Row(StagedRow { fingerprint, count, wanted, .. }) = validated.step else {
             return refused(line);
         };
         let RowRequest::Order(order) = wanted else {

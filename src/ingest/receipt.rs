@@ -19,7 +19,7 @@ use crate::domain::row_verdict::{JobStanding, RowVerdict};
 use crate::ingest::manifest_file::Identity;
 use crate::store::staging::AskedJobs;
 
-/// What to do about a row that cannot be judged now.
+/// What to do about a row that cannot be validated now.
 pub(super) const LATER: &str = "the row may be valid: submit the file again when the catalog is available";
 
 /// Whether a problem is one of this moment, and none of the row.
@@ -64,9 +64,9 @@ pub struct Receipt {
     pub done: u32,
     /// Rows that are not valid.
     pub invalid: u64,
-    /// Of these, rows that could not be judged now, because a catalog was not available.
+    /// Of these, rows that could not be validated now, because a catalog was not available.
     #[serde(default, skip_serializing_if = "is_default")]
-    pub unjudged: u64,
+    pub not_validated: u64,
     /// Rows that are not in the part of the manifest that was handed in (`--first`, `--random`, `--only`, `--where`).
     #[serde(default, skip_serializing_if = "is_default")]
     pub left_out: u64,
@@ -137,7 +137,7 @@ impl Receipt {
             failed: 0,
             done: 0,
             invalid: 0,
-            unjudged: 0,
+            not_validated: 0,
             left_out: 0,
             pilot: None,
             price: Credits::ZERO,
@@ -188,7 +188,7 @@ impl Receipt {
 
     pub(super) fn refuse_row(&mut self, problems: Vec<Diagnostic>) {
         self.invalid += 1;
-        self.unjudged += u64::from(problems.iter().any(is_for_now));
+        self.not_validated += u64::from(problems.iter().any(is_for_now));
         self.list(problems);
     }
 
@@ -326,14 +326,14 @@ impl Receipt {
         !self.refused && !self.file_refused && (self.added() > 0 || self.have > 0)
     }
 
-    /// Why rows could not be judged now; nothing where all could.
-    pub fn why_unjudged(&self) -> Option<String> {
+    /// Why rows could not be validated now; nothing where all could.
+    pub fn why_not_validated(&self) -> Option<String> {
         let first = self.problems.iter().find(|problem| is_for_now(problem));
         let why =
             first.map_or_else(|| "a catalog is not available".to_owned(), |problem| problem.message.clone());
-        let (rows, wait) = if self.unjudged == 1 { ("row", "waits") } else { ("rows", "wait") };
-        (self.unjudged > 0)
-            .then(|| format!("{} {rows} of {} {wait}: {why}", self.unjudged, self.file.display()))
+        let (rows, wait) = if self.not_validated == 1 { ("row", "waits") } else { ("rows", "wait") };
+        (self.not_validated > 0)
+            .then(|| format!("{} {rows} of {} {wait}: {why}", self.not_validated, self.file.display()))
     }
 
     /// Whether something in the manifest has to be fixed.

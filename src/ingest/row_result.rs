@@ -1,9 +1,9 @@
-//! What comes of a row, on its way from the thread that judged it to the draft.
+//! What comes of a row, on its way from the thread that validated it to the draft.
 
 use crate::domain::diagnostic::Diagnostic;
 use crate::domain::manifest::row::ReadRow;
-use crate::ingest::alike_rows::AlikeRows;
-use crate::ingest::row_validator::{JudgedRow, RowValidator, ValidateStep};
+use crate::ingest::row_validator::{RowValidation, RowValidator, ValidateStep};
+use crate::ingest::validation_cache::ValidationCache;
 use crate::store::StoreError;
 use crate::store::staging::EncodedRow;
 
@@ -25,10 +25,10 @@ impl RowResult {
     pub(super) fn of(
         chosen: &mut Result<ReadRow, ReadRow>,
         validator: &RowValidator<'_>,
-        alike: &mut AlikeRows<'_>,
+        cache: &mut ValidationCache<'_>,
     ) -> RowResult {
         match chosen {
-            Ok(read) => RowResult::judged(validator.validate_row(read, alike)),
+            Ok(read) => RowResult::validated(validator.validate_row(read, cache)),
             Err(ReadRow::Good(row)) => {
                 let line = row.position.line;
                 RowResult::LeftOut(row.id.take().map(|id| (id, line)))
@@ -37,7 +37,7 @@ impl RowResult {
         }
     }
 
-    fn judged(JudgedRow { step, notes, is_row }: JudgedRow) -> RowResult {
+    fn validated(RowValidation { step, notes, is_row }: RowValidation) -> RowResult {
         match step {
             ValidateStep::Row(row) => RowResult::Row(EncodedRow::new(row), notes),
             ValidateStep::Unread(line, problems) => RowResult::Unread { line, problems, notes, is_row },

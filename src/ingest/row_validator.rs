@@ -13,10 +13,10 @@ use crate::domain::queue_class::{Classes, GroupHash};
 use crate::domain::quote::{self, AccountPlan, Allowance, CatalogPart, LengthError, Quote};
 use crate::domain::request::{Kind, Request};
 use crate::domain::time::Millis;
-use crate::ingest::alike_rows::AlikeRows;
 use crate::ingest::input_files::{self, InputFiles};
 use crate::ingest::receipt::{LATER, is_for_now};
 use crate::ingest::row_references::{RowReferences, with_identities};
+use crate::ingest::validation_cache::ValidationCache;
 use crate::ingest::{IngestContext, accepted_row};
 use crate::store::staging::{AllowanceDraw, RowRequest, StagedOrder, StagedRow};
 
@@ -28,9 +28,9 @@ pub(super) enum ValidateStep {
     Unread(u64, Vec<Diagnostic>),
 }
 
-/// A row that was judged by itself.
+/// A row that was validated by itself.
 #[derive(Debug, PartialEq)]
-pub(super) struct JudgedRow {
+pub(super) struct RowValidation {
     pub step: ValidateStep,
     /// What is worth saying of it and refuses nothing.
     pub notes: Vec<Diagnostic>,
@@ -38,7 +38,7 @@ pub(super) struct JudgedRow {
     pub is_row: bool,
 }
 
-/// What rows are judged by, whichever batch they are for.
+/// What rows are validated by, whichever batch they are for.
 #[derive(Clone, Copy)]
 pub(super) struct RowRules<'a> {
     pub policy: &'a Policy,
@@ -47,7 +47,7 @@ pub(super) struct RowRules<'a> {
     pub files: &'a InputFiles<'a>,
 }
 
-/// What rows of a batch are judged by.
+/// What rows of a batch are validated by.
 #[derive(Clone, Copy)]
 pub(super) struct RowValidator<'a> {
     pub batch: &'a BatchName,
@@ -57,14 +57,14 @@ pub(super) struct RowValidator<'a> {
 }
 
 impl RowValidator<'_> {
-    /// `alike` are the rows that the same thread judged before.
-    pub(super) fn validate_row(&self, read: &mut ReadRow, alike: &mut AlikeRows<'_>) -> JudgedRow {
+    /// `cache` has rows that the same thread validated before.
+    pub(super) fn validate_row(&self, read: &mut ReadRow, cache: &mut ValidationCache<'_>) -> RowValidation {
         let mut notes = Vec::new();
         let (is_row, step) = match read {
             ReadRow::Good(row) => {
                 self.rules.fill(row);
                 self.set_meta(row);
-                (true, self.typed_row(row, alike, &mut notes))
+                (true, self.typed_row(row, cache, &mut notes))
             }
             ReadRow::Bad(bad) => {
                 let line = bad.problems.first().map_or(0, Diagnostic::line);
@@ -75,7 +75,7 @@ impl RowValidator<'_> {
                 (false, ValidateStep::Unread(problem.line(), vec![problem.clone()]))
             }
         };
-        JudgedRow { step, notes, is_row }
+        RowValidation { step, notes, is_row }
     }
 
     /// Sets the values of `meta` that are not the row's to choose. They are no part of its identity.
@@ -95,14 +95,14 @@ impl RowValidator<'_> {
     fn typed_row(
         &self,
         row: &mut Row,
-        alike: &mut AlikeRows<'_>,
+        cache: &mut ValidationCache<'_>,
         notes: &mut Vec<Diagnostic>,
     ) -> ValidateStep {
-        if let Some((staged, said)) = alike.find(row) {
+        if let Some((staged, said)) = cache.find(row) {
             notes.extend(said.iter().map(|note| in_place(row, note)));
             return ValidateStep::Row(staged);
         }
-        let as_read = alike.may_know(row).then(|| row.clone());
+        let as_read = cache.may_know(row).then(|| row.clone());
         let IdentifiedRow { kind, fingerprint, mut inputs, files, body } = match self.identify(row) {
             Ok(identified) => identified,
             Err(Unidentified::Kind(diagnostic)) => {
@@ -159,7 +159,7 @@ impl RowValidator<'_> {
         let (count, line, cell) = (row.count, row.position.line, row.cell);
         let staged = StagedRow { fingerprint, label, count, line, cell, draws, apart: false, wanted };
         if let (Some(as_read), Some(identity)) = (as_read, identity) {
-            alike.keep(as_read, &staged, &identity, &said);
+            cache.keep(as_read, &staged, &identity, &said);
         }
         ValidateStep::Row(staged)
     }

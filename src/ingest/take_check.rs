@@ -11,11 +11,11 @@ use crate::store::staging::{StagedManifest, Verdict};
 /// # Errors
 /// When the rows cannot be read.
 pub(super) fn problem(
-    judged: &StagedManifest,
+    staged: &StagedManifest,
     expected: ExpectedTake,
 ) -> Result<Option<Diagnostic>, StoreError> {
-    let (mut is_there, mut is_more) = (false, judged.goes_back());
-    let mut rows = judged.rows()?;
+    let (mut is_there, mut is_more) = (false, staged.goes_back());
+    let mut rows = staged.rows()?;
     while let Some(found) = rows.next_row()? {
         let jobs = pilot_choice::new_jobs(&found);
         if jobs == 0 {

@@ -265,8 +265,8 @@ fn the_most_that_a_command_allows_a_row_is_kept_with_its_jobs() {
     let locks = BatchLocks::default();
     let mut batches = Stored::new(&door.store, Timestamp(0), &locks, None);
     let draft = door.store.begin_staging().unwrap();
-    let judged = validate(draft, &path, &context, Timestamp(0), &mut batches).unwrap();
-    let row = judged.rows().unwrap().next_row().unwrap().unwrap();
+    let validated = validate(draft, &path, &context, Timestamp(0), &mut batches).unwrap();
+    let row = validated.rows().unwrap().next_row().unwrap().unwrap();
     let Outcome::Jobs(jobs) = row.outcome else { panic!("{:?}", row.outcome) };
     assert_eq!(jobs.order.max_credits, Some(Credits(5)));
 }

@@ -18,7 +18,6 @@ use crate::domain::pilot::Pilot;
 use crate::domain::shell_word::shell_word;
 use crate::domain::time::Timestamp;
 use crate::failpoint;
-use crate::ingest::alike_rows::AlikeRows;
 use crate::ingest::input_files::{FoundFile, InputFiles};
 use crate::ingest::manifest_file::Identity;
 use crate::ingest::pilot_choice::{self, PilotPlan, PilotTerms};
@@ -31,12 +30,13 @@ use crate::ingest::row_result::RowResult;
 use crate::ingest::row_validator::{RowRules, RowValidator};
 use crate::ingest::table_files::{self, Roots};
 use crate::ingest::validated_rows::Rows;
+use crate::ingest::validation_cache::ValidationCache;
 use crate::ingest::{IngestContext, IngestOptions, ManifestError, count_jobs, manifest_file, take_check};
 use crate::output::file_names::Layout;
 use crate::store::StoreError;
 use crate::store::staging::{StagedManifest, Staging};
 
-/// A manifest that was read and judged. Nothing of it counts yet, and its rows lie in a file that goes
+/// A manifest that was read and validated. Nothing of it counts yet, and its rows lie in a file that goes
 /// with it.
 #[derive(Debug)]
 pub struct Validated {
@@ -50,14 +50,14 @@ pub struct Validated {
     refusal: Option<Diagnostic>,
     /// Why no job of it that is new is taken in.
     expired: Option<Diagnostic>,
-    pub(super) judged: StagedManifest,
+    pub(super) staged: StagedManifest,
     /// What of its batch is done first.
     pub(super) pilot: Option<PilotPlan>,
     /// The files that its rows name, where they were read here.
     pub(super) files: Vec<FoundFile>,
 }
 
-/// A batch that is there already, as far as a judge has to know it.
+/// A batch that is there already, as far as validation has to know it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Present {
     /// Where it was begun from, where that is known.
@@ -111,7 +111,7 @@ impl Validated {
     /// # Errors
     /// When the file that holds them cannot be read.
     pub fn rows(&self) -> Result<Rows<'_>, StoreError> {
-        Ok(Rows { rows: self.judged.rows()?, refusal: self.refusal.as_ref(), expired: self.expired.as_ref() })
+        Ok(Rows { rows: self.staged.rows()?, refusal: self.refusal.as_ref(), expired: self.expired.as_ref() })
     }
 
     /// Whether nothing of the manifest would be taken in, although rows of it are good.
@@ -120,7 +120,7 @@ impl Validated {
     }
 }
 
-/// Reads and judges a manifest into `draft`, which is told by `batches` which jobs there are, once the batch has a
+/// Reads and validates a manifest into `draft`, which is told by `batches` which jobs there are, once the batch has a
 /// name.
 ///
 /// # Errors
@@ -160,14 +160,14 @@ pub(super) fn validate_opened(
             // One that is still being written is not refused for what is missing of it.
             identity.check(path)?;
             let terms = resolve(options, &Header::default(), None);
-            let judged = draft.classify()?;
+            let staged = draft.classify()?;
             return Ok(Validated {
                 receipt,
                 terms,
                 origin: None,
                 refusal: None,
                 expired: None,
-                judged,
+                staged,
                 pilot: None,
                 files: Vec::new(),
             });
@@ -217,15 +217,15 @@ pub(super) fn validate_opened(
         }
         Err(read)
     });
-    let judge = || {
-        let mut alike = AlikeRows::new(&name, context);
+    let validator_of_thread = || {
+        let mut cache = ValidationCache::new(&name, context);
         move |rows: &mut [Result<ReadRow, ReadRow>]| -> Vec<RowResult> {
-            rows.iter_mut().map(|chosen| RowResult::of(chosen, &validator, &mut alike)).collect()
+            rows.iter_mut().map(|chosen| RowResult::of(chosen, &validator, &mut cache)).collect()
         }
     };
-    let chunks = Chunks { rows: chosen, most_rows: row_pipeline::JUDGED_ROWS, weigh: row_pipeline::weight };
-    row_pipeline::for_each(chunks, judge, |judged| {
-        judged.into_iter().try_for_each(|judged| match judged {
+    let chunks = Chunks { rows: chosen, most_rows: row_pipeline::CHUNK_ROWS, weigh: row_pipeline::weight };
+    row_pipeline::for_each(chunks, validator_of_thread, |results| {
+        results.into_iter().try_for_each(|result| match result {
             RowResult::Row(row, notes) => {
                 receipt.rows += 1;
                 receipt.note(notes);
@@ -244,50 +244,50 @@ pub(super) fn validate_opened(
     identity.check(path)?;
     failpoint::hit("accepting");
     let origin = Some(origin);
-    let mut judgement = Validated {
+    let mut validation = Validated {
         receipt,
         terms: standing,
         origin,
         refusal: None,
         expired,
-        judged: draft.classify()?,
+        staged: draft.classify()?,
         pilot: None,
         files: Vec::new(),
     };
-    judgement.receipt.by_group = GroupTotals::of_keys(context.group_limits.keys());
-    let Validated { judged, receipt, expired, origin, .. } = &mut judgement;
-    count_jobs::count(judged, expired.as_ref(), origin.as_ref(), receipt)?;
-    if let Some(expected) = options.take.filter(|_| !judgement.is_refused())
-        && let Some(problem) = take_check::problem(&judgement.judged, expected)?
+    validation.receipt.by_group = GroupTotals::of_keys(context.group_limits.keys());
+    let Validated { staged, receipt, expired, origin, .. } = &mut validation;
+    count_jobs::count(staged, expired.as_ref(), origin.as_ref(), receipt)?;
+    if let Some(expected) = options.take.filter(|_| !validation.is_refused())
+        && let Some(problem) = take_check::problem(&validation.staged, expected)?
     {
-        judgement.receipt.refuse_whole(problem.clone());
-        judgement.refusal = Some(problem);
+        validation.receipt.refuse_whole(problem.clone());
+        validation.refusal = Some(problem);
     }
-    if options.selection.is_whole() && options.amends.is_none() && !judgement.is_refused() {
+    if options.selection.is_whole() && options.amends.is_none() && !validation.is_refused() {
         let command = |job: &str| format!("callsheet cancel {}", shell_word(&format!("{name}/{job}")));
-        judgement.receipt.absent = judgement.judged.absent(command)?;
+        validation.receipt.absent = validation.staged.absent(command)?;
     }
-    if !judgement.is_refused() && judgement.expired.is_none() {
+    if !validation.is_refused() && validation.expired.is_none() {
         let terms = PilotTerms {
             asked: options.pilot,
             standing: present.as_ref().and_then(|present| present.pilot),
             has_references: !references.rows.is_empty(),
         };
-        judgement.pilot = pilot_choice::choose(&judgement.judged, terms, &judgement.receipt)?;
-        judgement.receipt.pilot = judgement.pilot.as_ref().map(|plan| plan.pilot);
+        validation.pilot = pilot_choice::choose(&validation.staged, terms, &validation.receipt)?;
+        validation.receipt.pilot = validation.pilot.as_ref().map(|plan| plan.pilot);
     }
     if let Some(present) = &present {
-        let own = judgement.origin.as_ref().filter(|_| options.batch.is_none());
-        if let Some(refusal) = own.and_then(|own| foreign(path, &name, own, present, &judgement.receipt)) {
-            judgement.receipt.refuse_whole(refusal.clone());
-            judgement.refusal = Some(refusal);
+        let own = validation.origin.as_ref().filter(|_| options.batch.is_none());
+        if let Some(refusal) = own.and_then(|own| foreign(path, &name, own, present, &validation.receipt)) {
+            validation.receipt.refuse_whole(refusal.clone());
+            validation.refusal = Some(refusal);
         }
         let before = &present.terms.policy;
-        judgement.receipt.changes = batch_terms::differences(before, &judgement.terms.policy);
+        validation.receipt.changes = batch_terms::differences(before, &validation.terms.policy);
     }
-    judgement.receipt.terms = judgement.terms.policy.clone();
-    judgement.files = files.into_read();
-    Ok(judgement)
+    validation.receipt.terms = validation.terms.policy.clone();
+    validation.files = files.into_read();
+    Ok(validation)
 }
 
 /// The folder that names of files in a manifest are relative to.

@@ -1,4 +1,4 @@
-//! The rows of a manifest that was judged, one after the other.
+//! The rows of a manifest that was validated, one after the other.
 
 use crate::domain::diagnostic::{Diagnostic, Position};
 use crate::domain::row_changes;
@@ -6,7 +6,7 @@ use crate::ingest::row_outcome::{Jobs, Outcome};
 use crate::store::StoreError;
 use crate::store::staging::{RowRequest, RowWithVerdict, StagedRow, StagedRows, Verdict};
 
-/// One row of a judgement.
+/// One row of a validated manifest.
 #[derive(Debug)]
 pub struct ValidatedRow {
     /// Its line of the manifest.
@@ -15,7 +15,7 @@ pub struct ValidatedRow {
     pub outcome: Outcome,
 }
 
-/// The rows of a judgement, one after the other.
+/// The rows of a validated manifest, one after the other.
 #[derive(Debug)]
 pub struct Rows<'a> {
     pub(super) rows: StagedRows<'a>,

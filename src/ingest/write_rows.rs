@@ -49,7 +49,7 @@ impl RowToWrite {
 pub(super) fn write_rows(
     store: &Store,
     mut batch: BatchRecord,
-    judged: &StagedManifest,
+    staged: &StagedManifest,
     is_first: impl Fn(&StagedRow) -> bool + Sync,
     now: Timestamp,
     (folder, mut rows_file): (&RowsFolder, Appender),
@@ -58,15 +58,15 @@ pub(super) fn write_rows(
         batch.waiting_since = Some(now);
     }
     batch.join_segments();
-    let division = judged.census.division();
+    let division = staged.census.division();
     // Rows that all need the same lie as they come.
-    let is_one = judged.census.classes(division) <= 1 && batch.pilot.is_none();
+    let is_one = staged.census.classes(division) <= 1 && batch.pilot.is_none();
     let (start, first_seq) = (rows_file.bytes(), batch.rows);
     let mut index = if is_one { folder.begin_index(start)? } else { None };
-    let mut parts = judged.parts();
+    let mut parts = staged.parts();
     let mut found: BTreeMap<(bool, i8, QueueClass), usize> = BTreeMap::new();
     let mut changes = Vec::new();
-    let mut rows = judged.rows()?;
+    let mut rows = staged.rows()?;
     let mut to_write = || -> Result<Option<(RowToWrite, usize)>, StoreError> {
         while let Some(RowWithVerdict { row, verdict, changes: of_row, .. }) = rows.next_row()? {
             let Verdict::Wanted { first, have } = verdict else { continue };

@@ -75,7 +75,7 @@ fn mp4(file: &mut (impl Read + Seek), length: u64) -> io::Result<bool> {
             }
             size => u64::from(size),
         };
-        // No box is that small: whatever this is, it is not for us to judge.
+        // No box is that small: whatever this is, it is left alone.
         if size < 8 {
             return Ok(false);
         }

@@ -7,7 +7,7 @@ use crate::domain::idempotency_key::IdempotencyKey;
 use crate::domain::ids::{BatchName, JobId};
 use crate::domain::input_file::InputContent;
 use crate::domain::job::{Job, JobSpec, State};
-use crate::domain::job_reference::{EndedTake, INPUT_LENGTH, INPUT_TOO_LONG, JobInput, MissingInput, giver};
+use crate::domain::job_reference::{EndedTake, INPUT_LENGTH, INPUT_TOO_LONG, JobInput, MissingInput, parent};
 use crate::domain::job_state::JobState;
 use crate::domain::parked_reason::Parked;
 use crate::domain::retry_command::{retry_command, with_other_fields};
@@ -109,7 +109,7 @@ async fn inputs_of(
         }
         let ended: Vec<Option<EndedTake>> = takes.iter().map(|(_, ended)| *ended).collect();
         let ended_later = || later.iter().filter_map(|(_, ended)| *ended).collect();
-        let state = match giver(input, &ended, ended_later) {
+        let state = match parent(input, &ended, ended_later) {
             Ok(seq) => {
                 let named = takes.iter().chain(&later).find(|(named, _)| named.spec.seq == seq);
                 named.map(|(named, _)| format!("is there: {}", named.spec.label)).unwrap_or_default()

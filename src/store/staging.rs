@@ -1,7 +1,7 @@
 //! A manifest on its way in: which of its rows are new, without holding the rows in memory.
 //!
 //! Rows are appended to a draft file as they are read. Their fingerprints go into 256 partitions, which are files unless they
-//! are small, and one partition after the other is judged, so memory holds a 256th of the fingerprints and, for each row, the 12 bytes of its verdict; for each job that the batch has already, a byte that says
+//! are small, and one partition after the other is validated, so memory holds a 256th of the fingerprints and, for each row, the 12 bytes of its verdict; for each job that the batch has already, a byte that says
 //! where it stands; and 48 bytes for each variation of a row that changed.
 
 mod absent;
@@ -236,7 +236,7 @@ impl Staging {
         let unspent = u32::try_from(job.unspent.0).unwrap_or(u32::MAX);
         let row = PartitionEntry { ordinal: unspent, number: at, ..known };
         if !has_id && !job.is_superseded {
-            self.partition(&PartitionEntry { tag: Tag::KnownRow, ..row })?;
+            self.partition(&PartitionEntry { tag: Tag::CachedRow, ..row })?;
         }
         let Some(id) = row_id(label, variation) else { return Ok(()) };
         let tag = match job.is_superseded {
@@ -379,7 +379,7 @@ impl StagedManifest {
     /// The rows, in manifest order.
     pub fn rows(&self) -> Result<StagedRows<'_>, StoreError> {
         let rows = RowReader::open(&self.dir.path().join("rows"), self.rows_bytes)?;
-        Ok(StagedRows { judged: self, rows, ordinal: 0, accepted: None })
+        Ok(StagedRows { staged: self, rows, ordinal: 0, accepted: None })
     }
 
     /// All that its rows ask for, where every row is valid and none asks for a job that the batch has, for another version
@@ -436,10 +436,10 @@ impl StagedManifest {
     }
 }
 
-/// The rows of a judged draft, one after the other.
+/// The rows of a validated staging, one after the other.
 #[derive(Debug)]
 pub struct StagedRows<'a> {
-    judged: &'a StagedManifest,
+    staged: &'a StagedManifest,
     rows: RowReader,
     ordinal: u32,
     /// The file of accepted rows, once it is open.
@@ -451,9 +451,9 @@ impl StagedRows<'_> {
     pub fn next_row(&mut self) -> Result<Option<RowWithVerdict>, StoreError> {
         let Some(mut row) = self.rows.next_row()? else { return Ok(None) };
         let ordinal = self.ordinal;
-        row.apart = self.judged.findings.apart.contains(&ordinal);
+        row.apart = self.staged.findings.apart.contains(&ordinal);
         self.ordinal += 1;
-        let packed = self.judged.findings.verdicts.get(ordinal as usize).copied().unwrap_or_default();
+        let packed = self.staged.findings.verdicts.get(ordinal as usize).copied().unwrap_or_default();
         let (verdict, known) = match packed {
             PackedVerdict { first: 0, have: REPEATED, .. } => {
                 (Verdict::RepeatedId { first_line: self.first_line(row.line) }, Vec::new())
@@ -465,7 +465,7 @@ impl StagedRows<'_> {
                 (Verdict::Wanted { first, have }, known)
             }
         };
-        let changed = self.judged.changes_of(ordinal);
+        let changed = self.staged.changes_of(ordinal);
         let is_new = matches!(verdict, Verdict::Wanted { have: 0, .. });
         let takes_place = |changed: &&ChangedRow| {
             changed.change.variation == 1 && (is_new || changed.change.back_to.is_some())
@@ -477,7 +477,7 @@ impl StagedRows<'_> {
     }
 
     fn known(&self, index: u32) -> KnownJob {
-        let VerdictTable { standings, credits, .. } = &self.judged.findings;
+        let VerdictTable { standings, credits, .. } = &self.staged.findings;
         let (standing, is_counted) = unpack(standings.get(index as usize).copied().unwrap_or_default());
         KnownJob { standing, is_counted, credits: credits.get(&index).copied() }
     }
@@ -485,13 +485,13 @@ impl StagedRows<'_> {
     /// An accepted row. One that cannot be read any more is left out: it decides nothing.
     fn row_at(&mut self, at: u64) -> Option<Box<JobSpec>> {
         if self.accepted.is_none() {
-            self.accepted = self.judged.open_accepted();
+            self.accepted = self.staged.open_accepted();
         }
         self.accepted.as_mut()?.line_at(at).ok().map(Box::new)
     }
 
     fn first_line(&self, line: u64) -> u64 {
-        let repeated = self.judged.repeated();
+        let repeated = self.staged.repeated();
         let found = repeated.binary_search_by_key(&line, |repeat| repeat.line);
         found.ok().and_then(|index| repeated.get(index)).map_or(line, |repeat| repeat.first_line)
     }

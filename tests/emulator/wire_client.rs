@@ -15,7 +15,7 @@ use callsheet::domain::request::{Kind, Request};
 use callsheet::domain::task::{PostAnswer, ReadAnswer};
 use serde_json::{Value, json};
 
-/// Refused by the service for reasons that are no rule of a row, or that only it can judge.
+/// Refused by the service for reasons that are no rule of a row, or that only it can tell.
 const NOT_KNOWABLE: [&str; 2] = ["prohibited wording", "prohibited wording comes before the model"];
 
 /// Accepted by the service and refused by the plan, on purpose: it would silently make something else,

@@ -287,7 +287,7 @@ fn a_catalog_that_comes_at_the_third_time_of_asking_is_enough() {
     for (reply, part) in
         broken_catalogs().into_iter().zip(["image", "voices", "video", "music"].iter().cycle())
     {
-        // The image catalog is what the row is judged by; of the others it is seen that they are asked for again.
+        // The image catalog is what the row is validated by; of the others it is seen that they are asked for again.
         for part in ["image", part].into_iter().take(if *part == "image" { 1 } else { 2 }) {
             let (env, text) = (TestEnv::new(), String::from_utf8_lossy(&reply).into_owned());
             let reply = reply.clone();

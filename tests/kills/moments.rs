@@ -1,4 +1,4 @@
-//! A round is played: with a gate before the service, a kill at each of its moments, and in the end a judge.
+//! A round is played: with a gate before the service, a kill at each of its moments, and in the end a check.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -73,7 +73,7 @@ impl MomentsRun {
         MomentsRun { setup, story: Story::default() }
     }
 
-    /// Plays a round to its end, and judges it.
+    /// Plays a round to its end, and checks it.
     pub fn play(mut self, round: &Round) -> MomentCounts {
         self.story.push(round.to_string());
         let wanted = self.lay_out(round);
@@ -90,7 +90,7 @@ impl MomentsRun {
             }
         }
         self.comes_to_its_end(round);
-        self.judge(&wanted, &mut counts);
+        self.check(&wanted, &mut counts);
         counts
     }
 
@@ -206,7 +206,7 @@ impl MomentsRun {
     }
 
     /// The service's books, ours, and what lies on disk.
-    fn judge(&self, wanted: &BTreeMap<String, Vec<String>>, counts: &mut MomentCounts) {
+    fn check(&self, wanted: &BTreeMap<String, Vec<String>>, counts: &mut MomentCounts) {
         let audit = self.setup.env.audit();
         let totals = &audit.totals;
         assert_eq!(

@@ -125,7 +125,7 @@ impl RebuildsRun {
             self.nothing_is_bought_twice();
         }
         self.comes_to_its_end();
-        self.judge();
+        self.check();
         std::mem::take(&mut self.counts)
     }
 
@@ -411,7 +411,7 @@ impl RebuildsRun {
     }
 
     /// The service's books, ours, and what lies on disk.
-    fn judge(&mut self) {
+    fn check(&mut self) {
         let audit = self.setup.env.audit();
         let net = audit.totals.charged_credits - audit.totals.refunded_credits;
         let mut standing = self.standing();

@@ -1,5 +1,5 @@
 //! A day in short: batches dropped and scheduled, a service in a storm, and a daemon that is killed again
-//! and again. Batches that are done are not listed after seconds. Judged by the service's own books, by every file on
+//! and again. Batches that are done are not listed after seconds. Checked by the service's own books, by every file on
 //! disk, and by the memory that it took, which must not grow with what was done.
 //!
 //! Half a minute within `cargo test`; `CALLSHEET_SOAK_SECONDS=3600 cargo test --release --test kills soak` is the
@@ -142,7 +142,7 @@ fn a_storm_of_kills_and_faults_loses_nothing_and_pays_nothing_twice() {
     until("the socket", || env.path("state/callsheet.sock").exists());
     let all = every_batch(&env);
     stop(reader);
-    judge(&env, &all, drops + 1);
+    check(&env, &all, drops + 1);
     let most = peaks.iter().max().copied().unwrap_or_default().max(last);
     let quarter = peaks.len().div_ceil(4);
     let mean = |peaks: &[u64]| peaks.iter().sum::<u64>() / peaks.len() as u64;
@@ -183,7 +183,7 @@ fn stop(daemon: Running) -> u64 {
 }
 
 /// The service's books, ours, and what lies on disk.
-fn judge(env: &TestEnv, batches: &[Value], drops: usize) {
+fn check(env: &TestEnv, batches: &[Value], drops: usize) {
     let audit = env.audit();
     let dropped = batches.iter().filter(|batch| !batch["name"].as_str().unwrap().starts_with("pulse-"));
     assert_eq!(dropped.count(), drops, "every dropped manifest is a batch");

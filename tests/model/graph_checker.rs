@@ -14,7 +14,7 @@ use std::sync::LazyLock;
 use callsheet::domain::credits::Credits;
 use callsheet::domain::ids::{AttemptNo, Fingerprint, Seq, TaskId};
 use callsheet::domain::job::{Job, Order, OutputFile, State};
-use callsheet::domain::job_reference::{EndedTake, FoundInput, InputField, JobInput, giver};
+use callsheet::domain::job_reference::{EndedTake, FoundInput, InputField, JobInput, parent};
 use callsheet::domain::job_state::JobState;
 use callsheet::domain::ledger::Totals;
 use callsheet::domain::lifecycle::{self, AttemptRules, Event, Want, resumed, wants};
@@ -167,7 +167,7 @@ impl Story {
             wants_review: still.wants_review(),
             verdict: still.decision().map(|decision| decision.verdict),
         });
-        giver(&INPUT, &[ended], Vec::new).is_ok()
+        parent(&INPUT, &[ended], Vec::new).is_ok()
     }
 
     /// Applies an event to a job in memory and books what moved. One that has no place is dropped, as the product does.

@@ -110,7 +110,7 @@ fn copied(env: &TestEnv, folder: &str) -> Vec<String> {
     names.into_iter().map(|name| format!("{folder}/{name}")).collect()
 }
 
-/// What the built program makes of manifests. A plan reads and judges them as accepting them does.
+/// What the built program makes of manifests. A plan reads and validates them as accepting them does.
 fn read_by_the_program(env: &TestEnv, setting: &str, files: &[String], flags: &[&str]) -> Vec<Line> {
     let words = ["plan", "--json"].into_iter().chain(flags.iter().copied());
     let planned = env.run(words.chain(files.iter().map(String::as_str)));

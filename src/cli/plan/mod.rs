@@ -112,7 +112,7 @@ async fn plan(
     }
     written(out.flush())?;
     let receipts = || report.validated.iter().map(|validated| &validated.receipt);
-    let exit = if receipts().any(|receipt| receipt.unjudged > 0) {
+    let exit = if receipts().any(|receipt| receipt.not_validated > 0) {
         Exit::Unreachable
     } else if receipts().any(Receipt::has_problems) {
         Exit::Usage

@@ -2,7 +2,7 @@
 //!
 //! A reader never stops at the first problem and never lets a bad row take a good one down. It takes
 //! a stream and knows no files, no clock and no catalog: whether a model takes a duration, or a kind
-//! takes a field, is for `quote` to judge.
+//! takes a field, is for `quote` to validate.
 //!
 //! Reading order: [`row`] says what comes out, [`fields`] which names there are, `typing` what their
 //! values may be; `csv`, `json` and `jsonl` bring the names and values.

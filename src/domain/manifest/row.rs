@@ -45,7 +45,7 @@ pub struct Row {
     /// How values were read that are written otherwise than the service takes them.
     pub notes: Vec<Diagnostic>,
     /// Where each field stands, by its canonical name (`prompt`, `options.duration`), so that a
-    /// later judge can point at it. Where columns are not known it may be empty.
+    /// later check can point at it. Where columns are not known it may be empty.
     pub places: FieldPlaces,
 }
 

@@ -1,7 +1,7 @@
 //! The JSON Schema of manifests, made from the same tables that the reader asks: a name or type that
 //! the reader learns is in the schema, too.
 //!
-//! A schema knows no catalog: models, voices and values are for `plan` to judge.
+//! A schema knows no catalog: models, voices and values are for `plan` to validate.
 
 use serde_json::{Map, Value, json};
 

@@ -30,7 +30,7 @@ pub struct Catalog {
     pub surcharges: Surcharges,
     /// What could not be read, and where: said by `doctor`, in the way of nothing.
     pub oddities: Vec<(CatalogPart, String)>,
-    /// Parts that are not there at all, and why: rows that need them cannot be judged.
+    /// Parts that are not there at all, and why: rows that need them cannot be validated.
     pub missing: Vec<(CatalogPart, String)>,
 }
 
@@ -62,7 +62,7 @@ impl CatalogPart {
         }
     }
 
-    /// The one without which a request of a kind cannot be judged.
+    /// The one without which a request of a kind cannot be validated.
     pub fn needed_by(kind: Kind) -> Option<CatalogPart> {
         match kind {
             Kind::Video => Some(CatalogPart::Video),
@@ -81,12 +81,12 @@ impl CatalogPart {
 
 impl Catalog {
     /// Why a part is not there at all: the service did not give it, and none was kept. Without a word it may be
-    /// judged by.
+    /// validated by.
     pub fn why_missing(&self, part: CatalogPart) -> Option<&str> {
         self.missing.iter().find(|(missing, _)| *missing == part).map(|(_, why)| why.as_str())
     }
 
-    /// Why nothing can be judged or priced by a part, as a sentence; nothing where it is there.
+    /// Why nothing can be validated or priced by a part, as a sentence; nothing where it is there.
     pub fn unavailable(&self, part: CatalogPart) -> Option<String> {
         let what = if part == CatalogPart::Voices { "voice" } else { part.name() };
         self.why_missing(part).map(|why| format!("the {what} catalog is not available: {why}"))
@@ -195,7 +195,7 @@ pub struct VideoModel {
     pub max_prompt_length: Option<u64>,
 }
 
-/// `modes.<mode>` of a video model. A list that the catalog leaves out is `None` and judges nothing;
+/// `modes.<mode>` of a video model. A list that the catalog leaves out is `None` and validates nothing;
 /// an empty one means: do not send.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub struct VideoMode {

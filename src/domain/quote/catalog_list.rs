@@ -40,7 +40,7 @@ impl<T: CatalogEntry> CatalogList<T> {
         self.entries.len()
     }
 
-    /// Whether nothing is listed: nothing was read yet, and nothing can be judged by it.
+    /// Whether nothing is listed: nothing was read yet, and nothing can be validated by it.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }

@@ -33,7 +33,7 @@ pub(super) fn find<'a, M: Model>(
     }
 }
 
-/// Why a model is not in its catalog. An empty catalog judges nothing.
+/// Why a model is not in its catalog. An empty catalog validates nothing.
 fn absent<M: Model>(
     kind: Kind,
     listing: &CatalogList<M>,

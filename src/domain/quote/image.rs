@@ -14,7 +14,7 @@ use super::{PricedBody, QuoteContext, find_model, image_price, pixels, request_b
 use crate::domain::diagnostic::Diagnostics;
 use crate::domain::request::Kind;
 
-/// Judges, defaults and prices an image.
+/// Validates, defaults and prices an image.
 pub(super) fn draft(basis: &QuoteContext<'_>, diagnostics: &mut Diagnostics) -> PricedBody {
     let request = basis.request;
     let prompt = validate::prompt("prompt", request.prompt.as_deref(), basis.rules, diagnostics);

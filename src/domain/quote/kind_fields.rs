@@ -136,7 +136,7 @@ fn misspelt(name: &str, documented: &'static [&'static str]) -> Option<&'static 
     near.filter(|(distance, _)| *distance <= most).min().map(|(_, option)| option)
 }
 
-/// Options that the service refuses by name: `music` judges them.
+/// Options that the service refuses by name: `music` validates them.
 fn renamed(kind: Kind, name: &str) -> bool {
     kind == Kind::Music && super::music::RENAMED.contains(&name)
 }

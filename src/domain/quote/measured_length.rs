@@ -168,7 +168,7 @@ fn number(seconds: Decimal) -> Value {
     plain(seconds).parse::<Number>().map_or(Value::Null, Value::Number)
 }
 
-/// Judges and prices a request that takes lengths of other rows' outputs; nothing for any other request.
+/// Validates and prices a request that takes lengths of other rows' outputs; nothing for any other request.
 pub(super) fn priced(
     kind: Kind,
     basis: &QuoteContext<'_>,

@@ -127,7 +127,7 @@ pub struct Quote {
     pub notes: Vec<Diagnostic>,
 }
 
-/// Judges `request` as the service would before it charges, and prices it.
+/// Validates `request` as the service would before it charges, and prices it.
 ///
 /// `kind` is what the manifest says; without it the kind is inferred from the model or the fields.
 ///

@@ -2,7 +2,7 @@
 //!
 //! One table keyed by model id. The ids of the document are stand-ins, so a deployment adds its
 //! real ids through its configuration ([`Rules::extended`]); `inherit` lends them a stand-in's rules.
-//! An id that the table does not know is left for the service to judge.
+//! An id that the table does not know is left for the service to validate.
 
 use std::collections::{BTreeMap, BTreeSet};
 

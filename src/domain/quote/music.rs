@@ -19,7 +19,7 @@ const LENGTH: &str = "duration_seconds";
 /// The length of a track that gives none.
 const DEFAULT_SECONDS: u32 = 60;
 
-/// Judges, defaults and prices a track.
+/// Validates, defaults and prices a track.
 pub(super) fn draft(basis: &QuoteContext<'_>, diagnostics: &mut Diagnostics) -> PricedBody {
     let request = basis.request;
     let prompt = validate::prompt("prompt", request.prompt.as_deref(), basis.rules, diagnostics);

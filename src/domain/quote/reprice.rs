@@ -2,7 +2,7 @@
 //!
 //! An accepted body has its defaults spelled out, so it is a request that means the same under any catalog. What it
 //! costs, and whether the service would still take it, is read off as for a new row. Wording and unknown options are
-//! not judged again: they were accepted once, and say nothing about the price.
+//! not validated again: they were accepted once, and say nothing about the price.
 
 use serde_json::{Map, Value};
 

@@ -11,7 +11,7 @@ use super::{PricedBody, QuoteContext, request_body, validate};
 /// The shortest and the longest sound effect, in seconds.
 pub(super) const SECONDS: (f64, f64) = (0.5, 22.0);
 
-/// Judges and prices a sound effect.
+/// Validates and prices a sound effect.
 pub(super) fn draft(basis: &QuoteContext<'_>, diagnostics: &mut Diagnostics) -> PricedBody {
     let prompt = validate::prompt("prompt", basis.request.prompt.as_deref(), basis.rules, diagnostics);
     let options = validate::present(&basis.request.options);

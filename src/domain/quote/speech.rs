@@ -20,7 +20,7 @@ pub(super) fn clamped_setting(name: &str, value: &Value) -> Option<Value> {
     Some(Value::from(number.clamp(least, most)))
 }
 
-/// Judges and prices a speech. What is clamped is said, and sent as it was asked.
+/// Validates and prices a speech. What is clamped is said, and sent as it was asked.
 pub(super) fn draft(basis: &QuoteContext<'_>, diagnostics: &mut Diagnostics) -> PricedBody {
     let request = basis.request;
     let spoken = validate::prompt("text", request.text.as_deref(), basis.rules, diagnostics);
@@ -36,7 +36,7 @@ pub(super) fn draft(basis: &QuoteContext<'_>, diagnostics: &mut Diagnostics) -> 
     PricedBody::new(None, body, priced)
 }
 
-/// A voice of the catalog. An empty catalog judges nothing.
+/// A voice of the catalog. An empty catalog validates nothing.
 fn check_voice(basis: &QuoteContext<'_>, diagnostics: &mut Diagnostics) {
     let voices = &basis.catalog.voices.voices;
     let Some(id) = basis.request.voice_id.as_deref() else {

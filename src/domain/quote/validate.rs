@@ -88,7 +88,7 @@ fn out_of_reach(text: &str) -> Option<String> {
 }
 
 fn unfit(text: &str) -> Option<String> {
-    // What they mean is judged by those who know the other rows, and the files.
+    // What they mean is validated by those who know the other rows, and the files.
     if is_reference(text) || is_file_name(text) {
         return None;
     }

@@ -16,7 +16,7 @@ use super::{Catalog, PricedBody, QuoteContext, Rules, find_model, request_body, 
 use crate::domain::diagnostic::Diagnostics;
 use crate::domain::request::{Kind, Request};
 
-/// Judges, defaults and prices a video.
+/// Validates, defaults and prices a video.
 pub(super) fn draft(basis: &QuoteContext<'_>, diagnostics: &mut Diagnostics) -> PricedBody {
     let request = basis.request;
     let prompt = validate::prompt("prompt", request.prompt.as_deref(), basis.rules, diagnostics);
@@ -54,7 +54,7 @@ pub(super) fn draft(basis: &QuoteContext<'_>, diagnostics: &mut Diagnostics) -> 
 /// # Errors
 /// Why there are none to choose from, as a sentence without its subject.
 pub(super) fn durations(basis: &QuoteContext<'_>) -> Result<Vec<(Decimal, String)>, String> {
-    // What is wrong with the request is said where it is judged.
+    // What is wrong with the request is said where it is validated.
     let unsaid = &mut Diagnostics::default();
     let (job, found_model) = job_of(basis);
     let (mode, id) = (job.mode, job.id);
@@ -191,7 +191,7 @@ impl Job<'_> {
         self.basis.rules.inputs(self.id, self.mode)
     }
 
-    /// Counts of inputs (Input limits). An id without rules is judged by what holds for all models:
+    /// Counts of inputs (Input limits). An id without rules is validated by what holds for all models:
     /// one source video at most, and one where the mode needs it.
     fn check_inputs(&self, diagnostics: &mut Diagnostics) {
         let needed = u32::from(self.mode == VIDEO);

@@ -50,8 +50,8 @@ pub(super) async fn find(
     input: &JobInput,
     key: JobKey,
 ) -> Result<FoundInput, InputFault> {
-    let giver = giver_of(store, input, key).await?.ok_or_else(|| gone(input, "has no task"))?;
-    let take = input.choice(giver.record.id);
+    let parent = giver_of(store, input, key).await?.ok_or_else(|| gone(input, "has no task"))?;
+    let take = input.choice(parent.record.id);
     // The plan knew it.
     if !spec.order.is_open(input.field) {
         let options = spec.order.body.get("options");
@@ -60,18 +60,18 @@ pub(super) async fn find(
         return Ok(FoundInput { address: address.unwrap_or_default(), take, length: None });
     }
     let found = |length| FoundInput { address: String::new(), take, length: Some(length) };
-    let body = giver.spec.order.body_with_length(giver.record.job.present().inputs());
-    let asked = job_reference::seconds_of(giver.spec.order.kind, &body);
+    let body = parent.spec.order.body_with_length(parent.record.job.present().inputs());
+    let asked = job_reference::seconds_of(parent.spec.order.kind, &body);
     if let Some(asked) = asked.as_ref().and_then(milliseconds_of) {
         return Ok(found(asked));
     }
     let place = usize::try_from(input.output).unwrap_or(usize::MAX).saturating_sub(1);
-    let output = giver.record.job.outputs().get(place).cloned();
+    let output = parent.record.job.outputs().get(place).cloned();
     let stored = match &output {
         Some(output) if !deps.keeps_local => from_store(deps, output).await?,
         _ => None,
     };
-    let measured = match (local(deps, &giver.batch, output.clone()).await, stored, output) {
+    let measured = match (local(deps, &parent.batch, output.clone()).await, stored, output) {
         (Some((path, output)), ..) => measure(path, output.bytes, output.content_type).await?,
         (None, Some((file, path)), Some(output)) => {
             let length = measure(path, output.bytes, output.content_type).await;
@@ -82,9 +82,9 @@ pub(super) async fn find(
         _ => {
             // Closed only when the program ends.
             let _permit = exchanges.acquire().await;
-            let links = results(deps, spec, input, &giver.record).await?;
+            let links = results(deps, spec, input, &parent.record).await?;
             let link = links.get(place).ok_or_else(|| gone(input, "has no such output"))?;
-            remote(deps, giver.spec.order.kind, input, link).await?
+            remote(deps, parent.spec.order.kind, input, link).await?
         }
     };
     if let Some(measured) = measured {
@@ -95,7 +95,7 @@ pub(super) async fn find(
         move || store.batch(own)
     });
     let batch =
-        batch.await.map_err(|error| state_fault(&error))?.map(|batch| batch.name).unwrap_or(giver.batch);
+        batch.await.map_err(|error| state_fault(&error))?.map(|batch| batch.name).unwrap_or(parent.batch);
     let why = LengthError::NotTaken("has an output that does not tell how long it is".to_owned());
     Err(InputFault::Lasting(unfit_length(&why, input, &batch, &spec.label)))
 }

@@ -209,7 +209,7 @@ pub enum Effect {
         /// What is wanted.
         spec: Arc<JobSpec>,
         /// The jobs that give them, one for each.
-        givers: Vec<JobKey>,
+        parents: Vec<JobKey>,
     },
     /// Look up how the jobs of a batch ended.
     LoadEnded {

@@ -195,9 +195,9 @@ impl Stage {
                     Effect::AskBalance => said.push("balance?".into()),
                     Effect::RenewCatalog => said.push("catalog?".into()),
                     Effect::KeepSurcharges(_) => said.push("surcharges".into()),
-                    Effect::FindInputs { key, attempt, givers, .. } => {
-                        let givers: Vec<u32> = givers.iter().map(|key| key.seq.0).collect();
-                        said.push(format!("inputs {}#{} of {givers:?}", key.seq.0, attempt.0));
+                    Effect::FindInputs { key, attempt, parents, .. } => {
+                        let parents: Vec<u32> = parents.iter().map(|key| key.seq.0).collect();
+                        said.push(format!("inputs {}#{} of {parents:?}", key.seq.0, attempt.0));
                     }
                     // Another batch is none of the stage's.
                     Effect::LoadEnded { batch } if batch != BatchNo(1) => {}

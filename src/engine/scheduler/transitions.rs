@@ -166,12 +166,12 @@ impl Scheduler {
             (Want::Post, State::Submitting { .. }) => {
                 let spec = open.spec().clone();
                 let inputs = open.job().attempt_of(attempt).map(Attempt::inputs).unwrap_or_default().to_vec();
-                match self.inputs.givers(key.batch, &spec.order) {
+                match self.inputs.parents(key.batch, &spec.order) {
                     // Found once for all times that it is sent.
                     _ if inputs.len() == spec.order.inputs_to_find() => {
                         Effect::Post { key, attempt, spec, inputs }
                     }
-                    Ok(givers) => Effect::FindInputs { key, attempt, spec, givers },
+                    Ok(parents) => Effect::FindInputs { key, attempt, spec, parents },
                     // It waits again: `start_due_effects` takes it back.
                     Err(_) => {
                         drop(open);

@@ -63,21 +63,21 @@ impl CompletionSign {
 /// What is known of one file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct FileState {
-    pub(super) look: FileStat,
+    pub(super) stat: FileStat,
     since: Tick,
     sign: CompletionSign,
 }
 
 impl FileState {
     /// A file that was not known.
-    pub(super) fn first(look: FileStat, sign: CompletionSign, now: Tick) -> FileState {
-        FileState { look, since: now, sign }
+    pub(super) fn first(stat: FileStat, sign: CompletionSign, now: Tick) -> FileState {
+        FileState { stat, since: now, sign }
     }
 
     /// The same name, seen again. Returns whether it is another file, or was changed.
-    pub(super) fn again(&mut self, look: FileStat, sign: CompletionSign, now: Tick) -> bool {
-        if self.look != look {
-            *self = FileState::first(look, sign, now);
+    pub(super) fn again(&mut self, stat: FileStat, sign: CompletionSign, now: Tick) -> bool {
+        if self.stat != stat {
+            *self = FileState::first(stat, sign, now);
             return true;
         }
         // The wait counts from the last close, whether or not something was written before it.
@@ -109,14 +109,14 @@ mod tests {
     /// A file, what is known of it, and a clock set by hand.
     struct Bench {
         dir: tempfile::TempDir,
-        sighting: Option<FileState>,
+        state: Option<FileState>,
     }
 
     impl Bench {
         fn new() -> Bench {
             let dir = tempfile::tempdir().unwrap();
             fs::write(dir.path().join("m.csv"), "a\n").unwrap();
-            Bench { dir, sighting: None }
+            Bench { dir, state: None }
         }
 
         fn append(&self) {
@@ -130,14 +130,14 @@ mod tests {
         }
 
         fn seen_with(&mut self, waits: SettleTimes, sign: CompletionSign, ms: u64) -> u64 {
-            let look = FileStat::of(&fs::metadata(self.dir.path().join("m.csv")).unwrap());
-            match &mut self.sighting {
+            let stat = FileStat::of(&fs::metadata(self.dir.path().join("m.csv")).unwrap());
+            match &mut self.state {
                 Some(known) => {
-                    known.again(look, sign, Tick(ms));
+                    known.again(stat, sign, Tick(ms));
                 }
-                None => self.sighting = Some(FileState::first(look, sign, Tick(ms))),
+                None => self.state = Some(FileState::first(stat, sign, Tick(ms))),
             }
-            self.sighting.unwrap().ready_at(waits).0
+            self.state.unwrap().ready_at(waits).0
         }
     }
 
@@ -158,9 +158,9 @@ mod tests {
         let mut bench = Bench::new();
         bench.seen(CompletionSign::Found, 100);
         let waits = SettleTimes::on(NFS, Millis::from_secs(2));
-        assert_eq!(bench.sighting.unwrap().ready_at(waits), Tick(30_100));
+        assert_eq!(bench.state.unwrap().ready_at(waits), Tick(30_100));
         bench.seen(CompletionSign::Renamed, 100);
-        assert_eq!(bench.sighting.unwrap().ready_at(waits), Tick(100));
+        assert_eq!(bench.state.unwrap().ready_at(waits), Tick(100));
     }
 
     #[test]

@@ -110,7 +110,7 @@ pub fn file_away(
     let folder = if accepted { &folders.accepted } else { &folders.rejected };
     let path = &manifest.path;
     // A receipt without a reading is about the name alone: of a batch that cannot be called that.
-    let is_read = receipt.read.is_none_or(|read| read == manifest.look.identity);
+    let is_read = receipt.read.is_none_or(|read| read == manifest.stat.identity);
     let filed = if is_read { file_into(folder, folders, manifest, receipt, now) } else { Ok(None) };
     match filed {
         Ok(Some(filed)) => Ok(filed),
@@ -130,7 +130,7 @@ fn file_into(
     let inbox = InboxDir::open(&folders.inbox, true)?;
     // In an inbox, those who drop manifests can lay links; beside it, its owner does.
     let target = InboxDir::open(folder, folder.parent() != Some(&folders.inbox))?;
-    let (name, identity) = (manifest.path.file_name().unwrap_or_default(), &manifest.look.identity);
+    let (name, identity) = (manifest.path.file_name().unwrap_or_default(), &manifest.stat.identity);
     let Some(sha256) = hash_of(&inbox, name, identity)? else { return Ok(None) };
     let place = loop {
         let place = find_place(&target, name, identity.bytes(), &sha256)?;
@@ -287,12 +287,12 @@ mod tests {
         fn drop_in(&self, name: impl AsRef<OsStr>, text: &str) -> (ReadyManifest, Receipt) {
             let path = self.folders.inbox.join(name.as_ref());
             fs::write(&path, text).unwrap();
-            let look = FileStat::of(&fs::metadata(&path).unwrap());
+            let stat = FileStat::of(&fs::metadata(&path).unwrap());
             let problem = Diagnostic::at(Position::line(2), "a bad row");
             let mut receipt = Receipt::of_refused(&path, problem);
-            (receipt.read, receipt.refused, receipt.file_refused) = (Some(look.identity), false, false);
+            (receipt.read, receipt.refused, receipt.file_refused) = (Some(stat.identity), false, false);
             (receipt.rows, receipt.new, receipt.invalid) = (3, 2, 1);
-            (ReadyManifest { path, look }, receipt)
+            (ReadyManifest { path, stat }, receipt)
         }
 
         fn folders_of(&self) -> (InboxDir, InboxDir) {
@@ -481,7 +481,7 @@ mod tests {
         let (manifest, _) = folders.drop_in("m.csv", "one");
         fs::write(&manifest.path, "another").unwrap();
         let (inbox, accepted) = folders.folders_of();
-        let (name, identity) = (OsStr::new("m.csv"), &manifest.look.identity);
+        let (name, identity) = (OsStr::new("m.csv"), &manifest.stat.identity);
         assert!(!relocate(&inbox, name, &accepted, name, identity).unwrap());
         assert!(!discard(&inbox, name, &accepted, identity).unwrap());
         assert_eq!(fs::read_to_string(&manifest.path).unwrap(), "another");
@@ -505,7 +505,7 @@ mod tests {
         fs::write(&manifest.path, "another").unwrap();
         let (inbox, accepted) = folders.folders_of();
         let name = OsStr::new("n.csv");
-        assert!(!copy_over(&inbox, name, &accepted, name, &manifest.look.identity).unwrap());
+        assert!(!copy_over(&inbox, name, &accepted, name, &manifest.stat.identity).unwrap());
         assert!(manifest.path.exists());
         assert_eq!(names(&folders.folders.accepted), ["m.csv", "m.csv.receipt.json"]);
     }

@@ -49,12 +49,12 @@ pub(super) struct FileIndex {
 
 #[derive(Debug)]
 struct IndexedFile {
-    sighting: FileState,
-    stand: FileStage,
+    state: FileState,
+    stage: FileStage,
     /// The scan that saw it last.
     scan: u64,
     /// What its owner was told last.
-    told: Option<String>,
+    last_report: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,7 +113,7 @@ impl FileIndex {
 
     /// A file that was handed out could not be used yet: it is looked at again after `wait`.
     pub(super) fn put_back(&mut self, name: &OsStr, wait: Millis, now: Tick) {
-        if self.files.get(name).is_some_and(|known| known.stand == FileStage::Out) {
+        if self.files.get(name).is_some_and(|known| known.stage == FileStage::Out) {
             self.place(&Name::from(name), FileStage::Waiting(now.after(wait)));
         }
     }
@@ -221,11 +221,11 @@ impl FileIndex {
         while let Some((_, name)) = self.ready.first() {
             let name = Arc::clone(name);
             let path = self.path(&name);
-            let look = self.files.get(&name).map(|known| known.sighting.look);
-            match (look_at(&path), look) {
-                (Ok(Some(found)), Some(look)) if found == look => {
+            let stat = self.files.get(&name).map(|known| known.state.stat);
+            match (look_at(&path), stat) {
+                (Ok(Some(found)), Some(stat)) if found == stat => {
                     self.place(&name, FileStage::Out);
-                    return Some(ReadyManifest { path, look });
+                    return Some(ReadyManifest { path, stat });
                 }
                 _ => self.examine(&name, now),
             }
@@ -234,20 +234,20 @@ impl FileIndex {
     }
 
     fn look_at(&mut self, name: &Name, sign: CompletionSign, now: Tick) -> io::Result<()> {
-        let Some(look) = look_at(&self.path(name))? else {
+        let Some(stat) = look_at(&self.path(name))? else {
             self.forget(name);
             return Ok(());
         };
         let Some(known) = self.files.get_mut(name) else {
-            let sighting = FileState::first(look, sign, now);
-            let known = IndexedFile { sighting, stand: FileStage::Out, scan: self.scans, told: None };
+            let state = FileState::first(stat, sign, now);
+            let known = IndexedFile { state, stage: FileStage::Out, scan: self.scans, last_report: None };
             self.files.insert(Arc::clone(name), known);
-            self.place(name, FileStage::Waiting(sighting.ready_at(self.waits)));
+            self.place(name, FileStage::Waiting(state.ready_at(self.waits)));
             return Ok(());
         };
-        let is_changed = known.sighting.again(look, sign, now);
-        let ready_at = known.sighting.ready_at(self.waits);
-        match known.stand {
+        let is_changed = known.state.again(stat, sign, now);
+        let ready_at = known.state.ready_at(self.waits);
+        match known.stage {
             FileStage::Ready(_) | FileStage::Out if !is_changed => {}
             FileStage::Blocked if !is_changed => self.examine(name, now),
             // One that was put back keeps its wait, unless it changes.
@@ -260,26 +260,26 @@ impl FileIndex {
     /// Decides about a file whose wait may be over.
     fn examine(&mut self, name: &Name, now: Tick) {
         let path = self.path(name);
-        let look = match look_at(&path) {
-            Ok(Some(look)) => look,
+        let stat = match look_at(&path) {
+            Ok(Some(stat)) => stat,
             Ok(None) => return self.forget(name),
             Err(error) => return self.block(name, unreadable(&error)),
         };
         let Some(known) = self.files.get_mut(name) else { return };
-        known.sighting.again(look, CompletionSign::Found, now);
-        let ready_at = known.sighting.ready_at(self.waits);
+        known.state.again(stat, CompletionSign::Found, now);
+        let ready_at = known.state.ready_at(self.waits);
         if ready_at > now {
             return self.place(name, FileStage::Waiting(ready_at));
         }
-        match inspect(&path, &look) {
+        match inspect(&path, &stat) {
             Inspection::Fine => {
-                known.told = None;
-                self.place(name, FileStage::Ready(look.identity.modified()));
+                known.last_report = None;
+                self.place(name, FileStage::Ready(stat.identity.modified()));
             }
             // What was looked at before was out of date: opening asks the server of a network file system.
-            Inspection::Changed(look) => {
-                known.sighting = FileState::first(look, CompletionSign::Found, now);
-                let ready_at = known.sighting.ready_at(self.waits);
+            Inspection::Changed(stat) => {
+                known.state = FileState::first(stat, CompletionSign::Found, now);
+                let ready_at = known.state.ready_at(self.waits);
                 self.place(name, FileStage::Waiting(ready_at));
             }
             Inspection::Obstacle(why) => self.block(name, why),
@@ -293,18 +293,18 @@ impl FileIndex {
     fn block(&mut self, name: &Name, why: String) {
         let path = self.path(name);
         let Some(known) = self.files.get_mut(name) else { return };
-        if known.told.as_ref() != Some(&why) {
+        if known.last_report.as_ref() != Some(&why) {
             self.reports.push(format!("{} {why}", path.display()));
-            known.told = Some(why);
+            known.last_report = Some(why);
         }
         self.place(name, FileStage::Blocked);
     }
 
-    fn place(&mut self, name: &Name, stand: FileStage) {
+    fn place(&mut self, name: &Name, stage: FileStage) {
         self.lift(name);
         let Some(known) = self.files.get_mut(name) else { return };
-        known.stand = stand;
-        match stand {
+        known.stage = stage;
+        match stage {
             FileStage::Waiting(tick) => {
                 self.due.insert((tick, Arc::clone(name)));
             }
@@ -317,7 +317,7 @@ impl FileIndex {
 
     /// Takes a file out of whatever it waits in.
     fn lift(&mut self, name: &Name) {
-        match self.files.get(name).map(|known| known.stand) {
+        match self.files.get(name).map(|known| known.stage) {
             Some(FileStage::Waiting(tick)) => {
                 self.due.remove(&(tick, Arc::clone(name)));
             }
@@ -361,19 +361,19 @@ enum Inspection {
     Obstacle(String),
 }
 
-fn inspect(path: &Path, look: &FileStat) -> Inspection {
-    if look.links > 1 {
+fn inspect(path: &Path, stat: &FileStat) -> Inspection {
+    if stat.links > 1 {
         return Inspection::Obstacle(format!(
             "has {} names (hard links), so another user may change it; it stays in place until it has one name: drop \
              a copy instead",
-            look.links
+            stat.links
         ));
     }
     // Not followed, and not waited for: the name may have become something else this moment.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let opened = rustix::fs::open(path, flags, Mode::empty()).map(File::from);
     match opened.map_err(io::Error::from).and_then(|file| file.metadata()) {
-        Ok(meta) if meta.is_file() && FileStat::of(&meta) != *look => {
+        Ok(meta) if meta.is_file() && FileStat::of(&meta) != *stat => {
             Inspection::Changed(FileStat::of(&meta))
         }
         Ok(_) => Inspection::Fine,

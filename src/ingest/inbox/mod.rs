@@ -59,7 +59,7 @@ pub struct ReadyManifest {
     /// Where it lies.
     pub path: PathBuf,
     /// What it looked like when it was found complete.
-    pub look: FileStat,
+    pub stat: FileStat,
 }
 
 /// One folder, watched until this is dropped.

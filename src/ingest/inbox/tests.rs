@@ -346,7 +346,7 @@ async fn an_editors_save_is_read_as_it_ends() {
     let draft = test.draft("newer still");
     fs::rename(&draft, test.path("m.csv")).unwrap();
     let manifest = test.next_ready().await;
-    assert_eq!(manifest.look.identity.bytes(), "newer still".len() as u64);
+    assert_eq!(manifest.stat.identity.bytes(), "newer still".len() as u64);
 }
 
 #[tokio::test]
@@ -391,7 +391,7 @@ async fn a_copy_of_a_large_file_is_taken_whole() {
     let copied = tokio::process::Command::new("cp").arg(&from).arg(&to).status();
     let (copied, manifest) = tokio::join!(copied, test.next_ready());
     assert!(copied.unwrap().success());
-    assert_eq!(manifest.look.identity.bytes(), text.len() as u64);
+    assert_eq!(manifest.stat.identity.bytes(), text.len() as u64);
 }
 
 #[tokio::test]
@@ -508,7 +508,7 @@ async fn a_crash_between_commit_and_filing_leads_to_a_second_reading_that_adds_n
     fs::rename(&draft, test.path("m.csv")).unwrap();
     let manifest = test.next_ready().await;
     let accepted = read_in(&store, &manifest.path);
-    assert_eq!(accepted.receipt.read, Some(manifest.look.identity));
+    assert_eq!(accepted.receipt.read, Some(manifest.stat.identity));
     store.commit(&[Change::Batch(Box::new(accepted.batch.unwrap()))]).unwrap();
 
     // Nothing is filed: the next process finds the manifest where it was.
@@ -516,7 +516,7 @@ async fn a_crash_between_commit_and_filing_leads_to_a_second_reading_that_adds_n
     let manifest = test.next_ready().await;
     let Accepted { receipt, batch, .. } = read_in(&store, &manifest.path);
     assert!(batch.is_none());
-    assert_eq!(receipt.read, Some(manifest.look.identity));
+    assert_eq!(receipt.read, Some(manifest.stat.identity));
     let folders = Folders::in_jobs(test.dir.path());
     let filed = file_away(&folders, &manifest, &receipt, Timestamp(0)).unwrap();
     assert_eq!(filed.manifest, folders.accepted.join("m.csv"));
@@ -539,7 +539,7 @@ async fn what_took_a_manifests_name_for_a_moment_is_neither_committed_nor_filed(
     let Accepted { receipt, .. } = read_in(&store, &manifest.path);
     fs::rename(test.path(".m.csv"), &manifest.path).unwrap();
 
-    assert_ne!(receipt.read, Some(manifest.look.identity));
+    assert_ne!(receipt.read, Some(manifest.stat.identity));
     let folders = Folders::in_jobs(test.dir.path());
     let error = file_away(&folders, &manifest, &receipt, Timestamp(0)).unwrap_err();
     assert!(matches!(error, FilingError::Changed { .. }), "{error}");

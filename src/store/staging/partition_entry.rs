@@ -20,7 +20,7 @@ pub(super) enum Tag {
     /// A job that the batch has: `count` is its variation, `number` its credits.
     Known,
     /// The row of such a job that has no `id`: it lies at byte `number`, and may still cost `ordinal`.
-    KnownRow,
+    CachedRow,
     /// The `id` and variation of such a job: its row lies at byte `number`, and may still cost `ordinal`.
     KnownLabel,
     /// The same of a row that has no `id`: what its job is called.
@@ -44,7 +44,7 @@ impl Tag {
         Tag::InvalidRow,
         Tag::Label,
         Tag::Known,
-        Tag::KnownRow,
+        Tag::CachedRow,
         Tag::KnownLabel,
         Tag::DerivedLabel,
         Tag::OlderLabel,

@@ -34,7 +34,7 @@ pub struct StagedRow {
     pub cell: Option<u64>,
     /// The plan allowance that each variation would draw from.
     pub draws: Option<AllowanceDraw>,
-    /// Its `id` differs from another's only by case or by Unicode normal form; known once all rows are judged.
+    /// Its `id` differs from another's only by case or by Unicode normal form; known once all rows are validated.
     pub apart: bool,
     /// What is wanted.
     pub wanted: RowRequest,
@@ -100,7 +100,7 @@ impl StagedOrder {
     }
 }
 
-/// A row as the draft keeps it, with what decides where it is compared. It is made by the thread that judged the row, so
+/// A row as the draft keeps it, with what decides where it is compared. It is made by the thread that validated the row, so
 /// that little of what one thread allocates is freed by another.
 #[derive(Debug)]
 pub struct EncodedRow {

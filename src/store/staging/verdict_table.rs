@@ -39,7 +39,7 @@ pub(super) struct PackedVerdict {
 /// In `have`: an earlier row has the same `id`.
 pub(super) const REPEATED: u32 = u32::MAX;
 
-/// What judging the partitions found.
+/// What comparing the partitions found.
 #[derive(Debug, Default)]
 pub(super) struct VerdictTable {
     /// By row.
@@ -79,7 +79,7 @@ struct SeenRow {
 }
 
 impl VerdictTable {
-    /// Judges the entries of one partition. Entries of accepted jobs were written before the rows.
+    /// Compares the entries of one partition. Entries of accepted jobs were written before the rows.
     pub(super) fn add_partition(
         &mut self,
         mut file: SpooledTempFile,
@@ -104,7 +104,7 @@ impl VerdictTable {
                         self.apart.insert(entry.ordinal);
                     }
                 }
-                Tag::KnownRow => {
+                Tag::CachedRow => {
                     let row = seen.entry(entry.fingerprint).or_default();
                     row.without_id.push((entry.count, entry.absent_job()));
                 }

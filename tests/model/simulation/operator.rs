@@ -383,7 +383,7 @@ impl World {
             let jobs = self.disk.jobs(no);
             let waiting = jobs.iter().filter(|found| *found.1.job.state() == State::Queued);
             let inputs: Vec<JobInput> = waiting.flat_map(|found| found.0.order.inputs.clone()).collect();
-            let unchosen = inputs.iter().filter(|input| !oracle::has_giver(input, no, &self.disk));
+            let unchosen = inputs.iter().filter(|input| !oracle::has_parent(input, no, &self.disk));
             let takes = unchosen.filter_map(|input| {
                 let ids: BTreeSet<JobId> = input.jobs().collect();
                 let of_batch = self.disk.jobs(input.batch_of(no)).into_iter();

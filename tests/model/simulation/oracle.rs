@@ -480,7 +480,7 @@ fn may_give(input: &JobInput, take: &JobRecord, disk: &Disk) -> bool {
 }
 
 /// Whether an input can be sent.
-pub fn has_giver(input: &JobInput, batch: BatchNo, disk: &Disk) -> bool {
+pub fn has_parent(input: &JobInput, batch: BatchNo, disk: &Disk) -> bool {
     let takes = takes_of(input, batch, disk);
     takes.into_iter().any(|take| take.job.has_succeeded() && may_give(input, take, disk))
 }

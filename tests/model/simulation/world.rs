@@ -486,7 +486,7 @@ impl World {
                 self.die(down, "among its effects");
                 return Ok(());
             }
-            self.judge(&effect)?;
+            self.verdict_of(&effect)?;
             self.begin(effect);
         }
         if let Some((_, down)) = death {
@@ -541,7 +541,7 @@ impl World {
         self.oracle.committed(&self.disk, &self.service, &self.settings)
     }
 
-    fn judge(&mut self, effect: &Effect) -> Verdict {
+    fn verdict_of(&mut self, effect: &Effect) -> Verdict {
         let Some(process) = &self.process else { return Ok(()) };
         let memory = &process.memory;
         match effect {
@@ -592,24 +592,24 @@ impl World {
         }
         match effect {
             Effect::Post { key, attempt, spec, inputs } => self.post(key, attempt, spec, &inputs),
-            Effect::FindInputs { key, attempt, spec, givers } => {
+            Effect::FindInputs { key, attempt, spec, parents } => {
                 let is_lost = self.fails(self.weather.lost);
                 let (there, back) = self.way();
                 if let Some(random) = self.second_thoughts.as_mut().filter(|_| at < self.horizon)
-                    && let [giver, ..] = givers[..]
+                    && let [parent, ..] = parents[..]
                     && random.u32(0..6) == 0
                 {
                     let action = ReviewAction::ALL[random.usize(0..4)];
                     let decided_at = at + random.u64(1..=there + back);
-                    self.at(decided_at, Event::Happens(Happening::Decision(giver, action)));
+                    self.at(decided_at, Event::Happens(Happening::Decision(parent, action)));
                 }
                 let found = if is_lost {
                     Err(InputFault::Passing(Fault::new("timeout", "no answer in time")))
                 } else {
-                    let found = spec.order.inputs.iter().zip(givers).map(|(input, giver)| FoundInput {
-                        address: oracle::address(giver, at),
-                        take: self.disk.outcomes.get(&giver).and_then(|record| input.choice(record.id)),
-                        length: input.field.is_length().then(|| length_of(giver)),
+                    let found = spec.order.inputs.iter().zip(parents).map(|(input, parent)| FoundInput {
+                        address: oracle::address(parent, at),
+                        take: self.disk.outcomes.get(&parent).and_then(|record| input.choice(record.id)),
+                        length: input.field.is_length().then(|| length_of(parent)),
                     });
                     Ok(found.collect())
                 };

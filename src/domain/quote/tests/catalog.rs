@@ -70,7 +70,7 @@ fn the_first_of_two_equal_ids_counts() {
 }
 
 #[test]
-fn an_empty_catalog_judges_nothing_and_prices_nothing() {
+fn an_empty_catalog_validates_nothing_and_prices_nothing() {
     let row = request(json!({"model": "anything", "prompt": "a fox", "options": {"duration": 3}}));
     let quote = quote(Some(Kind::Video), &row, &Catalog::default(), &Rules::builtin()).unwrap();
     assert_eq!((quote.price, quote.formula.as_str()), (None, "the video catalog does not list it"));

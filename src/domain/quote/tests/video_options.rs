@@ -6,7 +6,7 @@ use super::{check, quoted, sent, sent_options, transcript, with};
 use crate::domain::request::Kind;
 
 #[track_caller]
-fn judged(model: &str, more: Value, expected: &str) {
+fn validated(model: &str, more: Value, expected: &str) {
     check(Kind::Video, with(json!({"model": model, "prompt": "a fox"}), more), expected);
 }
 
@@ -32,7 +32,7 @@ fn duration_has_three_spellings() {
 
 #[test]
 fn duration_must_be_listed() {
-    judged(
+    validated(
         "model-r",
         json!({"options": {"duration": "7s"}}),
         "options.duration: found \"7s\"; model-r takes 5s or 10s in text-to-video",
@@ -41,7 +41,7 @@ fn duration_must_be_listed() {
 
 #[test]
 fn duration_is_not_sent_where_the_list_is_empty() {
-    judged(
+    validated(
         "model-v-3-1",
         json!({"options": {"duration": 8}}),
         "options.duration: found 8; model-v-3-1 takes no duration in text-to-video, leave it out",
@@ -56,7 +56,7 @@ fn resolution_ignores_case_and_is_sent_as_the_catalog_spells_it() {
 
 #[test]
 fn aspect_ratio_is_sent_as_the_catalog_spells_it() {
-    judged(
+    validated(
         "model-h3",
         json!({"options": {"aspect_ratio": "auto"}}),
         "13 credits: 5 s x 2.5/s = 12.5, rounded up to 13\nnote: options.aspect_ratio: \"auto\" is read as Auto",
@@ -66,19 +66,19 @@ fn aspect_ratio_is_sent_as_the_catalog_spells_it() {
 #[test]
 fn model_r_has_5s_only_at_1080p() {
     let expected = "options.duration: 10s is not available at 1080p; model-r takes 5s there";
-    judged("model-r", json!({"options": {"resolution": "1080p", "duration": 10}}), expected);
-    judged("model-r", json!({"options": {"resolution": "1080p"}}), expected);
+    validated("model-r", json!({"options": {"resolution": "1080p", "duration": 10}}), expected);
+    validated("model-r", json!({"options": {"resolution": "1080p"}}), expected);
 }
 
 #[test]
 fn audio_true_needs_the_toggle_and_false_is_always_allowed() {
-    judged(
+    validated(
         "house-c1",
         json!({"options": {"audio": true}}),
         "options.audio: found true; house-c1 makes no audio in text-to-video, so false is accepted",
     );
-    judged("house-c1", json!({"options": {"audio": false}}), "10 credits: 5 s x 2/s = 10");
-    judged(
+    validated("house-c1", json!({"options": {"audio": false}}), "10 credits: 5 s x 2/s = 10");
+    validated(
         "house-c1",
         json!({"options": {"audio": "yes"}}),
         "options.audio: found \"yes\"; true or false is accepted",
@@ -109,7 +109,7 @@ fn prompt_length_counts_characters() {
 
 #[test]
 fn prohibited_wording_is_said_even_when_negated() {
-    judged(
+    validated(
         "house-c1",
         json!({"prompt": "no Deepfake, please"}),
         "10 credits: 5 s x 2/s = 10\n\
@@ -138,17 +138,17 @@ fn prohibited_wording_is_said_of_texts_beside_the_prompt() {
 fn a_model_of_a_million_characters_is_not_told_whole() {
     let id = "x".repeat(1 << 20);
     let told = format!("model: \"{}...\" is not in the video catalog", &id[..60]);
-    judged(&id, json!({}), &format!("{told}, which lists 15 (hint: `callsheet models` lists them)"));
+    validated(&id, json!({}), &format!("{told}, which lists 15 (hint: `callsheet models` lists them)"));
 }
 
 #[test]
 fn unknown_model_lists_near_ones() {
-    judged(
+    validated(
         "house-c2",
         json!({}),
         "model: \"house-c2\" is not in the video catalog, which lists 15 (hint: did you mean house-c1?)",
     );
-    judged(
+    validated(
         "gi-2",
         json!({}),
         "model: gi-2 is not a model for video, but for image (hint: set kind to image, or pick a video model)",
@@ -166,11 +166,11 @@ fn model_is_required() {
 fn withdrawn_and_announced_models_are_refused() {
     let hint = "(hint: pick another model)";
     let gone = |id: &str, said: &str| format!("model: {id} is withdrawn; the service says: {said} {hint}");
-    judged("model-o-2", json!({}), &gone("model-o-2", "temporarily unavailable"));
-    judged("model-o-2-pro", json!({}), &gone("model-o-2-pro", "temporarily unavailable"));
+    validated("model-o-2", json!({}), &gone("model-o-2", "temporarily unavailable"));
+    validated("model-o-2-pro", json!({}), &gone("model-o-2-pro", "temporarily unavailable"));
     let retired = "model-k-2-6-motion-control";
-    judged(retired, json!({}), &gone(retired, "this capability is unavailable"));
-    judged("model-soon", json!({}), "model: model-soon is announced but not available yet");
+    validated(retired, json!({}), &gone(retired, "this capability is unavailable"));
+    validated("model-soon", json!({}), "model: model-soon is announced but not available yet");
 }
 
 #[test]
@@ -192,7 +192,7 @@ fn mode_must_be_one_of_the_models() {
         "video_urls": ["https://h.example/v.mp4"]}),
     );
     assert!(said.starts_with(expected), "{said}");
-    judged(
+    validated(
         "model-s-1-0-pro-fast",
         json!({}),
         "mode: model-s-1-0-pro-fast has no text-to-video, which the inputs imply; image-to-video is accepted",
@@ -201,24 +201,24 @@ fn mode_must_be_one_of_the_models() {
 
 #[test]
 fn input_counts_by_mode() {
-    judged(
+    validated(
         "house-c1",
         json!({"image_urls": images(2)}),
         "image_urls: 2 given; house-c1 takes 1 image in image-to-video \
          (hint: these inputs fit mode frames-to-video or reference-to-video)",
     );
-    judged(
+    validated(
         "house-c1",
         json!({"mode": "text-to-video", "image_urls": images(1)}),
         "image_urls: 1 given; house-c1 takes no image in text-to-video \
          (hint: these inputs fit mode image-to-video or reference-to-video)",
     );
-    judged(
+    validated(
         "house-c1",
         json!({"mode": "reference-to-video", "image_urls": images(10)}),
         "image_urls: 10 given; house-c1 takes 1 to 9 images in reference-to-video",
     );
-    judged(
+    validated(
         "model-f-3",
         json!({"mode": "frames-to-video", "image_urls": images(3)}),
         "80 credits: 720p, 5s: 80",
@@ -227,7 +227,7 @@ fn input_counts_by_mode() {
 
 #[test]
 fn a_model_without_rules_is_left_to_the_service() {
-    judged(
+    validated(
         "model-half-broken",
         json!({"image_urls": images(30), "mode": "image-to-video"}),
         "unpriced: the catalog's price is not a number",
@@ -237,27 +237,27 @@ fn a_model_without_rules_is_left_to_the_service() {
 #[test]
 fn one_source_video_at_most() {
     let two = json!({"mode": "video-to-video", "video_urls": ["https://h.example/1.mp4", "https://h.example/2.mp4"]});
-    judged("model-g-omni", two, "video_urls: 2 given; model-g-omni takes 1 video in video-to-video");
+    validated("model-g-omni", two, "video_urls: 2 given; model-g-omni takes 1 video in video-to-video");
 }
 
 #[test]
 fn source_seconds_are_required_where_seconds_are_priced() {
     let fields = json!({"mode": "video-to-video", "video_urls": ["https://h.example/v.mp4"]});
-    judged(
+    validated(
         "model-h3",
         fields.clone(),
         "options.source_video_duration_seconds: is missing; model-h3 needs the source video's seconds",
     );
     let text = with(fields, json!({"options": {"source_video_duration_seconds": "12"}}));
     let expected = "options.source_video_duration_seconds: found \"12\"; a number above 0 is accepted";
-    judged("model-h3", text, expected);
+    validated("model-h3", text, expected);
 }
 
 #[test]
 fn model_g_omni_takes_10_seconds_of_source_at_most() {
     let source = |seconds: f64| json!({"video_urls": ["https://h.example/v.mp4"], "options": {"source_video_duration_seconds": seconds}});
-    judged("model-g-omni", source(10.0), "50 credits: 720p, per_generation: 50");
-    judged(
+    validated("model-g-omni", source(10.0), "50 credits: 720p, per_generation: 50");
+    validated(
         "model-g-omni",
         source(10.5),
         "options.source_video_duration_seconds: found 10.5 s; model-g-omni takes source videos of at most 10 s \
@@ -268,13 +268,13 @@ fn model_g_omni_takes_10_seconds_of_source_at_most() {
 #[test]
 fn model_g_omni_video_uses_10_of_30_seconds() {
     let source = |seconds: f64| json!({"video_urls": ["https://h.example/v.mp4"], "options": {"source_video_duration_seconds": seconds}});
-    judged(
+    validated(
         "model-g-omni-video",
         source(30.0),
         "180 credits: 720p, per_generation: 180\n\
          note: options.source_video_duration_seconds: of 30 s the first 10 s are used",
     );
-    judged(
+    validated(
         "model-g-omni-video",
         source(31.0),
         "options.source_video_duration_seconds: found 31 s; model-g-omni-video takes source videos of at most 30 s \
@@ -284,27 +284,27 @@ fn model_g_omni_video_uses_10_of_30_seconds() {
 
 #[test]
 fn urls_are_http_or_https() {
-    let judge = |url: &str, why: &str| {
+    let validate = |url: &str, why: &str| {
         let accepted = "an address begins with http:// or https://, a file of this machine with ./ or /";
         let expected = format!("image_urls: \"{url}\" {why}; {accepted}");
-        judged("house-c1", json!({"image_urls": [url]}), &expected);
+        validated("house-c1", json!({"image_urls": [url]}), &expected);
     };
-    judge("data:image/png;base64,AA", "is a data: address");
-    judge("ftp://h.example/i.png", "is a ftp: address");
-    judge("i.png", "is not an address (relative URL without a base)");
-    judge("https://h.example/a b.png", "holds white space");
+    validate("data:image/png;base64,AA", "is a data: address");
+    validate("ftp://h.example/i.png", "is a ftp: address");
+    validate("i.png", "is not an address (relative URL without a base)");
+    validate("https://h.example/a b.png", "holds white space");
 }
 
 #[test]
 fn fields_of_other_kinds_are_refused() {
-    judged("house-c1", json!({"voice_id": "v-anna"}), "voice_id: is not a field of video, but of speech");
+    validated("house-c1", json!({"voice_id": "v-anna"}), "voice_id: is not a field of video, but of speech");
     let scene = json!({"scene": "text-to-image"});
-    judged("house-c1", scene, "scene: is not a field of video, but of image (hint: videos call it mode)");
+    validated("house-c1", scene, "scene: is not a field of video, but of image (hint: videos call it mode)");
 }
 
 #[test]
 fn all_errors_are_reported() {
-    judged(
+    validated(
         "model-r",
         json!({"voice_id": "x", "options": {"duration": 7, "resolution": "8k", "audio": true}}),
         "voice_id: is not a field of video, but of speech\n\
@@ -316,7 +316,7 @@ fn all_errors_are_reported() {
 
 #[test]
 fn a_misspelt_or_misplaced_option_is_said() {
-    judged(
+    validated(
         "house-c1",
         json!({"options": {"durration": 15, "duration_seconds": 15, "seed": 4}}),
         "10 credits: 5 s x 2/s = 10\nnote: options.duration_seconds: is not an option of video, but of music or \

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::domain::ids::{BatchNo, JobId, JobKey, Seq};
 use crate::domain::job::Order;
-use crate::domain::job_reference::{EndedTake, MissingInput, giver};
+use crate::domain::job_reference::{EndedTake, MissingInput, parent};
 
 /// What is known of the ended jobs of a batch.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -56,14 +56,14 @@ impl JobInputs {
     ///
     /// # Errors
     /// What the first one lacks that is not there.
-    pub fn givers(&self, batch: BatchNo, order: &Order) -> Result<Vec<JobKey>, MissingInput> {
+    pub fn parents(&self, batch: BatchNo, order: &Order) -> Result<Vec<JobKey>, MissingInput> {
         let each = order.inputs.iter().map(|input| {
             let known = self.batches.get(&input.batch_of(batch)).filter(|known| known.lookup == Lookup::Done);
             let known = known.ok_or(MissingInput::Unfinished)?;
             let takes: Vec<Option<EndedTake>> =
                 input.jobs().map(|job| known.ended.get(&job).copied()).collect();
             let later = || input.later_jobs().filter_map(|job| known.ended.get(&job).copied()).collect();
-            giver(input, &takes, later).map(|seq| input.key_of(batch, seq))
+            parent(input, &takes, later).map(|seq| input.key_of(batch, seq))
         });
         each.collect()
     }
@@ -71,10 +71,10 @@ impl JobInputs {
     /// Which takes of their rows give the inputs of a job, where they were chosen among several; nothing where an input
     /// is not there.
     pub fn takes(&self, batch: BatchNo, order: &Order) -> Option<Vec<Option<u32>>> {
-        let givers = self.givers(batch, order).ok()?;
-        let each = order.inputs.iter().zip(givers).map(|(input, giver)| {
-            let ended = self.batches.get(&giver.batch).map(|known| &known.ended)?;
-            let gives = |job: &JobId| ended.get(job).is_some_and(|take| take.seq == giver.seq);
+        let parents = self.parents(batch, order).ok()?;
+        let each = order.inputs.iter().zip(parents).map(|(input, parent)| {
+            let ended = self.batches.get(&parent.batch).map(|known| &known.ended)?;
+            let gives = |job: &JobId| ended.get(job).is_some_and(|take| take.seq == parent.seq);
             input.choice(input.jobs().chain(input.later_jobs()).find(gives)?)
         });
         Some(each.collect())
@@ -82,7 +82,7 @@ impl JobInputs {
 
     /// Whether every input of a job is there.
     pub fn are_there(&self, batch: BatchNo, order: &Order) -> bool {
-        order.inputs.is_empty() || self.givers(batch, order).is_ok()
+        order.inputs.is_empty() || self.parents(batch, order).is_ok()
     }
 
     /// How the jobs of a batch ended has to be known.
@@ -293,7 +293,7 @@ mod tests {
     fn a_child_waits_until_its_parent_is_known_to_be_done() {
         let (mut inputs, order) = (JobInputs::default(), child());
         let (key, parent) = (JobKey { batch: BATCH, seq: Seq(1) }, JobId::derive(PARENT, 1));
-        assert_eq!(inputs.givers(BATCH, &order), Err(MissingInput::Unfinished));
+        assert_eq!(inputs.parents(BATCH, &order), Err(MissingInput::Unfinished));
         inputs.want(BATCH);
         inputs.wait(key, &order);
         assert_eq!(inputs.begin_lookups(), [BATCH]);
@@ -302,7 +302,7 @@ mod tests {
         assert!(!inputs.are_there(BATCH, &order), "what else has ended is not known yet");
         // What is read may be older.
         assert_eq!(inputs.looked_up(BATCH, vec![(parent, ended(JobState::Failed))]), [key]);
-        assert_eq!(inputs.givers(BATCH, &order), Ok(vec![JobKey { batch: BATCH, seq: Seq(0) }]));
+        assert_eq!(inputs.parents(BATCH, &order), Ok(vec![JobKey { batch: BATCH, seq: Seq(0) }]));
         inputs.is_ready(key, &order);
         assert_eq!(inputs.waiting_count(BATCH), 0);
         assert_eq!(inputs.goes_on(BATCH, parent), [key]);
@@ -327,7 +327,7 @@ mod tests {
         assert_eq!(inputs.has_ended(BATCH, parent, ended(JobState::Succeeded)), [key]);
         inputs.is_ready(key, &order);
         inputs.forget_batch(BATCH);
-        assert_eq!(inputs.givers(own, &order), Ok(vec![JobKey { batch: BATCH, seq: Seq(0) }]));
+        assert_eq!(inputs.parents(own, &order), Ok(vec![JobKey { batch: BATCH, seq: Seq(0) }]));
         inputs.has_left_queue(key, &order);
         assert!(!inputs.is_known(BATCH), "nobody waits for it any more");
     }

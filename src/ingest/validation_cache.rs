@@ -21,18 +21,18 @@ const KNOWN_MAX: usize = 8;
 /// seed for one.
 const TRIALS: u64 = 256;
 
-/// The last rows of a manifest that were judged, of those that no other was like.
-pub(super) struct AlikeRows<'a> {
+/// The last rows of a manifest that were validated, of those that no other was like.
+pub(super) struct ValidationCache<'a> {
     batch: &'a BatchName,
     context: &'a IngestContext<'a>,
     /// The one that was found last comes first.
-    known: Vec<KnownRow>,
+    known: Vec<CachedRow>,
     found: u64,
     missed: u64,
 }
 
 /// A row, and what it came to.
-struct KnownRow {
+struct CachedRow {
     /// As it was read.
     row: Row,
     /// The longest prompt with which a row came to this, in characters: a shorter one is not too long.
@@ -54,10 +54,10 @@ struct AroundPrompt {
     after: String,
 }
 
-impl<'a> AlikeRows<'a> {
+impl<'a> ValidationCache<'a> {
     /// For rows of that batch. None is known yet.
-    pub(super) fn new(batch: &'a BatchName, context: &'a IngestContext<'a>) -> AlikeRows<'a> {
-        AlikeRows { batch, context, known: Vec::new(), found: 0, missed: 0 }
+    pub(super) fn new(batch: &'a BatchName, context: &'a IngestContext<'a>) -> ValidationCache<'a> {
+        ValidationCache { batch, context, known: Vec::new(), found: 0, missed: 0 }
     }
 
     /// What a row comes to, and what is worth saying of it, without positions; nothing where no row is known that is
@@ -81,14 +81,14 @@ impl<'a> AlikeRows<'a> {
         Some((known.staged(row, prompt, self.context.namespace, self.batch), &known.notes))
     }
 
-    /// Whether a row may be found, or is worth keeping when it was judged.
+    /// Whether a row may be found, or is worth keeping when it was validated.
     pub(super) fn may_know(&self, row: &Row) -> bool {
         let is_worth_it = self.missed < TRIALS || self.found > self.missed;
         is_worth_it && row.request.prompt.is_some() && row.notes.is_empty() && row.mistyped.is_empty()
     }
 
     /// Keeps what a row came to, for those that are like it. It takes neither an output of another row nor a file.
-    /// `as_read` is the row before it was judged, `identity` the body from which its identity follows; `notes` have no
+    /// `as_read` is the row before it was validated, `identity` the body from which its identity follows; `notes` have no
     /// positions.
     pub(super) fn keep(
         &mut self,
@@ -98,7 +98,7 @@ impl<'a> AlikeRows<'a> {
         notes: &[Diagnostic],
     ) {
         let Some(prompt) = plain_prompt(&as_read, self.context).map(str::to_owned) else { return };
-        let Some(known) = KnownRow::of(as_read, &prompt, staged, identity, notes) else { return };
+        let Some(known) = CachedRow::of(as_read, &prompt, staged, identity, notes) else { return };
         // What it came to must come out of it.
         if known.staged(&known.row, &prompt, self.context.namespace, self.batch) != *staged {
             return;
@@ -116,19 +116,19 @@ fn plain_prompt<'r>(row: &'r Row, context: &IngestContext<'_>) -> Option<&'r str
     (!prompt.is_empty() && !context.rules.prohibits(prompt)).then_some(prompt)
 }
 
-impl KnownRow {
+impl CachedRow {
     fn of(
         row: Row,
         prompt: &str,
         staged: &StagedRow,
         identity: &Map<String, Value>,
         notes: &[Diagnostic],
-    ) -> Option<KnownRow> {
+    ) -> Option<CachedRow> {
         let RowRequest::Order(order) = &staged.wanted else { return None };
         let (begin, end) = ends(&row);
         let order_json = order.json.strip_prefix(&begin)?.strip_suffix(&end)?;
         let prompt_json = json(prompt);
-        Some(KnownRow {
+        Some(CachedRow {
             row,
             prompt_chars: prompt.chars().count(),
             identity: AroundPrompt::of(&json(identity), &prompt_json)?,
@@ -252,10 +252,14 @@ mod tests {
     use crate::ingest::IngestOptions;
     use crate::ingest::input_files::{InputFiles, NO_FILES};
     use crate::ingest::row_references::RowReferences;
-    use crate::ingest::row_validator::{JudgedRow, RowRules, RowValidator};
+    use crate::ingest::row_validator::{RowRules, RowValidation, RowValidator};
 
     /// What each row comes to beside those before it, what it comes to by itself, and how many were found.
-    fn judged(rows: &[Row], has_groups: bool, allow_unknown_options: bool) -> (Vec<[JudgedRow; 2]>, u64) {
+    fn validated(
+        rows: &[Row],
+        has_groups: bool,
+        allow_unknown_options: bool,
+    ) -> (Vec<[RowValidation; 2]>, u64) {
         let (catalog, rules) = (catalog(), Rules::builtin());
         let mut context = IngestContext::new(&catalog, &rules, IngestOptions::default());
         let groups = GroupLimits::from([("meta.client".parse().unwrap(), KeyLimits::default())]);
@@ -267,13 +271,14 @@ mod tests {
         let files = InputFiles::new(None, Path::new(""), &NO_FILES);
         let rules = RowRules { policy: &policy, context: &context, files: &files };
         let validator = RowValidator { batch: &batch, rules, references: &references };
-        let alone = || AlikeRows::new(&batch, &context);
+        let alone = || ValidationCache::new(&batch, &context);
         let mut alike = alone();
-        let judge = |row: &Row, alike: &mut AlikeRows<'_>| {
+        let validate = |row: &Row, alike: &mut ValidationCache<'_>| {
             validator.validate_row(&mut ReadRow::Good(Box::new(row.clone())), alike)
         };
-        let judged = rows.iter().map(|row| [judge(row, &mut alike), judge(row, &mut alone())]).collect();
-        (judged, alike.found)
+        let validated =
+            rows.iter().map(|row| [validate(row, &mut alike), validate(row, &mut alone())]).collect();
+        (validated, alike.found)
     }
 
     fn boats(rows: u64) -> Vec<Row> {
@@ -290,10 +295,10 @@ mod tests {
 
     #[test]
     fn rows_that_differ_in_id_prompt_and_meta_are_judged_once() {
-        // One with an `id` and one without are judged, and then those whose prompts are longer.
-        let (judged, found) = judged(&boats(300), true, false);
+        // One with an `id` and one without are validated, and then those whose prompts are longer.
+        let (validated, found) = validated(&boats(300), true, false);
         assert_eq!(found, 300 - 2 * 3);
-        judged.iter().for_each(|[beside, alone]| assert_eq!(beside, alone));
+        validated.iter().for_each(|[beside, alone]| assert_eq!(beside, alone));
     }
 
     #[test]
@@ -302,9 +307,9 @@ mod tests {
         for (seed, row) in (0u64..).zip(&mut rows) {
             row.request.options.insert("seed".to_owned(), Value::from(seed.min(1_500)));
         }
-        let (judged, found) = judged(&rows, false, true);
+        let (validated, found) = validated(&rows, false, true);
         assert_eq!(found, 0);
-        judged.iter().for_each(|[beside, alone]| assert_eq!(beside, alone));
+        validated.iter().for_each(|[beside, alone]| assert_eq!(beside, alone));
     }
 
     prop_compose! {
@@ -340,7 +345,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_row_comes_to_what_it_comes_to_by_itself(rows in rows(), has_groups: bool, allows: bool) {
-            for [beside, alone] in judged(&rows, has_groups, allows).0 {
+            for [beside, alone] in validated(&rows, has_groups, allows).0 {
                 prop_assert_eq!(beside, alone);
             }
         }
