@@ -37,7 +37,7 @@ const INVALID_INPUT: &str = "invalid_input";
 /// is not here is treated as `generic`: the policy's number of attempts bounds it.
 const RETRY_RULES: [RetryRule; 12] = [
     rule("generic", Prospect::MayHelp, 0),
-    // The gate asks for the balance, and for the key, before anything is sent.
+    // The balance, or the key, is asked for before anything more is sent.
     rule("insufficient_credits", Prospect::MayHelp, 0),
     rule("auth_required", Prospect::MayHelp, 0),
     rule("rate_limited", Prospect::MayHelp, 3),

@@ -1,4 +1,4 @@
-//! What the scheduler is told of the state: at the start, and when a batch or a day is needed that it does not know.
+//! Resuming after a stop or a crash: what the scheduler is told of the state, at the start, and when a batch or a day is needed that it does not know.
 
 use crate::domain::ids::BatchNo;
 use crate::domain::time::Now;

@@ -1,4 +1,4 @@
-//! How long links to uploaded inputs are valid, and whether the store's credentials let them: a link has to outlive the
+//! Presigned links: how long those to uploaded inputs are valid, and whether the store's credentials let them: a link has to outlive the
 //! deadline of its job.
 
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The one door of a running daemon: inboxes, schedules and submissions all come in here, those of one batch one after the
+//! The one entry point of a running daemon: inboxes, schedules and submissions all come in here, those of one batch one after the
 //! other, and what comes in is durable when it is answered.
 
 use std::path::{Path, PathBuf};
@@ -160,7 +160,7 @@ pub struct IngestHandle {
 }
 
 impl IngestHandle {
-    /// A door to a running engine and its state.
+    /// The entry point to a running engine and its state.
     pub fn new(store: Arc<Store>, engine: Handle, clock: Clock, defaults: IngestDefaults) -> IngestHandle {
         let in_force = InForce { defaults, catalog: None, reloads: 0 };
         IngestHandle {

@@ -1,4 +1,4 @@
-//! The one door through which every job enters: manifest in, batch and receipt out.
+//! The one entry point of jobs: manifest in, batch and receipt out.
 //!
 //! [`validate()`] reads and validates a manifest row by row, for planning and for accepting alike; [`accept`]
 //! spools what is new of it. Nothing counts until the batch it returns is

@@ -1,4 +1,4 @@
-//! A manifest on its way in: which of its rows are new, without holding the rows in memory.
+//! Deduplication of a manifest on its way in: which of its rows are new, without holding the rows in memory.
 //!
 //! Rows are appended to a draft file as they are read. Their fingerprints go into 256 partitions, which are files unless they
 //! are small, and one partition after the other is validated, so memory holds a 256th of the fingerprints and, for each row, the 12 bytes of its verdict; for each job that the batch has already, a byte that says

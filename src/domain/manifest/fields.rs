@@ -1,7 +1,7 @@
-//! The field names a manifest may use, once.
+//! The field names a manifest may use, and the headers of CSV columns that mean them.
 //!
-//! The names are the service's own; beside them stand callsheet's terms of a job. Every other room
-//! of the manifest asks this table, so that a CSV column and a JSON key can never mean two things. Which kinds
+//! The names are the service's own; beside them stand callsheet's terms of a job. Every reader
+//! of manifests asks this table, so that a CSV column and a JSON key can never mean two things. Which kinds
 //! take a field is for `quote` to say.
 
 use super::messages::{nearest, plain};

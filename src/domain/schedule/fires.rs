@@ -1,4 +1,4 @@
-//! From an expression's local times to instants.
+//! From an expression's local times to instants, also where clocks are changed (daylight saving time, DST).
 //!
 //! Local times are handed to the expression as if they were UTC. Between two changes of the clocks they are UTC moved by a
 //! constant, so each stretch is searched by itself and no order is lost.

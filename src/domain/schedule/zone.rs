@@ -1,4 +1,4 @@
-//! Named time zones: what their clocks show, and when these are changed.
+//! Named time zones: what their clocks show, and when these are changed (DST). What fires then: `fires.rs`.
 
 use chrono::{DateTime, MappedLocalTime, NaiveDateTime, Offset, TimeZone, Utc};
 use chrono_tz::{OffsetName, TZ_VARIANTS, Tz};

@@ -1,4 +1,4 @@
-//! What is known of the account's balance, and when it is asked for; and what the account refuses (money rules 6 and 7): a
+//! The circuit breaker of what the account refuses (money rules 6 and 7), and what is known of the account's balance: a
 //! key (401, `api_key_refusal.rs`), which keeps everything, or credits (402, `out_of_credits_wait.rs`), which keeps what the
 //! balance does not cover.
 
