@@ -41,19 +41,17 @@ fn systemd_is_told_that_a_daemon_is_ready_once_the_outputs_of_unfinished_batches
     let env = TestEnv::new();
     env.write("batch.csv", manifests::manifest("image", 2));
     env.run(["run", "batch.csv", "--budget", "10"]).exited(4);
-    // The outputs cannot be prepared: somebody put a file where they go.
+    // What is found while outputs are prepared is said before it is ready: somebody put a file where they go.
     fs::rename(env.path("output/batch"), env.path("elsewhere")).unwrap();
     env.write("output/batch", "in the way");
     let mut systemd = Systemd::new(&env);
-    systemd.daemon(&env).end().exited(6);
-    assert!(systemd.hears("EXTEND_TIMEOUT_USEC="), "{:?}", systemd.told);
-    assert!(!systemd.hears("READY=1") && !systemd.hears("WATCHDOG=1"), "{:?}", systemd.told);
-
-    fs::remove_file(env.path("output/batch")).unwrap();
-    fs::rename(env.path("elsewhere"), env.path("output/batch")).unwrap();
     let daemon = systemd.daemon(&env);
     until("systemd to be told that it is ready", || systemd.hears("READY=1"));
     until("the watchdog to be told that it is alive", || systemd.hears("WATCHDOG=1"));
-    daemon.stop();
+    let said = daemon.stop().stderr;
+    let at = |text: &str| said.find(text).unwrap_or_else(|| panic!("{text}: {said}"));
+    assert!(at("its output directory cannot be written to") < at("ready"), "{said}");
+    let first = |text: &str| systemd.told.iter().position(|told| told.contains(text));
+    assert!(first("EXTEND_TIMEOUT_USEC=") < first("READY=1"), "{:?}", systemd.told);
     assert!(systemd.hears("STOPPING=1"), "{:?}", systemd.told);
 }
