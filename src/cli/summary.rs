@@ -138,7 +138,8 @@ fn short_balances(batches: &[BatchStatus]) {
                  resume {name}"
             ),
             Some(Parked::MinBalance) => say!(
-                "{name}: the next job needs {needed} credits, the balance is {balance}, of which budget.min_balance must stay"
+                "{name}: the next job needs {needed} credits, the balance is {balance}, of which \
+                 budget.min_balance must stay; add credits, or lower budget.min_balance"
             ),
             _ => {}
         }

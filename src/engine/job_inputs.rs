@@ -102,12 +102,12 @@ async fn parent(store: &Arc<Store>, input: &JobInput, key: JobKey) -> Result<Job
     });
     match found.await {
         Ok(found) => found.ok_or_else(|| gone(input, "has no outcome")),
-        Err(error) => Err(giver_unreadable(input, &error)),
+        Err(error) => Err(parent_unreadable(input, &error)),
     }
 }
 
 /// The job that gives an input cannot be read. Files that were moved away do not come back by waiting.
-fn giver_unreadable(input: &JobInput, error: &StoreError) -> InputFault {
+fn parent_unreadable(input: &JobInput, error: &StoreError) -> InputFault {
     match error {
         StoreError::BatchMoved { .. } => gone(input, &format!("cannot be read: {error}")),
         _ => input_store::state_fault(error),
@@ -150,7 +150,7 @@ async fn own_copy(
             Ok(copied.copy(&mut file, &local.sha256).is_ok())
         });
         let is_copied = is_copied.await;
-        let is_copied = is_copied.map_err(|error| giver_unreadable(input, &error))?;
+        let is_copied = is_copied.map_err(|error| parent_unreadable(input, &error))?;
         if !is_copied && !copy_from_store(deps, &staged, &output).await? {
             return Ok(None);
         }

@@ -202,9 +202,12 @@ fn refusal(name: &str, receipt: &Receipt) -> TakeError {
             "callsheet explain shows the job",
         );
     };
-    let hint = match problem.field.as_deref() {
-        Some("max_credits") => Some("its price has changed: ask for it again".to_owned()),
-        _ => problem.hint.clone(),
+    let (why, hint) = match problem.field.as_deref() {
+        Some("max_credits") => (
+            format!("the price that was given {}", problem.message),
+            Some("its price has changed: ask for it again".to_owned()),
+        ),
+        _ => (problem.field_message(), problem.hint.clone()),
     };
-    TakeError::Refused { message: format!("no other take of {name}: {}", problem.message), hint }
+    TakeError::Refused { message: format!("no other take of {name}: {why}"), hint }
 }

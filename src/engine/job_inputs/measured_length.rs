@@ -20,7 +20,7 @@ use crate::domain::request::Kind;
 use crate::domain::task::Fault;
 use crate::domain::time::Millis;
 use crate::engine::input_store::state_fault;
-use crate::engine::job_inputs::{from_store, giver_unreadable, gone, link_fault, results};
+use crate::engine::job_inputs::{from_store, gone, link_fault, parent_unreadable, results};
 use crate::engine::row_reader::RowReader;
 use crate::engine::scheduler::InputFault;
 use crate::engine::{EngineDeps, blocking};
@@ -35,7 +35,7 @@ use crate::store::{JobRecord, Store, StoreError};
 const HEAD_BYTES: usize = 4096;
 
 /// The job whose output it is.
-struct Giver {
+struct ParentJob {
     batch: BatchName,
     record: JobRecord,
     spec: Arc<JobSpec>,
@@ -50,7 +50,7 @@ pub(super) async fn find(
     input: &JobInput,
     key: JobKey,
 ) -> Result<FoundInput, InputFault> {
-    let parent = giver_of(store, input, key).await?.ok_or_else(|| gone(input, "has no task"))?;
+    let parent = parent_of(store, input, key).await?.ok_or_else(|| gone(input, "has no task"))?;
     let take = input.choice(parent.record.id);
     // The plan knew it.
     if !spec.order.is_open(input.field) {
@@ -80,9 +80,11 @@ pub(super) async fn find(
             length?
         }
         _ => {
-            // Closed only when the program ends.
-            let _permit = exchanges.acquire().await;
-            let links = results(deps, spec, input, &parent.record).await?;
+            let links = {
+                // Closed only when the program ends. A download may take long: it keeps no reading of a task waiting.
+                let _permit = exchanges.acquire().await;
+                results(deps, spec, input, &parent.record).await?
+            };
             let link = links.get(place).ok_or_else(|| gone(input, "has no such output"))?;
             remote(deps, parent.spec.order.kind, input, link).await?
         }
@@ -100,15 +102,19 @@ pub(super) async fn find(
     Err(InputFault::Lasting(unfit_length(&why, input, &batch, &spec.label)))
 }
 
-async fn giver_of(store: &Arc<Store>, input: &JobInput, key: JobKey) -> Result<Option<Giver>, InputFault> {
+async fn parent_of(
+    store: &Arc<Store>,
+    input: &JobInput,
+    key: JobKey,
+) -> Result<Option<ParentJob>, InputFault> {
     let store = store.clone();
-    let look = move || -> Result<Option<Giver>, StoreError> {
+    let look = move || -> Result<Option<ParentJob>, StoreError> {
         let Some(batch) = store.batch(key.batch)? else { return Ok(None) };
         let Some(record) = store.outcome(&batch, key.seq)? else { return Ok(None) };
         let spec = RowReader::new(&store).spec_at(key.batch, record.row_at)?;
-        Ok(Some(Giver { batch: batch.name, record, spec }))
+        Ok(Some(ParentJob { batch: batch.name, record, spec }))
     };
-    blocking(look).await.map_err(|error| giver_unreadable(input, &error))
+    blocking(look).await.map_err(|error| parent_unreadable(input, &error))
 }
 
 /// An output on this disk, as it was downloaded; nothing where it is gone or was edited.
