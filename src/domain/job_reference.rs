@@ -424,7 +424,7 @@ pub fn parent(
     takes: &[Option<EndedTake>],
     later: impl FnOnce() -> Vec<EndedTake>,
 ) -> Result<Seq, MissingInput> {
-    let first = giver_of_named(input, takes);
+    let first = parent_of_named(input, takes);
     let is_decided = || takes.iter().flatten().any(|take| take.verdict.is_some());
     let may_be_later = match first {
         // Nothing is picked beside a take that is undecided.
@@ -448,7 +448,7 @@ pub fn parent(
 }
 
 /// The same of the takes that the row asked for when it was named.
-fn giver_of_named(input: &JobInput, takes: &[Option<EndedTake>]) -> Result<Seq, MissingInput> {
+fn parent_of_named(input: &JobInput, takes: &[Option<EndedTake>]) -> Result<Seq, MissingInput> {
     let ended = || takes.iter().flatten();
     if let [take] = takes {
         let take = take.ok_or(MissingInput::Unfinished)?;

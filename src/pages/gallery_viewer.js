@@ -90,6 +90,19 @@ const explain = (job) => {
     }
     parts.push(box);
   }
+  const notes = [];
+  if (job.late) {
+    notes.push(isOpen(job) ? ["Overdue", "Its deadline has passed. Its task is polled less often, and its outputs are downloaded when it ends."]
+      : ["Late", "It ended after its deadline. It is paid for."]);
+  }
+  if (superseded.has(job.seq) && job.state !== "replaced") {
+    notes.push(["Superseded", "A later manifest asks for something else in its row. Its outputs stay, under a name of their own."]);
+  }
+  for (const [mark, text] of notes) {
+    const box = make("div", "reason calm");
+    box.append(make("b", "", mark), make("span", "", text), command(`callsheet explain ${job.name}`));
+    parts.push(box);
+  }
   if (files(job).some(isMissing)) {
     const box = make("div", "reason");
     box.append(make("b", "", "The file is gone"), make("span", "", "It is paid for, and can be downloaded again, free of charge."));
