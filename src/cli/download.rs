@@ -92,8 +92,8 @@ fn say_nothing_is_missing(batch: &BatchName, in_doubt: u32, unfinished: u32) {
         return;
     }
     say!(
-        "{batch}: the outputs of all jobs that succeeded are on disk; {unfinished} jobs are not finished and {in_doubt} \
-         are in doubt; to list them: callsheet jobs {batch}"
+        "{batch}: the outputs of all jobs that succeeded are on disk; not finished: {unfinished}, in doubt: {in_doubt}; to \
+         list these jobs: callsheet jobs {batch}"
     );
 }
 

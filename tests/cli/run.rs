@@ -557,6 +557,17 @@ fn a_pause_and_an_interrupt_reach_jobs_that_wait_for_submits_per_second() {
     env.audit().each_paid_once(usize::try_from(tasks).unwrap());
 }
 
+#[test]
+fn a_download_says_what_is_not_finished() {
+    let env = TestEnv::with_faults("[[rules]]\neffect = { do = 'task-never' }");
+    env.configure("[deadlines]\nimage = \"1s\"");
+    env.write("batch.csv", manifests::manifest("image", 1));
+    env.run(["run", "batch.csv"]).exited(7);
+    env.run(["download", "batch"])
+        .exited(0)
+        .says("on disk; not finished: 1, in doubt: 0; to list these jobs");
+}
+
 // ---- two at once ----
 
 #[test]

@@ -586,3 +586,15 @@ fn a_batch_whose_folder_cannot_be_written_to_keeps_no_daemon_from_starting_and_b
     daemon.stop();
     env.audit().each_paid_once(5);
 }
+
+#[test]
+fn who_waits_for_a_batch_is_told_that_more_was_charged_than_planned() {
+    let env = TestEnv::new();
+    env.write("batch.csv", manifests::manifest("image", 1));
+    env.faults("[[rules]]\neffect = { do = 'charge-percent', percent = 150 }");
+    let daemon = env.daemon("info");
+    env.run(["submit", "batch.csv", "--wait", "--budget", "100"])
+        .exited(0)
+        .says("batch: 12 credits were charged and 8 were planned; what each job was charged: callsheet ledger batch");
+    daemon.stop();
+}

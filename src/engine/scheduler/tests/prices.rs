@@ -115,6 +115,31 @@ fn a_batch_that_is_accepted_later_is_sent_at_the_prices_of_then() {
 }
 
 #[test]
+fn what_an_owner_lets_go_is_sent_at_the_prices_of_then() {
+    let budget = |stage: &mut Stage| {
+        stage.scheduler.execute(Command::SetBudget(BatchNo(1), Some(Credits(100))), stage.now).unwrap();
+    };
+    let reload = |stage: &mut Stage| {
+        stage.scheduler.execute(Command::Reload(Box::new(priced())), stage.now).unwrap();
+    };
+    for lets_go in [budget as fn(&mut Stage), reload] {
+        let mut stage = images(1, Some(15));
+        let none = Limits { total: Some(Credits::ZERO), ..settings().limits };
+        stage
+            .scheduler
+            .execute(Command::Reload(Box::new(Settings { limits: none, ..priced() })), stage.now)
+            .unwrap();
+        stage.step(vec![]);
+        assert_eq!(stage.step(vec![catalog(10)]), "", "no budget");
+        lets_go(stage.pass(Millis::from_secs(20)));
+        assert_eq!(stage.step(vec![]), "catalog?");
+        reload(&mut stage);
+        stage.step(vec![catalog(20)]);
+        assert_eq!(stage.ended, ["job-0 failed"], "it costs more than it may");
+    }
+}
+
+#[test]
 fn what_waited_for_credits_is_priced_again_before_it_goes() {
     let mut stage = images(1, None);
     stage.batch.policy.budget = Some(Credits(100));
