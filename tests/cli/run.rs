@@ -553,7 +553,7 @@ fn a_pause_and_an_interrupt_reach_jobs_that_wait_for_submits_per_second() {
     running.signal(Signal::INT);
     running.end().exited(130);
     let tasks = env.audit().totals.tasks;
-    assert!(tasks <= sent + 1, "{sent} were sent when the batch was paused, {tasks} in the end");
+    assert!(tasks <= sent + 2, "{sent} were sent when the batch was paused, {tasks} in the end");
     env.audit().each_paid_once(usize::try_from(tasks).unwrap());
 }
 
