@@ -66,8 +66,8 @@ impl AcceptedRow {
         None
     }
 
-    /// The row as a line of a JSON Lines manifest, asking for `count` variations. What is no part of its identity is as
-    /// in `order`, spelled out: the terms of the batch may have changed since.
+    /// The row as a line of a JSON Lines manifest, asking for `count` variations. What does not belong to its identity
+    /// is written as in `order`: the terms of the batch may have changed since.
     pub fn line(&self, order: &Order, count: u32) -> Value {
         let mut line = match serde_json::to_value(&self.request) {
             Ok(Value::Object(fields)) => fields,

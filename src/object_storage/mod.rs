@@ -156,11 +156,11 @@ enum OwnedReplaces {
 pub struct ObjectStorage {
     /// As it is configured, without a slash at its end.
     url: String,
-    place: Place,
+    backend: Backend,
 }
 
 #[derive(Clone)]
-enum Place {
+enum Backend {
     Bucket(Arc<Bucket>),
     Folder(Folder),
 }
@@ -189,20 +189,20 @@ impl ObjectStorage {
             let why = "holds more than a bucket and a prefix; credentials come from the environment";
             return Err(BadStore(format!("{key}: {why}")));
         }
-        let place = if url.scheme() == "file" {
+        let backend = if url.scheme() == "file" {
             let path = url.to_file_path().map_err(|()| bad("is not a folder of this machine".to_owned()))?;
-            Place::Folder(Folder::new(path))
+            Backend::Folder(Folder::new(path))
         } else {
-            Place::Bucket(Arc::new(Bucket::open(url, environment, unfinished).map_err(bad)?))
+            Backend::Bucket(Arc::new(Bucket::open(url, environment, unfinished).map_err(bad)?))
         };
-        Ok(ObjectStorage { url: url.as_str().trim_end_matches('/').to_owned(), place })
+        Ok(ObjectStorage { url: url.as_str().trim_end_matches('/').to_owned(), backend })
     }
 
     /// The folder that it is, where it is one.
     pub fn folder(&self) -> Option<&Path> {
-        match &self.place {
-            Place::Bucket(_) => None,
-            Place::Folder(folder) => Some(folder.root()),
+        match &self.backend {
+            Backend::Bucket(_) => None,
+            Backend::Folder(folder) => Some(folder.root()),
         }
     }
 
@@ -218,9 +218,9 @@ impl ObjectStorage {
 
     /// The name under which older versions put an object of this name, where that is another one. It may still be there.
     pub fn former_name(&self, name: &str) -> Option<String> {
-        match &self.place {
-            Place::Bucket(_) => Bucket::former_name(name),
-            Place::Folder(_) => None,
+        match &self.backend {
+            Backend::Bucket(_) => Bucket::former_name(name),
+            Backend::Folder(_) => None,
         }
     }
 
@@ -230,9 +230,9 @@ impl ObjectStorage {
     /// [`StorageError`]: the store cannot be reached, refuses the credentials, or has no such bucket. Credentials that may
     /// only read and write what is there are told of no missing object; that is enough.
     pub async fn check(&self) -> Result<(), StorageError> {
-        match &self.place {
-            Place::Bucket(bucket) => bucket.check().await.map_err(|error| self.error(&error)),
-            Place::Folder(folder) => in_folder(folder, Folder::check).await?,
+        match &self.backend {
+            Backend::Bucket(bucket) => bucket.check().await.map_err(|error| self.error(&error)),
+            Backend::Folder(folder) => in_folder(folder, Folder::check).await?,
         }
     }
 
@@ -241,10 +241,10 @@ impl ObjectStorage {
     /// # Errors
     /// [`StorageError`]: as with [`ObjectStorage::check`], or the credentials may not write.
     pub async fn check_writing(&self) -> Result<(), StorageError> {
-        match &self.place {
-            Place::Bucket(bucket) => bucket.check_writing().await.map_err(|error| self.error(&error)),
+        match &self.backend {
+            Backend::Bucket(bucket) => bucket.check_writing().await.map_err(|error| self.error(&error)),
             // That makes a file.
-            Place::Folder(_) => self.check().await,
+            Backend::Folder(_) => self.check().await,
         }
     }
 
@@ -254,9 +254,9 @@ impl ObjectStorage {
     /// # Errors
     /// [`StorageError`].
     pub async fn size_of(&self, name: &str) -> Result<Option<u64>, StorageError> {
-        match &self.place {
-            Place::Bucket(bucket) => bucket.size_of(name).await.map_err(|error| self.error(&error)),
-            Place::Folder(folder) => {
+        match &self.backend {
+            Backend::Bucket(bucket) => bucket.size_of(name).await.map_err(|error| self.error(&error)),
+            Backend::Folder(folder) => {
                 let name = name.to_owned();
                 in_folder(folder, move |folder| folder.size_of(&name)).await?
             }
@@ -268,9 +268,9 @@ impl ObjectStorage {
     /// # Errors
     /// [`StorageError`].
     pub async fn remove(&self, name: &str) -> Result<(), StorageError> {
-        match &self.place {
-            Place::Bucket(bucket) => bucket.remove(name).await.map_err(|error| self.error(&error)),
-            Place::Folder(folder) => {
+        match &self.backend {
+            Backend::Bucket(bucket) => bucket.remove(name).await.map_err(|error| self.error(&error)),
+            Backend::Folder(folder) => {
                 let name = name.to_owned();
                 in_folder(folder, move |folder| folder.remove(&name)).await?
             }
@@ -282,9 +282,9 @@ impl ObjectStorage {
     /// # Errors
     /// [`StorageError`].
     pub async fn find(&self, name: &str) -> Result<Option<FoundObject>, StorageError> {
-        match &self.place {
-            Place::Bucket(bucket) => bucket.find(name).await.map_err(|error| self.error(&error)),
-            Place::Folder(folder) => {
+        match &self.backend {
+            Backend::Bucket(bucket) => bucket.find(name).await.map_err(|error| self.error(&error)),
+            Backend::Folder(folder) => {
                 let name = name.to_owned();
                 in_folder(folder, move |folder| folder.find(&name)).await?
             }
@@ -307,8 +307,8 @@ impl ObjectStorage {
         metadata: &Metadata<'_>,
         replaces: Replaces<'_>,
     ) -> Result<(), PutError> {
-        match &self.place {
-            Place::Bucket(bucket) => {
+        match &self.backend {
+            Backend::Bucket(bucket) => {
                 let put = bucket.put((name, self.address_of(name)), file, expected, metadata, replaces).await;
                 put.map_err(|refused| match refused {
                     Refused::Changed(why) => PutError::Changed(format!("{} {why}", file.display())),
@@ -320,7 +320,7 @@ impl ObjectStorage {
                     }
                 })
             }
-            Place::Folder(folder) => {
+            Backend::Folder(folder) => {
                 let (name, file) = (name.to_owned(), file.to_owned());
                 let (bytes, sha256) = (expected.bytes, expected.sha256.to_owned());
                 let content_type = expected.content_type.to_owned();
@@ -348,10 +348,10 @@ impl ObjectStorage {
     /// # Errors
     /// [`StorageError`].
     pub async fn holds(&self, name: &str, expected: Expected<'_>) -> Result<bool, StorageError> {
-        match &self.place {
-            Place::Bucket(bucket) => bucket.holds(name, expected).await.map_err(|error| self.error(&error)),
+        match &self.backend {
+            Backend::Bucket(bucket) => bucket.holds(name, expected).await.map_err(|error| self.error(&error)),
             // Whatever is found there, its hash is that of its content.
-            Place::Folder(_) => Ok(true),
+            Backend::Folder(_) => Ok(true),
         }
     }
 
@@ -361,9 +361,9 @@ impl ObjectStorage {
     /// # Errors
     /// [`GetError`]; what came of the file may then be there.
     pub async fn get(&self, name: &str, file: &Path, expected: Expected<'_>) -> Result<(), GetError> {
-        let bucket = match &self.place {
-            Place::Bucket(bucket) => bucket,
-            Place::Folder(folder) => {
+        let bucket = match &self.backend {
+            Backend::Bucket(bucket) => bucket,
+            Backend::Folder(folder) => {
                 let (name, file) = (name.to_owned(), file.to_owned());
                 let (bytes, sha256) = (expected.bytes, expected.sha256.to_owned());
                 return in_folder(folder, move |folder| {
@@ -399,11 +399,11 @@ impl ObjectStorage {
     /// # Errors
     /// [`StorageError`]: where no credentials are to be found, or they can sign nothing.
     pub async fn signed_link(&self, name: &str, valid_for: Duration) -> Result<String, StorageError> {
-        match &self.place {
-            Place::Bucket(bucket) => {
+        match &self.backend {
+            Backend::Bucket(bucket) => {
                 bucket.signed_link(name, valid_for).await.map_err(|error| self.error(&error))
             }
-            Place::Folder(_) => {
+            Backend::Folder(_) => {
                 let text = format!("{}: nobody else can fetch from a folder of this machine", self.url);
                 Err(StorageError { text, is_denied: false, is_full: false })
             }
@@ -415,9 +415,9 @@ impl ObjectStorage {
     /// # Errors
     /// [`StorageError`]: where no credentials are to be found.
     pub async fn credential_life(&self) -> Result<CredentialLife, StorageError> {
-        match &self.place {
-            Place::Bucket(bucket) => bucket.credential_life().await.map_err(|error| self.error(&error)),
-            Place::Folder(_) => Ok(CredentialLife::Lasting),
+        match &self.backend {
+            Backend::Bucket(bucket) => bucket.credential_life().await.map_err(|error| self.error(&error)),
+            Backend::Folder(_) => Ok(CredentialLife::Lasting),
         }
     }
 

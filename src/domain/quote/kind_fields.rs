@@ -27,7 +27,7 @@ pub fn kinds_of_option(name: &str) -> impl Iterator<Item = Kind> {
 
 /// The kinds whose requests have a field outside `options`.
 ///
-/// `model` is no field of music's POST; a music row may still name one, which says what kind it is.
+/// The POST for music has no field `model`. A music row may still name one, which tells its kind.
 pub fn kinds_of_field(name: &str) -> &'static [Kind] {
     match name {
         "model" => &[Kind::Video, Kind::Image, Kind::Music],

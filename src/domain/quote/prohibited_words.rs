@@ -51,7 +51,7 @@ impl Beginnings {
             return true;
         }
         let mut hash = 0;
-        // Fewer letters may have the hash of a beginning, too: then the text is searched in vain.
+        // Fewer letters may have the hash of a beginning, too: then the text is searched without a result.
         text.bytes().filter_map(place_of).any(|place| {
             hash = hash_with(hash, place);
             self.is_one[hash]

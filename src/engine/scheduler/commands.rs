@@ -53,9 +53,9 @@ pub enum Command {
     Decide(Vec<(FoundJob, Decision)>),
     /// Outputs of one batch were found in the object store: each job with its files and their objects.
     NoteStored(Vec<(FoundJob, Vec<OutputFile>)>),
-    /// The owner was told that a batch waits: for decisions, or after its pilot.
+    /// Hooks have announced that a batch waits: for decisions, or after its pilot.
     MarkWaitAnnounced(BatchNo),
-    /// The owner was told that a batch is done, as it stood then.
+    /// Hooks have announced that a batch is done, as it stood then.
     MarkAnnounced(Box<BatchRecord>),
     /// Other limits, budgets, waits and deadlines.
     Reload(Box<Settings>),
@@ -222,8 +222,8 @@ impl Scheduler {
                 self.prices.renew_for_owner(now.tick);
                 Ok(self.change(no, |batch| batch.set_budget(budget)))
             }
-            Command::MarkAnnounced(told) => {
-                Ok(self.change(told.no, |batch| batch.mark_announced(&told, now)))
+            Command::MarkAnnounced(announced) => {
+                Ok(self.change(announced.no, |batch| batch.mark_announced(&announced, now)))
             }
             Command::MarkWaitAnnounced(no) => Ok(self.change(no, ActiveBatch::mark_wait_announced)),
             Command::Decide(decided) => {

@@ -211,8 +211,8 @@ impl Scheduler {
         self.inputs.keep_needed(|no| batches.contains_key(&no) || named.contains(&no));
     }
 
-    /// Takes up a batch that is done, for a command about it. It is let go again by the next step, unless something of
-    /// it goes on.
+    /// Takes up a batch that is done, for a command about it. The next step forgets it again, unless something of it
+    /// goes on.
     pub fn add_finished_batch(&mut self, record: BatchRecord) {
         if !self.batches.contains_key(&record.no) {
             self.finished_jobs.remove(&record);

@@ -282,7 +282,7 @@ impl ActiveBatch {
         self.record.policy.budget = budget;
     }
 
-    /// Its owner was told that it is done, as it stood then. Of a later end he is still to be told.
+    /// Hooks have announced that it is done, as it stood then. A later end is still to be announced.
     pub fn mark_announced(&mut self, told: &BatchRecord, now: Now) {
         let end = |batch: &BatchRecord| (batch.finished, batch.ended, batch.totals);
         if self.record.is_done() && end(&self.record) == end(told) {
@@ -296,7 +296,7 @@ impl ActiveBatch {
         self.parked() == Some(Parked::Inputs) && !self.record.inputs_announced
     }
 
-    /// Its owner was told that it waits: for decisions, after its pilot, or for rows that a person has to see to.
+    /// Hooks have announced that it waits: for decisions, after its pilot, or for rows that a person has to see to.
     pub fn mark_wait_announced(&mut self) {
         self.record.review_announced = self.record.waits_for_review();
         self.record.inputs_announced = self.parked() == Some(Parked::Inputs);

@@ -184,7 +184,7 @@ impl WaitingJobs<'_> {
         let job = self.jobs.get(&key).map(OpenJob::job);
         let held = job.map(|job| job.books().held).unwrap_or_default();
         let is_held_today = job.and_then(Job::day) == Some(self.now.wall.utc_day());
-        // Before it is let out: two values do not both get the last totals that there are.
+        // Before it is admitted: two values do not both get the last totals that there are.
         self.budgets.take_up(&order.meta, origin);
         let release = self.prices.decide(key, order, job.and_then(|job| job.max_credits()))?;
         Ok(Candidate {

@@ -56,7 +56,7 @@ impl Stage {
         waiting.iter().map(|waiting| waiting.candidates.len()).sum()
     }
 
-    /// Every job that is open succeeds; what is let out meanwhile waits for the next round.
+    /// Every job that is open succeeds; what is admitted meanwhile waits for the next round.
     fn end_all(&mut self) {
         let begun: Vec<u32> = self.durable.keys().map(|key| key.seq.0).collect();
         for seq in begun {
