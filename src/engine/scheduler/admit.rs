@@ -57,12 +57,12 @@ impl Scheduler {
         }
         let turns = turns(&mut self.batches, &self.jobs);
         self.unpark_where_nothing_waits(&turns);
+        self.park_by_inputs();
         let submits = self.submit_rate.turns(now.tick);
         if submits == 0 {
             self.submit_rate.set_waiting(!turns.is_empty(), now.tick);
             return Ok(None);
         }
-        self.park_by_inputs();
         let mut found = LookedAt::default();
         let (board, in_flight) = (self.board(now), self.in_flight());
         let board = AdmissionInput { in_flight: in_flight.clone(), ..board };
