@@ -10,6 +10,7 @@ use tokio::sync::OnceCell;
 
 use crate::cli::daemon_discovery::{self, DaemonConnection};
 use crate::cli::failure::Failure;
+use crate::cli::follow::is_gone;
 use crate::cli::global_flags::Global;
 use crate::cli::service_target::PresentState;
 use crate::cli::terminal::say;
@@ -114,15 +115,6 @@ impl CommandState {
     }
 }
 
-/// Whether a request failed since the process that was asked ended meanwhile.
-fn has_ended(error: &ClientError) -> bool {
-    match error {
-        ClientError::ConnectionLost { .. } => true,
-        ClientError::Refused(refusal) => refusal.exit_code == Exit::Unfinished.code(),
-        _ => false,
-    }
-}
-
 impl StateClient {
     fn client(&self) -> &Client {
         match self {
@@ -148,7 +140,7 @@ impl StateClient {
     /// Who is to be asked again, after a question that changes nothing failed since the process that was asked had ended.
     async fn successor(&self, method: &Method, error: &ClientError) -> Result<Option<&StateClient>, Failure> {
         let StateClient::Daemon(_, successor) = self else { return Ok(None) };
-        if *method != Method::GET || !has_ended(error) || successor.found.initialized() {
+        if *method != Method::GET || !is_gone(error) || successor.found.initialized() {
             return Ok(None);
         }
         Ok(Some(successor.found.get_or_try_init(|| Box::pin(successor.state.connect())).await?))

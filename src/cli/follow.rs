@@ -3,8 +3,6 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tokio::signal::unix::{Signal, SignalKind, signal};
-
 use crate::cli::daemon_discovery::DaemonConnection;
 use crate::cli::failure::Failure;
 use crate::cli::terminal::say;
@@ -85,7 +83,7 @@ impl<'a> Follower<'a> {
 }
 
 /// Whether the daemon is gone or stopping.
-fn is_gone(error: &ClientError) -> bool {
+pub(super) fn is_gone(error: &ClientError) -> bool {
     match error {
         ClientError::NoDaemon { .. } | ClientError::ConnectionLost { .. } => true,
         ClientError::Refused(refusal) => refusal.exit_code == Exit::Unfinished.code(),
@@ -93,26 +91,6 @@ fn is_gone(error: &ClientError) -> bool {
         | ClientError::PermissionDenied { .. }
         | ClientError::Manifest(_)
         | ClientError::Io(_) => false,
-    }
-}
-
-/// SIGINT and SIGTERM, from creation on.
-#[derive(Debug)]
-pub(super) struct Interrupts(Option<(Signal, Signal)>);
-
-impl Interrupts {
-    pub(super) fn listen() -> Interrupts {
-        // Without handlers the signals keep their usual effect.
-        Interrupts(signal(SignalKind::interrupt()).ok().zip(signal(SignalKind::terminate()).ok()))
-    }
-
-    /// Waits for a signal.
-    pub(super) async fn recv(&mut self) {
-        let Interrupts(Some((interrupt, terminate))) = self else { return std::future::pending().await };
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Ctrl-C of a run: what is in flight, what becomes of it, and the two signals.
+//! Ctrl-C: the two signals that ask a command to end; of a run, what is in flight and what becomes of it.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -128,23 +128,19 @@ impl SharedInFlight {
     }
 }
 
-/// SIGINT and SIGTERM, which no longer end the process by themselves once this exists.
-pub(super) struct Signals {
-    /// Nothing where the system has no handlers for them: they keep their usual effect, which is as safe.
-    handlers: Option<(Signal, Signal)>,
-}
+/// SIGINT and SIGTERM, from creation on: they no longer end the process by themselves.
+#[derive(Debug)]
+pub(super) struct Interrupts(Option<(Signal, Signal)>);
 
-impl Signals {
-    /// From now on they are waited for.
-    pub(super) fn listen() -> Signals {
-        let handlers = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()));
-        let (Ok(interrupt), Ok(terminate)) = handlers else { return Signals { handlers: None } };
-        Signals { handlers: Some((interrupt, terminate)) }
+impl Interrupts {
+    pub(super) fn listen() -> Interrupts {
+        // Without handlers the signals keep their usual effect, which is as safe.
+        Interrupts(signal(SignalKind::interrupt()).ok().zip(signal(SignalKind::terminate()).ok()))
     }
 
-    /// Returns with the next one.
-    pub(super) async fn next(&mut self) {
-        let Some((interrupt, terminate)) = &mut self.handlers else { return std::future::pending().await };
+    /// Waits for a signal.
+    pub(super) async fn recv(&mut self) {
+        let Interrupts(Some((interrupt, terminate))) = self else { return std::future::pending().await };
         tokio::select! {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
@@ -155,14 +151,14 @@ impl Signals {
 /// The first signal stops the run, the second ends the process. Either way everything acknowledged is
 /// on the device.
 pub(super) async fn stop_at_signals(
-    mut signals: Signals,
+    mut interrupts: Interrupts,
     stop: watch::Sender<Stop>,
     in_flight: SharedInFlight,
 ) {
-    signals.next().await;
+    interrupts.recv().await;
     // The engine may have ended meanwhile.
     let _ = stop.send(Stop::Answered);
-    signals.next().await;
+    interrupts.recv().await;
     say!("{}", in_flight.get().left());
     log::flush();
     std::process::exit(i32::from(Exit::Interrupted.code()));

@@ -16,7 +16,7 @@ use crate::cli::examples;
 use crate::cli::failure::Failure;
 use crate::cli::global_flags::EmulatorArguments;
 use crate::cli::global_flags::Global;
-use crate::cli::interrupt::{InFlight, SharedInFlight, Signals, stop_at_signals};
+use crate::cli::interrupt::{InFlight, Interrupts, SharedInFlight, stop_at_signals};
 use crate::cli::invocation::Invocation;
 use crate::cli::manifest_arguments::ManifestArguments;
 use crate::cli::manifest_input::{self, ManifestInput};
@@ -102,10 +102,10 @@ async fn run_against(
     config: &Config,
     clock: Clock,
 ) -> Result<Exit, Failure> {
-    let mut signals = Signals::listen();
+    let mut interrupts = Interrupts::listen();
     let prepared = tokio::select! {
         prepared = Box::pin(prepare(chosen, manifests, command, global, config, clock)) => prepared?,
-        () = signals.next() => {
+        () = interrupts.recv() => {
             say!("interrupted before this run sent a job; repeat the command to resume");
             return Ok(Exit::Interrupted);
         }
@@ -115,7 +115,7 @@ async fn run_against(
         Err(exit) => return Ok(exit),
     };
     let output_dir = app.state.output_dir.clone();
-    let (standstill, elapsed) = drive(&mut app.engine, clock, signals).await?;
+    let (standstill, elapsed) = drive(&mut app.engine, clock, interrupts).await?;
     drop(listening);
     if let Some(page) = page {
         page.abort();
@@ -286,11 +286,15 @@ async fn reach(service: &Service, backoff: Backoff) -> Result<(), ServiceError> 
 
 /// Runs the engine with progress, until it stands still or a signal stops it. Signals are waited for until the process
 /// ends, so that a second one ends it in whatever follows.
-async fn drive(engine: &mut Engine, clock: Clock, signals: Signals) -> Result<(Standstill, Millis), Failure> {
+async fn drive(
+    engine: &mut Engine,
+    clock: Clock,
+    interrupts: Interrupts,
+) -> Result<(Standstill, Millis), Failure> {
     let (stop_sender, stop) = watch::channel(Stop::AtStandstill);
     let mut progress = Progress::begin(clock);
     let in_flight = SharedInFlight::default();
-    tokio::spawn(stop_at_signals(signals, stop_sender, in_flight.clone()));
+    tokio::spawn(stop_at_signals(interrupts, stop_sender, in_flight.clone()));
     let mut said = false;
     let asked = stop.clone();
     let outcome = engine
