@@ -141,11 +141,7 @@ impl OutputDir {
             }
         }
         // Finds out about a read-only folder before anything is paid for.
-        tempfile::tempfile_in(&dir)?;
-        let sidecars = dir.join(SIDECAR_FOLDER);
-        if sidecars.symlink_metadata().is_ok() {
-            make_folder(&self.root, &sidecars)?;
-        }
+        self.check_folder(batch)?;
         self.sync_name(&dir)
     }
 
@@ -154,8 +150,8 @@ impl OutputDir {
     /// # Errors
     /// When it cannot.
     pub fn check_folder(&self, batch: &BatchName) -> io::Result<()> {
+        self.make_batch_dir(batch)?;
         let dir = self.batch_dir(batch);
-        make_folder(&self.root, &dir)?;
         tempfile::tempfile_in(&dir)?;
         let sidecars = dir.join(SIDECAR_FOLDER);
         if sidecars.symlink_metadata().is_ok() {
