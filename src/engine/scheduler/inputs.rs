@@ -234,7 +234,9 @@ impl Scheduler {
         now: Now,
     ) -> Result<(), SchedulerError> {
         self.downloads.ended();
-        let Some(faults) = self.effect_ended(key, attempt) else { return Ok(()) };
+        if self.effect_ended(key, attempt).is_none() {
+            return Ok(());
+        }
         match outcome {
             // A manifest came meanwhile that decides what its outputs are called: they are looked at again.
             Ok(_) if self.is_named_anew(key, attempt) => {
@@ -248,22 +250,6 @@ impl Scheduler {
                     job_log::queue_unparked(Parked::Store);
                 }
                 self.apply(key, attempt, Event::Fetched(files), now)
-            }
-            Err(FetchFault::StoreRefuses(fault)) => {
-                self.store_refused(key, attempt, &fault, now);
-                Ok(())
-            }
-            Err(FetchFault::FolderRefuses(fault)) => {
-                self.folder_refused(key, attempt, &fault, faults, now);
-                Ok(())
-            }
-            Err(FetchFault::ObjectRefused(fault)) => {
-                self.object_refused(key, attempt, &fault, now);
-                Ok(())
-            }
-            Err(FetchFault::Slow(fault)) => {
-                self.download_yielded(key, attempt, &fault, now);
-                Ok(())
             }
             Err(fault) => self.fetch_failed(key, attempt, fault, now),
         }
@@ -337,10 +323,10 @@ impl Scheduler {
     }
 
     /// Keeps the batch from buying until its folder can be written to. No try is counted.
-    fn folder_refused(&mut self, key: JobKey, attempt: AttemptNo, fault: &Fault, faults: u32, now: Now) {
-        // What came of it was removed.
-        self.scratch.release(key);
-        self.count_fault(key, attempt);
+    fn folder_refused(&mut self, key: JobKey, attempt: AttemptNo, fault: &Fault, now: Now) {
+        let Some(mut open) = self.jobs.get_mut(&key) else { return };
+        let faults = open.count_fault(attempt);
+        drop(open);
         let wait = self.wait_times.after_fault(faults, None);
         if let Some((active, open)) = self.batches.get(&key.batch).zip(self.jobs.get(&key)) {
             let context =
@@ -361,23 +347,24 @@ impl Scheduler {
 
     /// Lets a batch go on whose folder can be written to again. What waits for it waits no longer.
     fn folder_takes(&mut self, batch: BatchNo, now: Now) {
-        if !self.refused_folders.take(batch) {
-            return;
-        }
-        if let Some(active) = self.batches.get(&batch) {
-            job_log::folder_takes(active.record());
-        }
-        let waits = |open: &&OpenJob| open.key().batch == batch && self.is_refused_download(open);
+        let waits = |open: &&OpenJob| open.key().batch == batch && self.waits_for_folder(open);
         let waiting: Vec<_> =
             self.jobs.iter().filter(waits).map(|open| (open.key(), open.job().attempt())).collect();
+        if self.refused_folders.take(batch)
+            && let Some(active) = self.batches.get(&batch)
+        {
+            job_log::folder_takes(active.record());
+        }
         for (key, attempt) in waiting {
             self.schedule(key, attempt, now.tick);
         }
     }
 
-    /// Whether a job waits to be downloaded again into a folder that refuses it.
-    pub(super) fn is_refused_download(&self, open: &OpenJob) -> bool {
-        !open.is_busy() && open.action() == Some(NextAction::Fetch)
+    /// Whether a job is to be downloaded again, into a folder that cannot be written to.
+    pub(super) fn waits_for_folder(&self, open: &OpenJob) -> bool {
+        self.refused_folders.contains(open.key().batch)
+            && !open.is_busy()
+            && open.action() == Some(NextAction::Fetch)
     }
 
     fn fetch_failed(
@@ -398,30 +385,42 @@ impl Scheduler {
         if !is_kept {
             self.scratch.release(key);
         }
-        let Some(mut open) = self.jobs.get_mut(&key) else { return Ok(()) };
         let unavailable = matches!(fault, FetchFault::Unavailable { .. });
         let stale = unavailable || matches!(fault, FetchFault::Stale(_));
         let (fault, is_over, faults, asked) = match fault {
-            FetchFault::Stale(fault)
-            | FetchFault::Passing(fault)
-            | FetchFault::Slow(fault)
-            | FetchFault::StoreRefuses(fault)
-            | FetchFault::ObjectRefused(fault) => {
+            FetchFault::Stale(fault) | FetchFault::Passing(fault) => {
+                let Some(mut open) = self.jobs.get_mut(&key) else { return Ok(()) };
                 let faults = open.count_fetch_fault(attempt);
                 (fault, faults + 1 >= FETCH_TRIES_MAX, faults, None)
             }
             FetchFault::Unavailable { fault, wait } => {
+                let Some(mut open) = self.jobs.get_mut(&key) else { return Ok(()) };
                 let (faults, since) = open.count_unavailable(attempt, now.tick);
                 (fault, now.tick.since(since) >= UNAVAILABLE_MAX, faults, wait)
             }
-            FetchFault::Lasting(fault) | FetchFault::FolderRefuses(fault) => (fault, true, 0, None),
+            FetchFault::Lasting(fault) => (fault, true, 0, None),
+            // What these wait for is no failure of the job: none of them is ever given up for it.
+            FetchFault::Slow(fault) => {
+                self.download_yielded(key, attempt, &fault, now);
+                return Ok(());
+            }
+            FetchFault::StoreRefuses(fault) => {
+                self.store_refused(key, attempt, &fault, now);
+                return Ok(());
+            }
+            FetchFault::ObjectRefused(fault) => {
+                self.object_refused(key, attempt, &fault, now);
+                return Ok(());
+            }
+            FetchFault::FolderRefuses(fault) => {
+                self.folder_refused(key, attempt, &fault, now);
+                return Ok(());
+            }
             FetchFault::DiskRefuses { fault, wanted_bytes } => {
-                drop(open);
                 self.disk_refused(key, attempt, &fault, wanted_bytes, now);
                 return Ok(());
             }
         };
-        drop(open);
         let wait = (!is_over).then(|| self.wait_times.after_fault(faults, asked));
         if let Some((active, open)) = self.batches.get(&key.batch).zip(self.jobs.get(&key)) {
             let context =

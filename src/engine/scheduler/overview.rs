@@ -46,11 +46,9 @@ impl Scheduler {
         let moves = |action| counts.with_action(action) > 0;
         let blocked = self.account.blocked().iter().filter_map(|key| self.jobs.get(key));
         let blocked = blocked.filter(|open| open.action() == Some(NextAction::Post)).count();
-        let refused = if self.refused_folders.is_empty() {
-            0
-        } else {
-            let of_refused = self.jobs.iter().filter(|open| self.refused_folders.contains(open.key().batch));
-            of_refused.filter(|open| self.is_refused_download(open)).count()
+        let refused = match self.refused_folders.is_empty() {
+            true => 0,
+            false => self.jobs.iter().filter(|open| self.waits_for_folder(open)).count(),
         };
         if sends
             && (moves(NextAction::NextAttempt) || counts.with_action(NextAction::Post) as usize > blocked)

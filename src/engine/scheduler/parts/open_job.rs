@@ -221,9 +221,13 @@ impl OpenJob {
         self.progress(attempt).into_iter().for_each(|of| of.is_timed = is_timed);
     }
 
-    /// What was tried did not work.
-    pub fn count_fault(&mut self, attempt: AttemptNo) {
-        self.progress(attempt).into_iter().for_each(|of| of.faults = of.faults.saturating_add(1));
+    /// What was tried did not work. Returns how often in a row before.
+    pub fn count_fault(&mut self, attempt: AttemptNo) -> u32 {
+        self.progress(attempt).map_or(0, |of| {
+            let before = of.faults;
+            of.faults = before.saturating_add(1);
+            before
+        })
     }
 
     /// What was tried worked.
