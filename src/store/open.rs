@@ -91,14 +91,16 @@ impl Store {
 }
 
 /// Whether [`Store::open`] would open the database of the state in `dir`, and whether the files of batches that are done are
-/// whole. Nothing of the state is locked or changed, so nothing is certain while another process has it open.
-pub(super) fn foresee(dir: &Path) -> Result<(), StoreError> {
-    match try_out(dir, &std::env::temp_dir())? {
-        CheckResult::Opens(records) | CheckResult::OpensWithoutSnapshots(records, _) => {
-            records.finished.values().try_for_each(|line| line.check_lengths(dir))
-        }
-        CheckResult::Untried => Ok(()),
-    }
+/// whole. Nothing of the state is locked or changed, so nothing is certain while another process has it open. Returns what
+/// the database holds, where it opens as it is.
+pub(super) fn foresee(dir: &Path) -> Result<Option<Box<Snapshot>>, StoreError> {
+    let (records, is_whole) = match try_out(dir, &std::env::temp_dir())? {
+        CheckResult::Opens(records) => (records, true),
+        CheckResult::OpensWithoutSnapshots(records, _) => (records, false),
+        CheckResult::Untried => return Ok(None),
+    };
+    records.finished.values().try_for_each(|line| line.check_lengths(dir))?;
+    Ok(Some(records).filter(|_| is_whole))
 }
 
 /// Removes what killed processes left: drafts of manifests that were being taken in, of which nothing was acknowledged,

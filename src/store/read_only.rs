@@ -13,6 +13,7 @@ use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use serde::Deserialize;
 
@@ -43,6 +44,8 @@ use crate::store::{
 pub struct ReadOnlyState {
     dir: PathBuf,
     service: Option<String>,
+    /// What its database held when it was first looked at, from a copy; nothing where it cannot be told.
+    records: OnceLock<Option<Box<Snapshot>>>,
 }
 
 /// A batch that is looked at from outside, as its backup tells.
@@ -96,7 +99,11 @@ impl ReadOnlyState {
     /// [`StoreError`] when the folder holds something else, or another version's state.
     pub fn at(dir: &Path) -> Result<ReadOnlyState, StoreError> {
         state_format::check_folder(dir)?;
-        Ok(ReadOnlyState { dir: dir.to_owned(), service: state_format::service(dir)? })
+        Ok(ReadOnlyState {
+            dir: dir.to_owned(),
+            service: state_format::service(dir)?,
+            records: OnceLock::new(),
+        })
     }
 
     /// The service that the state was begun with; nothing where nothing was begun.
@@ -117,7 +124,30 @@ impl ReadOnlyState {
     /// # Errors
     /// [`StoreError::Damaged`]; while another process has the state open, that may be of no account.
     pub fn could_be_opened(&self) -> Result<(), StoreError> {
-        open::foresee(&self.dir)
+        if let Some(records) = open::foresee(&self.dir)? {
+            // A copy that was made before stays.
+            let _ = self.records.set(Some(records));
+        }
+        Ok(())
+    }
+
+    /// What the database holds, if no process has it open and all of it can be read: it is copied once.
+    fn records(&self) -> Option<&Snapshot> {
+        let read = || match open_check::read(&self.dir, &std::env::temp_dir()) {
+            Ok(CheckResult::Opens(salvaged)) if salvaged.unreadable.is_empty() => {
+                Some(Box::new(salvaged.records))
+            }
+            _ => None,
+        };
+        self.records.get_or_init(read).as_deref()
+    }
+
+    /// The open jobs of the state, which no process has open. Nothing where they cannot be told.
+    fn open_jobs(&self) -> Option<&[JobRecord]> {
+        if !open_check::has_database(&self.dir) {
+            return Some(&[]);
+        }
+        self.records().map(|records| records.open.as_slice())
     }
 
     /// Refuses a state that belongs to another service, as opening it would.
@@ -163,7 +193,7 @@ impl ReadOnlyState {
             let has_unfinished = backup.as_ref().is_none_or(|backup| standings.has_unfinished(backup.rows));
             let mut is_guess = false;
             if has_unfinished && known_open.is_none() {
-                let found = if self.holder()?.is_some() { None } else { open_jobs_beside(&self.dir) };
+                let found = if self.holder()?.is_some() { None } else { self.open_jobs() };
                 is_guess = found.is_none();
                 known_open =
                     found.map(|open| open.iter().map(|job| (job.id, OpenJobStatus::of(job))).collect());
@@ -190,12 +220,9 @@ impl ReadOnlyState {
         if !open_check::has_database(&self.dir) {
             return Ok(Some((StateTotals::default(), None)));
         }
-        let Ok(CheckResult::Opens(salvaged)) = open_check::read(&self.dir, &std::env::temp_dir()) else {
-            return Ok(None);
-        };
-        let Snapshot { total, days, groups, .. } = salvaged.records;
+        let Some(Snapshot { total, days, groups, .. }) = self.records() else { return Ok(None) };
         let day = days.get(&day).copied().unwrap_or_default();
-        Ok(salvaged.unreadable.is_empty().then_some((StateTotals { total, day }, groups)))
+        Ok(Some((StateTotals { total: *total, day }, groups.clone())))
     }
 
     /// Tells of every variation of every row that was accepted, whichever its batch.
@@ -265,7 +292,7 @@ impl ReadOnlyState {
         match open {
             Some(open) => decided_takes::add_open(&mut takes, open),
             None if self.holder()?.is_none() => {
-                let open = open_jobs_beside(&self.dir).unwrap_or_default();
+                let open = self.open_jobs().unwrap_or_default();
                 let open: Vec<OpenJobStatus> = open.iter().map(OpenJobStatus::of).collect();
                 decided_takes::add_open(&mut takes, &open);
             }
@@ -277,18 +304,6 @@ impl ReadOnlyState {
     /// The folders of all batches, done or not.
     fn batch_dirs(&self) -> Result<Vec<PathBuf>, StoreError> {
         Ok(batch_dirs(&self.dir)?.into_iter().map(|(_, dir)| dir).collect())
-    }
-}
-
-/// The open jobs of the state in `dir`, which no process has open, from a copy of its database. Nothing where they cannot
-/// be told.
-fn open_jobs_beside(dir: &Path) -> Option<Vec<JobRecord>> {
-    if !open_check::has_database(dir) {
-        return Some(Vec::new());
-    }
-    match open_check::read(dir, &std::env::temp_dir()) {
-        Ok(CheckResult::Opens(salvaged)) if salvaged.unreadable.is_empty() => Some(salvaged.records.open),
-        _ => None,
     }
 }
 

@@ -88,11 +88,11 @@ async fn plan(
     if let Some((_, identity)) = asked.service() {
         state.belongs_to(identity)?;
     }
-    refuse_damage(&state)?;
     let catalogs = asked.catalogs(&clock).await?;
     let balance = balance(asked).await;
     let open = open_jobs(&state, global, config, global.emulator).await?;
     let now = clock.now().wall;
+    refuse_damage(&state)?;
     let Validation { validated, seen, committed } =
         validate_all(&state, open.as_deref(), manifests, config, &catalogs.catalog, now)?;
     let budgets = Budgets::read(&state, global, config, now).await?;
