@@ -14,7 +14,7 @@ use crate::cli::{printable, written};
 use crate::domain::exit_code::Exit;
 use crate::domain::job::{Job, JobSpec, State};
 use crate::domain::review::Decision;
-use crate::domain::shell_word::shell_word;
+use crate::domain::shell_word::job_argument;
 use crate::domain::task::TaskRecord;
 use crate::server::protocol::{ExplainRequest, Explanation};
 
@@ -86,7 +86,7 @@ fn history_text(explanation: &Explanation) -> String {
     if job.awaits_review() && !explanation.superseded {
         lines.push(format!(
             "  review    waiting for a decision: callsheet review approve {}",
-            shell_word(&format!("{batch}/{}", spec.label))
+            job_argument(batch, &spec.label)
         ));
     }
     lines.extend(explanation.drift.iter().map(|drift| format!("  drift     {drift}")));

@@ -13,7 +13,7 @@ use crate::domain::job_reference::{INPUT_LENGTH, INPUT_TOO_LONG};
 use crate::domain::job_state::JobState;
 use crate::domain::parked_reason::Parked;
 use crate::domain::retry_delay::{Prospect, prospect};
-use crate::domain::shell_word::shell_word;
+use crate::domain::shell_word::job_argument;
 use crate::ingest::receipt::Receipt;
 use crate::output::report::Listed;
 use crate::server::protocol::{BatchStatus, JobSummary, JobsRequest};
@@ -160,7 +160,7 @@ fn lines(end: &BatchEnd<'_>, invocation: &Invocation) -> Vec<Line> {
         )));
     }
     for job in end.in_doubt.iter().take(NAMED_MAX) {
-        let job = shell_word(&format!("{name}/{}", job.id));
+        let job = job_argument(name, &job.id);
         lines.push(Line::Command(invocation.command(&["resolve", &job, "--charged", "N"])));
     }
     for state in [JobState::Canceled, JobState::Expired] {
@@ -217,7 +217,7 @@ fn failures(end: &BatchEnd<'_>, invocation: &Invocation, lines: &mut Vec<Line>) 
             "{name}: {} above max_credits; to allow N credits:",
             jobs(limited.len())
         )));
-        let job = shell_word(&format!("{name}/{}", first.id));
+        let job = job_argument(name, &first.id);
         lines.push(Line::Command(invocation.command(&["retry", &job, "--max-credits", "N"])));
     }
     let paid = of(|job| remedy(job) == Remedy::Download);

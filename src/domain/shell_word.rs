@@ -1,5 +1,7 @@
 //! Words of commands that people copy into a shell.
 
+use std::fmt::Display;
+
 /// A word as a shell takes it: in quotes where a character of it means something to a shell, or parts words.
 pub fn shell_word(word: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "-_./:=@%+,".contains(c);
@@ -7,6 +9,11 @@ pub fn shell_word(word: &str) -> String {
         return word.to_owned();
     }
     format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+/// A job as it is typed in a command: `BATCH/LABEL`.
+pub fn job_argument(batch: impl Display, label: &str) -> String {
+    shell_word(&format!("{batch}/{label}"))
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use crate::domain::job_reference::DecidedTake;
 use crate::domain::manifest::row::{BadRow, Deadline, Header, Policy, ReadRow};
 use crate::domain::manifest::{self, Limits, Manifest, RefusedManifest};
 use crate::domain::pilot::Pilot;
-use crate::domain::shell_word::shell_word;
+use crate::domain::shell_word::{job_argument, shell_word};
 use crate::domain::time::Timestamp;
 use crate::failpoint;
 use crate::ingest::input_files::{FoundFile, InputFiles};
@@ -264,7 +264,7 @@ pub(super) fn validate_opened(
         validation.refusal = Some(problem);
     }
     if options.selection.is_whole() && options.amends.is_none() && !validation.is_refused() {
-        let command = |job: &str| format!("callsheet cancel {}", shell_word(&format!("{name}/{job}")));
+        let command = |job: &str| format!("callsheet cancel {}", job_argument(&name, job));
         validation.receipt.absent = validation.staged.absent(command)?;
     }
     if !validation.is_refused() && validation.expired.is_none() {

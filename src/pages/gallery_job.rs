@@ -11,6 +11,7 @@ use crate::domain::job::{Job, JobSpec, OutputFile, State};
 use crate::domain::job_reference::{INPUT_LENGTH, INPUT_TOO_LONG};
 use crate::domain::json_object::JsonObject;
 use crate::domain::row_verdict::JobStanding;
+use crate::domain::shell_word::job_argument;
 
 /// Digits of an output's SHA-256 that its thumbnail is called by.
 const THUMBNAIL_DIGITS: usize = 24;
@@ -243,9 +244,7 @@ fn command_name(batch: &BatchName, spec: &JobSpec) -> String {
     if label.chars().any(is_odd) || label.starts_with('-') || label.is_empty() {
         return spec.id.short();
     }
-    let name = format!("{batch}/{label}");
-    let is_plain = |c: char| c.is_alphanumeric() || "-_./@".contains(c);
-    if name.chars().all(is_plain) { name } else { format!("'{name}'") }
+    job_argument(batch, label)
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use crate::domain::job_state::JobState;
 use crate::domain::parked_reason::Parked;
 use crate::domain::retry_command::{retry_command, with_other_fields};
 use crate::domain::row_verdict::JobStanding;
-use crate::domain::shell_word::shell_word;
+use crate::domain::shell_word::job_argument;
 use crate::engine::engine_client::EngineClient;
 use crate::engine::scheduler::ended_take;
 use crate::engine::{FindError, NamedJob, Target, blocking};
@@ -192,7 +192,7 @@ fn wait_for(
     let Some((first, _)) = takes.first() else {
         return format!("the row {} is not in the batch {batch}; submit its manifest again", input.row);
     };
-    let name = shell_word(&format!("{batch}/{}", first.spec.label));
+    let name = job_argument(batch, &first.spec.label);
     let row = input.shown();
     let command = match why {
         MissingInput::Unfinished => {
@@ -278,7 +278,7 @@ fn next(
         return parked_reason;
     }
     let overdue = if record.job.is_overdue() { " It is overdue, so it is polled less often." } else { "" };
-    let name = shell_word(&format!("{}/{}", batch.name, spec.label));
+    let name = job_argument(&batch.name, &spec.label);
     match record.job.state() {
         State::Queued if record.job.may_have_been_sent() || batch.may_have_been_sent(spec.seq) => {
             let batch = &batch.name;
@@ -379,7 +379,7 @@ fn parked_reason(
             })
         }
         (State::Queued, Parked::NoPrice) => {
-            let job = shell_word(&format!("{}/{}", batch.name, spec.label));
+            let job = job_argument(&batch.name, &spec.label);
             Some(format!(
                 "it is parked, or waits behind a job that is: {why}. Here: callsheet retry {job} --max-credits N, or \
                  callsheet cancel {job}"

@@ -14,7 +14,7 @@ use tokio::io::AsyncReadExt;
 use crate::domain::exit_code::Exit;
 use crate::domain::ids::BatchName;
 use crate::domain::job::OutputFile;
-use crate::domain::shell_word::shell_word;
+use crate::domain::shell_word::job_argument;
 use crate::engine::{Target, blocking};
 use crate::output::open_output::open_output;
 use crate::server::api_error::ApiError;
@@ -59,7 +59,7 @@ async fn serve(
 ) -> Result<Response, ApiError> {
     let batch = batch_name(batch)?;
     let output = recorded_output(app, &batch, job, number).await?;
-    let again = format!("callsheet download {} fetches it again", shell_word(&format!("{batch}/{job}")));
+    let again = format!("callsheet download {} fetches it again", job_argument(&batch, job));
     let (output_dir, recorded) = (app.output_dir.clone(), output.clone());
     let opened = blocking(move || {
         let file = open_output(&output_dir, &batch, &recorded)?;

@@ -18,7 +18,7 @@ use crate::domain::diagnostic::{Diagnostic, Diagnostics};
 use crate::domain::ids::BatchName;
 use crate::domain::job_reference::{INPUT_LENGTH, INPUT_TOO_LONG, InputField, JobInput, length_reference};
 use crate::domain::request::{Kind, Request};
-use crate::domain::shell_word::shell_word;
+use crate::domain::shell_word::job_argument;
 use crate::domain::task::Fault;
 use crate::domain::time::Millis;
 
@@ -55,7 +55,7 @@ pub fn unfit_length(why: &LengthError, input: &JobInput, batch: &BatchName, labe
         LengthError::NotTaken(_) => (INPUT_LENGTH, "SECONDS"),
     };
     let (row, option) = (input.shown(), input.field.name());
-    let name = shell_word(&format!("{batch}/{label}"));
+    let name = job_argument(batch, label);
     let message = match (input.field, why) {
         // Other seconds than those of the video would not make it fit.
         (InputField::SourceVideoDurationSeconds, LengthError::TooLong { .. }) => format!(

@@ -17,7 +17,7 @@ use crate::domain::ids::{BatchName, BatchNo, JobKey, Seq};
 use crate::domain::job::{Job, Order, State};
 use crate::domain::job_reference::InputField;
 use crate::domain::quote::{self, Bound, Catalog, CatalogPart, Cost, LengthError, Rules, Surcharges};
-use crate::domain::shell_word::shell_word;
+use crate::domain::shell_word::job_argument;
 use crate::domain::task::Fault;
 use crate::domain::time::{Millis, Tick};
 use crate::engine::scheduler::job_log;
@@ -321,7 +321,7 @@ pub fn above_max(withheld: &HoldRefusal, batch: &BatchName, label: &str) -> Opti
     let HoldRefusal::AboveMax { price, .. } = withheld else { return None };
     let message = format!(
         "{withheld}; to send it all the same: callsheet retry {} --max-credits {}",
-        shell_word(&format!("{batch}/{label}")),
+        job_argument(batch, label),
         price.0
     );
     Some(Fault::new(ABOVE_MAX, message))
