@@ -182,7 +182,8 @@ impl Bucket {
                 Ok(())
             }
             Err(Error::AlreadyExists { .. }) => Ok(()),
-            // Who may not list a bucket is not told that there is none. What is begun in parts is no object.
+            // Without the right to list a bucket, a missing object is reported as denied. An upload in parts that is not
+            // completed makes no object.
             Err(Error::PermissionDenied { .. }) if self.hides_what_is_missing().await => {
                 let Some(parts) = &self.parts else { return Ok(()) };
                 let upload = parts.create_multipart(&path).await?;

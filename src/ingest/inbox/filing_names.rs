@@ -159,7 +159,7 @@ fn claim(target: &InboxDir, receipt: &OsStr, sha256: &str) -> io::Result<Option<
     let mut text = Vec::new();
     file.take(RECEIPT_MAX_BYTES).read_to_end(&mut text)?;
     let claim = serde_json::from_slice::<Claim>(&text).ok().filter(|claim| claim.sha256 == sha256);
-    // A name in this folder, whoever wrote the receipt.
+    // Only a name in this folder counts: others may write receipts, too.
     Ok(claim.map(|claim| claim.filed_as).filter(|name| Path::new(name).file_name() == Some(name.as_ref())))
 }
 
