@@ -451,8 +451,13 @@ impl ActiveBatch {
 
     /// The first row of each window that is to be sent.
     pub fn fronts(&self) -> impl Iterator<Item = &Arc<JobSpec>> {
-        let fronts = self.windows.iter().filter_map(RowWindow::first).map(|row| &row.spec);
-        fronts.filter(|spec| !self.is_replaced(spec.seq))
+        let fronts = self.windows.iter().filter_map(RowWindow::first);
+        fronts.filter(|row| !self.is_dropped(row) && !self.is_replaced(row.spec.seq)).map(|row| &row.spec)
+    }
+
+    /// Whether a row that has not begun is dropped at its turn, since its owner canceled what waited then.
+    fn is_dropped(&self, row: &SpooledRow) -> bool {
+        row.at < self.record.canceled_below && !self.record.may_have_been_sent(row.spec.seq)
     }
 
     /// Rows that wait in memory.
@@ -474,12 +479,11 @@ impl ActiveBatch {
             return Vec::new();
         }
         // Canceled rows leave the window in order: whatever is behind one waits for that.
-        let is_canceled =
-            |row: &SpooledRow| row.at < record.canceled_below && !record.may_have_been_sent(row.spec.seq);
         let front = |window: &'a RowWindow| {
             let first = window.first().map(needs);
             let most = if window.is_mixed() { usize::MAX } else { most };
-            let goes = |row: &&SpooledRow| !is_canceled(row) && (!is_crowded || Some(needs(row)) == first);
+            let goes =
+                |row: &&SpooledRow| !self.is_dropped(row) && (!is_crowded || Some(needs(row)) == first);
             let rows = window.rows().take_while(goes);
             let rows = rows.filter(|row| !record.skipped.contains(&row.spec.seq));
             let rows = rows.filter(|row| !self.is_replaced(row.spec.seq));

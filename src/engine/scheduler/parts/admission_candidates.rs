@@ -117,6 +117,8 @@ impl WaitingJobs<'_> {
         let begun = begun.filter(|open| !record.waits_for_pilot(open.record().row_at, open.job()));
         // One that may have been sent is not dropped; it is not bought after its time either.
         let begun = begun.filter(|open| !has_expired || open.job().first_sent().is_some());
+        let is_superseded = |open: &&OpenJob| active.versions().is_superseded(open.key().seq);
+        let begun = begun.filter(|open| !is_superseded(open) || open.job().may_have_been_sent());
         let begun = begun.map(|open| (false, open.spec()));
         let passed_over = jobs.counts().queued_of(batch).saturating_sub(self.inputs.waiting_count(batch));
         let is_crowded = passed_over >= PASSED_OVER_MAX;

@@ -3,6 +3,7 @@
 use super::*;
 use crate::domain::job_reference::{EndedTake, FoundInput, InputBatch, InputField, JobInput};
 use crate::domain::job_state::JobState;
+use crate::domain::queue_class::QueueClass;
 use crate::domain::review::{Decision, Verdict};
 
 const CHILD_FIELD: InputField = InputField::ImageUrls;
@@ -128,6 +129,38 @@ fn a_canceled_batch_drops_what_waits_for_others() {
     assert_eq!(stage.ended, ["job-1 canceled", "job-2 canceled"]);
     assert_eq!(finish(&mut stage, 0), "");
     assert_eq!(stage.scheduler.standstill(), Some(Standstill::Done));
+}
+
+#[test]
+fn rows_that_are_still_to_be_dropped_after_a_cancel_are_not_begun_when_others_are_added() {
+    let (children, each) = (1_200, 100);
+    let mut rows: Vec<&[u32]> = vec![&[]];
+    rows.resize(children + 2, &[0]);
+    rows[children + 1] = &[];
+    let mut stage = stage(&rows);
+    // The last row is not there yet, and the children are of twelve classes.
+    let end = children as u64 + 1;
+    let classes = (1..end).step_by(each).zip(1..);
+    let segments = classes.map(|(from, class)| Segment {
+        class: QueueClass(class),
+        ..Segment::mixed(0, from, from + each as u64)
+    });
+    stage.batch.segments = [Segment::mixed(0, 0, 1)].into_iter().chain(segments).collect();
+    (stage.batch.rows, stage.batch.spool_bytes) = (end as u32, end);
+    stage.restart();
+    assert_eq!(stage.step(vec![]), "post 0#1");
+    let canceled = stage.scheduler.execute(Command::Cancel(BatchNo(1)), stage.now).unwrap();
+    assert_eq!(canceled.jobs, u32::try_from(children).unwrap());
+    let mut more = stage.scheduler.batches.get(&BatchNo(1)).unwrap().record().clone();
+    (more.rows, more.spool_bytes) = (more.rows + 1, end + 1);
+    more.segments.push(Segment::mixed(0, end, end + 1));
+    stage.scheduler.execute(Command::AddBatch(Box::new(more)), stage.now).unwrap();
+    let mut said = vec![stage.step(vec![])];
+    said.push(finish(&mut stage, 0));
+    said.extend((0..100).map(|_| stage.step(vec![])));
+    said.retain(|said| !said.is_empty());
+    assert_eq!(said, [format!("post {end}#1")]);
+    assert_eq!(stage.ended.len(), children + 1, "one succeeded, all others are canceled");
 }
 
 #[test]

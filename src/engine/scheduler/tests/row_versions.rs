@@ -53,6 +53,28 @@ fn one_that_waits_in_the_queue_is_dropped_and_one_that_was_sent_goes_on() {
 }
 
 #[test]
+fn of_hundreds_that_wait_in_the_queue_none_is_sent_before_it_is_dropped() {
+    let rows = 200;
+    let mut one_at_a_time = settings();
+    one_at_a_time.limits.in_flight = 1;
+    let mut stage = Stage::with(1 + 2 * rows, one_at_a_time);
+    assert_eq!(stage.step(vec![]), "post 0#1");
+    stage.posted(0, task("pending"));
+    stage.scheduler.execute(Command::Pause(BatchNo(1)), stage.now).unwrap();
+    stage.scheduler.execute(Command::Cancel(BatchNo(1)), stage.now).unwrap();
+    (0..20).for_each(|_| drop(stage.step(vec![])));
+    let canceled = |seq: u32| (stage.specs[seq as usize].clone(), stage.outcomes[&Stage::key(seq)].clone());
+    let all = Command::Retry((1..=rows).map(canceled).collect());
+    assert_eq!(stage.scheduler.execute(all, stage.now).unwrap().jobs, rows);
+    stage.edit(&(1..=rows).map(|seq| (rows + seq, seq)).collect::<Vec<_>>());
+    stage.ended.clear();
+    stage.scheduler.execute(Command::Resume(BatchNo(1)), stage.now).unwrap();
+    stage.scheduler.execute(Command::Reload(Box::new(settings())), stage.now).unwrap();
+    let said: String = (0..20).map(|_| stage.step(vec![])).collect();
+    assert_eq!((said.as_str(), stage.ended.len()), ("", rows as usize));
+}
+
+#[test]
 fn one_whose_attempt_failed_gets_no_other() {
     let mut stage = Stage::of(2);
     stage.step(vec![]);
