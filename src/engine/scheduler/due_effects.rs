@@ -97,6 +97,13 @@ impl Scheduler {
         self.account.may_post_again(post, is_busy, now.wall)
     }
 
+    /// Whether the account still lets a job be sent that was let out and of which nothing was sent.
+    pub(super) fn account_still_lets(&self, key: JobKey, now: Now) -> bool {
+        let Some(open) = self.jobs.get(&key) else { return true };
+        let is_busy = |other: &JobKey| self.jobs.get(other).is_some_and(OpenJob::is_busy);
+        self.account.still_lets((&key, &open.spec().order), is_busy, now.wall)
+    }
+
     /// Nothing that nobody pays for leaves, and nothing at all under a refused key.
     pub(super) fn postpone(&mut self, key: JobKey, attempt: AttemptNo, now: Now) {
         self.schedule(key, attempt, now.tick.after(ACCOUNT_RECHECK));

@@ -323,7 +323,7 @@ impl Scheduler {
     /// looked for.
     fn is_held_back(&mut self, key: JobKey, now: Now) -> bool {
         !self.stands_as_admitted(key, now)
-            || !self.may_post_again(key, now)
+            || !self.account_still_lets(key, now)
             || !self.is_held_at_its_price(key, now)
     }
 

@@ -351,6 +351,19 @@ impl AccountState {
         let allowance = self.allowance_of(order);
         self.out_of_credits.may_try(key, allowance, is_busy, now)
     }
+
+    /// Whether a job may still be sent that was let out and of which nothing was sent: its hold is among what counts
+    /// against the balance. `is_busy` is that of [`AccountState::may_post_again`].
+    pub fn still_lets(
+        &self,
+        (key, order): (&JobKey, &Order),
+        is_busy: impl Fn(&JobKey) -> bool,
+        now: Timestamp,
+    ) -> bool {
+        let is_covered = || self.known.is_some_and(|known| known.balance >= known.sent);
+        let is_free = || self.out_of_credits.may_be_free(key, self.allowance_of(order), is_busy, now);
+        self.key_lets(Call::Post) && (!self.is_out_of_credits() || is_covered() || is_free())
+    }
 }
 
 impl AccountSettings {

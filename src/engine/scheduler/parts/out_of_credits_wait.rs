@@ -116,16 +116,27 @@ impl OutOfCreditsWait {
         is_busy: impl Fn(&JobKey) -> bool,
         now: Timestamp,
     ) -> bool {
-        let is_free = allowance.is_some_and(|AllowanceUse { pool, units }| {
-            let mut others = self.covered.get(&pool).into_iter().flatten().filter(|other| **other != key);
-            self.block.trial(&pool, now).lets(units, others.any(is_busy))
-        });
+        let is_free = self.may_be_free(&key, allowance, is_busy, now);
         if is_free {
             self.blocked.remove(&key);
         } else {
             self.blocked.insert(key);
         }
         is_free
+    }
+
+    /// Whether the allowance of a job may cover it. `is_busy` is that of [`OutOfCreditsWait::may_try`].
+    pub fn may_be_free(
+        &self,
+        key: &JobKey,
+        allowance: Option<AllowanceUse>,
+        is_busy: impl Fn(&JobKey) -> bool,
+        now: Timestamp,
+    ) -> bool {
+        allowance.is_some_and(|AllowanceUse { pool, units }| {
+            let mut others = self.covered.get(&pool).into_iter().flatten().filter(|other| *other != key);
+            self.block.trial(&pool, now).lets(units, others.any(is_busy))
+        })
     }
 
     /// Whether an allowance refused something.

@@ -206,6 +206,19 @@ fn a_row_that_is_rejected_while_its_result_is_looked_for_feeds_nothing() {
 }
 
 #[test]
+fn a_child_that_the_balance_covers_once_is_sent_after_a_402() {
+    let mut stage = stage(&[&[], &[], &[0]]);
+    assert_eq!(stage.step(vec![]), "post 0#1, post 1#1");
+    assert_eq!(stage.posted(1, PostAnswer::OutOfCredits(fault("insufficient_credits"))), "balance?");
+    stage.step(vec![Input::Balance(Ok(Credits(PRICE - 1)))]);
+    let other = Box::new((stage.specs[1].clone(), stage.durable[&Stage::key(1)].clone()));
+    assert_eq!(stage.scheduler.execute(Command::CancelJob(other), stage.now).unwrap().jobs, 1);
+    assert_eq!(finish(&mut stage, 0), "balance?");
+    assert_eq!(stage.step(vec![Input::Balance(Ok(Credits(2 * PRICE - 1)))]), "inputs 2#1 of [0]");
+    assert_eq!(found(&mut stage, 2), "post 2#1");
+}
+
+#[test]
 fn a_take_that_is_picked_while_the_one_before_is_looked_for_is_the_one_that_is_sent() {
     let mut stage = stage(&[&[], &[], &[0]]);
     let fingerprint = stage.specs[0].fingerprint;
