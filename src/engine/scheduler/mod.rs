@@ -48,7 +48,7 @@ pub use self::waiting_inputs::ended_take;
 use crate::domain::adaptive_limit::AdaptiveLimit;
 use crate::domain::budget_group::{GroupLimits, GroupTotals};
 use crate::domain::credits::Credits;
-use crate::domain::ids::BatchNo;
+use crate::domain::ids::{AttemptNo, BatchNo, JobKey};
 use crate::domain::job::JobSpec;
 use crate::domain::ledger::Totals;
 use crate::domain::lifecycle::{self, Want};
@@ -121,6 +121,8 @@ pub struct Scheduler {
     /// What jobs may have been charged of batches that are none of its own.
     may_be_charged_elsewhere: BTreeMap<BatchNo, Credits>,
     inputs: JobInputs,
+    /// Attempts whose inputs are being looked for, though their jobs were canceled meanwhile: what is found is dropped.
+    abandoned_lookups: BTreeSet<(JobKey, AttemptNo)>,
     pending: PendingStep,
 }
 
@@ -148,6 +150,7 @@ impl Scheduler {
             finished_jobs: FinishedJobs::default(),
             may_be_charged_elsewhere: BTreeMap::new(),
             inputs: JobInputs::default(),
+            abandoned_lookups: BTreeSet::new(),
             pending: PendingStep::default(),
             settings,
         }

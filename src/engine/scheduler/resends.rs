@@ -10,6 +10,7 @@ use crate::domain::credits::Credits;
 use crate::domain::ids::{AttemptNo, BatchNo, JobKey};
 use crate::domain::job::State;
 use crate::domain::lifecycle::{Event, Want};
+use crate::domain::task::Fault;
 use crate::domain::time::{Now, Tick};
 use crate::engine::scheduler::drop_expired_and_canceled::DROPPED_MAX;
 use crate::engine::scheduler::parts::active_batch::ActiveBatch;
@@ -27,6 +28,28 @@ impl Scheduler {
     fn waits_untaken(&self, key: JobKey) -> bool {
         let is_waiting = |open: &OpenJob| !open.is_busy() && open.spec().order.kind.is_keyed();
         !self.was_taken(key) && self.jobs.get(&key).is_some_and(is_waiting)
+    }
+
+    /// Whether the inputs of a job are being looked for just now, and nothing of it was sent.
+    fn looks_for_inputs(&self, key: JobKey) -> bool {
+        let is_looking = |open: &OpenJob| {
+            let job = open.job();
+            open.is_busy()
+                && open.spec().order.inputs_to_find() > 0
+                && job.present().inputs().is_empty()
+                && !job.may_have_been_sent()
+        };
+        !self.was_taken(key) && self.jobs.get(&key).is_some_and(is_looking)
+    }
+
+    /// A job is canceled whose inputs are being looked for: it goes back to the queue at once.
+    fn abandon_lookup(&mut self, key: JobKey, now: Now) -> Result<(), SchedulerError> {
+        let Some(mut open) = self.jobs.get_mut(&key) else { return Ok(()) };
+        let attempt = open.job().attempt();
+        open.effect_ended(attempt);
+        drop(open);
+        self.abandoned_lookups.insert((key, attempt));
+        self.apply(key, attempt, Event::InputsLost(Fault::new("canceled", "it was canceled")), now)
     }
 
     /// Whether a job without a task would be admitted as it was, but for its price.
@@ -88,8 +111,8 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Takes the jobs of a batch that wait without a task back out of flight, to be canceled: some at once, the others
-    /// when they are looked at next, which is now.
+    /// Takes the jobs of a batch that wait without a task, or whose inputs are being looked for, back out of flight, to be
+    /// canceled: some at once, the others when they are looked at next, which is now, or when their inputs are found.
     pub(super) fn requeue_to_cancel(&mut self, no: BatchNo, now: Now) -> Result<(), SchedulerError> {
         let waiting = self.jobs.iter().map(OpenJob::key).filter(|key| key.batch == no);
         let waiting: Vec<JobKey> = waiting.filter(|key| self.waits_untaken(*key)).collect();
@@ -101,11 +124,17 @@ impl Scheduler {
                 self.schedule(key, attempt, now.tick);
             }
         }
-        Ok(())
+        let looking = self.jobs.iter().map(OpenJob::key).filter(|key| key.batch == no);
+        let looking: Vec<JobKey> =
+            looking.filter(|key| self.looks_for_inputs(*key)).take(DROPPED_MAX).collect();
+        looking.into_iter().try_for_each(|key| self.abandon_lookup(key, now))
     }
 
     /// The same of one job, where it waits so.
     pub(super) fn requeue_job_to_cancel(&mut self, key: JobKey, now: Now) -> Result<(), SchedulerError> {
+        if self.looks_for_inputs(key) {
+            return self.abandon_lookup(key, now);
+        }
         match self.jobs.get(&key).map(|open| open.job().attempt()) {
             Some(attempt) if self.waits_untaken(key) => self.apply(key, attempt, Event::Requeue, now),
             _ => Ok(()),

@@ -171,6 +171,8 @@ impl Scheduler {
                     _ if inputs.len() == spec.order.inputs_to_find() => {
                         Effect::Post { key, attempt, spec, inputs }
                     }
+                    // It was canceled and is wanted again: its turn comes when what was begun before has ended.
+                    _ if self.abandoned_lookups.contains(&(key, attempt)) => return,
                     Ok(parents) => Effect::FindInputs { key, attempt, spec, parents },
                     // It waits again: `start_due_effects` takes it back.
                     Err(_) => {

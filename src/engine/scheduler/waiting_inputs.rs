@@ -152,6 +152,14 @@ impl Scheduler {
         outcome: Result<Vec<FoundInput>, InputFault>,
         now: Now,
     ) -> Result<(), SchedulerError> {
+        if self.abandoned_lookups.remove(&(key, attempt)) {
+            self.input_store.not_asked();
+            // It may be wanted again by now.
+            if self.jobs.contains_key(&key) {
+                self.schedule(key, attempt, now.tick);
+            }
+            return Ok(());
+        }
         let Some(mut open) = self.jobs.get_mut(&key) else {
             self.input_store.not_asked();
             return Ok(());

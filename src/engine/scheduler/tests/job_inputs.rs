@@ -132,6 +132,36 @@ fn a_canceled_batch_drops_what_waits_for_others() {
 }
 
 #[test]
+fn a_job_is_canceled_while_its_inputs_are_looked_for_and_what_is_found_then_is_dropped() {
+    let mut stage = stage(&[&[], &[0]]);
+    stage.step(vec![]);
+    assert_eq!(finish(&mut stage, 0), "inputs 1#1 of [0]");
+    let child = (stage.specs[1].clone(), stage.durable[&Stage::key(1)].clone());
+    let canceled = stage.scheduler.execute(Command::CancelJob(Box::new(child)), stage.now).unwrap();
+    assert_eq!((canceled.jobs, canceled.in_flight), (1, 0));
+    assert_eq!(stage.step(vec![]), "");
+    assert_eq!(stage.ended[1..], ["job-1 canceled"]);
+    assert_eq!(stage.batch.totals.held, Credits::ZERO);
+    // It is wanted again before that has ended.
+    let again = (stage.specs[1].clone(), stage.outcomes[&Stage::key(1)].clone());
+    stage.scheduler.execute(Command::Retry(vec![again]), stage.now).unwrap();
+    assert_eq!(stage.step(vec![]), "");
+    assert_eq!(found(&mut stage, 1), "inputs 1#1 of [0]", "what was found was of the canceled one");
+    assert_eq!(found(&mut stage, 1), "post 1#1");
+}
+
+#[test]
+fn a_batch_is_canceled_with_the_jobs_whose_inputs_are_looked_for() {
+    let mut stage = stage(&[&[], &[0], &[0]]);
+    stage.step(vec![]);
+    assert_eq!(finish(&mut stage, 0), "inputs 1#1 of [0], inputs 2#1 of [0]");
+    let canceled = stage.scheduler.execute(Command::Cancel(BatchNo(1)), stage.now).unwrap();
+    assert_eq!((canceled.jobs, canceled.in_flight), (2, 0));
+    assert_eq!(stage.step(vec![]), "");
+    assert_eq!(stage.ended[1..], ["job-1 canceled", "job-2 canceled"]);
+}
+
+#[test]
 fn rows_that_are_still_to_be_dropped_after_a_cancel_are_not_begun_when_others_are_added() {
     let (children, each) = (1_200, 100);
     let mut rows: Vec<&[u32]> = vec![&[]];
