@@ -227,9 +227,7 @@ impl Scheduler {
         may_be_kept.extend(self.refused_folders.iter());
         for no in may_be_kept {
             let Some(active) = self.batches.get(&no) else { continue };
-            // What is left of an expired batch may have been sent: it waits for a person.
-            let has_expired = !active.record().has_ended() && active.has_expired(now);
-            let is_paused = active.record().paused.is_some() || has_expired;
+            let is_paused = active.record().paused.is_some() || self.waits_for_a_person(active, now);
             let waits_after_pilot = self.jobs.wait_after_pilot(active.record(), self.inputs.waiting_of(no));
             let refused = self.refused_folders.contains(no).then_some(Parked::Disk);
             let kept = is_paused.then_some(Parked::Paused).or(refused);
@@ -243,6 +241,18 @@ impl Scheduler {
                 active.log_parked(Parked::Pilot);
             }
         }
+    }
+
+    /// Whether a batch has expired, and what waits of it may have been sent by a state that is gone: neither is it sent, nor
+    /// does it end by itself.
+    fn waits_for_a_person(&self, active: &ActiveBatch, now: Now) -> bool {
+        let record = active.record();
+        let may_have_been_sent =
+            |key: &JobKey| self.jobs.get(key).is_some_and(|open| open.job().may_have_been_sent());
+        !record.has_ended()
+            && active.has_expired(now)
+            && (record.rebuilt_rows > 0 && active.has_rows()
+                || self.jobs.all_candidates(record.no).iter().any(may_have_been_sent))
     }
 
     /// Admission has found nothing about any batch.

@@ -386,6 +386,9 @@ impl Scheduler {
             self.scratch.release(key);
         }
         let unavailable = matches!(fault, FetchFault::Unavailable { .. });
+        if !unavailable && let Some(mut open) = self.jobs.get_mut(&key) {
+            open.result_host_answered(attempt);
+        }
         let stale = unavailable || matches!(fault, FetchFault::Stale(_));
         let (fault, is_over, faults, asked) = match fault {
             FetchFault::Stale(fault) | FetchFault::Passing(fault) => {

@@ -246,10 +246,14 @@ impl OpenJob {
     /// Its download failed. Returns how many others in a row did before.
     pub fn count_fetch_fault(&mut self, attempt: AttemptNo) -> u32 {
         self.progress(attempt).map_or(0, |of| {
-            (of.unavailable, of.unavailable_since) = (0, None);
             of.fetch_faults = of.fetch_faults.saturating_add(1);
             of.fetch_faults - 1
         })
+    }
+
+    /// The result host of its download answered, whatever came of it.
+    pub fn result_host_answered(&mut self, attempt: AttemptNo) {
+        self.progress(attempt).into_iter().for_each(|of| (of.unavailable, of.unavailable_since) = (0, None));
     }
 
     /// The result host of its download was not available. Returns how many times in a row it was not before, and since

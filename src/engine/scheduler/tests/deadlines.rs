@@ -152,4 +152,5 @@ fn what_is_not_sent_in_time_expires() {
     assert_eq!(stage.ended.len(), 199);
     assert!(stage.ended.iter().all(|line| line.ends_with("expired")));
     assert_eq!(stage.scheduler.standstill(), None, "what was sent goes on");
+    assert_eq!(stage.scheduler.batches.get(&BatchNo(1)).unwrap().parked(), None);
 }

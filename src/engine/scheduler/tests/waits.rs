@@ -300,3 +300,19 @@ fn outputs_that_the_store_alone_refuses_keep_nobody_else_waiting_and_open_what_w
     stage.step(vec![Input::Fetched(Stage::key(0), AttemptNo(1), Ok(files()))]);
     assert_eq!(stage.ended, ["job-0 succeeded"]);
 }
+
+#[test]
+fn a_result_host_that_fails_again_after_a_store_refused_is_waited_for_anew() {
+    let mut stage = Stage::of(1);
+    stage.step(vec![]);
+    assert_eq!(stage.posted(0, task("success")), "fetch 0#1");
+    let fetched = |fault: FetchFault| Input::Fetched(Stage::key(0), AttemptNo(1), Err(fault));
+    let away = || fetched(FetchFault::Unavailable { fault: fault("download"), wait: None });
+    stage.step(vec![away()]);
+    stage.pass(Millis(60_000)).step(vec![]);
+    stage.read(0, ReadAnswer::Task(reading("success")));
+    stage.step(vec![fetched(FetchFault::StoreRefuses(fault("store")))]);
+    stage.pass(Millis(100 * 3_600_000)).step(vec![]);
+    stage.step(vec![away()]);
+    assert_eq!(stage.ended, [""; 0], "it is paid for");
+}
