@@ -91,6 +91,9 @@ impl ActiveBatch {
         record.decided = present.decided;
         record.review_announced = present.review_announced && !has_more;
         record.pilot_announced = present.pilot_announced && !has_more;
+        // One that has ended while the manifest was read does not come back; another begins where that one's rows end.
+        let is_old = present.pilot.is_none() && record.pilot_from == present.pilot_from;
+        record.pilot = record.pilot.filter(|_| !is_old || present.rows == 0);
         record.inputs_announced = present.inputs_announced && !has_more;
         record.paused = present.paused;
         record.rejections = present.rejections;

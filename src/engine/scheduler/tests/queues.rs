@@ -1,6 +1,7 @@
 //! What waits, and what it stands in the way of: nothing but its own class.
 
 use super::*;
+use crate::domain::pilot::Pilot;
 use crate::domain::queue_class::{Census, Classes, GroupHash};
 
 /// A row of a kind at a price.
@@ -259,4 +260,22 @@ fn what_was_canceled_stays_canceled_though_its_batch_is_wanted_again_at_once() {
     stage.scheduler.execute(Command::Retry(found(1)), stage.now).unwrap();
     assert_eq!(stage.step(vec![]), "");
     assert_eq!(stage.ended.iter().filter(|line| line.ends_with("canceled")).count(), 300);
+}
+
+#[test]
+fn a_pilot_that_ends_while_a_manifest_is_read_does_not_come_back_and_another_one_stands() {
+    let pilot = |jobs| Pilot { jobs, ..Pilot::default() };
+    let mut stage = Stage::of(4);
+    stage.scheduler.execute(Command::Pause(BatchNo(1)), stage.now).unwrap();
+    stage.batch.pilot = Some(pilot(1));
+    stage.restart();
+    let mut more = stage.batch.clone();
+    (more.rows, more.spool_bytes) = (5, 5);
+    stage.scheduler.execute(Command::Continue(BatchNo(1)), stage.now).unwrap();
+    stage.scheduler.execute(Command::AddBatch(Box::new(more.clone())), stage.now).unwrap();
+    let pilot_now = |stage: &Stage| stage.scheduler.batches.get(&BatchNo(1)).unwrap().record().pilot;
+    assert_eq!(pilot_now(&stage), None);
+    (more.pilot, more.pilot_from) = (Some(pilot(2)), 5);
+    stage.scheduler.execute(Command::AddBatch(Box::new(more)), stage.now).unwrap();
+    assert_eq!(pilot_now(&stage), Some(pilot(2)));
 }
