@@ -3,12 +3,14 @@
 use crate::domain::batch_origin::Origin;
 use crate::domain::diagnostic::Diagnostic;
 use crate::domain::ledger::Totals;
-use crate::domain::row_verdict::RowVerdict;
+use crate::domain::row_verdict::{JobStanding, RowVerdict};
 use crate::ingest::receipt::Receipt;
 use crate::ingest::row_outcome::{Outcome, PlannedJob, kept};
 use crate::ingest::validated_rows::{Rows, outcome};
 use crate::store::StoreError;
-use crate::store::staging::{AskedJobs, KnownJob, RowRequest, RowWithVerdict, StagedManifest, Verdict};
+use crate::store::staging::{
+    AcceptedTerms, AskedJobs, KnownJob, RowRequest, RowWithVerdict, StagedManifest, Verdict,
+};
 
 /// Counts jobs by what becomes of them, and adds up their prices. `expired` says why none that is new is taken in.
 ///
@@ -42,6 +44,11 @@ pub(super) fn count(
                         receipt.by_group.add(planned, None, &jobs.order.meta, origin);
                     }
                 }
+                if let Some((place, terms)) = jobs.other_terms()
+                    && let Some(job) = jobs.each().nth(place)
+                {
+                    receipt.note_kept_terms(line, &job.label, terms, AcceptedTerms::of(&jobs.order));
+                }
                 if let Some(first) = jobs.each().find(|job| job.verdict == RowVerdict::Changed) {
                     receipt.note_changed(line, &first.label, jobs.changed(), jobs.before);
                 } else if !jobs.changed().is_empty()
@@ -50,7 +57,12 @@ pub(super) fn count(
                     receipt.note_back(line, &first.label, jobs.changed(), jobs.before);
                 }
             }
-            Outcome::Kept { known, .. } => count_kept(receipt, &known),
+            Outcome::Kept { id, known, problems } => {
+                count_kept(receipt, &known);
+                if known.iter().any(|known| known.standing == JobStanding::Waiting) {
+                    receipt.note_kept_limit(&id.unwrap_or_else(|| "its job".to_owned()), problems);
+                }
+            }
             Outcome::Invalid { known, problems, .. } => {
                 count_kept(receipt, &known);
                 receipt.refuse_row(problems);

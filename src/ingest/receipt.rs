@@ -16,8 +16,9 @@ use crate::domain::manifest::row::Policy;
 use crate::domain::pilot::Pilot;
 use crate::domain::row_changes::FieldChange;
 use crate::domain::row_verdict::{JobStanding, RowVerdict};
+use crate::domain::shell_word::job_argument;
 use crate::ingest::manifest_file::Identity;
-use crate::store::staging::AskedJobs;
+use crate::store::staging::{AcceptedTerms, AskedJobs};
 
 /// What to do about a row that cannot be validated now.
 pub(super) const LATER: &str = "the row may be valid: submit the file again when the catalog is available";
@@ -286,6 +287,56 @@ impl Receipt {
             "{label} goes back to a request that the batch had before; the one that was wanted until now {becomes}"
         );
         self.note_fields(line, &what, changed);
+    }
+
+    /// Notes that a job that waits keeps what it was accepted with, though its row says something else now.
+    pub(super) fn note_kept_terms(
+        &mut self,
+        line: u64,
+        label: &str,
+        kept: AcceptedTerms,
+        wanted: AcceptedTerms,
+    ) {
+        let note =
+            |field: &str, message: String| Diagnostic::at(Position::line(line), message).in_field(field);
+        if kept.max_credits != wanted.max_credits {
+            let limit = |most: Option<Credits>| {
+                most.map_or("no limit".to_owned(), |most| format!("a limit of {most}"))
+            };
+            let message = format!(
+                "{label} waits in the batch with {}, which a manifest does not change",
+                limit(kept.max_credits)
+            );
+            let hint = match wanted.max_credits {
+                Some(most) => format!("to change it: {}", self.limit_command(label, &most.0.to_string())),
+                None => format!("to change it: {}", self.limit_command(label, "N")),
+            };
+            self.note(vec![note("max_credits", message).hint(hint)]);
+        }
+        if kept.review != wanted.review {
+            let becomes = if kept.review { "with a review" } else { "without a review" };
+            let message = format!("{label} waits in the batch {becomes}, which a manifest does not change");
+            self.note(vec![note("review", message)]);
+        }
+    }
+
+    /// Notes that a job that waits keeps its limit, though its row has one now that the row could not be accepted with.
+    pub(super) fn note_kept_limit(&mut self, label: &str, problems: Vec<Diagnostic>) {
+        let command = self.limit_command(label, "N");
+        let limits = problems.into_iter().filter(|problem| problem.field.as_deref() == Some("max_credits"));
+        let notes = limits.map(|problem| {
+            let message = format!(
+                "{}; {label} waits in the batch with the limit that it was accepted with, which a manifest does not change",
+                problem.message
+            );
+            Diagnostic { message, ..problem }.hint(format!("to change it: {command}"))
+        });
+        self.note(notes.collect());
+    }
+
+    fn limit_command(&self, label: &str, most: &str) -> String {
+        let job = self.batch.as_ref().map_or_else(|| "JOB".to_owned(), |batch| job_argument(batch, label));
+        format!("callsheet retry {job} --max-credits {most}")
     }
 
     fn note_fields(&mut self, line: u64, what: &str, changed: &[FieldChange]) {

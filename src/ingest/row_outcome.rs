@@ -8,7 +8,7 @@ use crate::domain::job_label::label;
 use crate::domain::row_changes::FieldChange;
 use crate::domain::row_verdict::{JobStanding, RowVerdict};
 use crate::store::StoreError;
-use crate::store::staging::{AllowanceDraw, ExistingJob, KnownJob, Staging};
+use crate::store::staging::{AcceptedTerms, AllowanceDraw, ExistingJob, KnownJob, Staging};
 
 /// What becomes of a row.
 #[derive(Debug)]
@@ -20,6 +20,8 @@ pub enum Outcome {
         id: Option<String>,
         /// Where its jobs stand.
         known: Vec<KnownJob>,
+        /// Why it could not be sent today.
+        problems: Vec<Diagnostic>,
     },
     /// It wants nothing that can be sent.
     Invalid {
@@ -100,6 +102,16 @@ impl Jobs {
         })
     }
 
+    /// The first of them that waits and was accepted with other terms than the row has: its place among them, and those
+    /// terms.
+    pub(super) fn other_terms(&self) -> Option<(usize, AcceptedTerms)> {
+        let terms = AcceptedTerms::of(&self.order).rounded();
+        let known = self.known.iter().take(self.count as usize).enumerate();
+        let mut other =
+            known.filter(|(_, known)| known.standing == JobStanding::Waiting && known.terms != terms);
+        other.next().map(|(place, known)| (place, known.terms))
+    }
+
     /// Stages them as they would be once they were accepted: they are counted here.
     pub(super) fn note_in(&self, staging: &mut Staging) -> Result<(), StoreError> {
         for index in 0..self.count {
@@ -113,6 +125,7 @@ impl Jobs {
                 credits: self.order.hold().unwrap_or_default(),
                 is_counted: true,
                 unspent: Credits::ZERO,
+                terms: known.map_or(AcceptedTerms::of(&self.order), |known| known.terms),
                 row: None,
             })?;
         }

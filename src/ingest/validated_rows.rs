@@ -85,7 +85,9 @@ pub(super) fn outcome(found: RowWithVerdict) -> Result<Outcome, StoreError> {
                 before,
             }))
         }
-        RowRequest::Invalid(_) if known.len() == count as usize => Outcome::Kept { id, known },
+        RowRequest::Invalid(problems) if known.len() == count as usize => {
+            Outcome::Kept { id, known, problems }
+        }
         RowRequest::Invalid(problems) => Outcome::Invalid { id, known, problems },
     })
 }

@@ -13,7 +13,7 @@ use crate::domain::job_state::JobState;
 use crate::domain::row_verdict::JobStanding;
 use crate::domain::row_versions::RowVersions;
 use crate::store::spool::Lines;
-use crate::store::staging::{ExistingJob, ExistingRow, Staging};
+use crate::store::staging::{AcceptedTerms, ExistingJob, ExistingRow, Staging};
 use crate::store::{BatchRecord, JobRecord, Store, StoreError, db_keys};
 
 /// A job that has begun and not ended, as far as a plan needs it.
@@ -31,6 +31,9 @@ pub struct OpenJobStatus {
     /// The takes that its inputs are, as [`Job::made_of`](crate::domain::job::Job::made_of) tells.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub made_of: Vec<u32>,
+    /// The most that it may cost, where its owner said so since it was accepted; in credits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_credits: Option<Credits>,
 }
 
 impl OpenJobStatus {
@@ -44,6 +47,7 @@ impl OpenJobStatus {
             credits,
             held: books.held,
             made_of: record.job.made_of(),
+            max_credits: record.job.max_credits(),
         }
     }
 }
@@ -67,6 +71,8 @@ struct AcceptedPrice {
     bound: Option<Credits>,
     #[serde(default)]
     max_credits: Option<Credits>,
+    #[serde(default)]
+    review: bool,
 }
 
 /// The part of an outcome that tells where its job stands.
@@ -254,6 +260,9 @@ pub(super) fn note(
                 Some(open) => open.credits,
                 None => Credits(u64::from(ended_with())),
             };
+        let changed_limit = open.get(&row.id).and_then(|open| open.max_credits);
+        let terms =
+            AcceptedTerms { max_credits: changed_limit.or(row.order.max_credits), review: row.order.review };
         draft.note_existing(&ExistingJob {
             fingerprint: row.fingerprint,
             variation: row.variation,
@@ -263,6 +272,7 @@ pub(super) fn note(
             credits,
             is_counted: false,
             unspent: held,
+            terms,
             row: is_comparable.then_some(ExistingRow { label: &row.label, has_id, at }),
         })?;
     }

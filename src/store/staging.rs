@@ -21,7 +21,7 @@ use crate::domain::absent_rows::{AbsentRow, AbsentRows};
 use crate::domain::credits::Credits;
 use crate::domain::diagnostic::Diagnostic;
 use crate::domain::ids::{Fingerprint, Seq};
-use crate::domain::job::JobSpec;
+use crate::domain::job::{JobSpec, Order};
 use crate::domain::job_label::row_id;
 use crate::domain::queue_class::Census;
 use crate::domain::row_verdict::JobStanding;
@@ -40,6 +40,8 @@ use crate::store::staging::versions::{ChangedRow, variation_place};
 /// How drafts are called in the spool folder; leftovers of a killed process are swept by it.
 const PREFIX: &str = "draft-";
 
+/// Limits from here on are alike in what a draft keeps of them, in credits.
+const LIMIT_MAX: u32 = (1 << 30) - 2;
 const PARTITIONS: usize = 256;
 /// Write buffer of a partition, in bytes. One that is no longer than this never becomes a file.
 const PARTITION_BUFFER_BYTES: usize = 4096;
@@ -99,6 +101,8 @@ pub struct ExistingJob<'a> {
     pub is_counted: bool,
     /// What it may still cost.
     pub unspent: Credits,
+    /// What it was accepted with.
+    pub terms: AcceptedTerms,
     /// Its row in the file of [`Staging::note_rows_of`]. Nothing where that is not to be compared.
     pub row: Option<ExistingRow<'a>>,
 }
@@ -124,6 +128,42 @@ pub struct KnownJob {
     /// What is set aside or charged for one that is running or in doubt. Of a row that is not valid, the price at which
     /// its job was accepted.
     pub credits: Option<Credits>,
+    /// What it was accepted with.
+    pub terms: AcceptedTerms,
+}
+
+/// What a row says beside its request, and what no later manifest changes of a job that was accepted.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct AcceptedTerms {
+    /// The most that a job may cost, in credits; amounts above 2^30 are alike.
+    pub max_credits: Option<Credits>,
+    /// Whether its outputs wait for a decision.
+    pub review: bool,
+}
+
+impl AcceptedTerms {
+    /// Those of an order.
+    pub fn of(order: &Order) -> AcceptedTerms {
+        AcceptedTerms { max_credits: order.max_credits, review: order.review }
+    }
+
+    /// In four bytes.
+    fn pack(self) -> u32 {
+        let limit = self
+            .max_credits
+            .map_or(0, |most| 1 + u32::try_from(most.0).map_or(LIMIT_MAX, |most| most.min(LIMIT_MAX)));
+        limit << 1 | u32::from(self.review)
+    }
+
+    fn unpack(packed: u32) -> AcceptedTerms {
+        let max_credits = (packed >> 1).checked_sub(1).map(|most| Credits(u64::from(most)));
+        AcceptedTerms { max_credits, review: packed & 1 == 1 }
+    }
+
+    /// As they are once they were packed.
+    pub fn rounded(self) -> AcceptedTerms {
+        AcceptedTerms::unpack(self.pack())
+    }
 }
 
 /// A row with all that was found out about it.
@@ -225,7 +265,7 @@ impl Staging {
             standing,
             place: fingerprint.0,
             fingerprint,
-            ordinal: 0,
+            ordinal: job.terms.pack(),
             count: variation,
             number: credits.0,
             seq: job.seq.0,
@@ -385,8 +425,16 @@ impl StagedManifest {
     /// All that its rows ask for, where every row is valid and none asks for a job that the batch has, for another version
     /// of one, or by the `id` of another row. Nothing where rows have to be looked at one by one.
     pub fn all_new(&self) -> Option<AskedJobs> {
-        let VerdictTable { verdicts: _, standings, credits: _, repeated, changed, apart: _, absent: _ } =
-            &self.findings;
+        let VerdictTable {
+            verdicts: _,
+            standings,
+            terms: _,
+            credits: _,
+            repeated,
+            changed,
+            apart: _,
+            absent: _,
+        } = &self.findings;
         self.asked.filter(|_| standings.is_empty() && repeated.is_empty() && changed.is_empty())
     }
 
@@ -477,9 +525,10 @@ impl StagedRows<'_> {
     }
 
     fn known(&self, index: u32) -> KnownJob {
-        let VerdictTable { standings, credits, .. } = &self.staged.findings;
+        let VerdictTable { standings, terms, credits, .. } = &self.staged.findings;
         let (standing, is_counted) = unpack(standings.get(index as usize).copied().unwrap_or_default());
-        KnownJob { standing, is_counted, credits: credits.get(&index).copied() }
+        let terms = AcceptedTerms::unpack(terms.get(index as usize).copied().unwrap_or_default());
+        KnownJob { standing, is_counted, credits: credits.get(&index).copied(), terms }
     }
 
     /// An accepted row. One that cannot be read any more is left out: it decides nothing.

@@ -22,8 +22,8 @@ use crate::domain::utc_day::UtcDay;
 use crate::store::commit::{READ, Writes};
 use crate::store::spool::{Appender, Lines};
 use crate::store::staging::{
-    AskedJobs, EncodedRow, ExistingJob, ExistingRow, RowRequest, RowWithVerdict, StagedOrder, StagedRow,
-    VariationChange, Verdict,
+    AcceptedTerms, AskedJobs, EncodedRow, ExistingJob, ExistingRow, RowRequest, RowWithVerdict, StagedOrder,
+    StagedRow, VariationChange, Verdict,
 };
 
 mod finished;
@@ -466,6 +466,7 @@ fn classify(existing: &[(u8, u32)], rows: &[(u8, Option<&str>, u32)]) -> (Vec<St
             credits: Credits::ZERO,
             is_counted: false,
             unspent: Credits::ZERO,
+            terms: AcceptedTerms::default(),
             row: None,
         };
         draft.note_existing(&existing).unwrap();
@@ -526,6 +527,7 @@ fn a_row_replaces_the_newest_one_of_its_id() {
             credits: Credits(7),
             is_counted: false,
             unspent: Credits(7),
+            terms: AcceptedTerms::default(),
             row: Some(ExistingRow { label: &spec.label, has_id: true, at }),
         };
         draft.note_existing(&existing).unwrap();

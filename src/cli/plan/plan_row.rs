@@ -92,7 +92,7 @@ pub(super) fn for_each(
                 ..blank
             })
         }),
-        Outcome::Kept { id, known } => see_kept(id, known, &mut see),
+        Outcome::Kept { id, known, .. } => see_kept(id, known, &mut see),
         Outcome::Invalid { id, known, problems } => {
             see_kept(id, known, &mut see)?;
             see(&PlanRow { id: id.as_deref(), problems, ..blank })

@@ -67,6 +67,42 @@ fn a_row_that_goes_back_says_what_becomes_of_the_one_that_was_wanted() {
     assert!(accept("a fox").is_empty());
 }
 
+/// A limit and a review are no part of the request: what waits keeps those that it was accepted with, and that is said.
+#[test]
+fn a_row_that_waits_says_which_of_its_terms_a_manifest_does_not_change() {
+    let door = door();
+    let notes = |rows: &str| {
+        let receipt = door.accept("m.csv", &format!("id,kind,model,prompt,max_credits,review\n{rows}"));
+        assert_eq!(receipt.invalid, 0);
+        let notes =
+            receipt.notes.iter().map(|note| (note.field_message(), note.hint.clone().unwrap_or_default()));
+        notes.collect::<Vec<_>>()
+    };
+    let note = |text: &str, hint: &str| vec![(text.to_owned(), hint.to_owned())];
+    assert_eq!(notes("a,image,flat,fox,10,\n"), []);
+    assert_eq!(notes("a,image,flat,fox,10,\n"), []);
+    assert_eq!(
+        notes("a,image,flat,fox,9,\n"),
+        note(
+            "max_credits: a waits in the batch with a limit of 10 credits, which a manifest does not change",
+            "to change it: callsheet retry m/a --max-credits 9",
+        )
+    );
+    assert_eq!(
+        notes("a,image,flat,fox,10,yes\n"),
+        note("review: a waits in the batch without a review, which a manifest does not change", "")
+    );
+    // As it is now, it would not be accepted.
+    assert_eq!(
+        notes("a,image,flat,fox,2,\n"),
+        note(
+            "max_credits: is 2, but the row costs 3: fixed: 3; a waits in the batch with the limit that it was accepted with, which \
+             a manifest does not change",
+            "to change it: callsheet retry m/a --max-credits N",
+        )
+    );
+}
+
 impl Door {
     /// What a later manifest says of rows that it does not have: `count credits: id verdict credits, ...`.
     fn absent(&self, text: &str, selection: RowSelection) -> Option<String> {

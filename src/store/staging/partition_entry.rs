@@ -17,7 +17,7 @@ pub(super) enum Tag {
     InvalidRow,
     /// The `id` of a row.
     Label,
-    /// A job that the batch has: `count` is its variation, `number` its credits.
+    /// A job that the batch has: `count` is its variation, `number` its credits, `ordinal` what it was accepted with.
     Known,
     /// The row of such a job that has no `id`: it lies at byte `number`, and may still cost `ordinal`.
     CachedRow,

@@ -46,6 +46,8 @@ pub(super) struct VerdictTable {
     pub(super) verdicts: Vec<PackedVerdict>,
     /// Where jobs stand that the batch has, row by row.
     pub(super) standings: Vec<u8>,
+    /// What those jobs were accepted with, packed.
+    pub(super) terms: Vec<u32>,
     /// Credits of some of them, by their index.
     pub(super) credits: HashMap<u32, Credits>,
     /// Rows whose `id` an earlier row has, in order of lines.
@@ -71,11 +73,19 @@ pub(super) struct PartitionTables {
 #[derive(Debug, Default)]
 struct SeenRow {
     /// What the batch has, by variation.
-    known: BTreeMap<u32, (u8, Credits)>,
+    known: BTreeMap<u32, SeenJob>,
     /// Those of them whose row has no `id`, by variation.
     without_id: Vec<(u32, AbsentJob)>,
     /// The last variation that the manifest asks for.
     asked: u32,
+}
+
+/// What an entry says of a job that the batch has.
+#[derive(Debug, Clone, Copy)]
+struct SeenJob {
+    standing: u8,
+    price: Credits,
+    terms: u32,
 }
 
 impl VerdictTable {
@@ -94,9 +104,12 @@ impl VerdictTable {
             match entry.tag {
                 Tag::Known => {
                     let row = seen.entry(entry.fingerprint).or_default();
-                    let known =
-                        row.known.entry(entry.count).or_insert((entry.standing, Credits(entry.number)));
-                    known.0 |= entry.standing & COUNTED;
+                    let known = row.known.entry(entry.count).or_insert(SeenJob {
+                        standing: entry.standing,
+                        price: Credits(entry.number),
+                        terms: entry.ordinal,
+                    });
+                    known.standing |= entry.standing & COUNTED;
                 }
                 Tag::Name | Tag::KnownName => {
                     let first = *names.entry(entry.place).or_insert(entry.fingerprint);
@@ -126,7 +139,7 @@ impl VerdictTable {
                 }
                 Tag::Variation => self.changed.extend(versions.change(&entry)),
                 Tag::Row | Tag::InvalidRow => {
-                    let VerdictTable { verdicts, standings, credits, .. } = &mut *self;
+                    let VerdictTable { verdicts, standings, terms, credits, .. } = &mut *self;
                     let Some(verdict) = verdicts.get_mut(entry.ordinal as usize) else { continue };
                     if verdict.have == REPEATED {
                         continue;
@@ -138,14 +151,17 @@ impl VerdictTable {
                     let at = u32::try_from(standings.len()).unwrap_or(u32::MAX);
                     *verdict = PackedVerdict { first, have, at };
                     for variation in first..=have.min(row.asked) {
-                        let absent = (pack(JobStanding::Waiting, false), Credits::ZERO);
-                        let (standing, price) = row.known.get(&variation).copied().unwrap_or(absent);
+                        let standing = pack(JobStanding::Waiting, false);
+                        let absent = SeenJob { standing, price: Credits::ZERO, terms: 0 };
+                        let SeenJob { standing, price, terms: accepted } =
+                            row.known.get(&variation).copied().unwrap_or(absent);
                         let is_held =
                             matches!(unpack(standing).0, JobStanding::Running | JobStanding::InDoubt);
                         if is_held || entry.tag == Tag::InvalidRow {
                             credits.insert(u32::try_from(standings.len()).unwrap_or(u32::MAX), price);
                         }
                         standings.push(standing);
+                        terms.push(accepted);
                     }
                 }
             }
