@@ -4,6 +4,8 @@
 //! nor given another key before its task's own record says that it failed or was canceled. One whose endpoint honours
 //! no key is never queued by guessing: it is in doubt, and a person decides.
 
+use std::cmp::Ordering;
+
 use crate::domain::credits::Credits;
 use crate::domain::ids::AttemptNo;
 use crate::domain::job::{Books, HistoryLine, Job, JobSpec, PublishedOutputs, State};
@@ -54,6 +56,15 @@ pub fn recovered(
     let is_paid =
         |job: &Job| matches!(job.state(), State::Succeeded { .. }) || job.books() != Books::default();
     let is_known = |job: &Job| job.state().task().is_some() || job.resubmitted_attempts().next().is_some();
+    let is_news = |open: &Job| {
+        is_trusted
+            || outcome.as_ref().is_none_or(|outcome| match open.attempt().cmp(&outcome.attempt()) {
+                Ordering::Greater => true,
+                Ordering::Equal => !is_paid(outcome) && goes_beyond(open, outcome),
+                Ordering::Less => false,
+            })
+    };
+    let open = open.filter(is_news);
     // A sidecar tells of the attempt that was paid for, where its outcome was not written. An open job that knows its
     // task finds it by itself.
     if !outcome.as_ref().is_some_and(is_paid) && !open.as_ref().is_some_and(is_known) {
@@ -64,9 +75,6 @@ pub fn recovered(
         }
     }
     let is_keyed = spec.order.kind.is_keyed();
-    let is_news =
-        |open: &Job| is_trusted || outcome.as_ref().is_none_or(|outcome| open.attempt() > outcome.attempt());
-    let open = open.filter(is_news);
     let job = match (outcome, open) {
         (_, Some(open)) => goes_on(open, spec, is_trusted, now),
         (Some(mut outcome), None) => {
@@ -80,6 +88,23 @@ pub fn recovered(
         (None, None) => return None,
     };
     Some(Recovered { job, is_from_sidecar: false })
+}
+
+/// Whether an open record is later than an outcome of the same attempt: a job that is asked for again may keep its key. Its
+/// history tells, which every change makes longer. Where it does not, what was sent or set aside counts: it is not
+/// forgotten, and to read a task costs nothing.
+fn goes_beyond(open: &Job, outcome: &Job) -> bool {
+    let has_begun = !matches!(open.state(), State::Queued) || open.books() != Books::default();
+    continues(open, outcome) || has_begun && !continues(outcome, open)
+}
+
+/// Whether a record has the end of the other one's history, and more after it; or nothing that is as old any more.
+fn continues(record: &Job, earlier: &Job) -> bool {
+    let (history, Some(last)) = (record.history(), earlier.history().last()) else { return false };
+    match history.iter().rposition(|line| line == last) {
+        Some(place) => place + 1 < history.len(),
+        None => history.first().is_some_and(|first| first.at > last.at),
+    }
 }
 
 /// A job of which nothing is left, and whose row lies before that of one that has begun: it has begun, too, unless the
@@ -282,6 +307,41 @@ mod tests {
         assert_eq!(keyed(left(Some(failed(1)), Some(at(2, State::Queued)))), "queued?#2 0");
         let exported = Remains { exported: Some(submitting(2)), ..left(None, Some(submitting(1))) };
         assert_eq!(keyed(exported), "queued?#2 8", "the later attempt is the later news");
+    }
+
+    /// It was canceled before it was sent, asked for again under its key, and sent.
+    #[test]
+    fn without_its_database_what_was_asked_for_again_and_sent_is_not_forgotten() {
+        let rules = AttemptRules { attempts: 3, keyed: true };
+        let after = |job: &Job, event: Event, at| {
+            lifecycle::apply(job, job.attempt(), event, rules, Timestamp(at)).unwrap().job
+        };
+        let hold = Event::Admit { hold: Credits(8), day: Timestamp(0).utc_day() };
+        let canceled = after(&Job::queued(), Event::Cancel, 1);
+        let queued = after(&canceled, Event::Retry, 2);
+        let sent = after(&queued, hold, 3);
+        let stands = |outcome: &Job, open: &Job| {
+            stands(Kind::Image, left(Some(outcome.clone()), Some(open.clone())), None, false)
+        };
+        assert_eq!(stands(&canceled, &queued), "queued?#1 0");
+        assert_eq!(stands(&canceled, &sent), "queued?#1 8");
+        let reading = TaskReading {
+            id: TaskId("t1".into()),
+            status: TaskStatus::Processing,
+            model: None,
+            options: None,
+            charged: Some(Credits(8)),
+            waived: Some(Credits::ZERO),
+            urls: Vec::new(),
+            fault: None,
+            record: None,
+        };
+        let running = after(&sent, Event::Posted(PostAnswer::Task(reading)), 4);
+        assert_eq!(stands(&canceled, &running), "running#1 8");
+        assert_eq!(stands(&failed(1), &running), "running#1 8", "a history that tells nothing");
+        // The database is an older one: it was turned away, and canceled after that.
+        let canceled_since = after(&after(&sent, Event::Requeue, 4), Event::Cancel, 5);
+        assert_eq!(stands(&canceled_since, &sent), "canceled#1 0");
     }
 
     #[test]
