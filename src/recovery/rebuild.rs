@@ -10,6 +10,7 @@
 //! database says that it had not begun, it comes back as one whose request was on its way, which the
 //! engine leaves to a person.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -95,7 +96,7 @@ pub fn rebuild(
         sources.batch(no, &mut records, &mut may_be_charged, &mut rebuilt)?;
     }
     // Which of them were in flight nothing tells: the most expensive ones, at worst.
-    may_be_charged.sort_unstable_by_key(|(hold, _)| std::cmp::Reverse(*hold));
+    may_be_charged.sort_unstable_by_key(|(hold, _)| Reverse(*hold));
     for (hold, no) in may_be_charged.into_iter().take(in_flight as usize) {
         rebuilt.may_be_charged_credits = rebuilt.may_be_charged_credits + hold;
         for batch in records.batches.iter_mut().filter(|batch| batch.no == no) {
@@ -136,19 +137,28 @@ impl Sources<'_> {
 
     /// What is known of a batch itself, the most recent source first.
     fn known(&self, no: BatchNo) -> Option<BatchRecord> {
-        let of = |records: &Snapshot| records.batches.iter().find(|batch| batch.no == no).cloned();
-        let finished = || self.state.finished_record(self.salvage.finished.get(&no)?);
+        let of = |records: &Snapshot| {
+            let batch = records.batches.iter().find(|batch| batch.no == no)?;
+            Some((records.commits, batch.clone()))
+        };
+        let finished = || {
+            let record = self.state.finished_record(self.salvage.finished.get(&no)?)?;
+            Some((self.salvage.commits, record))
+        };
         let salvaged = of(&self.salvage).or_else(finished);
         if self.trusted && salvaged.is_some() {
-            return salvaged;
+            return salvaged.map(|(_, batch)| batch);
         }
-        let mut beside = self.state.records_beside(no);
-        beside.sort_by_key(|(commit, _)| std::cmp::Reverse(*commit));
-        let beside = beside.into_iter().map(|(_, batch)| batch);
-        let known: Vec<BatchRecord> = salvaged.into_iter().chain(beside).chain(of(&self.export)).collect();
-        let most = known.iter().map(|batch| batch.spool_bytes).max()?;
-        // The one that knows the most rows; among equals the first.
-        known.into_iter().find(|batch| batch.spool_bytes == most)
+        let finished_beside = self.state.last_finished_record(no);
+        let mut known: Vec<(u64, BatchRecord)> =
+            salvaged.into_iter().chain(finished_beside).chain(of(&self.export)).collect();
+        known.sort_by_key(|(commit, _)| Reverse(*commit));
+        known.extend(self.state.backed_up(no, known.first().map(|(_, batch)| batch)));
+        // Among equals the backup comes last: it has less of a batch.
+        known.sort_by_key(|(commit, _)| Reverse(*commit));
+        let most = known.iter().map(|(_, batch)| batch.spool_bytes).max()?;
+        // The latest one that knows all rows.
+        known.into_iter().map(|(_, batch)| batch).find(|batch| batch.spool_bytes == most)
     }
 
     fn batch(

@@ -106,6 +106,12 @@ impl BatchBackup {
 
     /// The batch without anything begun.
     pub(super) fn batch(&self) -> BatchRecord {
+        self.laid_over(BatchRecord::new(self.no, self.name.clone(), self.created))
+    }
+
+    /// An earlier record of the batch, with all that the backup says in its place.
+    pub(super) fn laid_over(&self, earlier: BatchRecord) -> BatchRecord {
+        let has_grown = self.spool_bytes != earlier.spool_bytes;
         BatchRecord {
             rows: self.rows,
             spool_bytes: self.spool_bytes,
@@ -118,7 +124,11 @@ impl BatchBackup {
             pilot_from: self.pilot_from,
             segments: self.segments(),
             versions_bytes: self.versions_bytes,
-            ..BatchRecord::new(self.no, self.name.clone(), self.created)
+            // Its end was told of, and was none.
+            announced: earlier.announced && !has_grown,
+            finished: earlier.finished.filter(|_| !has_grown),
+            pilot_announced: earlier.pilot_announced && self.pilot == earlier.pilot,
+            ..earlier
         }
     }
 }

@@ -159,12 +159,19 @@ impl UnopenedState {
         Spool::new(batch_dir(&self.export_dir(), no))
     }
 
-    /// The records of a batch that lie in its folder, each with the number of the commit that it was written for: the
-    /// last one that it had when it was done, and that of its backup.
-    pub fn records_beside(&self, no: BatchNo) -> Vec<(u64, BatchRecord)> {
-        let folder = batch_dir(&self.dir, no);
-        let backup = batch_backup::read(&folder).map(|written| (written.commit, written.backup.batch()));
-        [finished::last_record(&folder), backup].into_iter().flatten().collect()
+    /// The last record that a batch had when it was done, from its folder, with the number of the commit that it was written
+    /// for.
+    pub fn last_finished_record(&self, no: BatchNo) -> Option<(u64, BatchRecord)> {
+        finished::last_record(&batch_dir(&self.dir, no))
+    }
+
+    /// What the backup of a batch says, with the number of the commit that it was written for; the rest is as in `known`,
+    /// where something is.
+    pub fn backed_up(&self, no: BatchNo, known: Option<&BatchRecord>) -> Option<(u64, BatchRecord)> {
+        let written = batch_backup::read(&batch_dir(&self.dir, no))?;
+        let backup = written.backup;
+        let record = known.map_or_else(|| backup.batch(), |known| backup.laid_over(known.clone()));
+        Some((written.commit, record))
     }
 
     /// The record of a finished batch, where it can be read.

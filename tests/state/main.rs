@@ -6,6 +6,7 @@ mod dump;
 mod frozen;
 mod lost;
 mod power_loss;
+mod rebuild;
 #[path = "../support/mod.rs"]
 mod support;
 mod system_calls;

@@ -1,0 +1,82 @@
+//! What a rebuild makes of what it finds: the latest record of each thing counts, and nothing that is paid for or still
+//! allowed is forgotten.
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::support::collect_outputs::Outputs;
+use crate::support::process::Running;
+use crate::support::{TestEnv, manifests};
+
+const RUN: [&str; 3] = ["run", "--json", "batch.csv"];
+
+fn images(jobs: usize) -> TestEnv {
+    let env = TestEnv::new();
+    env.write("batch.csv", manifests::manifest("image", jobs));
+    env
+}
+
+fn killed_at<'a>(env: &TestEnv, step: &str, arguments: impl IntoIterator<Item = &'a str>) {
+    let mut command = env.command(arguments);
+    command.env("CALLSHEET_FAILPOINT", step);
+    Running::start(command).end().was_killed(step);
+}
+
+/// As if the database were an older one: it can be read, and is not to be trusted.
+fn distrust_the_database(env: &TestEnv) {
+    fs::write(env.path("state/commits"), 1_000_000_u64.to_be_bytes()).unwrap();
+    env.run(["status"]).exited(6).says("commit 1000000 was acknowledged");
+}
+
+fn status(env: &TestEnv) -> Value {
+    env.run(["status", "--json"]).exited(0).json()["batches"][0].clone()
+}
+
+fn copy_dir(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        let target = to.join(path.file_name().unwrap());
+        if path.is_dir() { copy_dir(&path, &target) } else { assert!(fs::copy(&path, &target).is_ok()) }
+    }
+}
+
+/// Canceled before it was sent, it is asked for again under its key.
+#[test]
+fn what_was_asked_for_again_under_its_key_and_sent_is_not_forgotten() {
+    let env = images(1);
+    env.run(["run", "batch.csv", "--budget", "1"]).exited(4);
+    env.run(["cancel", "batch/image-1"]).exited(0);
+    env.run(["retry", "batch/image-1"]).exited(0);
+    env.run(["budget", "batch", "100"]).exited(0);
+    killed_at(&env, "task-known:1", RUN);
+    distrust_the_database(&env);
+    env.run(["state", "rebuild"]).exited(0).says("0 have ended").says("1 are open");
+    let batch = status(&env);
+    assert_eq!((&batch["charged_credits"], &batch["held_credits"]), (&8.into(), &0.into()), "{batch:#}");
+    env.run(["resume"]).exited(0);
+    env.run(RUN).exited(0);
+    env.audit().each_paid_once(1);
+    assert_eq!(Outputs::of(&env, "batch").column("state"), ["succeeded"]);
+}
+
+/// What a command said after the database was copied is in the backup of the batch.
+#[test]
+fn an_older_database_brings_no_older_budget_back() {
+    let env = images(3);
+    env.run(["run", "batch.csv", "--budget", "0"]).exited(4);
+    env.run(["budget", "batch", "1000"]).exited(0);
+    copy_dir(&env.path("state/db"), &env.path("older"));
+    env.run(["budget", "batch", "8"]).exited(0);
+    fs::remove_dir_all(env.path("state/db")).unwrap();
+    copy_dir(&env.path("older"), &env.path("state/db"));
+    env.run(["status"]).exited(6);
+    env.run(["state", "rebuild"]).exited(0);
+    assert_eq!(status(&env)["budget_credits"], 8);
+    env.run(["resume"]).exited(0);
+    env.run(RUN).exited(4);
+    env.audit().each_paid_once(1);
+}
