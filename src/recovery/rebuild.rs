@@ -27,7 +27,7 @@ use crate::recovery::segment_builder::SegmentBuilder;
 use crate::recovery::total_of;
 use crate::store::dump::DumpError;
 use crate::store::unopened_state::{Remainder, UnopenedState};
-use crate::store::{BatchRecord, Ended, JobRecord, Pause, Snapshot, StoreError};
+use crate::store::{BatchRecord, Ended, FinishedBatch, JobRecord, Pause, Snapshot, StoreError};
 
 /// Looks for the outputs of a job of a batch, whose layout may be its own.
 pub type FindPublished<'a> = dyn Fn(&BatchName, Option<&str>, &JobSpec) -> Option<PublishedOutputs> + 'a;
@@ -116,11 +116,22 @@ pub fn rebuild(
 }
 
 impl Sources<'_> {
-    /// Adds finished batches whose folders somebody moved away: their names and numbers stay taken.
+    /// Adds finished batches whose folders somebody moved away: their names and numbers stay taken, and what they were
+    /// charged still counts, also for its day.
     fn add_moved(&self, records: &mut Snapshot) {
         let known = self.export.finished.values().chain(self.salvage.finished.values());
-        for line in known.filter(|line| !self.state.has_folder(line.no)) {
-            records.add_finished(line.clone());
+        let moved: BTreeMap<BatchNo, &FinishedBatch> =
+            known.filter(|line| !self.state.has_folder(line.no)).map(|line| (line.no, line)).collect();
+        if moved.is_empty() {
+            return;
+        }
+        moved.into_values().for_each(|line| records.add_finished(line.clone()));
+        // Which part of a day was theirs nothing tells: no day comes to less than it did. What is finished holds nothing.
+        for (day, known) in self.export.days.iter().chain(&self.salvage.days) {
+            let stored = records.days.entry(*day).or_default();
+            stored.spent = stored.spent.max(known.spent);
+            stored.waived = stored.waived.max(known.waived);
+            stored.refunded = stored.refunded.max(known.refunded);
         }
     }
 

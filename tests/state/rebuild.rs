@@ -80,3 +80,28 @@ fn an_older_database_brings_no_older_budget_back() {
     env.run(RUN).exited(4);
     env.audit().each_paid_once(1);
 }
+
+/// The folder of a finished batch was moved away: what it was charged today still counts for today.
+#[test]
+fn what_a_moved_batch_was_charged_today_counts_for_today() {
+    let env = images(2);
+    env.configure("[budget]\nper_day = 24\n");
+    env.run(RUN).exited(0);
+    env.write("next.csv", "id,kind,model,prompt\nnext-1,image,gi-2,A lighthouse\nnext-2,image,gi-2,A buoy\n");
+    fs::rename(env.path("state/spool/000001"), env.path("moved")).unwrap();
+    env.run(["state", "export", "export.jsonl"]).exited(0);
+    for (is_database_lost, rebuild) in [
+        (false, &["state", "rebuild"][..]),
+        (true, &["state", "rebuild", "--export", "export.jsonl"]),
+    ] {
+        if is_database_lost {
+            fs::remove_dir_all(env.path("state/db")).unwrap();
+        }
+        env.run(rebuild.iter().copied()).exited(0);
+        env.run(["state", "verify"]).exited(0).says("all fits");
+        let plan = env.run(["plan", "next.csv"]).exited(0);
+        assert!(plan.stdout.contains("may spend 24 a day, 8 are left today"), "{}", plan.stdout);
+    }
+    env.run(["run", "next.csv"]).exited(4);
+    env.audit().each_paid_once(3);
+}
