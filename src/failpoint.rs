@@ -51,6 +51,9 @@ pub const OF_SCRATCH: [&str; 2] = ["freeing", "freed"];
 /// Places that only outputs of edited rows pass, while another version takes their name.
 pub const OF_EDITED_ROWS: [&str; 4] = ["moving", "moving-file", "moved", "versions-applied"];
 
+/// Places that only a rebuild comes to.
+pub const OF_REBUILDS: [&str; 1] = ["database-replaced"];
+
 /// Those that only the daemon comes to.
 pub const OF_THE_DAEMON: [&str; 1] = ["receipt-written"];
 
@@ -74,6 +77,7 @@ pub fn hit(name: &'static str) {
             &OF_FOLDERS,
             &OF_SCRATCH,
             &OF_EDITED_ROWS,
+            &OF_REBUILDS,
         ]
         .iter()
         .any(|names| names.contains(&name)),

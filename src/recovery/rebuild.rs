@@ -76,7 +76,8 @@ type MayBeCharged = Vec<(Credits, BatchNo)>;
 ///
 /// # Errors
 /// [`DumpError`] when accepted rows cannot be read and the export does not have them, when the export
-/// is damaged, or when the disk refuses; the state is then as it was.
+/// is damaged, or when the disk refuses; the old database is then in its place. Rows and outcomes that were replaced by then
+/// stay so, with the former ones in `aside/`: another rebuild goes on from there.
 pub fn rebuild(
     dir: &Path,
     export: Option<&Path>,

@@ -104,8 +104,9 @@ pub(super) fn foresee(dir: &Path) -> Result<Option<Box<Snapshot>>, StoreError> {
 }
 
 /// Removes what killed processes left: drafts of manifests that were being taken in, of which nothing was acknowledged,
-/// successors of files, and copies of the database.
+/// successors of files, and copies of the database. One that was replaced goes where it belongs.
 fn sweep(dir: &Path) -> Result<(), StoreError> {
+    set_aside::set_replaced(dir)?;
     staging::sweep(&state_folders::spool(dir))?;
     write_atomic::sweep(dir)?;
     open_check::sweep(dir)

@@ -34,15 +34,21 @@ const AGAIN_WAIT: Duration = Duration::from_millis(20);
 
 /// Whether the state in `dir` has a database.
 pub(super) fn has_database(dir: &Path) -> bool {
-    dir.join("db").join("db").exists()
+    is_database(&dir.join("db"))
 }
 
-/// Reads what the database of the state in `dir` holds, from a copy of it in `work`, which is gone on return.
+/// Whether a database lies at `path`.
+pub(super) fn is_database(path: &Path) -> bool {
+    path.join("db").exists()
+}
+
+/// Reads what the database at `path` holds, which is one of the state in `dir`, from a copy of it in `work`, which is gone on
+/// return.
 ///
 /// # Errors
 /// [`StoreError::Damaged`], or what the file system said.
-pub(super) fn read(dir: &Path, work: &Path) -> Result<CheckResult<Box<Salvaged>>, StoreError> {
-    try_copies(dir, work, &Ok)
+pub(super) fn read(dir: &Path, path: &Path, work: &Path) -> Result<CheckResult<Box<Salvaged>>, StoreError> {
+    try_copies(dir, path, work, &Ok)
 }
 
 /// Reads the database of the state in `dir` as [`read`] does, if all of it can be read, and it is the latest one and fits
@@ -51,7 +57,7 @@ pub(super) fn read(dir: &Path, work: &Path) -> Result<CheckResult<Box<Salvaged>>
 /// # Errors
 /// As [`read`].
 pub(super) fn verify(dir: &Path, work: &Path) -> Result<CheckResult<Box<Snapshot>>, StoreError> {
-    try_copies(dir, work, &|salvaged| {
+    try_copies(dir, &dir.join("db"), work, &|salvaged| {
         let Salvaged { records, unreadable } = *salvaged;
         if let Some(first) = unreadable.into_iter().next() {
             return Err(damaged(dir, first));
@@ -62,16 +68,17 @@ pub(super) fn verify(dir: &Path, work: &Path) -> Result<CheckResult<Box<Snapshot
     })
 }
 
-/// Tries the database of the state in `dir` out, with its snapshots, and from its log alone where that is refused:
+/// Tries the database at `path` of the state in `dir` out, with its snapshots, and from its log alone where that is refused:
 /// snapshots spare reading all of the log, and nothing is lost with them. `accept` refuses what it does not take.
 fn try_copies<T>(
     dir: &Path,
+    path: &Path,
     work: &Path,
     accept: &dyn Fn(Box<Salvaged>) -> Result<T, StoreError>,
 ) -> Result<CheckResult<T>, StoreError> {
     let try_copy = |with_snapshots| -> Result<Result<T, CopyFault>, StoreError> {
         let copy = tempfile::Builder::new().prefix(COPY).tempdir_in(work).map_err(StoreError::io(work))?;
-        copy_database(&dir.join("db"), copy.path(), with_snapshots)?;
+        copy_database(path, copy.path(), with_snapshots)?;
         let found = match child_reader::read(copy.path()) {
             CopyResult::Opens(salvaged) => accept(salvaged),
             CopyResult::Damaged(Damage { what, detail }) => {

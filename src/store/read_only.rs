@@ -133,7 +133,7 @@ impl ReadOnlyState {
 
     /// What the database holds, if no process has it open and all of it can be read: it is copied once.
     fn records(&self) -> Option<&Snapshot> {
-        let read = || match open_check::read(&self.dir, &std::env::temp_dir()) {
+        let read = || match open_check::read(&self.dir, &self.dir.join("db"), &std::env::temp_dir()) {
             Ok(CheckResult::Opens(salvaged)) if salvaged.unreadable.is_empty() => {
                 Some(Box::new(salvaged.records))
             }

@@ -9,6 +9,9 @@ use crate::store::StoreError;
 /// Most things of one name that are set aside: past that, somebody should look.
 const KEPT_MAX: u32 = 10_000;
 
+/// Where the database lies that a rebuild is just replacing: one that is killed in between loses none.
+pub(super) const REPLACED: &str = "db.replaced";
+
 /// Something that was moved.
 #[derive(Debug)]
 pub(super) struct Moved {
@@ -31,6 +34,14 @@ pub(super) fn set(dir: &Path, what: &Path, name: &str) -> Result<Option<Moved>, 
     let to = place(dir, name)?;
     fs::rename(what, &to).map_err(StoreError::io(what))?;
     Ok(Some(Moved { to }))
+}
+
+/// Moves the database aside that a rebuild has replaced, also one that was killed before it did so itself.
+pub(super) fn set_replaced(dir: &Path) -> Result<Option<Moved>, StoreError> {
+    if !dir.join("db").exists() {
+        return Ok(None);
+    }
+    set(dir, &dir.join(REPLACED), "db")
 }
 
 /// Whether the database's log can do without the file of that name: snapshots spare it reading all of the

@@ -11,10 +11,12 @@ use tempfile::TempDir;
 use crate::domain::ids::BatchNo;
 use crate::domain::job::JobSpec;
 use crate::domain::row_versions::RowVersions;
+use crate::failpoint;
 use crate::store::batch_backup::{self, BatchBackup};
 use crate::store::dump::{self, DumpError};
 use crate::store::open_check::{self, CheckResult, REBUILD};
 use crate::store::process_lock::{Holding, Lock};
+use crate::store::set_aside::REPLACED;
 use crate::store::snapshot::{Salvaged, Snapshot};
 use crate::store::spool::{Appender, Lines, Spool};
 use crate::store::state_folders::{batch_dir, batch_dirs};
@@ -62,16 +64,18 @@ impl UnopenedState {
         Ok(UnopenedState { dir: dir.to_owned(), work, _lock: lock })
     }
 
-    /// Reads what a copy of the database still tells: reading writes to it.
+    /// Reads what a copy of the database still tells: reading writes to it. Where an earlier rebuild was killed before the new
+    /// one was in its place, it is the one that was to be replaced.
     ///
     /// # Errors
     /// When the file system refuses.
     pub fn read_database(&self) -> Result<Remainder, StoreError> {
         let mut remainder = Remainder::default();
-        if !open_check::has_database(&self.dir) {
+        let paths = ["db", REPLACED].map(|name| self.dir.join(name));
+        let Some(path) = paths.iter().find(|path| open_check::is_database(path)) else {
             return Ok(remainder);
-        }
-        let salvaged = match open_check::read(&self.dir, self.work.path()) {
+        };
+        let salvaged = match open_check::read(&self.dir, path, self.work.path()) {
             Ok(CheckResult::Opens(salvaged)) => salvaged,
             Ok(CheckResult::OpensWithoutSnapshots(salvaged, why)) => {
                 remainder
@@ -241,6 +245,7 @@ impl UnopenedState {
     ///
     /// # Errors
     /// [`StoreError::Damaged`] when the records contradict each other or the spool; the old database is then in its place.
+    /// Rows and outcomes that were replaced before stay so.
     pub fn install(&self, mut records: Snapshot) -> Result<Option<PathBuf>, StoreError> {
         let dir = self.dir.as_path();
         let all = records.batches.clone();
@@ -253,11 +258,17 @@ impl UnopenedState {
             batch_backup::write(&batch_dir(dir, batch.no), &BatchBackup::of(batch), records.commits)?;
         }
         clean_shutdown::take_mark(dir);
-        let aside = set_aside::set(dir, &dir.join("db"), "db")?.map(|moved| moved.to().to_owned());
-        fs::rename(&fresh, dir.join("db")).map_err(StoreError::io(&fresh))?;
+        let database = dir.join("db");
+        if database.exists() {
+            set_aside::set_replaced(dir)?;
+            fs::rename(&database, dir.join(REPLACED)).map_err(StoreError::io(&database))?;
+        }
+        failpoint::hit("database-replaced");
+        fs::rename(&fresh, &database).map_err(StoreError::io(&fresh))?;
         commit_count::write(dir, records.commits)?;
         fs::File::open(dir).and_then(|dir| dir.sync_all()).map_err(StoreError::io(dir))?;
-        Ok(aside)
+        let aside = set_aside::set_replaced(dir)?;
+        Ok(aside.map(|moved| moved.to().to_owned()))
     }
 }
 

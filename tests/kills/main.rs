@@ -152,11 +152,13 @@ fn every_fail_point_in_the_source_is_in_the_list_that_is_killed_at() {
     collect(&std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut found);
     let names: BTreeSet<&str> = found.iter().map(String::as_str).collect();
     // Those of edited rows, references, uploads and stored outputs are killed at by `tests/cli/edited_rows.rs`,
-    // `tests/cli/references.rs`, `tests/cli/input_files.rs`, `tests/cli/output_store.rs` and `tests/cli/gcs_store.rs`.
+    // `tests/cli/references.rs`, `tests/cli/input_files.rs`, `tests/cli/output_store.rs` and `tests/cli/gcs_store.rs`,
+    // those of rebuilds by `tests/state/rebuild.rs`.
     let of_some = failpoint::OF_FINISHED.into_iter().chain(failpoint::OF_EDITED_ROWS);
     let of_some = of_some.chain(failpoint::OF_UPLOADS).chain(failpoint::OF_STORED_OUTPUTS);
     let of_some = of_some.chain(failpoint::OF_LARGE_UPLOADS).chain(failpoint::OF_FOLDERS);
     let of_some = of_some.chain(failpoint::OF_SCRATCH).chain(failpoint::OF_FILES_READ_BACK);
+    let of_some = of_some.chain(failpoint::OF_REBUILDS);
     let listed = failpoint::NAMES.into_iter().chain(of_some).chain(failpoint::OF_REFERENCES).collect();
     assert_eq!(names, listed, "the source, and the list in src/failpoint.rs");
     found.sort();

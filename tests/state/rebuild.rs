@@ -90,10 +90,9 @@ fn what_a_moved_batch_was_charged_today_counts_for_today() {
     env.write("next.csv", "id,kind,model,prompt\nnext-1,image,gi-2,A lighthouse\nnext-2,image,gi-2,A buoy\n");
     fs::rename(env.path("state/spool/000001"), env.path("moved")).unwrap();
     env.run(["state", "export", "export.jsonl"]).exited(0);
-    for (is_database_lost, rebuild) in [
-        (false, &["state", "rebuild"][..]),
-        (true, &["state", "rebuild", "--export", "export.jsonl"]),
-    ] {
+    for (is_database_lost, rebuild) in
+        [(false, &["state", "rebuild"][..]), (true, &["state", "rebuild", "--export", "export.jsonl"])]
+    {
         if is_database_lost {
             fs::remove_dir_all(env.path("state/db")).unwrap();
         }
@@ -104,4 +103,24 @@ fn what_a_moved_batch_was_charged_today_counts_for_today() {
     }
     env.run(["run", "next.csv"]).exited(4);
     env.audit().each_paid_once(3);
+}
+
+/// What only the database knew is not lost with a rebuild that is killed.
+#[test]
+fn a_rebuild_that_was_killed_is_repeated_with_what_the_old_database_knew() {
+    let env = images(2);
+    killed_at(&env, "task-known:2", RUN);
+    let tasks = env.audit().tasks.len();
+    distrust_the_database(&env);
+    killed_at(&env, "database-replaced", ["state", "rebuild"]);
+    assert!(!env.path("state/db").exists());
+    env.run(["status"]).exited(6).says("it is missing");
+    env.run(["state", "rebuild"]).exited(0).says("state/aside/db-1");
+    env.run(["state", "verify"]).exited(0).says("all fits");
+    let batch = status(&env);
+    assert_eq!(batch["charged_credits"], 8 * tasks, "{batch:#}");
+    assert!(!env.path("state/db.replaced").exists());
+    env.run(["resume"]).exited(0);
+    env.run(RUN).exited(0);
+    env.audit().each_paid_once(2);
 }
