@@ -191,7 +191,7 @@ impl Sources<'_> {
             }
             return Ok(());
         };
-        if self.state.mend_rows(&known)? {
+        if self.state.repair_rows(&known)? {
             rebuilt.notes.push(format!("rows of batch {} were taken from the export", known.name));
         }
         let mut known = known;

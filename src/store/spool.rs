@@ -289,6 +289,9 @@ pub struct Lines {
 
 impl Lines {
     /// Reads `path` from byte `start` to byte `end`. A file that does not exist has no lines.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] when there should be some.
     pub(super) fn open(path: &Path, start: u64, end: u64) -> Result<Lines, StoreError> {
         Lines::open_with(path, start, end, BUFFER_BYTES)
     }
@@ -301,6 +304,13 @@ impl Lines {
     fn open_with(path: &Path, start: u64, end: u64, buffer_bytes: usize) -> Result<Lines, StoreError> {
         let file = match File::open(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound && start == end => File::open("/dev/null"),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(StoreError::Damaged {
+                    dir: path.parent().unwrap_or(Path::new(".")).to_owned(),
+                    what: path.display().to_string(),
+                    detail: "it is missing".to_owned(),
+                });
+            }
             other => other,
         };
         let mut file = file.map_err(StoreError::io(path))?;

@@ -188,7 +188,7 @@ impl UnopenedState {
     ///
     /// # Errors
     /// [`StoreError::Damaged`] when they cannot be read there either.
-    pub fn mend_rows(&self, batch: &BatchRecord) -> Result<bool, StoreError> {
+    pub fn repair_rows(&self, batch: &BatchRecord) -> Result<bool, StoreError> {
         let path = self.spool(batch.no).rows_path();
         let Err(error) = read_all(&path, batch.spool_bytes) else { return Ok(false) };
         let StoreError::Damaged { .. } = error else { return Err(error) };
@@ -196,14 +196,13 @@ impl UnopenedState {
         if let Ok(ours) = fs::read(&path) {
             whole.extend(ours.get(whole.len()..).unwrap_or_default());
         }
-        let draft = path.with_extension("mended");
+        let draft = path.with_extension("repaired");
         fs::write(&draft, &whole).map_err(StoreError::io(&draft))?;
         if read_all(&draft, batch.spool_bytes).is_err() {
             fs::remove_file(&draft).map_err(StoreError::io(&draft))?;
             return Err(error);
         }
-        set_aside::set(&self.dir, &path, &format!("rows-{:06}", batch.no.0))?;
-        fs::rename(&draft, &path).map_err(StoreError::io(&draft))?;
+        self.replace(&path, &draft, &format!("rows-{:06}", batch.no.0))?;
         Ok(true)
     }
 
@@ -213,7 +212,7 @@ impl UnopenedState {
     /// When the file system refuses.
     pub fn write_outcomes(&self, no: BatchNo, outcomes: &[JobRecord]) -> Result<u64, StoreError> {
         let spool = self.spool(no);
-        let (path, draft) = (spool.outcomes_path(), spool.dir().join("outcomes.mended"));
+        let (path, draft) = (spool.outcomes_path(), spool.dir().join("outcomes.repaired"));
         let _ = fs::remove_file(&draft);
         let mut file = Appender::open(&draft, 0)?;
         for outcome in outcomes {
@@ -229,15 +228,19 @@ impl UnopenedState {
             fs::remove_file(&draft).map_err(StoreError::io(&draft))?;
             return Ok(bytes);
         }
+        self.replace(&path, &draft, &format!("outcomes-{:06}", no.0))?;
+        Ok(bytes)
+    }
+
+    /// Puts a file in the place of another one, which is set aside as `name`, and keeps its place until then.
+    fn replace(&self, path: &Path, new: &Path, name: &str) -> Result<(), StoreError> {
         if path.exists() {
-            // The old ones keep their place until the new ones take it.
-            let kept = set_aside::place(&self.dir, &format!("outcomes-{:06}", no.0))?;
-            fs::hard_link(&path, &kept)
-                .or_else(|_| fs::copy(&path, &kept).map(drop))
+            let kept = set_aside::place(&self.dir, name)?;
+            fs::hard_link(path, &kept)
+                .or_else(|_| fs::copy(path, &kept).map(drop))
                 .map_err(StoreError::io(&kept))?;
         }
-        fs::rename(&draft, &path).map_err(StoreError::io(&path))?;
-        Ok(bytes)
+        fs::rename(new, path).map_err(StoreError::io(path))
     }
 
     /// Puts a new database with these records in the place of the old one, which is set aside; returns where it lies then.

@@ -117,11 +117,11 @@ pub(super) fn full(
         ..VerifyReport::default()
     };
     let mut sums = Sums { days: BTreeMap::new(), groups: records.groups.as_ref().map(GroupTotals::emptied) };
+    let mut is_complete = true;
     for batch in &records.batches {
         let spool = Spool::new(batch_dir(dir, batch.no));
-        BatchCheck::new(spool, records, batch, &mut count).all(&mut sums, &mut checked)?;
+        is_complete &= BatchCheck::new(spool, records, batch, &mut count).all(&mut sums, &mut checked)?;
     }
-    let mut is_complete = true;
     for line in records.finished.values() {
         checked.batches += 1;
         checked.finished += 1;
@@ -147,7 +147,8 @@ pub(super) fn full(
         let folder = batch_dir(dir, line.no);
         let lengths = BTreeMap::from([(record.no, outcomes_bytes)]);
         let records = Snapshot { outcomes_bytes: lengths, ..Snapshot::default() };
-        BatchCheck::new(Spool::new(folder), &records, &record, &mut count).all(&mut sums, &mut checked)?;
+        let check = BatchCheck::new(Spool::new(folder), &records, &record, &mut count);
+        is_complete &= check.all(&mut sums, &mut checked)?;
     }
     let Sums { days, groups } = sums;
     let all_days = days.keys().chain(records.days.keys()).collect::<BTreeSet<_>>();
@@ -411,15 +412,24 @@ impl<'a> BatchCheck<'a> {
         }
     }
 
-    /// Reads all of it, and adds to what is known of days, groups and the whole state.
-    fn all(mut self, sums: &mut Sums, checked: &mut VerifyReport) -> Result<(), StoreError> {
-        self.rows()?;
-        self.outcomes()?;
-        self.jobs();
-        self.sums(sums)?;
+    /// Reads all of it, and adds to what is known of days, groups and the whole state. Returns whether its files are there.
+    fn all(mut self, sums: &mut Sums, checked: &mut VerifyReport) -> Result<bool, StoreError> {
+        let (rows_path, outcomes_path) = (self.spool.rows_path(), self.spool.outcomes_path());
+        let rows = self.open(&rows_path, self.batch.spool_bytes)?;
+        let outcomes = self.open(&outcomes_path, self.records.outcomes_bytes(self.batch.no))?;
+        let is_complete = rows.is_some() && outcomes.is_some();
+        // Each is compared with what was read before it.
+        if let Some(rows) = rows {
+            self.rows(rows)?;
+            if let Some(outcomes) = outcomes {
+                self.outcomes(outcomes)?;
+                self.jobs();
+                self.sums(sums)?;
+            }
+        }
         checked.rows += self.rows_read;
         checked.outcomes += self.outcomes_read;
-        Ok(())
+        Ok(is_complete)
     }
 
     fn say(&mut self, found: String) {
@@ -429,9 +439,20 @@ impl<'a> BatchCheck<'a> {
         }
     }
 
+    /// A file of its spool; nothing where it is missing, which is told.
+    fn open(&mut self, path: &Path, bytes: u64) -> Result<Option<Lines>, StoreError> {
+        match Lines::open(path, 0, bytes) {
+            Ok(lines) => Ok(Some(lines)),
+            Err(StoreError::Damaged { what, detail, .. }) => {
+                self.say(format!("{what}: {detail}"));
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
     /// Reads every row: whole, each place once, priorities and cursors where a row begins or ends.
-    fn rows(&mut self) -> Result<(), StoreError> {
-        let mut lines = Lines::open(&self.spool.rows_path(), 0, self.batch.spool_bytes)?;
+    fn rows(&mut self, mut lines: Lines) -> Result<(), StoreError> {
         let mut borders: BTreeSet<u64> =
             self.batch.segments.iter().flat_map(|segment| [segment.cursor, segment.end]).collect();
         borders.remove(&0);
@@ -474,9 +495,8 @@ impl<'a> BatchCheck<'a> {
     }
 
     /// Reads every outcome: whole, final, of a job of this batch.
-    fn outcomes(&mut self) -> Result<(), StoreError> {
+    fn outcomes(&mut self, mut lines: Lines) -> Result<(), StoreError> {
         let bytes = self.records.outcomes_bytes(self.batch.no);
-        let mut lines = Lines::open(&self.spool.outcomes_path(), 0, bytes)?;
         loop {
             match lines.next_line::<JobRecord>() {
                 Ok(Some((at, record))) => self.outcome(at, &record),

@@ -124,3 +124,30 @@ fn a_rebuild_that_was_killed_is_repeated_with_what_the_old_database_knew() {
     env.run(RUN).exited(0);
     env.audit().each_paid_once(2);
 }
+
+/// Of a batch that is finished, and of one that is not.
+#[test]
+fn rows_that_are_missing_come_back_from_an_export() {
+    for kill_at in [None, Some("task-known:1")] {
+        let env = images(2);
+        match kill_at {
+            None => drop(env.run(RUN).exited(0)),
+            Some(step) => killed_at(&env, step, RUN),
+        }
+        env.run(["state", "export", "export.jsonl"]).exited(0);
+        fs::remove_file(env.path("state/spool/000001/rows")).unwrap();
+        let verified = env.run(["state", "verify"]).exited(6);
+        if kill_at.is_none() {
+            assert!(verified.stderr.contains("spool/000001/rows: it is missing"), "{}", verified.stderr);
+            verified.says("1 faults");
+        }
+        env.run(["state", "rebuild"]).exited(6).says("it is missing");
+        env.run(["state", "rebuild", "--export", "export.jsonl"]).exited(0).says("taken from the export");
+        env.run(["state", "verify"]).exited(0).says("all fits");
+        if kill_at.is_some() {
+            env.run(["resume"]).exited(0);
+        }
+        env.run(RUN).exited(0);
+        env.audit().each_paid_once(2);
+    }
+}
