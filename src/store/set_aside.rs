@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::store::StoreError;
+use crate::store::state_folders::sync_dir_and_parent;
 
 /// Most things of one name that are set aside: past that, somebody should look.
 const KEPT_MAX: u32 = 10_000;
@@ -26,6 +27,12 @@ pub(super) fn place(dir: &Path, name: &str) -> Result<PathBuf, StoreError> {
     free.ok_or_else(|| StoreError::io(&aside)(io::ErrorKind::AlreadyExists.into()))
 }
 
+/// Waits until the names in `aside/` are on the device.
+pub(super) fn sync(dir: &Path) -> Result<(), StoreError> {
+    let aside = dir.join("aside");
+    sync_dir_and_parent(&aside).map_err(StoreError::io(&aside))
+}
+
 /// Moves a file or folder aside and returns where it is now; nothing when there is none.
 pub(super) fn set(dir: &Path, what: &Path, name: &str) -> Result<Option<Moved>, StoreError> {
     if !what.exists() {
@@ -33,6 +40,7 @@ pub(super) fn set(dir: &Path, what: &Path, name: &str) -> Result<Option<Moved>, 
     }
     let to = place(dir, name)?;
     fs::rename(what, &to).map_err(StoreError::io(what))?;
+    sync(dir)?;
     Ok(Some(Moved { to }))
 }
 

@@ -19,7 +19,12 @@ pub(super) struct SledFiles {
 impl SledFiles {
     /// Those of the state in `dir`, none of which counts as synced.
     pub(super) fn of(dir: &Path) -> SledFiles {
-        SledFiles { folder: dir.join("db").join("blobs"), synced: BTreeSet::new() }
+        SledFiles::at(&dir.join("db"))
+    }
+
+    /// Those of the database at `path`, none of which counts as synced.
+    pub(super) fn at(path: &Path) -> SledFiles {
+        SledFiles { folder: path.join("blobs"), synced: BTreeSet::new() }
     }
 
     /// Waits until all of them are on the device. They are written once and never changed.

@@ -71,11 +71,8 @@ pub(super) fn open_or_create(path: &Path) -> Result<File, StoreError> {
 pub(super) fn sync_found(dir: &Path) -> Result<(), StoreError> {
     let (spool, db) = (spool(dir), dir.join("db"));
     fs::create_dir_all(&spool).map_err(StoreError::io(&spool))?;
-    for entry in fs::read_dir(&db).map_err(StoreError::io(&db))? {
-        let path = entry.map_err(StoreError::io(&db))?.path();
-        File::open(&path).and_then(|file| file.sync_all()).map_err(StoreError::io(&path))?;
-    }
-    for folder in [&spool, &db, dir] {
+    sync_files(&db).map_err(StoreError::io(&db))?;
+    for folder in [&spool, dir] {
         File::open(folder).and_then(|folder| folder.sync_all()).map_err(StoreError::io(folder))?;
     }
     let dir = dir.canonicalize().map_err(StoreError::io(dir))?;
@@ -83,6 +80,14 @@ pub(super) fn sync_found(dir: &Path) -> Result<(), StoreError> {
     let synced = |above: &Path| File::open(above).and_then(|folder| folder.sync_all()).is_ok();
     dir.ancestors().skip(1).take_while(|above| synced(above)).for_each(drop);
     Ok(())
+}
+
+/// Waits until the files in a folder, and their names, are on the device.
+pub(super) fn sync_files(folder: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        File::open(entry?.path())?.sync_all()?;
+    }
+    File::open(folder)?.sync_all()
 }
 
 /// A new name in a folder, and the folder's own name, are on the device only after this.

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
@@ -197,7 +197,7 @@ impl UnopenedState {
             whole.extend(ours.get(whole.len()..).unwrap_or_default());
         }
         let draft = path.with_extension("repaired");
-        fs::write(&draft, &whole).map_err(StoreError::io(&draft))?;
+        write_synced(&draft, &whole).map_err(StoreError::io(&draft))?;
         if read_all(&draft, batch.spool_bytes).is_err() {
             fs::remove_file(&draft).map_err(StoreError::io(&draft))?;
             return Err(error);
@@ -225,6 +225,9 @@ impl UnopenedState {
             _ => false,
         };
         if is_same {
+            // A process that was killed may have written it and not waited for the device.
+            let synced = fs::File::open(&path).and_then(|file| file.sync_all());
+            synced.or_else(ignore_missing).map_err(StoreError::io(&path))?;
             fs::remove_file(&draft).map_err(StoreError::io(&draft))?;
             return Ok(bytes);
         }
@@ -232,15 +235,19 @@ impl UnopenedState {
         Ok(bytes)
     }
 
-    /// Puts a file in the place of another one, which is set aside as `name`, and keeps its place until then.
+    /// Puts a file that was synced in the place of another one, which is set aside as `name`, and keeps its place until
+    /// then. The new name is on the device on return.
     fn replace(&self, path: &Path, new: &Path, name: &str) -> Result<(), StoreError> {
         if path.exists() {
             let kept = set_aside::place(&self.dir, name)?;
             fs::hard_link(path, &kept)
                 .or_else(|_| fs::copy(path, &kept).map(drop))
                 .map_err(StoreError::io(&kept))?;
+            set_aside::sync(&self.dir)?;
         }
-        fs::rename(new, path).map_err(StoreError::io(path))
+        fs::rename(new, path).map_err(StoreError::io(path))?;
+        let folder = path.parent().unwrap_or(Path::new("."));
+        fs::File::open(folder).and_then(|folder| folder.sync_all()).map_err(StoreError::io(folder))
     }
 
     /// Puts a new database with these records in the place of the old one, which is set aside; returns where it lies then.
@@ -273,6 +280,16 @@ impl UnopenedState {
         let aside = set_aside::set_replaced(dir)?;
         Ok(aside.map(|moved| moved.to().to_owned()))
     }
+}
+
+fn ignore_missing(error: io::Error) -> io::Result<()> {
+    if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
+}
+
+fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = fs::File::create(path)?;
+    file.write_all(bytes)?;
+    file.sync_all()
 }
 
 fn read_all(path: &Path, bytes: u64) -> Result<(), StoreError> {

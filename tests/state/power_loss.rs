@@ -155,6 +155,29 @@ fn what_the_database_keeps_beside_its_log_is_on_the_device() {
     assert!(scene.posts() > 3, "no POST follows what was too large");
 }
 
+/// Its database, with what is too large for the log, and rows that it took from an export.
+#[test]
+fn what_a_rebuild_makes_is_on_the_device() {
+    let env = TestEnv::with_faults("[[rules]]\neffect = { do = 'urls', count = 200, signature = 1000 }");
+    env.configure("[limits]\nin_flight = 3\nadaptive = false\ndownloads = 2");
+    env.write("batch.csv", manifests::manifest("image", 12));
+    let mut traced = Traced::new(env);
+    traced.run_to("ended:2");
+    traced.run(["state", "export", "export.jsonl"]).exited(0);
+    let rows = traced.env.path("state/spool/000001/rows");
+    let mut damaged = std::fs::read(&rows).unwrap();
+    damaged[100] ^= 1;
+    std::fs::write(&rows, damaged).unwrap();
+    let rebuilt = traced.run(["state", "rebuild", "--export", "export.jsonl"]).exited(0);
+    rebuilt.says("taken from the export");
+    // The run left downloads unfinished.
+    traced.has_said_that_all_is_done = false;
+    let scene = traced.keeps_its_promises();
+    assert!(scene.blobs().count() > 0, "nothing was too large for the log");
+    let lost = ["state/db", "state/spool"].map(|folder| scene.lost_below(folder));
+    assert_eq!(lost, [const { Vec::<String>::new() }; 2], "what would be lost");
+}
+
 #[test]
 fn what_a_daemon_answers_and_files_is_on_the_device() {
     let env = TestEnv::new();

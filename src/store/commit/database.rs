@@ -17,7 +17,7 @@ use crate::store::commit::COMMIT_MAX_JOBS;
 use crate::store::error::database as refused;
 use crate::store::parallel_map::parallel_map;
 use crate::store::sled_files::SledFiles;
-use crate::store::{StoreError, codec, db_keys};
+use crate::store::{StoreError, codec, db_keys, state_folders};
 
 /// Memory that the database may use as its cache, in bytes.
 const CACHE_BYTES: u64 = 32 * 1024 * 1024;
@@ -93,10 +93,8 @@ impl Database {
         }
         made.db.flush().map_err(|source| refused(dir, source))?;
         drop(made);
-        for file in [&path.join("db"), path] {
-            File::open(file).and_then(|file| file.sync_all()).map_err(StoreError::io(file))?;
-        }
-        Ok(())
+        SledFiles::at(path).sync()?;
+        state_folders::sync_files(path).map_err(StoreError::io(path))
     }
 
     /// Makes the changes and waits for the device. `flush` alone is not durable: on Linux it ends in `sync_file_range`

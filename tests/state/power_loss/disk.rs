@@ -86,6 +86,13 @@ impl Disk {
                 });
                 self.name(from, event, Target::Nothing);
                 self.name(to, event, target);
+                if !matches!(target, Target::File(_)) {
+                    self.move_names(from, to, event);
+                }
+            }
+            Call::Link { from, to } => {
+                let file = self.file(from, event);
+                self.name(to, event, Target::File(file));
             }
             Call::Mkdir { path } => self.name(path, event, Target::Folder),
             Call::Remove { path } => self.name(path, event, Target::Nothing),
@@ -95,6 +102,23 @@ impl Disk {
 
     fn name(&mut self, path: &Path, event: &Event, target: Target) {
         self.names.entry(path.to_owned()).or_default().push(Change::new(event, target));
+    }
+
+    /// What lies in a folder goes with it: names that were on the device are there under the new name of the folder.
+    fn move_names(&mut self, from: &Path, to: &Path, event: &Event) {
+        let within = self.names.iter().filter(|(name, _)| name.starts_with(from) && *name != from);
+        let within: Vec<(PathBuf, Option<usize>, Target)> = within
+            .filter_map(|(name, changes)| {
+                let last = changes.last().filter(|last| last.what != Target::Nothing)?;
+                Some((name.clone(), last.durable, last.what))
+            })
+            .collect();
+        for (name, durable, target) in within {
+            let moved = to.join(name.strip_prefix(from).unwrap());
+            let durable = durable.map(|_| event.exit);
+            self.names.entry(name).or_default().push(Change::new(event, Target::Nothing));
+            self.names.entry(moved).or_default().push(Change { durable, ..Change::new(event, target) });
+        }
     }
 
     fn target(&self, path: &Path) -> Option<Target> {

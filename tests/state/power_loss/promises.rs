@@ -339,6 +339,13 @@ impl Scene {
         }
     }
 
+    /// What of the files below a folder would be lost at the end.
+    pub fn lost_below(&self, folder: &str) -> Vec<String> {
+        let folder = self.root.join(folder);
+        let paths = self.disk.paths_at(self.end).filter(|path| path.starts_with(&folder));
+        paths.filter_map(|path| self.disk.lost(path, self.end)).collect()
+    }
+
     /// Whoever is told that all is done can pull the plug.
     fn everything_at_the_end(&self) {
         let paths: Vec<&Path> = self.disk.paths_at(self.end).collect();

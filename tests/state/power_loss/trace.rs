@@ -47,6 +47,11 @@ pub enum Call {
         from: PathBuf,
         to: PathBuf,
     },
+    /// A file got another name beside those that it has.
+    Link {
+        from: PathBuf,
+        to: PathBuf,
+    },
     Mkdir {
         path: PathBuf,
     },
@@ -139,7 +144,11 @@ fn call(name: &str, arguments: &[&str], result: &str, folder: &Path) -> Option<C
         },
         "unlink" | "rmdir" => Call::Remove { path: named(None, arguments[0]) },
         "unlinkat" => Call::Remove { path: named(Some(arguments[0]), arguments[1]) },
-        "link" | "linkat" => panic!("a hard link: the model of the disk knows none"),
+        "link" => Call::Link { from: named(None, arguments[0]), to: named(None, arguments[1]) },
+        "linkat" => Call::Link {
+            from: named(Some(arguments[0]), arguments[1]),
+            to: named(Some(arguments[2]), arguments[3]),
+        },
         _ => return None,
     })
 }
