@@ -11,7 +11,7 @@
 //! engine leaves to a person.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -68,6 +68,14 @@ struct Sources<'a> {
     now: Timestamp,
 }
 
+/// A batch that has no folder.
+enum WithoutFolder {
+    /// It was finished, and somebody moved the folder away.
+    Moved(FinishedBatch),
+    /// It was not finished.
+    Lost(BatchName),
+}
+
 /// What each job may have been charged of which nothing tells whether it was sent.
 type MayBeCharged = Vec<(Credits, BatchNo)>;
 
@@ -104,29 +112,54 @@ pub fn rebuild(
             batch.may_be_charged = batch.may_be_charged + hold;
         }
     }
-    sources.add_moved(&mut records);
-    records.account = sources.salvage.account.clone();
-    if let Some(lost) = sources.lost(&records) {
-        let (dir, what) = (dir.to_owned(), "the spool".to_owned());
-        let detail = format!("nothing is left of batch {lost}");
-        return Err(StoreError::Damaged { dir, what, detail }.into());
+    let mut moved = Vec::new();
+    for found in sources.without_folder().into_values() {
+        match found {
+            WithoutFolder::Moved(line) => moved.push(line),
+            WithoutFolder::Lost(name) => {
+                let (dir, what) = (dir.to_owned(), "the spool".to_owned());
+                let detail =
+                    format!("nothing is left of batch {name}; if its folder was moved away, put it back");
+                return Err(StoreError::Damaged { dir, what, detail }.into());
+            }
+        }
     }
+    sources.add_moved(moved, &mut records);
+    records.account = sources.salvage.account.clone();
     records.total = total_of(&records);
     rebuilt.aside = state.install(records)?;
     Ok(rebuilt)
 }
 
 impl Sources<'_> {
+    /// The batches that something knows of and that have no folder, as the latest one that knows them has them.
+    fn without_folder(&self) -> BTreeMap<BatchNo, WithoutFolder> {
+        let mut sources = [&self.export, &self.salvage];
+        sources.sort_by_key(|records| records.commits);
+        let mut latest = BTreeMap::new();
+        for records in sources {
+            let batches = records.batches.iter().filter(|batch| batch.rows > 0).map(|batch| {
+                let is_finished = batch.is_done() || records.is_listed_as_finished(batch.no);
+                let found = match is_finished {
+                    true => WithoutFolder::Moved(FinishedBatch::moved(batch)),
+                    false => WithoutFolder::Lost(batch.name.clone()),
+                };
+                (batch.no, found)
+            });
+            let finished =
+                records.finished.values().map(|line| (line.no, WithoutFolder::Moved(line.clone())));
+            latest.extend(batches.chain(finished).filter(|(no, _)| !self.state.has_folder(*no)));
+        }
+        latest
+    }
+
     /// Adds finished batches whose folders somebody moved away: their names and numbers stay taken, and what they were
     /// charged still counts, also for its day.
-    fn add_moved(&self, records: &mut Snapshot) {
-        let known = self.export.finished.values().chain(self.salvage.finished.values());
-        let moved: BTreeMap<BatchNo, &FinishedBatch> =
-            known.filter(|line| !self.state.has_folder(line.no)).map(|line| (line.no, line)).collect();
+    fn add_moved(&self, moved: Vec<FinishedBatch>, records: &mut Snapshot) {
         if moved.is_empty() {
             return;
         }
-        moved.into_values().for_each(|line| records.add_finished(line.clone()));
+        moved.into_iter().for_each(|line| records.add_finished(line));
         // Which part of a day was theirs nothing tells: no day comes to less than it did. What is finished holds nothing.
         for (day, known) in self.export.days.iter().chain(&self.salvage.days) {
             let stored = records.days.entry(*day).or_default();
@@ -134,17 +167,6 @@ impl Sources<'_> {
             stored.waived = stored.waived.max(known.waived);
             stored.refunded = stored.refunded.max(known.refunded);
         }
-    }
-
-    /// A batch that something knows of, and that has no folder.
-    fn lost(&self, records: &Snapshot) -> Option<BatchName> {
-        let live = records.batches.iter().map(|batch| batch.no);
-        let found: BTreeSet<BatchNo> = live.chain(records.finished.keys().copied()).collect();
-        let known = self.salvage.batches.iter().chain(&self.export.batches);
-        known
-            .filter(|batch| batch.rows > 0)
-            .find(|batch| !found.contains(&batch.no))
-            .map(|batch| batch.name.clone())
     }
 
     /// What is known of a batch itself, the most recent source first.

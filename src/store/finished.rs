@@ -62,7 +62,8 @@ pub struct FinishedBatch {
     /// Its hooks were told that it is done.
     #[serde(default = "yes")]
     pub announced: bool,
-    /// Nothing of a batch that state format 1 archived: its `record.json` tells.
+    /// Nothing of a batch that state format 1 archived, and of one whose line was made anew while its folder was elsewhere:
+    /// what lies in the folder tells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) files: Option<FinishedFiles>,
 }
@@ -112,6 +113,11 @@ impl FinishedBatch {
             announced: batch.announced,
             files,
         }
+    }
+
+    /// The line of a batch whose folder was moved away, from a record of it.
+    pub fn moved(batch: &BatchRecord) -> FinishedBatch {
+        FinishedBatch::of(batch, None)
     }
 
     /// What the line says, as a record: enough for a list. Terms but the budget, and what tells the batch's rows apart,
@@ -184,7 +190,7 @@ impl FinishedBatch {
                     Err(error) => return Err(error),
                 }
             }
-            None => read_archived(&folder)?,
+            None => last_kept(&folder).map_or_else(|| read_archived(&folder), Ok)?,
         };
         if (kept.record.no, &kept.record.name) != (self.no, &self.name) {
             let found = format!("it is of batch {}, and not of {}", kept.record.name, self.name);
@@ -218,6 +224,10 @@ fn read_archived(folder: &Path) -> Result<FinishedRecord, StoreError> {
 
 /// The last record in a batch's folder, with the number of its commit, whatever a database says: for one that is lost.
 pub(super) fn last_record(folder: &Path) -> Option<(u64, BatchRecord)> {
+    last_kept(folder).map(|kept| (kept.commit.unwrap_or(u64::MAX), kept.record))
+}
+
+fn last_kept(folder: &Path) -> Option<FinishedRecord> {
     let mut last = read_archived(folder).ok();
     let path = path(folder);
     let bytes = fs::metadata(&path).map_or(0, |meta| meta.len());
@@ -226,10 +236,9 @@ pub(super) fn last_record(folder: &Path) -> Option<(u64, BatchRecord)> {
         match lines.next_line::<FinishedRecord>() {
             Ok(Some((_, kept))) => last = Some(kept),
             Err(StoreError::Damaged { .. }) => {}
-            Ok(None) | Err(_) => break,
+            Ok(None) | Err(_) => return last,
         }
     }
-    last.map(|kept| (kept.commit.unwrap_or(u64::MAX), kept.record))
 }
 
 /// Writes the record of a batch that is done, for that commit, behind those that were written before; it is on the

@@ -187,6 +187,11 @@ impl Snapshot {
         }
     }
 
+    /// Whether the keys of finished batches name one, whatever became of its line.
+    pub fn is_listed_as_finished(&self, no: BatchNo) -> bool {
+        self.finished_keys.by_number.contains_key(&no)
+    }
+
     /// The totals of all finished batches together.
     pub(super) fn finished_totals(&self) -> Totals {
         match (&self.sums, self.highest_finished) {

@@ -151,3 +151,43 @@ fn rows_that_are_missing_come_back_from_an_export() {
         env.audit().each_paid_once(2);
     }
 }
+
+/// Its export lists it among the others; with its folder gone nothing else knows it.
+#[test]
+fn a_finished_batch_that_was_moved_away_is_known_from_an_export() {
+    let env = images(2);
+    env.run(RUN).exited(0);
+    env.run(["state", "export", "export.jsonl"]).exited(0);
+    let folder = env.path("state/spool/000001");
+    fs::rename(&folder, env.path("moved")).unwrap();
+    fs::remove_dir_all(env.path("state/db")).unwrap();
+    env.run(["state", "rebuild", "--export", "export.jsonl"]).exited(0);
+    env.run(["state", "verify"]).exited(0).says("all fits");
+    env.run(RUN).exited(2).says("put them back");
+    env.audit().each_paid_once(2);
+    // It is what it was once it is back.
+    fs::rename(env.path("moved"), &folder).unwrap();
+    env.run(["state", "verify"]).exited(0).says("all fits");
+    let report = env.run(RUN).exited(0).json();
+    assert_eq!(report["batches"][0]["charged_credits"], 16);
+    env.audit().each_paid_once(2);
+}
+
+/// Its jobs may be on their way: that it is gone is said.
+#[test]
+fn a_batch_that_was_not_finished_and_is_gone_stops_a_rebuild() {
+    let env = images(2);
+    killed_at(&env, "task-known:1", RUN);
+    env.run(["state", "export", "export.jsonl"]).exited(0);
+    let folder = env.path("state/spool/000001");
+    fs::rename(&folder, env.path("moved")).unwrap();
+    for rebuild in [&["state", "rebuild"][..], &["state", "rebuild", "--export", "export.jsonl"]] {
+        let refused = env.run(rebuild.iter().copied()).exited(6);
+        refused.says("nothing is left of batch batch; if its folder was moved away, put it back");
+    }
+    fs::rename(env.path("moved"), &folder).unwrap();
+    env.run(["state", "rebuild"]).exited(0);
+    env.run(["resume"]).exited(0);
+    env.run(RUN).exited(0);
+    env.audit().each_paid_once(2);
+}
