@@ -16,6 +16,7 @@ use crate::cli::service_target::PresentState;
 use crate::cli::terminal::say;
 use crate::cli::{client, printable, printable_path, service_target, written};
 use crate::clock::Clock;
+use crate::domain::budget_group::GroupKey;
 use crate::domain::credits::Credits;
 use crate::domain::exit_code::Exit;
 use crate::domain::ids::BatchName;
@@ -244,7 +245,9 @@ fn rebuild(command: &StateRebuild, global: &Global) -> Result<Exit, Failure> {
         let own = layout.and_then(|text| Layout::parse(text).ok());
         output_dir.published_outputs(batch, own.as_ref().unwrap_or(&default_layout), spec)
     };
-    let rebuilt = rebuild_state(&dir, command.export.as_deref(), &published, config.limits.in_flight, now)?;
+    let (export, in_flight) = (command.export.as_deref(), config.limits.in_flight);
+    let group_keys: Vec<GroupKey> = config.budget.groups().keys().cloned().collect();
+    let rebuilt = rebuild_state(&dir, export, &published, in_flight, &group_keys, now)?;
     if global.json {
         print(&json!(rebuilt))?;
     }

@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+use crate::domain::budget_group::GroupKey;
 use crate::domain::credits::Credits;
 use crate::domain::ids::{BatchName, BatchNo, JobKey, Seq};
 use crate::domain::job::{Job, JobSpec, PublishedOutputs, State};
@@ -65,6 +66,7 @@ struct Sources<'a> {
     trusted: bool,
     export: Snapshot,
     published: &'a FindPublished<'a>,
+    group_keys: &'a [GroupKey],
     now: Timestamp,
 }
 
@@ -80,7 +82,7 @@ enum WithoutFolder {
 type MayBeCharged = Vec<(Credits, BatchNo)>;
 
 /// Sets the database of the state in `dir` aside and builds a new one. `in_flight` requests may have been on their way at
-/// once.
+/// once; groups have budgets by these keys.
 ///
 /// # Errors
 /// [`DumpError`] when accepted rows cannot be read and the export does not have them, when the export
@@ -91,6 +93,7 @@ pub fn rebuild(
     export: Option<&Path>,
     published: &FindPublished<'_>,
     in_flight: u32,
+    group_keys: &[GroupKey],
     now: Timestamp,
 ) -> Result<Rebuilt, DumpError> {
     let state = UnopenedState::take(dir)?;
@@ -98,7 +101,7 @@ pub fn rebuild(
     let mut rebuilt = Rebuilt { notes, ..Rebuilt::default() };
     let export = export.map_or_else(|| Ok(Snapshot::default()), |path| state.read_export(path))?;
     let last_commit = state.last_commit_beside()?.max(salvage.commits).max(export.commits);
-    let sources = Sources { state: &state, salvage, trusted, export, published, now };
+    let sources = Sources { state: &state, salvage, trusted, export, published, group_keys, now };
     let mut records = Snapshot::at(last_commit + 1);
     let mut may_be_charged = MayBeCharged::new();
     for no in state.folders()? {
@@ -276,7 +279,7 @@ impl BatchRebuild {
     /// Finds every row, and the segments that they make.
     fn read_rows(from: &Sources<'_>, mut batch: BatchRecord) -> Result<BatchRebuild, StoreError> {
         let mut rows = vec![0; batch.rows as usize];
-        let mut segments = SegmentBuilder::new(batch.pilot_rows());
+        let mut segments = SegmentBuilder::new(batch.pilot_rows(), from.group_keys);
         let mut lines = from.state.spool(batch.no).rows(0, batch.spool_bytes)?;
         while let Some((at, spec)) = lines.next_line::<JobSpec>()? {
             if let Some(row) = rows.get_mut(spec.seq.0 as usize) {

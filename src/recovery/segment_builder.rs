@@ -1,15 +1,18 @@
 //! The segments of a batch's rows, from the rows themselves.
 
+use crate::domain::budget_group::GroupKey;
 use crate::domain::job::Order;
 use crate::domain::queue_class::{Census, Classes, GroupHash};
 use crate::store::Segment;
 
 /// Neighbouring rows that are alike: what `ingest` made a segment of, or a part of one.
 #[derive(Default)]
-pub(super) struct SegmentBuilder {
+pub(super) struct SegmentBuilder<'a> {
+    /// What groups have budgets by: rows of several groups are not alike.
+    group_keys: &'a [GroupKey],
     /// By priority alone.
     mixed: Vec<Segment>,
-    /// By class; nothing once there are too many. Which groups have budgets is not known here.
+    /// By class; nothing once there are too many.
     alike: Vec<(Segment, Classes)>,
     are_too_many: bool,
     census: Census,
@@ -20,10 +23,10 @@ pub(super) struct SegmentBuilder {
 /// Most runs that are told apart. Versions that did not sort rows by class left as many as there are rows.
 const RUNS_MAX: usize = 512;
 
-impl SegmentBuilder {
-    /// One for a batch the rows of whose pilot lie there, by byte, in their order.
-    pub(super) fn new(pilot_rows: Vec<(u64, u64)>) -> SegmentBuilder {
-        SegmentBuilder { pilot_rows, ..SegmentBuilder::default() }
+impl SegmentBuilder<'_> {
+    /// One for a batch the rows of whose pilot lie there, by byte, in their order, where groups have budgets by these keys.
+    pub(super) fn new(pilot_rows: Vec<(u64, u64)>, group_keys: &[GroupKey]) -> SegmentBuilder<'_> {
+        SegmentBuilder { pilot_rows, group_keys, ..SegmentBuilder::default() }
     }
 
     fn is_of_pilot(&self, at: u64) -> bool {
@@ -43,8 +46,8 @@ impl SegmentBuilder {
         if self.are_too_many {
             return;
         }
-        self.census.count(order);
-        let classes = Classes::of(order, GroupHash::default());
+        let classes = Classes::of(order, GroupHash::of(self.group_keys, &order.meta));
+        self.census.add(priority, classes);
         match self.alike.last_mut() {
             Some((last, of_last)) if joins(last) && *of_last == classes => last.end = end,
             _ => self.alike.push((row, classes)),

@@ -191,3 +191,26 @@ fn a_batch_that_was_not_finished_and_is_gone_stops_a_rebuild() {
     env.run(RUN).exited(0);
     env.audit().each_paid_once(2);
 }
+
+/// One of them has spent its budget, and more rows than the queue shows.
+#[test]
+fn a_client_without_budget_keeps_no_other_from_being_served() {
+    let env = TestEnv::new();
+    env.configure("[budget.by.\"meta.client\"]\ndefault = 10\n");
+    let row = |client: &str, n| format!("{client}-{n},sound-effect,a gull {client} {n},1,{client}\n");
+    let rows = (1..=100).map(|n| row("acme", n)).chain((1..=3).map(|n| row("beta", n)));
+    env.write(
+        "batch.csv",
+        format!("id,kind,prompt,duration_seconds,meta.client\n{}", rows.collect::<String>()),
+    );
+    env.run(["run", "batch.csv", "--budget", "0"]).exited(4);
+    fs::remove_dir_all(env.path("state/db")).unwrap();
+    env.run(["state", "rebuild"]).exited(0);
+    env.run(["resume"]).exited(0);
+    env.run(["run", "batch.csv", "--budget", "1000"]).exited(4);
+    let jobs = env.run(["jobs", "batch", "--state", "succeeded", "--json"]).exited(0).stdout;
+    let id = |line: &str| serde_json::from_str::<Value>(line).unwrap()["id"].as_str().unwrap().to_owned();
+    let mut succeeded: Vec<String> = jobs.lines().map(id).collect();
+    succeeded.sort();
+    assert_eq!(succeeded, ["acme-1", "acme-2", "beta-1", "beta-2"]);
+}
