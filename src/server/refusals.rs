@@ -40,6 +40,10 @@ impl From<&StoreError> for Refusal {
                 "keys and tasks are valid for one service only; choose another state with --state, or use this one \
                  with --adopt-state",
             ),
+            StoreError::Damaged { .. } if error.is_of_rows() => Refusal::new(Exit::Disk, message).hint(
+                "nothing was sent; accepted rows are in an export and nowhere else: callsheet state rebuild --export FILE \
+                 takes them from there and rebuilds the state, paused. No paid job is bought again",
+            ),
             StoreError::Damaged { .. } => Refusal::new(Exit::Disk, message).hint(
                 "nothing was sent; callsheet state verify lists the damage, and callsheet state rebuild rebuilds the \
                  state, paused. No paid job is bought again",

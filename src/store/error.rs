@@ -128,6 +128,12 @@ impl StoreError {
         matches!(self.kind(), Some(io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded))
     }
 
+    /// Whether accepted rows are damaged, which are in an export and nowhere else.
+    pub fn is_of_rows(&self) -> bool {
+        let StoreError::Damaged { what, detail, .. } = self else { return false };
+        [what, detail].into_iter().any(|text| text.split_whitespace().any(|word| word.ends_with("/rows")))
+    }
+
     /// Whether the cause is a full or read-only disk.
     pub fn is_disk(&self) -> bool {
         let Some(kind) = self.kind() else { return false };

@@ -345,7 +345,8 @@ fn rows_that_are_damaged_come_back_from_an_export_and_are_refused_without() {
     bytes[middle] ^= 1;
     fs::write(&rows, bytes).unwrap();
     scene.env.run(["state", "verify"]).exited(6);
-    scene.env.run(["state", "rebuild"]).exited(6).says("its checksum is wrong");
+    let refused = scene.env.run(["state", "rebuild"]).exited(6).says("its checksum is wrong");
+    refused.says("callsheet state rebuild --export FILE");
     scene.comes_back(&["--export", "dump.jsonl"]);
 }
 

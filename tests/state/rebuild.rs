@@ -141,7 +141,8 @@ fn rows_that_are_missing_come_back_from_an_export() {
             assert!(verified.stderr.contains("spool/000001/rows: it is missing"), "{}", verified.stderr);
             verified.says("1 faults");
         }
-        env.run(["state", "rebuild"]).exited(6).says("it is missing");
+        let refused = env.run(["state", "rebuild"]).exited(6).says("it is missing");
+        refused.says("callsheet state rebuild --export FILE");
         env.run(["state", "rebuild", "--export", "export.jsonl"]).exited(0).says("taken from the export");
         env.run(["state", "verify"]).exited(0).says("all fits");
         if kill_at.is_some() {
