@@ -4,7 +4,7 @@
 //! without debug assertions, which is what people run, contain none of it.
 
 /// The places of a job's life, in its order. A name is one place in the code.
-pub const NAMES: [&str; 17] = [
+pub const NAMES: [&str; 18] = [
     "accepting",
     "taken",
     "flushed",
@@ -19,6 +19,7 @@ pub const NAMES: [&str; 17] = [
     "sidecar-written",
     "named",
     "published",
+    "outcomes-written",
     "finishing",
     "ended",
     "reporting",

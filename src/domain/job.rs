@@ -638,6 +638,14 @@ impl Job {
         self.attempts.last().map_or(AttemptNo::FIRST, |attempt| attempt.no)
     }
 
+    /// Whether it tells of no request that `known` does not tell of: the job as it stood before, nothing of one that had not
+    /// begun.
+    pub fn adds_no_request_to(&self, known: Option<&Job>) -> bool {
+        let attempt_of = |no| known.and_then(|known| known.attempt_of(no));
+        self.first_sent == known.and_then(|known| known.first_sent)
+            && self.attempts.iter().all(|attempt| attempt.adds_no_request_to(attempt_of(attempt.no)))
+    }
+
     /// Whether the program has nothing more to do for it: it has ended, and so have the tasks that it was
     /// resubmitted over.
     pub fn is_over(&self) -> bool {

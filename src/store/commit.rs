@@ -207,6 +207,9 @@ impl Store {
         }
         // Outcomes first: until the database says so, they do not count and their jobs are open.
         let lengths = self.append_outcomes(writer, changes, &batches)?;
+        if !lengths.is_empty() {
+            failpoint::hit("outcomes-written");
+        }
         for (no, bytes) in &lengths {
             writes.insert(&db_keys::outcomes_bytes(*no), bytes);
         }

@@ -332,7 +332,7 @@ fn an_outcome_that_the_database_knows_nothing_of_shows_an_older_one() {
     outcomes.push(&job(1, 0, State::Failed { fault: fault.clone(), task: None })).unwrap();
     outcomes.sync().unwrap();
     drop(open(&dir));
-    outcomes.push(&job(1, 5, State::Failed { fault, task: None })).unwrap();
+    outcomes.push(&job(1, 5, State::Failed { fault, task: Some(TaskId("t".into())) })).unwrap();
     outcomes.sync().unwrap();
     let refused = refusal(dir.path(), SERVICE);
     assert!(refused.contains("job 5 has ended, and the database knows neither"), "{refused}");

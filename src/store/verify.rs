@@ -15,7 +15,7 @@ use serde::Serialize;
 use crate::domain::budget_group::GroupTotals;
 use crate::domain::credits::Credits;
 use crate::domain::ids::{BatchNo, JobId, JobKey};
-use crate::domain::job::{Books, Job, JobSpec, State};
+use crate::domain::job::{Books, Job, JobSpec};
 use crate::domain::ledger::Totals;
 use crate::domain::utc_day::UtcDay;
 use crate::store::finished::FinishedRecord;
@@ -279,8 +279,9 @@ fn counts(records: &Snapshot, batch: &BatchRecord, say: &mut dyn FnMut(String)) 
     }
 }
 
-/// What lies beyond the committed outcomes was never acknowledged, so the database has its jobs open,
-/// unless it is an older one.
+/// What lies beyond the committed outcomes was never acknowledged. It is of one commit, and every request is committed before
+/// it is sent: where the database does not know of one, it is an older one. Without a request jobs end that are not open: what a
+/// person records or decides of one that has ended, and rows that are dropped, refused or resolved in the queue.
 fn tail(
     dir: &Path,
     records: &Snapshot,
@@ -296,8 +297,11 @@ fn tail(
     let mut lines = Lines::open(&path, committed, meta.len())?;
     // A line that is cut off, or was never on the device, ends what can be told.
     while let Ok(Some((_, record))) = lines.next_line::<JobRecord>() {
-        let was_sent = !matches!(record.job.state(), State::Canceled { task: None, .. } | State::Expired);
-        if was_sent && records.open_job(record.key).is_none() && !has_succeeded(&path, committed, &record)? {
+        if records.open_job(record.key).is_some() {
+            continue;
+        }
+        let known = last_outcome(&path, committed, record.key)?;
+        if !follows(batch, known.as_ref(), &record) {
             let seq = record.key.seq.0;
             say(format!("job {seq} has ended, and the database knows neither that nor that it began"));
             break;
@@ -306,18 +310,27 @@ fn tail(
     Ok(())
 }
 
-/// Whether a job is known to have succeeded with the same task: its outputs were renamed, or downloaded again.
-fn has_succeeded(path: &Path, committed: u64, record: &JobRecord) -> Result<bool, StoreError> {
-    let State::Succeeded { task, .. } = record.job.state() else { return Ok(false) };
+/// Whether the commit that follows a database can end a job of it so: one that is not open there, and of which it has the
+/// outcome `known`.
+fn follows(batch: &BatchRecord, known: Option<&Job>, ended: &JobRecord) -> bool {
+    // What may have been sent by a state that is gone counts as such until it is asked for. Without a key it cannot be, and is in
+    // doubt as soon as its turn comes.
+    let is_doubted = batch.may_have_been_sent(ended.key.seq)
+        && ended.job.tasks().next().is_none()
+        && known.is_none_or(|known| known.first_sent().is_none());
+    is_doubted || ended.job.adds_no_request_to(known)
+}
+
+/// The last outcome of a job among those that were committed.
+fn last_outcome(path: &Path, committed: u64, key: JobKey) -> Result<Option<Job>, StoreError> {
     let mut lines = Lines::open(path, 0, committed)?;
-    let mut has_succeeded = false;
+    let mut last = None;
     while let Some((_, known)) = lines.next_line::<JobRecord>()? {
-        if known.key == record.key {
-            has_succeeded =
-                matches!(known.job.state(), State::Succeeded { task: known, .. } if known == task);
+        if known.key == key {
+            last = Some(known.job);
         }
     }
-    Ok(has_succeeded)
+    Ok(last)
 }
 
 /// A backup is written before the commit that it is for.

@@ -448,6 +448,14 @@ impl Attempt {
         }
     }
 
+    /// Whether it tells of no request that `known` does not tell of, the same attempt as it stood before: it has no other
+    /// task, and nothing else is held or charged for it, unless a person recorded that.
+    pub(super) fn adds_no_request_to(&self, known: Option<&Attempt>) -> bool {
+        let (task, books) = known.map_or((None, Books::default()), |known| (known.task(), known.books));
+        let is_recorded = matches!(&self.state, State::Failed { fault, .. } if fault.code == RESOLVED);
+        self.task() == task && (self.books == books || is_recorded)
+    }
+
     /// Whether its task is known not to have ended.
     pub(super) fn is_running(&self) -> bool {
         matches!(self.state, State::Running { .. })

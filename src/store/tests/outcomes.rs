@@ -1,6 +1,8 @@
 //! Jobs that are found by their outcomes.
 
 use super::*;
+use crate::domain::job::{Books, RESOLVED};
+use crate::domain::task::Fault;
 
 fn spec(seq: u32) -> JobSpec {
     JobSpec {
@@ -37,4 +39,69 @@ fn each_outcome_is_read_once_however_many_jobs_are_asked_for() {
     assert_eq!(*store.job_at(&batch, 0, &spec(7)).unwrap().job.state(), State::Expired);
     assert_eq!(store.outcomes_indexed(), 301);
     assert!(store.undone_outcome(&batch, Seq(300)).unwrap().is_none());
+}
+
+/// A state whose only batch has a job that runs, and one that has ended so.
+fn ended_as(ended: Job) -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(&dir);
+    let batch = BatchRecord { ended: Ended { failed: 1, ..Ended::default() }, ..batch(1, 2) };
+    let ended = JobRecord { job: ended, ..job(1, 0, State::Queued) };
+    let running = Change::Open(job(1, 1, running()));
+    store.commit(&[Change::Batch(Box::new(batch)), running, Change::End(ended)]).unwrap();
+    dir
+}
+
+/// Adds an outcome, as a commit does that is killed before it comes to the database.
+fn add_uncommitted(dir: &TempDir, record: &JobRecord) {
+    let path = dir.path().join("spool/000001/outcomes");
+    let mut outcomes = Appender::open(&path, fs::metadata(&path).unwrap().len()).unwrap();
+    outcomes.push(record).unwrap();
+    outcomes.sync().unwrap();
+}
+
+fn failed(code: &str, task: Option<&str>) -> State {
+    State::Failed { fault: Fault::new(code, "x"), task: task.map(|task| TaskId(task.into())) }
+}
+
+fn charged(credits: u64) -> Books {
+    Books { charged: Credits(credits), ..Books::default() }
+}
+
+/// A person resolves and corrects what has ended, and rows are refused or resolved where they wait: a kill in between is no
+/// damage.
+#[test]
+fn an_outcome_of_a_job_that_is_not_open_is_no_damage_where_it_tells_of_no_request() {
+    let in_doubt = State::InDoubt { fault: Fault::new("x", "x"), task: None };
+    let held = Books { held: Credits(7), ..Books::default() };
+    let first = |state| Job::at(AttemptNo(1), state);
+    let resolved = |credits| first(failed(RESOLVED, None)).with_books(charged(credits));
+    let in_doubt = first(in_doubt).with_books(held);
+    for (known, then) in
+        [(in_doubt.clone(), resolved(0)), (in_doubt, resolved(5)), (resolved(5), resolved(0))]
+    {
+        let dir = ended_as(known);
+        add_uncommitted(&dir, &JobRecord { job: then, ..job(1, 0, State::Queued) });
+        drop(open(&dir));
+    }
+    for of_a_row in [resolved(5), first(failed("above_max_credits", None)), first(State::DROPPED)] {
+        let dir = ended_as(first(State::DROPPED));
+        add_uncommitted(&dir, &JobRecord { job: of_a_row, ..job(1, 5, State::Queued) });
+        drop(open(&dir));
+    }
+}
+
+#[test]
+fn an_outcome_that_tells_of_a_request_shows_an_older_database_although_its_job_had_ended() {
+    let refused = Job::at(AttemptNo(1), failed("invalid_input", None));
+    let succeeded = State::Succeeded { task: TaskId("t".into()), files: Vec::new() };
+    let in_doubt = State::InDoubt { fault: Fault::new("x", "x"), task: None };
+    let paid = Job::at(AttemptNo(1), succeeded).with_books(charged(5));
+    let held = Job::at(AttemptNo(1), in_doubt).with_books(Books { held: Credits(7), ..Books::default() });
+    for sent_again in [paid, held, Job::at(AttemptNo(2), failed("generic", Some("t")))] {
+        let dir = ended_as(refused.clone());
+        add_uncommitted(&dir, &JobRecord { job: sent_again, ..job(1, 0, State::Queued) });
+        let refused = refusal(dir.path(), SERVICE);
+        assert!(refused.contains("job 0 has ended, and the database knows neither"), "{refused}");
+    }
 }
