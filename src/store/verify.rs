@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use crate::domain::budget_group::GroupTotals;
 use crate::domain::credits::Credits;
-use crate::domain::ids::{BatchNo, JobId, JobKey};
+use crate::domain::ids::{BatchNo, JobId, JobKey, Seq};
 use crate::domain::job::{Books, Job, JobSpec};
 use crate::domain::ledger::Totals;
 use crate::domain::utc_day::UtcDay;
@@ -22,10 +22,12 @@ use crate::store::finished::FinishedRecord;
 use crate::store::snapshot::Snapshot;
 use crate::store::spool::{Lines, Spool};
 use crate::store::state_folders::batch_dir;
-use crate::store::{BatchRecord, Ended, JobRecord, Store, StoreError, batch_backup};
+use crate::store::{BatchRecord, Ended, JobRecord, OutcomeOutline, Store, StoreError, batch_backup};
 
 /// Faults of one sort that are told of one batch; the rest are counted.
 const REPORTED_MAX: u64 = 20;
+/// Uncommitted outcomes whose jobs are looked up together: more than a commit has, and few enough for memory.
+const LOOKED_UP_MAX: usize = 1_000;
 /// A job without a row or an outcome.
 const NO_OFFSET: u64 = u64::MAX;
 
@@ -296,18 +298,20 @@ fn tail(
     }
     let mut lines = Lines::open(&path, committed, meta.len())?;
     // A line that is cut off, or was never on the device, ends what can be told.
-    while let Ok(Some((_, record))) = lines.next_line::<JobRecord>() {
-        if records.open_job(record.key).is_some() {
-            continue;
+    let lines = std::iter::from_fn(|| lines.next_line::<JobRecord>().ok()?).fuse();
+    let mut unopened = lines.map(|(_, ended)| ended).filter(|ended| records.open_job(ended.key).is_none());
+    loop {
+        let ended: Vec<JobRecord> = unopened.by_ref().take(LOOKED_UP_MAX).collect();
+        if ended.is_empty() {
+            return Ok(());
         }
-        let known = last_outcome(&path, committed, record.key)?;
-        if !follows(batch, known.as_ref(), &record) {
-            let seq = record.key.seq.0;
+        let known = last_outcomes(&path, committed, &ended.iter().map(|ended| ended.key.seq).collect())?;
+        if let Some(ended) = ended.iter().find(|ended| !follows(batch, known.get(&ended.key.seq), ended)) {
+            let seq = ended.key.seq.0;
             say(format!("job {seq} has ended, and the database knows neither that nor that it began"));
-            break;
+            return Ok(());
         }
     }
-    Ok(())
 }
 
 /// Whether the commit that follows a database can end a job of it so: one that is not open there, and of which it has the
@@ -321,16 +325,25 @@ fn follows(batch: &BatchRecord, known: Option<&Job>, ended: &JobRecord) -> bool 
     is_doubted || ended.job.adds_no_request_to(known)
 }
 
-/// The last outcome of a job among those that were committed.
-fn last_outcome(path: &Path, committed: u64, key: JobKey) -> Result<Option<Job>, StoreError> {
+/// The last outcome of each of these jobs among those that were committed, which are read once.
+fn last_outcomes(path: &Path, committed: u64, of: &BTreeSet<Seq>) -> Result<BTreeMap<Seq, Job>, StoreError> {
     let mut lines = Lines::open(path, 0, committed)?;
-    let mut last = None;
-    while let Some((_, known)) = lines.next_line::<JobRecord>()? {
-        if known.key == key {
-            last = Some(known.job);
+    let mut last = BTreeMap::new();
+    while let Some((at, OutcomeOutline { seq })) = lines.next_line()? {
+        #[cfg(test)]
+        LOOKED_AT.set(LOOKED_AT.get() + 1);
+        if of.contains(&seq) {
+            last.insert(seq, at);
         }
     }
-    Ok(last)
+    let mut lines = Lines::open_scattered(path, 0, committed)?;
+    last.into_iter().map(|(seq, at)| Ok((seq, lines.line_at::<JobRecord>(at)?.job))).collect()
+}
+
+#[cfg(test)]
+std::thread_local! {
+    /// Committed outcomes that this thread looked at for others that were not.
+    pub(super) static LOOKED_AT: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
 /// A backup is written before the commit that it is for.
@@ -541,7 +554,7 @@ impl<'a> BatchCheck<'a> {
     /// Every job before the cursors, or taken out of turn, is open or has ended, and no other is.
     fn jobs(&mut self) {
         for seq in 0..self.batch.rows {
-            let key = JobKey { batch: self.batch.no, seq: crate::domain::ids::Seq(seq) };
+            let key = JobKey { batch: self.batch.no, seq: Seq(seq) };
             let JobOffsets { row, outcome, begun } = self.places[seq as usize];
             let open = self.records.open_job(key);
             let problem = match (row, begun, open, outcome) {

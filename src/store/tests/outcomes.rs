@@ -3,6 +3,7 @@
 use super::*;
 use crate::domain::job::{Books, RESOLVED};
 use crate::domain::task::Fault;
+use crate::store::verify::LOOKED_AT;
 
 fn spec(seq: u32) -> JobSpec {
     JobSpec {
@@ -104,4 +105,26 @@ fn an_outcome_that_tells_of_a_request_shows_an_older_database_although_its_job_h
         let refused = refusal(dir.path(), SERVICE);
         assert!(refused.contains("job 0 has ended, and the database knows neither"), "{refused}");
     }
+}
+
+/// A table of decisions is taken down by a hundred in a commit, in a batch that may have a million.
+#[test]
+fn committed_outcomes_are_read_once_however_many_others_a_kill_left() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(&dir);
+    let ended = |seq| {
+        let state = State::Succeeded { task: TaskId(format!("t{seq}")), files: Vec::new() };
+        job(1, seq, state)
+    };
+    let batch =
+        BatchRecord { ended: Ended { succeeded: 300, ..Ended::default() }, unreviewed: 1, ..batch(1, 300) };
+    let changes = (0..300).map(|seq| Change::End(ended(seq)));
+    store.commit(&changes.chain([Change::Batch(Box::new(batch))]).collect::<Vec<_>>()).unwrap();
+    drop(store);
+    for seq in 0..100 {
+        add_uncommitted(&dir, &ended(seq));
+    }
+    LOOKED_AT.set(0);
+    drop(open(&dir));
+    assert_eq!(LOOKED_AT.get(), 300);
 }
