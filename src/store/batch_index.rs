@@ -26,7 +26,7 @@ impl BatchIndex {
         let unfinished = records.batches.iter().map(|batch| (batch.name.clone(), batch.no)).collect();
         let numbers = records.batches.iter().map(|batch| batch.no).chain(records.finished.keys().copied());
         let highest = numbers.chain(records.highest_finished).map(|no| no.0).max().unwrap_or_default();
-        let finished = records.stored_total().finished.map_or(0, |sums| sums.count);
+        let finished = records.stored_total().finished_count();
         BatchIndex(Mutex::new(IndexEntries { unfinished, finished, highest }))
     }
 
@@ -45,22 +45,24 @@ impl BatchIndex {
         BatchNo(self.known().highest + 1)
     }
 
-    /// A commit says that a batch is not done; `was_finished`: before it, it was.
-    pub(super) fn unfinished(&self, name: &BatchName, no: BatchNo, was_finished: bool) {
+    /// A commit says that a batch is not done, and `finished` batches are. Whether it was not among the unfinished ones before.
+    pub(super) fn unfinished(&self, name: &BatchName, no: BatchNo, finished: u64) -> bool {
         let mut known = self.known();
         known.highest = known.highest.max(no.0);
-        known.finished -= u64::from(was_finished);
-        if !known.unfinished.contains_key(name) {
+        known.finished = finished;
+        let is_new = !known.unfinished.contains_key(name);
+        if is_new {
             known.unfinished.insert(name.clone(), no);
         }
+        is_new
     }
 
-    /// A commit says that a batch is done; `was_finished`: before it, it was, too.
-    pub(super) fn finished(&self, name: &BatchName, no: BatchNo, was_finished: bool) {
+    /// A commit says that a batch is done, as so many are.
+    pub(super) fn finished(&self, name: &BatchName, no: BatchNo, finished: u64) {
         let mut known = self.known();
         known.highest = known.highest.max(no.0);
         known.unfinished.remove(name);
-        known.finished += u64::from(!was_finished);
+        known.finished = finished;
     }
 
     /// How many are done.

@@ -89,6 +89,12 @@ impl Writer {
         self.backups.remove(&no);
     }
 
+    /// Puts another file in the place of that with the number of the last commit, which is returned.
+    #[cfg(test)]
+    pub(super) fn replace_commits_file(&mut self, file: File) -> File {
+        std::mem::replace(&mut self.commits_file, file)
+    }
+
     /// How many files of outcomes are open.
     #[cfg(test)]
     pub(super) fn open_files(&self) -> usize {
@@ -214,7 +220,6 @@ impl Store {
             writes.insert(&db_keys::outcomes_bytes(*no), bytes);
         }
         let commit = writer.commits + 1;
-        let mut were_finished = Vec::with_capacity(batches.len());
         for (no, record) in &batches {
             self.write_backup(writer, record)?;
             let (before, after) = finished::put(self, &mut writes, record, lengths.get(no).copied(), commit)?;
@@ -224,7 +229,6 @@ impl Store {
             } else if before.is_some() {
                 failpoint::hit("reopening");
             }
-            were_finished.push(before.is_some());
         }
         if total != writer.total {
             writes.insert(&db_keys::total(), &total);
@@ -232,15 +236,13 @@ impl Store {
         self.apply(writer, writes)?;
         writer.outcomes.close_oldest();
         writer.total = total;
-        for (record, was_finished) in batches.values().zip(were_finished) {
+        let finished = writer.total.finished_count();
+        for record in batches.values() {
             if record.is_done() {
-                self.batch_index.finished(&record.name, record.no, was_finished);
+                self.batch_index.finished(&record.name, record.no, finished);
                 writer.forget(record.no);
-            } else {
-                self.batch_index.unfinished(&record.name, record.no, was_finished);
-                if was_finished {
-                    finished::forget_archived(&self.dir, record.no);
-                }
+            } else if self.batch_index.unfinished(&record.name, record.no, finished) {
+                finished::forget_archived(&self.dir, record.no);
             }
         }
         Ok(())
@@ -278,8 +280,10 @@ impl Store {
         let opened = open_database(&self.dir)?;
         let found = opened.get(&db_keys::commits())?.unwrap_or_default();
         commit_count::must_be_latest(&self.dir, found, writer.commits)?;
-        // One more than was acknowledged, where only the acknowledgement failed.
+        // One more than was acknowledged, where only the acknowledgement failed: the commit is made once more then.
         writer.commits = found;
+        // Of what it did not keep the names are given anew.
+        writer.sled_files = SledFiles::of(&self.dir);
         writer.total = StoredTotal::read(&opened)?;
         writer.outcomes.close_all();
         *database = Some(opened);

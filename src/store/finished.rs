@@ -362,11 +362,9 @@ impl Store {
         self.database()?.get(&db_keys::finished(name))
     }
 
-    /// The line that a commit with this record takes back or replaces.
+    /// The line that a commit with this record takes back or replaces. The database alone tells: what the names of
+    /// unfinished batches say is older where a commit is repeated that had landed.
     fn line_before(&self, batch: &BatchRecord) -> Result<Option<FinishedBatch>, StoreError> {
-        if self.batch_index.number(&batch.name).is_some() {
-            return Ok(None);
-        }
         match self.line(&batch.name)? {
             Some(line) if line.no != batch.no => Err(StoreError::Damaged {
                 dir: self.dir.clone(),

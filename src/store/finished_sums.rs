@@ -106,6 +106,11 @@ impl StoredTotal {
         StoredTotal { totals, finished: (sums.count > 0).then_some(sums), groups: None }
     }
 
+    /// How many batches are finished.
+    pub(super) fn finished_count(&self) -> u64 {
+        self.finished.as_ref().map_or(0, |sums| sums.count)
+    }
+
     /// A batch that was finished, or not, is finished as another line says, or goes on.
     pub(super) fn replace(&mut self, before: Option<&FinishedBatch>, after: Option<&FinishedBatch>) {
         let mut sums = self.finished.take().unwrap_or_default();

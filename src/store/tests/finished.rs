@@ -396,3 +396,33 @@ fn sums_of_finished_batches_that_do_not_fit_are_made_anew() {
         store.verify(|fault| assert_ne!(fault.place, "the totals")).unwrap();
     }
 }
+
+/// The disk is full when the number of the commit is written beside the database, which has the commit.
+#[test]
+fn a_commit_that_is_repeated_although_it_had_landed_counts_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(&dir);
+    let first = done(1, "first");
+    let under_way = BatchRecord { ended: Ended::default(), finished: None, ..first.clone() };
+    store.commit(&[Change::End(job(1, 0, State::DROPPED)), Change::Batch(Box::new(under_way))]).unwrap();
+    let bytes = store.outcomes_bytes(&first).unwrap();
+    let repeated = |batch: &BatchRecord| {
+        let changes = [Change::Batch(Box::new(batch.clone()))];
+        let full = fs::File::options().write(true).open("/dev/full").unwrap();
+        let kept = store.writer.lock().unwrap().replace_commits_file(full);
+        assert!(store.commit(&changes).unwrap_err().is_full());
+        store.writer.lock().unwrap().replace_commits_file(kept);
+        store.commit_again(&changes).unwrap();
+        store.verify(|fault| assert_ne!(fault.place, "the totals", "{fault}")).unwrap();
+        assert_eq!(store.outcomes_bytes(batch).unwrap(), bytes);
+        store.finished_count()
+    };
+    assert_eq!(repeated(&first), 1);
+    let again = longer(&first);
+    fs::write(store.spool(BatchNo(1)).rows_path(), "x").unwrap();
+    assert_eq!(repeated(&again), 0);
+    drop(store);
+    let store = open(&dir);
+    assert_eq!((store.batches().unwrap(), store.finished_count()), (vec![again.clone()], 0));
+    assert_eq!(store.outcomes_bytes(&again).unwrap(), bytes);
+}
