@@ -49,6 +49,18 @@ pub(super) fn must_have_room_to_open(dir: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// Looks whether a copy of the database of the state in `dir` can be made in `work`, and opened there.
+///
+/// # Errors
+/// [`StoreError::NoRoom`].
+pub(super) fn must_have_room_for_copy(dir: &Path, work: &Path) -> Result<(), StoreError> {
+    let (free_bytes, wanted_bytes) = (free_bytes(work)?, OPENING_BYTES + database_bytes(dir));
+    if free_bytes < wanted_bytes {
+        return Err(StoreError::NoRoom { dir: work.to_owned(), free_bytes, wanted_bytes });
+    }
+    Ok(())
+}
+
 /// Gives the reserve up; false when there was none.
 pub(super) fn give_up(dir: &Path) -> bool {
     fs::remove_file(path(dir)).is_ok()

@@ -18,7 +18,7 @@ use std::sync::{Mutex, RwLock};
 
 use crate::store::batch_index::BatchIndex;
 use crate::store::commit::{Database, Writer, carry_over, open_database, set_torn_aside};
-use crate::store::open_check::{self, CheckResult};
+use crate::store::open_check::{self, CheckResult, NotCopied};
 use crate::store::process_lock::{Holding, Lock};
 use crate::store::snapshot::{self, Snapshot};
 use crate::store::{
@@ -92,15 +92,16 @@ impl Store {
 
 /// Whether [`Store::open`] would open the database of the state in `dir`, and whether the files of batches that are done are
 /// whole. Nothing of the state is locked or changed, so nothing is certain while another process has it open. Returns what
-/// the database holds, where it opens as it is.
-pub(super) fn foresee(dir: &Path) -> Result<Option<Box<Snapshot>>, StoreError> {
-    let (records, is_whole) = match try_out(dir, &std::env::temp_dir())? {
-        CheckResult::Opens(records) => (records, true),
-        CheckResult::OpensWithoutSnapshots(records, _) => (records, false),
-        CheckResult::Untried => return Ok(None),
+/// the database holds, where it opens as it is; or why it was not looked at.
+pub(super) fn foresee(dir: &Path) -> Result<Result<Option<Box<Snapshot>>, NotCopied>, StoreError> {
+    let (records, is_whole) = match open_check::from_outside(dir, |work| try_out(dir, work))? {
+        Ok(CheckResult::Opens(records)) => (records, true),
+        Ok(CheckResult::OpensWithoutSnapshots(records, _)) => (records, false),
+        Ok(CheckResult::Untried) => return Ok(Ok(None)),
+        Err(not_copied) => return Ok(Err(not_copied)),
     };
     records.finished.values().try_for_each(|line| line.check_lengths(dir))?;
-    Ok(Some(records).filter(|_| is_whole))
+    Ok(Ok(Some(records).filter(|_| is_whole)))
 }
 
 /// Removes what killed processes left: drafts of manifests that were being taken in, of which nothing was acknowledged,

@@ -1,17 +1,21 @@
 //! Trying a copy of a database out, before the database itself is opened.
 //!
 //! Opening writes: what is refused stays as it was found. A database that was not closed in order, or is not as it was
-//! left, is copied, and the copy is opened and read to the end by another process (`child_reader`).
+//! left, is copied, and the copy is opened and read to the end by another process (`child_reader`). Who only looks at a state
+//! makes the copy in the temporary folder, if there is room.
 
-use std::fs;
-use std::io::ErrorKind;
-use std::path::Path;
+use std::fs::{self, File, TryLockError};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::thread::park_timeout;
 use std::time::Duration;
 
+use tempfile::TempDir;
+
 use crate::store::child_reader::{self, CopyResult, Damage};
 use crate::store::snapshot::{Salvaged, Snapshot};
-use crate::store::{StoreError, commit_count, set_aside, verify};
+use crate::store::{StoreError, commit_count, disk_reserve, set_aside, verify};
 
 /// What trying a database out came to.
 #[derive(Debug)]
@@ -25,12 +29,107 @@ pub(super) enum CheckResult<T> {
 }
 
 /// How copies are called, and the work of a rebuild; leftovers of a killed process are swept by it.
-const COPY: &str = ".try-";
+const COPY: &str = ".callsheet-try-";
 pub(super) const REBUILD: &str = ".rebuild-";
 
 /// How often it is tried to remove a copy that the child of a killed process may still be writing to.
 const AGAIN_TRIES: u32 = 50;
 const AGAIN_WAIT: Duration = Duration::from_millis(20);
+
+/// Why a database was not looked at from outside.
+#[derive(Debug, thiserror::Error)]
+#[error("no copy of it could be made in {}: {why}", .folder.display())]
+pub struct NotCopied {
+    folder: PathBuf,
+    why: String,
+}
+
+impl NotCopied {
+    /// What kept a copy of the database of the state in `dir` from being made in `folder`, if this is that.
+    fn of(error: &StoreError, dir: &Path, folder: &Path) -> Option<NotCopied> {
+        let why = match error {
+            StoreError::NoRoom { dir, free_bytes, wanted_bytes } if dir == folder => {
+                format!(
+                    "{} KiB are free, and it takes {} KiB",
+                    free_bytes / 1024,
+                    wanted_bytes.div_ceil(1024)
+                )
+            }
+            StoreError::Io { path, source } if path.starts_with(folder) && !path.starts_with(dir) => {
+                source.to_string()
+            }
+            _ => return None,
+        };
+        Some(NotCopied { folder: folder.to_owned(), why })
+    }
+}
+
+/// Looks at the database of the state in `dir` from outside: `look` is given a folder for copies, which has room for one.
+///
+/// # Errors
+/// What `look` says of the state, and not of that folder.
+pub(super) fn from_outside<T>(
+    dir: &Path,
+    look: impl FnOnce(&Path) -> Result<T, StoreError>,
+) -> Result<Result<T, NotCopied>, StoreError> {
+    let folder = std::env::temp_dir();
+    if !has_database(dir) {
+        return look(&folder).map(Ok);
+    }
+    sweep_abandoned(&folder);
+    let looked = disk_reserve::must_have_room_for_copy(dir, &folder).and_then(|()| look(&folder));
+    looked.map(Ok).or_else(|error| NotCopied::of(&error, dir, &folder).map(Err).ok_or(error))
+}
+
+/// A folder for a copy, locked while it is used: others tell it by that from what a killed process left.
+struct CopyFolder {
+    folder: TempDir,
+    /// Nothing where the file system has no locks.
+    _lock: Option<File>,
+}
+
+impl CopyFolder {
+    fn make(work: &Path) -> io::Result<CopyFolder> {
+        for _ in 0..AGAIN_TRIES {
+            let folder = tempfile::Builder::new().prefix(COPY).tempdir_in(work)?;
+            match lock_folder(folder.path()) {
+                // Another process has swept it, before it was locked.
+                Ok(None) => {}
+                Ok(lock) => return Ok(CopyFolder { folder, _lock: lock }),
+                Err(_) => return Ok(CopyFolder { folder, _lock: None }),
+            }
+        }
+        Err(ErrorKind::ResourceBusy.into())
+    }
+}
+
+/// Locks a folder; nothing where another process has, or has removed it.
+fn lock_folder(path: &Path) -> io::Result<Option<File>> {
+    let folder = match File::open(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        other => other?,
+    };
+    match folder.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Ok(None),
+        Err(TryLockError::Error(error)) => return Err(error),
+    }
+    let locked = folder.metadata()?.ino();
+    Ok(fs::symlink_metadata(path).is_ok_and(|found| found.ino() == locked).then_some(folder))
+}
+
+/// Removes the copies that killed processes of this user left in a folder that everybody uses. What cannot be told, or
+/// removed, stays.
+fn sweep_abandoned(folder: &Path) {
+    let Ok(entries) = fs::read_dir(folder) else { return };
+    let user = rustix::process::geteuid().as_raw();
+    for entry in entries.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with(COPY)) {
+        let is_own = entry.metadata().is_ok_and(|found| found.is_dir() && found.uid() == user);
+        if is_own && let Ok(Some(_lock)) = lock_folder(&entry.path()) {
+            let _ = remove_folder(&entry.path());
+        }
+    }
+}
 
 /// Whether the state in `dir` has a database.
 pub(super) fn has_database(dir: &Path) -> bool {
@@ -77,9 +176,10 @@ fn try_copies<T>(
     accept: &dyn Fn(Box<Salvaged>) -> Result<T, StoreError>,
 ) -> Result<CheckResult<T>, StoreError> {
     let try_copy = |with_snapshots| -> Result<Result<T, CopyFault>, StoreError> {
-        let copy = tempfile::Builder::new().prefix(COPY).tempdir_in(work).map_err(StoreError::io(work))?;
-        copy_database(path, copy.path(), with_snapshots)?;
-        let found = match child_reader::read(copy.path()) {
+        let copy = CopyFolder::make(work).map_err(StoreError::io(work))?;
+        let copied = copy.folder.path();
+        copy_database(path, copied, with_snapshots)?;
+        let found = match child_reader::read(copied) {
             CopyResult::Opens(salvaged) => accept(salvaged),
             CopyResult::Damaged(Damage { what, detail }) => {
                 Err(StoreError::Damaged { dir: dir.to_owned(), what, detail })
@@ -146,8 +246,35 @@ fn copy_database(from: &Path, to: &Path, with_snapshots: bool) -> Result<(), Sto
         if path.is_dir() {
             copy_database(&path, &to.join(name), true)?;
         } else if with_snapshots || !set_aside::is_dispensable(&name.to_string_lossy()) {
-            fs::copy(&path, to.join(name)).map_err(StoreError::io(&path))?;
+            let copy = to.join(name);
+            fs::copy(&path, &copy).map_err(|error| {
+                let is_full = matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded);
+                StoreError::io(if is_full { &copy } else { &path })(error)
+            })?;
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_that_killed_processes_left_are_swept_and_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["draft-1", ".tmpabc", ".try-1"] {
+            fs::create_dir(dir.path().join(name)).unwrap();
+        }
+        fs::write(dir.path().join(format!("{COPY}file")), "").unwrap();
+        let used = CopyFolder::make(dir.path()).unwrap();
+        let CopyFolder { folder, _lock: lock } = CopyFolder::make(dir.path()).unwrap();
+        // As a kill leaves it.
+        let left = folder.keep();
+        fs::write(left.join("db"), "half").unwrap();
+        drop(lock);
+        sweep_abandoned(dir.path());
+        assert!(!left.exists() && used.folder.path().exists());
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 5);
+    }
 }

@@ -30,6 +30,7 @@ use crate::domain::utc_day::UtcDay;
 use crate::store::batch_backup::{self, BatchBackup};
 use crate::store::job_statuses::{JobStatuses, note};
 use crate::store::open_check::CheckResult;
+pub use crate::store::open_check::NotCopied;
 use crate::store::snapshot::Snapshot;
 use crate::store::spool::{Lines, Spool};
 use crate::store::staging::Staging;
@@ -119,22 +120,28 @@ impl ReadOnlyState {
         process_lock::holder(&self.dir)
     }
 
-    /// Tries out whether the state could be opened: its database on a copy, and what it holds against the spool.
+    /// Tries out whether the state could be opened: its database on a copy, and what it holds against the spool. Returns why
+    /// that was not tried, where no copy could be made.
     ///
     /// # Errors
     /// [`StoreError::Damaged`]; while another process has the state open, that may be of no account.
-    pub fn could_be_opened(&self) -> Result<(), StoreError> {
-        if let Some(records) = open::foresee(&self.dir)? {
-            // A copy that was made before stays.
-            let _ = self.records.set(Some(records));
-        }
-        Ok(())
+    pub fn could_be_opened(&self) -> Result<Option<NotCopied>, StoreError> {
+        let (records, not_copied) = match open::foresee(&self.dir)? {
+            Ok(None) => return Ok(None),
+            Ok(records) => (records, None),
+            Err(not_copied) => (None, Some(not_copied)),
+        };
+        // What was found before stays.
+        let _ = self.records.set(records);
+        Ok(not_copied)
     }
 
     /// What the database holds, if no process has it open and all of it can be read: it is copied once.
     fn records(&self) -> Option<&Snapshot> {
-        let read = || match open_check::read(&self.dir, &self.dir.join("db"), &std::env::temp_dir()) {
-            Ok(CheckResult::Opens(salvaged)) if salvaged.unreadable.is_empty() => {
+        let read = || match open_check::from_outside(&self.dir, |work| {
+            open_check::read(&self.dir, &self.dir.join("db"), work)
+        }) {
+            Ok(Ok(CheckResult::Opens(salvaged))) if salvaged.unreadable.is_empty() => {
                 Some(Box::new(salvaged.records))
             }
             _ => None,

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use crate::support::collect_outputs::Outputs;
 use crate::support::disk::Disk;
+use crate::support::process::Running;
 use crate::support::{TestEnv, manifests, until};
 
 const RUN: [&str; 5] = ["run", "--json", "--state", "disk/state", "batch.csv"];
@@ -63,4 +64,31 @@ fn a_disk_that_is_full_from_the_beginning_is_refused_before_anything_is_made() {
     disk.clear();
     env.run(RUN).exited(0);
     env.audit().each_paid_once(1);
+}
+
+/// A plan and a doctor look at a copy of the database, which lies beside other temporary files.
+#[test]
+fn a_temporary_directory_that_is_full_keeps_the_database_from_being_checked_and_nothing_else() {
+    let env = TestEnv::new();
+    let Some(disk) = Disk::in_memory(env.path("tmp"), "size=3m") else { return };
+    env.write("batch.csv", manifests::manifest("image", 2));
+    env.run(["run", "batch.csv"]).exited(0);
+    env.write("batch.csv", manifests::manifest("image", 3));
+    let with_small_disk = |arguments: &[&str]| {
+        let mut command = env.command(arguments.iter().copied());
+        command.env("TMPDIR", disk.dir());
+        Running::start(command).end()
+    };
+    let unchecked = "was not checked: no copy of it could be made in";
+    with_small_disk(&["plan", "batch.csv"]).exited(0);
+    let checked = with_small_disk(&["doctor"]);
+    assert!(!format!("{checked:?}").contains(unchecked), "{checked:?}");
+    disk.fill_but(1024 * 1024);
+    let plan =
+        with_small_disk(&["plan", "batch.csv"]).exited(0).says(unchecked).says("set TMPDIR to a directory");
+    assert!(plan.stdout.contains("done: 2 jobs"), "{}", plan.stdout);
+    let doctor = with_small_disk(&["doctor"]).exited(0);
+    assert!(doctor.stdout.contains(unchecked), "{}", doctor.stdout);
+    let copies = fs::read_dir(disk.dir()).unwrap().count();
+    assert_eq!(copies, 1, "only what fills it");
 }

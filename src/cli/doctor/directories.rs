@@ -79,7 +79,12 @@ fn look(dir: &Path, chosen: Option<&ServiceTarget>, has_other_rights: bool) -> R
         return Ok(in_use(pid));
     }
     match peek.could_be_opened() {
-        Ok(()) => Ok(Check::good("state", format!("{whose}, is not in use, and its database can be read"))),
+        Ok(None) => Ok(Check::good("state", format!("{whose}, is not in use, and its database can be read"))),
+        Ok(Some(not_copied)) => Ok(Check::advice(
+            "state",
+            format!("{whose}, is not in use; its database was not checked: {not_copied}"),
+            "set TMPDIR to a directory with more free space",
+        )),
         // Somebody opened it meanwhile, and writes to it.
         Err(error @ StoreError::Damaged { .. }) => peek.holder()?.map(in_use).ok_or(error),
         Err(error) => Err(error),

@@ -297,6 +297,12 @@ fn refuse_damage(state: &ReadOnlyState) -> Result<(), Failure> {
     match state.could_be_opened() {
         // It may have been opened meanwhile.
         Err(error) if state.holder()?.is_none() => Err(error.into()),
+        Ok(Some(not_copied)) => {
+            say!(
+                "the database of the state was not checked: {not_copied}; set TMPDIR to a directory with more free space"
+            );
+            Ok(())
+        }
         _ => Ok(()),
     }
 }
