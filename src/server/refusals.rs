@@ -37,8 +37,8 @@ impl From<&StoreError> for Refusal {
             StoreError::OtherVersion { .. } => Refusal::new(Exit::Usage, message)
                 .hint("use the version that wrote it, or choose another state with --state"),
             StoreError::OtherService { .. } => Refusal::new(Exit::Usage, message).hint(
-                "keys and tasks are valid for one service only; choose another state with --state, or use this one \
-                 with --adopt-state",
+                "keys and tasks are valid for one service only; choose another state with --state, or use this one from \
+                 now on with callsheet run --adopt-state MANIFEST, or callsheet daemon --adopt-state",
             ),
             StoreError::Damaged { .. } if error.is_of_rows() => Refusal::new(Exit::Disk, message).hint(
                 "nothing was sent; accepted rows are in an export and nowhere else: callsheet state rebuild --export FILE \

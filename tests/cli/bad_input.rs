@@ -324,8 +324,11 @@ fn a_state_of_another_service() {
     let said = refused_folder(&other, &["--state", &state], 2);
     assert_snapshot!(env.plain(&said.replace("SERVICE", "OTHER")), @r"
     error: DIR/state belongs to SERVICE, not to OTHER
-    hint: keys and tasks are valid for one service only; choose another state with --state, or use this one with --adopt-state
+    hint: keys and tasks are valid for one service only; choose another state with --state, or use this one from now on with callsheet run --state DIR/state --adopt-state MANIFEST, or callsheet daemon --state DIR/state --adopt-state
     ");
+    // A plan has no such option.
+    let suggested = format!("callsheet run --state {state} --adopt-state MANIFEST");
+    other.run(["plan", "batch.csv", "--state", &state]).exited(2).says(&suggested);
 
     let mut command = other.command(["run", "batch.csv", "--adopt-state", "--state", &state]);
     command.arg("--batch=adopted");
