@@ -282,7 +282,7 @@ impl Store {
         commit_count::must_be_latest(&self.dir, found, writer.commits)?;
         // One more than was acknowledged, where only the acknowledgement failed: the commit is made once more then.
         writer.commits = found;
-        // Of what it did not keep the names are given anew.
+        // Names of files that it did not keep are used again.
         writer.sled_files = SledFiles::of(&self.dir);
         writer.total = StoredTotal::read(&opened)?;
         writer.outcomes.close_all();
