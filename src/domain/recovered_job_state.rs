@@ -48,9 +48,9 @@ pub fn recovered(
     if is_trusted && open.is_none() && outcome.is_none() {
         return None;
     }
-    // The later attempt is the later news; among equals the database's.
+    // Among equals the database's.
     let open = match (open, exported) {
-        (Some(open), Some(exported)) if exported.attempt() > open.attempt() => Some(exported),
+        (Some(open), Some(exported)) if is_later(&exported, &open) => Some(exported),
         (open, exported) => open.or(exported),
     };
     let is_paid =
@@ -88,6 +88,11 @@ pub fn recovered(
         (None, None) => return None,
     };
     Some(Recovered { job, is_from_sidecar: false })
+}
+
+/// Whether one of two open records of a job is later than the other: by their histories, or else by their attempts.
+fn is_later(record: &Job, other: &Job) -> bool {
+    continues(record, other) || record.attempt() > other.attempt() && !continues(other, record)
 }
 
 /// Whether an open record is later than an outcome of the same attempt: a job that is asked for again may keep its key. Its
@@ -339,6 +344,10 @@ mod tests {
         let running = after(&sent, Event::Posted(PostAnswer::Task(reading)), 4);
         assert_eq!(stands(&canceled, &running), "running#1 8");
         assert_eq!(stands(&failed(1), &running), "running#1 8", "a history that tells nothing");
+        // The database is older than the export.
+        let both = Remains { exported: Some(running.clone()), ..left(Some(canceled), Some(queued)) };
+        let found = recovered(&spec(Kind::Image), both, || None, false, Timestamp(9)).unwrap();
+        assert_eq!(found.job, running);
         // The database is an older one: it was turned away, and canceled after that.
         let canceled_since = after(&after(&sent, Event::Requeue, 4), Event::Cancel, 5);
         assert_eq!(stands(&canceled_since, &sent), "canceled#1 0");
