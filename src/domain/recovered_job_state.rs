@@ -48,8 +48,8 @@ pub fn recovered(
     if is_trusted && open.is_none() && outcome.is_none() {
         return None;
     }
-    // Among equals the database's.
-    let open = match (open, exported) {
+    // A database that is to be trusted knows all of it; otherwise among equals its record counts.
+    let open = match (open, exported.filter(|_| !is_trusted)) {
         (Some(open), Some(exported)) if is_later(&exported, &open) => Some(exported),
         (open, exported) => open.or(exported),
     };
@@ -289,6 +289,8 @@ mod tests {
         assert_eq!(keyed(left(None, Some(Job::queued()))), "queued#1 0");
         assert_eq!(keyed(left(Some(failed(1)), Some(Job::queued()))), "queued#1 0", "it was asked for again");
         assert_eq!(keyless(left(Some(failed(1)), None)), "failed#1 0");
+        let ended = Remains { exported: Some(submitting(1)), ..left(Some(failed(1)), None) };
+        assert_eq!(keyed(ended), "failed#1 0", "an export is older");
         let mut doubted = failed(1);
         doubted.mark_may_have_been_sent();
         assert_eq!(keyless(left(Some(doubted), None)), "failed?#1 0", "an earlier rebuild could not tell");

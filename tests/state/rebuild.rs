@@ -215,3 +215,17 @@ fn a_client_without_budget_keeps_no_other_from_being_served() {
     succeeded.sort();
     assert_eq!(succeeded, ["acme-1", "acme-2", "beta-1", "beta-2"]);
 }
+
+/// The database is whole: what an older export has of a job that has ended since counts for nothing.
+#[test]
+fn an_older_export_brings_nothing_back_that_a_whole_database_knows_the_end_of() {
+    let env = images(2);
+    killed_at(&env, "task-known:1", RUN);
+    env.run(["state", "export", "export.jsonl"]).exited(0);
+    env.run(RUN).exited(0);
+    let rebuilt = env.run(["state", "rebuild", "--export", "export.jsonl"]).exited(0);
+    rebuilt.says("2 have ended (0 of them known from their sidecars), 0 are open");
+    env.run(["state", "verify"]).exited(0).says("all fits");
+    assert_eq!(status(&env)["charged_credits"], 16);
+    env.audit().each_paid_once(2);
+}
