@@ -88,7 +88,7 @@ async fn request(
 /// The outputs of jobs that are not done, or in doubt, may be paid for, too.
 fn say_nothing_is_missing(batch: &BatchName, in_doubt: u32, unfinished: u32) {
     if in_doubt == 0 && unfinished == 0 {
-        say!("{batch}: all paid outputs are on disk");
+        say!("{batch}: nothing to download: all outputs of known tasks are on disk");
         return;
     }
     say!(

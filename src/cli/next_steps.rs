@@ -8,7 +8,7 @@ use crate::cli::terminal::{self, Tone};
 use crate::cli::{printable, printable_path};
 use crate::client::Client;
 use crate::domain::credit_hold::ABOVE_MAX;
-use crate::domain::job::{DOWNLOAD_FAILED, OutputFile};
+use crate::domain::job::{DOWNLOAD_FAILED, OutputFile, RESOLVED};
 use crate::domain::job_reference::{INPUT_LENGTH, INPUT_TOO_LONG};
 use crate::domain::job_state::JobState;
 use crate::domain::parked_reason::Parked;
@@ -242,6 +242,7 @@ enum Remedy {
     Limit,
     Download,
     Retry,
+    Nothing,
 }
 
 /// What helps a job that failed.
@@ -249,6 +250,8 @@ fn remedy(job: &FailedJob) -> Remedy {
     match job.code.as_str() {
         ABOVE_MAX => Remedy::Limit,
         DOWNLOAD_FAILED => Remedy::Download,
+        // A person has told what became of it.
+        RESOLVED => Remedy::Nothing,
         _ if job.is_paid => Remedy::Download,
         INPUT_TOO_LONG | INPUT_LENGTH => Remedy::Change,
         code if prospect(code) == Prospect::Hopeless => Remedy::Change,

@@ -71,7 +71,7 @@ pub(super) async fn run(command: &RetryCommand, global: &Global) -> Result<Exit,
                 &result.superseded,
                 "are older versions of edited rows: to want one again, submit a manifest with its text",
             );
-            list(&result.paid, "are paid for but not downloaded: use callsheet download");
+            list(&result.paid, "are paid for: callsheet download fetches their outputs, if their tasks are known");
         }
         Ok(Exit::Success)
     })

@@ -90,7 +90,7 @@ fn say_plan(name: &str, planned: &EditedRetry) {
         "have rows without an id, so that no other job can take their place: edit them in their manifest and submit it again",
     );
     list(superseded, "are older versions of edited rows: to want one again, submit a manifest with its text");
-    list(paid, "are paid for but not downloaded: use callsheet download");
+    list(paid, "are paid for: callsheet download fetches their outputs, if their tasks are known");
 }
 
 fn end(retried: &EditedRetry, global: &Global) -> Result<Exit, Failure> {

@@ -75,7 +75,10 @@ async fn show_until_done(
     let mut watching = Watching::begin();
     loop {
         let status = match client {
-            StateClient::Daemon(daemon, _) if command.watch => {
+            // A daemon that is restarted is waited for; of a run that ends the state tells how it ended.
+            StateClient::Daemon(daemon, _)
+                if command.watch && daemon.health.process == ProcessKind::Daemon =>
+            {
                 Follower::new(daemon).ask(async |client: &Client| client.call(&request).await).await?
             }
             client => client.call(&request).await?,
@@ -115,10 +118,15 @@ async fn show_until_done(
         }
         if command.batch.is_some() && status.batches.iter().all(has_ended) {
             if let StateClient::Daemon(daemon, _) = client
+                && client.process().is_some()
                 && !global.json
             {
                 say_what_next(&status.batches, daemon, global).await;
             }
+            return Ok(Exit::Success);
+        }
+        if client.process().is_none() {
+            say!("the run has ended, so nothing changes any more");
             return Ok(Exit::Success);
         }
         tokio::time::sleep(WATCH_INTERVAL).await;

@@ -1,7 +1,7 @@
 //! The command that helps a job which ended without outputs: a retry, where that does something.
 
 use crate::domain::credit_hold::ABOVE_MAX;
-use crate::domain::job::{Job, State};
+use crate::domain::job::{Job, RESOLVED, State};
 use crate::domain::job_reference::{INPUT_LENGTH, INPUT_TOO_LONG};
 use crate::domain::row_verdict::JobStanding;
 
@@ -17,6 +17,9 @@ pub fn retry_command(name: &str, job: &Job) -> String {
         State::Failed { fault, .. } => fault.code.as_str(),
         _ => "",
     };
+    if let Some(nothing) = nothing_to_download(job) {
+        return nothing.to_owned();
+    }
     let is_for_good = JobStanding::of_job(job) == JobStanding::FailedForGood;
     if is_for_good && !job.books().charged.is_zero() {
         return format!("callsheet download {name}");
@@ -26,6 +29,13 @@ pub fn retry_command(name: &str, job: &Job) -> String {
         _ if is_for_good || [INPUT_LENGTH, INPUT_TOO_LONG].contains(&code) => with_other_fields(name),
         _ => format!("callsheet retry {name}"),
     }
+}
+
+/// Why nothing can be downloaded of a job that was charged; nothing where something can.
+pub fn nothing_to_download(job: &Job) -> Option<&'static str> {
+    let is_resolved = matches!(job.state(), State::Failed { fault, task: None } if fault.code == RESOLVED);
+    (is_resolved && !job.books().charged.is_zero())
+        .then_some("it was resolved as charged, and no task of it is known: nothing can be downloaded")
 }
 
 /// What helps a job whose request would be rejected again.
@@ -51,6 +61,7 @@ mod tests {
         assert_eq!(failed("provider_unavailable", 0), "callsheet retry b/gull");
         assert_eq!(failed(ABOVE_MAX, 0), "callsheet retry b/gull --max-credits N");
         assert_eq!(failed(DOWNLOAD_FAILED, 8), "callsheet download b/gull");
+        assert!(failed(RESOLVED, 8).ends_with("nothing can be downloaded"));
         for code in ["content_rejected", "invalid_input", INPUT_TOO_LONG] {
             assert_eq!(
                 failed(code, 0),

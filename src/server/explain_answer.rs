@@ -10,7 +10,7 @@ use crate::domain::job::{Job, JobSpec, State};
 use crate::domain::job_reference::{EndedTake, INPUT_LENGTH, INPUT_TOO_LONG, JobInput, MissingInput, parent};
 use crate::domain::job_state::JobState;
 use crate::domain::parked_reason::Parked;
-use crate::domain::retry_command::{retry_command, with_other_fields};
+use crate::domain::retry_command::{nothing_to_download, retry_command, with_other_fields};
 use crate::domain::row_verdict::JobStanding;
 use crate::domain::shell_word::job_argument;
 use crate::engine::engine_client::EngineClient;
@@ -317,6 +317,9 @@ fn next(
             format!("nothing; callsheet download {name} fetches its outputs again, free of charge")
         }
         State::Failed { .. } if !record.job.books().charged.is_zero() => {
+            if let Some(nothing) = nothing_to_download(&record.job) {
+                return nothing.to_owned();
+            }
             format!(
                 "it is paid for; callsheet download {name} tries to fetch its outputs again, free of charge"
             )

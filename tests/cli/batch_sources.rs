@@ -316,7 +316,7 @@ fn an_output_that_a_person_edited_stays_and_is_fetched_beside() {
     let beside = env.path("output/batch").join(file["path"].as_str().unwrap());
     assert_eq!(fs::metadata(&beside).unwrap().len(), file["bytes"].as_u64().unwrap());
     assert_eq!(outputs.lines[1]["files"][0]["path"], "image-2.png");
-    env.run(["download", "batch"]).exited(0).says("all paid outputs are on disk");
+    env.run(["download", "batch"]).exited(0).says("all outputs of known tasks are on disk");
     // So does the copy.
     fs::write(&beside, "cropped again").unwrap();
     let daemon = env.daemon("info");

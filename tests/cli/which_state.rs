@@ -339,10 +339,10 @@ fn a_question_to_a_run_that_ends_meanwhile_is_answered_by_the_state() {
     let env = TestEnv::new();
     env.write("batch.csv", manifests::manifest("image", 1));
     env.run(["run", "batch.csv"]).exited(0);
-    for question in ["status", "jobs"] {
+    for question in [&["status"][..], &["jobs"], &["status", "--watch"], &["status", "batch", "--watch"]] {
         let ending = run_that_ends(&env);
-        let answer = env.run([question]).exited(0);
-        assert!(answer.stdout.contains("batch"), "{question}: {}", answer.stdout);
+        let answer = env.run(question.iter().copied()).exited(0);
+        assert!(answer.stdout.contains("batch"), "{question:?}: {}", answer.stdout);
         ending.join().unwrap();
     }
     let ending = run_that_ends(&env);

@@ -339,14 +339,14 @@ impl Change {
                 attempt.may_have_been_sent = false;
                 change.day = Some(*attempt.day.get_or_insert(today));
                 change.resolve(charged);
-                let fault = Fault::new(RESOLVED, format!("resolved: {charged} were charged"));
+                let fault = Fault::new(RESOLVED, format!("{charged} were charged"));
                 let what = format!("resolved: {charged} were charged before the state was rebuilt");
                 change.end(State::Failed { fault, task: None }, &what);
             }
 
             (State::InDoubt { task, .. }, Event::Resolve(charged)) => {
                 change.resolve(charged);
-                let fault = Fault::new(RESOLVED, format!("resolved: {charged} were charged"));
+                let fault = Fault::new(RESOLVED, format!("{charged} were charged"));
                 let what = format!("no longer in doubt: {charged} were charged");
                 change.end(State::Failed { fault, task }, &what);
             }
@@ -355,7 +355,7 @@ impl Change {
                 if fault.code == RESOLVED && books.charged != charged =>
             {
                 change.resolve(charged);
-                let fault = Fault::new(RESOLVED, format!("resolved: {charged} were charged"));
+                let fault = Fault::new(RESOLVED, format!("{charged} were charged"));
                 let what = format!("corrected: {charged} were charged, not {}", books.charged);
                 change.end(State::Failed { fault, task }, &what);
             }
