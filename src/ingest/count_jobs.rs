@@ -47,7 +47,12 @@ pub(super) fn count(
                 if let Some((place, terms)) = jobs.other_terms()
                     && let Some(job) = jobs.each().nth(place)
                 {
-                    receipt.note_kept_terms(line, &job.label, terms, AcceptedTerms::of(&jobs.order));
+                    receipt.note_kept_terms(
+                        line,
+                        &job.label,
+                        terms,
+                        AcceptedTerms::of(&jobs.order).rounded(),
+                    );
                 }
                 if let Some(first) = jobs.each().find(|job| job.verdict == RowVerdict::Changed) {
                     receipt.note_changed(line, &first.label, jobs.changed(), jobs.before);
@@ -59,8 +64,9 @@ pub(super) fn count(
             }
             Outcome::Kept { id, known, problems } => {
                 count_kept(receipt, &known);
-                if known.iter().any(|known| known.standing == JobStanding::Waiting) {
-                    receipt.note_kept_limit(&id.unwrap_or_else(|| "its job".to_owned()), problems);
+                if let Some(waits) = known.iter().find(|known| known.standing == JobStanding::Waiting) {
+                    let label = id.unwrap_or_else(|| "its job".to_owned());
+                    receipt.note_kept_limit(&label, waits.terms.max_credits, problems);
                 }
             }
             Outcome::Invalid { known, problems, .. } => {

@@ -300,18 +300,8 @@ impl Receipt {
         let note =
             |field: &str, message: String| Diagnostic::at(Position::line(line), message).in_field(field);
         if kept.max_credits != wanted.max_credits {
-            let limit = |most: Option<Credits>| {
-                most.map_or("no limit".to_owned(), |most| format!("a limit of {most}"))
-            };
-            let message = format!(
-                "{label} waits in the batch with {}, which a manifest does not change",
-                limit(kept.max_credits)
-            );
-            let hint = match wanted.max_credits {
-                Some(most) => format!("to change it: {}", self.limit_command(label, &most.0.to_string())),
-                None => format!("to change it: {}", self.limit_command(label, "N")),
-            };
-            self.note(vec![note("max_credits", message).hint(hint)]);
+            let hint = self.limit_hint(label, wanted.max_credits);
+            self.note(vec![note("max_credits", kept_limit(label, kept.max_credits)).hint(hint)]);
         }
         if kept.review != wanted.review {
             let becomes = if kept.review { "with a review" } else { "without a review" };
@@ -321,22 +311,21 @@ impl Receipt {
     }
 
     /// Notes that a job that waits keeps its limit, though its row has one now that the row could not be accepted with.
-    pub(super) fn note_kept_limit(&mut self, label: &str, problems: Vec<Diagnostic>) {
-        let command = self.limit_command(label, "N");
+    pub(super) fn note_kept_limit(&mut self, label: &str, kept: Option<Credits>, problems: Vec<Diagnostic>) {
+        let hint = self.limit_hint(label, None);
         let limits = problems.into_iter().filter(|problem| problem.field.as_deref() == Some("max_credits"));
         let notes = limits.map(|problem| {
-            let message = format!(
-                "{}; {label} waits in the batch with the limit that it was accepted with, which a manifest does not change",
-                problem.message
-            );
-            Diagnostic { message, ..problem }.hint(format!("to change it: {command}"))
+            let message = format!("{}; {}", problem.message, kept_limit(label, kept));
+            Diagnostic { message, ..problem }.hint(hint.clone())
         });
         self.note(notes.collect());
     }
 
-    fn limit_command(&self, label: &str, most: &str) -> String {
+    /// How the limit of a job that waits is changed, to `most` where that is known.
+    fn limit_hint(&self, label: &str, most: Option<Credits>) -> String {
         let job = self.batch.as_ref().map_or_else(|| "JOB".to_owned(), |batch| job_argument(batch, label));
-        format!("callsheet retry {job} --max-credits {most}")
+        let most = most.map_or_else(|| "N".to_owned(), |most| most.0.to_string());
+        format!("to change it: callsheet retry {job} --max-credits {most}")
     }
 
     fn note_fields(&mut self, line: u64, what: &str, changed: &[FieldChange]) {
@@ -391,4 +380,9 @@ impl Receipt {
     pub fn has_problems(&self) -> bool {
         self.problems_total > 0
     }
+}
+
+fn kept_limit(label: &str, kept: Option<Credits>) -> String {
+    let limit = kept.map_or_else(|| "no limit".to_owned(), |most| format!("a limit of {most}"));
+    format!("{label} waits in the batch with {limit}, which a manifest does not change")
 }

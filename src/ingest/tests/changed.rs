@@ -96,8 +96,8 @@ fn a_row_that_waits_says_which_of_its_terms_a_manifest_does_not_change() {
     assert_eq!(
         notes("a,image,flat,fox,2,\n"),
         note(
-            "max_credits: is 2, but the row costs 3: fixed: 3; a waits in the batch with the limit that it was accepted with, which \
-             a manifest does not change",
+            "max_credits: is 2, but the row costs 3: fixed: 3; a waits in the batch with a limit of 10 credits, which a \
+             manifest does not change",
             "to change it: callsheet retry m/a --max-credits N",
         )
     );
