@@ -34,7 +34,7 @@ pub(super) struct ReportCommand {
     #[arg(long, value_name = "TIME")]
     pub(super) since: Option<Since>,
     /// Print CSV
-    #[arg(long)]
+    #[arg(long, conflicts_with = "json")]
     pub(super) csv: bool,
 }
 

@@ -206,7 +206,8 @@ async fn verify(global: &Global) -> Result<Exit, Failure> {
                 let fault = json!({ "place": "the state", "found": error.to_string() });
                 print(&json!({ "sound": false, "faults": [fault] }))?;
             }
-            return Err(error.into());
+            // It keeps the state from being opened: more is not looked for.
+            return Err(verified_damage(error));
         }
         other => other?,
     };
@@ -228,12 +229,23 @@ async fn verify(global: &Global) -> Result<Exit, Failure> {
     if is_sound {
         return Ok(Exit::Success);
     }
-    Err(StoreError::Damaged {
+    Err(verified_damage(StoreError::Damaged {
         dir,
         what: "the state".to_owned(),
         detail: format!("{} inconsistencies found", checked.faults),
+    }))
+}
+
+/// The failure of a check that found damage: what comes next is not another check.
+fn verified_damage(error: StoreError) -> Failure {
+    let is_of_rows = error.is_of_rows();
+    let failure = Failure::from(error);
+    match is_of_rows {
+        true => failure,
+        false => failure.hint(
+            "nothing was sent; callsheet state rebuild rebuilds the state, paused. No paid job is bought again",
+        ),
     }
-    .into())
 }
 
 fn rebuild(command: &StateRebuild, global: &Global) -> Result<Exit, Failure> {

@@ -41,9 +41,12 @@ pub struct FieldFilter {
 /// A text that does not say which field must have which value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadFilter {
-    /// There is no `=`, or no manifest has such a field.
+    /// There is no `=`.
     #[error("found {0:?}, expected FIELD=VALUE, such as meta.client=acme or kind=image")]
     NoField(String),
+    /// No manifest has such a field.
+    #[error("no manifest has a field {0:?}; a filter is FIELD=VALUE, such as meta.client=acme or kind=image")]
+    UnknownField(String),
     /// No row can be of that kind.
     #[error("kind: {}", .0.field_message())]
     Kind(Diagnostic),
@@ -54,7 +57,8 @@ impl FromStr for FieldFilter {
     fn from_str(text: &str) -> Result<FieldFilter, BadFilter> {
         let bad = || BadFilter::NoField(text.to_owned());
         let (field, value) = text.split_once('=').ok_or_else(bad)?;
-        let field = canonical_field(field.trim()).ok_or_else(bad)?;
+        let unknown = || BadFilter::UnknownField(field.trim().to_owned());
+        let field = canonical_field(field.trim()).ok_or_else(unknown)?;
         let mut value = value.trim().to_owned();
         if field == "kind"
             && let Some(kind) = kind_of_cell(&value).map_err(BadFilter::Kind)?
@@ -173,9 +177,15 @@ mod tests {
 
     #[test]
     fn a_filter_names_a_field_that_there_is() {
-        for wrong in ["", "client", "meta.=x", "clinet=acme", "=acme"] {
+        for (wrong, expected) in [
+            ("", "expected FIELD=VALUE"),
+            ("client", "expected FIELD=VALUE"),
+            ("meta.=x", "no manifest has a field \"meta.\""),
+            ("clinet=acme", "no manifest has a field \"clinet\""),
+            ("=acme", "no manifest has a field \"\""),
+        ] {
             let said = wrong.parse::<FieldFilter>().unwrap_err().to_string();
-            assert!(said.contains("expected FIELD=VALUE"), "{said}");
+            assert!(said.contains(expected), "{said}");
         }
         let said = "kind=vidoe".parse::<FieldFilter>().unwrap_err().to_string();
         assert!(said.starts_with("kind: found \"vidoe\", did you mean \"video\"?"), "{said}");

@@ -176,7 +176,7 @@ fn rows_that_are_still_to_be_dropped_after_a_cancel_are_not_begun_when_others_ar
         ..Segment::mixed(0, from, from + each as u64)
     });
     stage.batch.segments = [Segment::mixed(0, 0, 1)].into_iter().chain(segments).collect();
-    (stage.batch.rows, stage.batch.spool_bytes) = (end as u32, end);
+    (stage.batch.rows, stage.batch.spool_bytes) = (u32::try_from(end).unwrap(), end);
     stage.restart();
     assert_eq!(stage.step(vec![]), "post 0#1");
     let canceled = stage.scheduler.execute(Command::Cancel(BatchNo(1)), stage.now).unwrap();
