@@ -7,6 +7,7 @@ use serde::Deserialize;
 use url::Url;
 
 use super::span::{Span, secs};
+use crate::config::size::size;
 use crate::domain::batch_origin::SharedSource;
 
 /// `[inputs]`
@@ -22,6 +23,7 @@ pub struct InputsConfig {
     /// `s3://bucket/prefix`, `gs://…` or `az://…`. Without one no row may name a file.
     pub store: Option<Url>,
     /// Largest file that is uploaded.
+    #[serde(deserialize_with = "size")]
     pub max_file: ByteSize,
     /// How long an uploaded file stays in the store after a job took it, where no job needs it any more.
     pub keep: Span,

@@ -8,6 +8,7 @@ use serde::Deserialize;
 
 use super::read::Positions;
 use super::span::{Span, secs};
+use crate::config::size::size;
 use crate::domain::diagnostic::Diagnostic;
 use crate::domain::request::Kind;
 
@@ -29,6 +30,7 @@ pub struct LimitsConfig {
     /// Files that are put into object stores at once.
     pub uploads: usize,
     /// A download that is slower, in bytes a second, is suspended while another waits.
+    #[serde(deserialize_with = "size")]
     pub min_download_rate: ByteSize,
     /// Time over which the rate of a download is measured.
     pub slow_window: Span,

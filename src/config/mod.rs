@@ -21,6 +21,7 @@ mod retention;
 mod retry;
 mod schedule;
 mod service;
+mod size;
 mod span;
 mod suggest;
 
@@ -300,6 +301,11 @@ mod tests {
         assert_eq!(
             error("[poll]\nmin = \"soon\"\n"),
             "callsheet.toml:2: poll.min: \"soon\" is not a duration; write it as 10s, 30m or 24h"
+        );
+        assert_eq!(
+            error("[output]\nmax_file = \"8 elephants\"\n"),
+            "callsheet.toml:2: output.max_file: found \"8 elephants\", expected a size such as \"500 MB\", \"8 GiB\" or a \
+             number of bytes"
         );
         assert_eq!(
             error("[limits]\nin_flight = 0"),

@@ -4,6 +4,7 @@ use bytesize::ByteSize;
 use serde::Deserialize;
 use url::Url;
 
+use crate::config::size::size;
 use crate::domain::url_policy::AllowedHost;
 use crate::output::file_names;
 use crate::output::{CsvDialect, OutputOptions, SidecarPlace};
@@ -25,10 +26,13 @@ pub struct OutputConfig {
     /// Whether outputs stay on disk when they are in the store.
     pub keep_local: bool,
     /// Room on disk for outputs on their way into the store, where they do not stay.
+    #[serde(deserialize_with = "size")]
     pub scratch_max: ByteSize,
     /// Largest output that is downloaded.
+    #[serde(deserialize_with = "size")]
     pub max_file: ByteSize,
     /// Free space that is kept on the output disk.
+    #[serde(deserialize_with = "size")]
     pub min_free: ByteSize,
     /// Hosts that result links may lead to although their addresses are not public, or over http.
     pub allow_hosts: Vec<AllowedHost>,
