@@ -23,6 +23,8 @@ use crate::store::Store;
 pub(super) const EMULATOR_IDENTITY: &str = "the emulator";
 /// Default state directory with the emulator.
 const EMULATOR_STATE: &str = "state/emulator";
+/// In the folder of an emulator that a command runs: its address.
+const EMULATOR_ADDRESS: &str = "address";
 
 /// The service and directories of a command.
 pub(super) struct ServiceTarget {
@@ -131,21 +133,35 @@ async fn emulator_target_with(
     speed: f64,
     kept: Option<PathBuf>,
 ) -> Result<ServiceTarget, Failure> {
-    let (state, output) = (state_dir(config, true), output_dir(config, true));
-    let running = emulator::start(speed, kept).await?;
+    let running = emulator::start(speed, kept.clone()).await?;
     let base_url = running.base_url();
+    if let Some(kept) = kept {
+        // Without it commands beside this one see a new account.
+        let _ = std::fs::write(kept.join(EMULATOR_ADDRESS), &base_url);
+    }
     let base_url = base_url.parse().map_err(|error| {
         Failure::new(Exit::Unreachable, format!("the emulator is at {base_url}: {error}"))
     })?;
-    let options = service_options(config, base_url, Some(SecretString::from(DEFAULT_API_KEY)));
-    Ok(ServiceTarget {
-        options,
+    Ok(ServiceTarget { emulator: Some(running), speed, ..emulator_at(config, base_url) })
+}
+
+/// An emulator that another process runs.
+fn emulator_at(config: &Config, base_url: url::Url) -> ServiceTarget {
+    ServiceTarget {
+        options: service_options(config, base_url, Some(SecretString::from(DEFAULT_API_KEY))),
         identity: EMULATOR_IDENTITY.to_owned(),
-        state,
-        output,
-        emulator: Some(running),
-        speed,
-    })
+        state: state_dir(config, true),
+        output: output_dir(config, true),
+        emulator: None,
+        speed: 1.0,
+    }
+}
+
+/// Where the emulator is that keeps its state in `kept`, if it answers.
+async fn running_emulator(kept: &Path) -> Option<url::Url> {
+    let base_url: url::Url = std::fs::read_to_string(kept.join(EMULATOR_ADDRESS)).ok()?.parse().ok()?;
+    let address = (base_url.host_str()?.to_owned(), base_url.port()?);
+    tokio::net::TcpStream::connect(address).await.is_ok().then_some(base_url)
 }
 
 /// `state/emulator` keeps the emulator's own state in `state/emulator-service`.
@@ -260,14 +276,17 @@ pub(super) async fn catalog_source(config: &Config, global: &Global) -> Result<C
     Ok(CatalogSource { service: Some((service, chosen.identity)), has_key, state, emulator })
 }
 
-/// The emulator for a command that charges nothing: with the account of earlier runs, if there is one and it is not
-/// in use, and else with a new account that is not kept.
+/// The emulator for a command that charges nothing: with the account of earlier runs, if there is one; that of the process
+/// that has it in use; and else with a new account that is not kept.
 pub(super) async fn emulator_read_only(config: &Config) -> Result<ServiceTarget, Failure> {
     let kept = emulator_dir(&state_dir(config, true));
-    if kept.is_dir()
-        && let Ok(chosen) = emulator_target_with(config, 1.0, Some(kept)).await
-    {
-        return Ok(chosen);
+    if kept.is_dir() {
+        if let Ok(chosen) = emulator_target_with(config, 1.0, Some(kept.clone())).await {
+            return Ok(chosen);
+        }
+        if let Some(base_url) = running_emulator(&kept).await {
+            return Ok(emulator_at(config, base_url));
+        }
     }
     emulator_target_with(config, 1.0, None).await
 }

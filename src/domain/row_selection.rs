@@ -45,7 +45,7 @@ pub enum BadFilter {
     #[error("found {0:?}, expected FIELD=VALUE, such as meta.client=acme or kind=image")]
     NoField(String),
     /// No manifest has such a field.
-    #[error("no manifest has a field {0:?}; a filter is FIELD=VALUE, such as meta.client=acme or kind=image")]
+    #[error("no manifest has a field {0:?}; expected FIELD=VALUE, such as meta.client=acme or kind=image")]
     UnknownField(String),
     /// No row can be of that kind.
     #[error("kind: {}", .0.field_message())]

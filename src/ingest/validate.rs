@@ -150,7 +150,12 @@ pub(super) fn validate_opened(
     }
     let mut receipt = Receipt::new(path);
     receipt.read = Some(identity);
-    let manifest = match open_manifest(path, file, context) {
+    let opened =
+        open_manifest(path, file, context).and_then(|manifest| match bad_name(manifest.header(), options) {
+            Some(problem) => Err(RefusedManifest { problems: vec![problem], rows: Some(Box::new(manifest)) }),
+            None => Ok(manifest),
+        });
+    let manifest = match opened {
         Ok(manifest) => manifest,
         Err(RefusedManifest { problems, rows }) => {
             refuse_file(problems, &mut receipt, &mut draft)?;
@@ -472,6 +477,13 @@ fn check_rows(
         }
     }
     Ok(())
+}
+
+/// What is wrong with the name that a manifest gives its batch, where that counts.
+fn bad_name(header: &Header, options: &IngestOptions) -> Option<Diagnostic> {
+    let name = header.batch.as_ref().filter(|_| options.batch.is_none())?;
+    let bad = name.parse::<BatchName>().err()?;
+    Some(Diagnostic::at(Position::line(1), bad.to_string()).in_field("batch"))
 }
 
 /// What a manifest's batch is called.

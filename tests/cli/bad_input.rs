@@ -127,6 +127,19 @@ fn a_file_name_that_is_no_batch_name() {
     "#);
 }
 
+#[test]
+fn a_batch_name_in_a_file_that_is_none_keeps_no_other_file_from_being_done() {
+    let text = r#"{"batch": "bad name!", "jobs": [{"kind": "image", "model": "gi-2", "prompt": "a boat"}]}"#;
+    assert_snapshot!(refused("batch.json", text), @r#"
+    batch.json:1: batch: "bad name!" cannot name a batch; 1 to 100 letters, digits, dots, dashes and underscores are accepted, beginning with a letter or a digit
+    "#);
+    let env = TestEnv::new();
+    env.write("bad.json", text);
+    env.write("good.csv", manifests::manifest("image", 1));
+    env.run(["run", "bad.json", "good.csv"]).exited(2);
+    env.audit().each_paid_once(1);
+}
+
 // ---- bad rows among good ones ----
 
 #[test]

@@ -45,6 +45,20 @@ fn what_names_another_state_does_not_reach_the_daemon() {
     daemon.stop();
 }
 
+#[test]
+fn a_command_beside_a_daemon_with_an_emulator_asks_that_emulator() {
+    let env = TestEnv::new();
+    env.write("batch.csv", manifests::manifest("image", 1));
+    let daemon = env.start(["daemon", "--emulator", "--emulator-speed", "inf", "--log-level", "info"]);
+    daemon.says("ready");
+    env.run(["submit", "batch.csv", "--emulator", "--wait"]).exited(0);
+    let balance = || env.run(["credits", "--json", "--emulator"]).exited(0).json()["balance_credits"].clone();
+    let left = balance();
+    assert!(left.as_u64().unwrap() < 1_000_000_000, "{left}");
+    daemon.stop();
+    assert_eq!(balance(), left, "of the account that it left");
+}
+
 fn state(env: &TestEnv) -> String {
     env.path("state").canonicalize().unwrap().display().to_string()
 }
