@@ -131,7 +131,7 @@ pub(super) fn written(
         return None;
     }
     let mut request = request.clone();
-    // What was filled in since is no part of it.
+    // Options that were filled in later are left out.
     request.options.retain(|name, _| has_option(name));
     Some(Box::new(request))
 }

@@ -101,7 +101,7 @@ pub async fn another_take(
             return Err(TakeError::refused(format!("{name} is {}", record.job.state().name()), hint));
         }
         state => {
-            let message = format!("{name} is {}: there is no take of it to look at yet", state.name());
+            let message = format!("{name} is {}: it has no take to look at yet", state.name());
             return Err(TakeError::refused(message, format!("callsheet explain {}", shell_word(&name))));
         }
     }

@@ -248,8 +248,8 @@ impl RowValidator<'_> {
         row.request.options.insert(SOURCE_SECONDS.to_owned(), seconds);
     }
 
-    /// A length that is taken from another row is known here where the options of that row tell it. It is no part of the
-    /// identity either.
+    /// A length that is taken from another row is known here where the options of that row tell it. The identity does
+    /// not include it either.
     ///
     /// # Errors
     /// It is longer than the service takes.

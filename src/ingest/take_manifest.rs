@@ -28,7 +28,7 @@ pub struct TakeManifest {
     pub files: HandedFiles,
 }
 
-/// Why there is no manifest of another take.
+/// Why no manifest of another take can be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoTake {
     /// Another version of the row is wanted.

@@ -1,5 +1,5 @@
 //! Large files: put into a store in parts, several at once. What is there already is written down, so that an upload which
-//! broke off, or whose process was killed, goes on with the parts that are missing.
+//! broke off, or whose process was killed, continues with the missing parts.
 
 use std::collections::BTreeMap;
 use std::fs;

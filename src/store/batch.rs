@@ -98,10 +98,10 @@ pub struct BatchRecord {
     /// day until they are asked for.
     #[serde(default, skip_serializing_if = "is_default")]
     pub may_be_charged: Credits,
-    /// Its hooks were told that it is done.
+    /// Whether its hooks got the event for its end.
     #[serde(default, skip_serializing_if = "is_default")]
     pub announced: bool,
-    /// When it was last told so; nothing when it never was, or by a version that did not note it.
+    /// When they got the last one; nothing if they never did, or before this was recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub announced_at: Option<Timestamp>,
     /// When its last job ended; nothing while some have not, and of batches that ended before that was noted.
@@ -113,7 +113,7 @@ pub struct BatchRecord {
     /// Decisions of persons so far: tells one picture of its review from a later one.
     #[serde(default, skip_serializing_if = "is_default")]
     pub decided: u32,
-    /// Its hooks were told that nothing of it is left but decisions.
+    /// Whether its hooks got the event that only decisions are left.
     #[serde(default, skip_serializing_if = "is_default")]
     pub review_announced: bool,
     /// Why nothing of it is sent, when it is paused.
@@ -125,10 +125,10 @@ pub struct BatchRecord {
     /// Rows before this byte were accepted before its pilot, and those of them that were never sent wait for its end.
     #[serde(default, skip_serializing_if = "is_default")]
     pub pilot_from: u64,
-    /// Its hooks were told that its pilot is done.
+    /// Whether its hooks got the event for the end of its pilot.
     #[serde(default, skip_serializing_if = "is_default")]
     pub pilot_announced: bool,
-    /// Its hooks were told that all that is left of it waits for rows that a person has to see to.
+    /// Whether its hooks got the event that all remaining jobs wait for rows that need a person.
     #[serde(default, skip_serializing_if = "is_default")]
     pub inputs_announced: bool,
     /// Prompts that were rejected one after the other.

@@ -302,7 +302,7 @@ impl Store {
             let Change::End(job) = change else { continue };
             let no = job.key.batch;
             let place = || {
-                // A finished one goes on within this commit.
+                // A finished one is reopened by this commit.
                 let finished = batches.get(&no).map_or(Ok(None), |batch| self.line(&batch.name))?;
                 let finished = finished.map(|line| line.outcomes_bytes(&self.dir)).transpose()?;
                 let committed = self.open_outcomes_bytes(no)?.or(finished).unwrap_or_default();

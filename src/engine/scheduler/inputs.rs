@@ -402,7 +402,7 @@ impl Scheduler {
                 (fault, now.tick.since(since) >= UNAVAILABLE_MAX, faults, wait)
             }
             FetchFault::Lasting(fault) => (fault, true, 0, None),
-            // What these wait for is no failure of the job: none of them is ever given up for it.
+            // The job does not fail here: it waits, without an end, for a slot, the store, the folder or the disk.
             FetchFault::Slow(fault) => {
                 self.download_yielded(key, attempt, &fault, now);
                 return Ok(());
