@@ -77,7 +77,7 @@ fn a_misspelt_kind_is_said_and_no_field_is_missed_for_another() {
     assert!(problems[0].contains("did you mean \"sound-effect\"?"), "{problems:?}");
 }
 
-/// What a person decides about its outputs does not belong to its identity.
+/// The identity of a row does not include what a person decides about its outputs.
 #[test]
 fn a_wish_for_a_review_changes_no_job() {
     let door = door();
