@@ -125,7 +125,11 @@ pub(super) async fn select(
 /// The emulator, started for this command.
 pub(super) async fn emulator_target(config: &Config, speed: f64) -> Result<ServiceTarget, Failure> {
     // Beside the client's own state, so that a resumed run meets the tasks it left.
-    emulator_target_with(config, speed, Some(emulator_dir(&state_dir(config, true)))).await
+    let kept = emulator_dir(&state_dir(config, true));
+    let target = emulator_target_with(config, speed, Some(kept.clone())).await?;
+    // Without it commands beside this one see a new account.
+    let _ = std::fs::write(kept.join(EMULATOR_ADDRESS), target.options.base_url.as_str());
+    Ok(target)
 }
 
 async fn emulator_target_with(
@@ -133,12 +137,8 @@ async fn emulator_target_with(
     speed: f64,
     kept: Option<PathBuf>,
 ) -> Result<ServiceTarget, Failure> {
-    let running = emulator::start(speed, kept.clone()).await?;
+    let running = emulator::start(speed, kept).await?;
     let base_url = running.base_url();
-    if let Some(kept) = kept {
-        // Without it commands beside this one see a new account.
-        let _ = std::fs::write(kept.join(EMULATOR_ADDRESS), &base_url);
-    }
     let base_url = base_url.parse().map_err(|error| {
         Failure::new(Exit::Unreachable, format!("the emulator is at {base_url}: {error}"))
     })?;
