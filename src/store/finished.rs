@@ -59,7 +59,7 @@ pub struct FinishedBatch {
     /// Its jobs by kind.
     #[serde(default)]
     pub kinds: BTreeMap<Kind, KindCounts>,
-    /// Its hooks were told that it is done.
+    /// Whether its hooks got the event for its end.
     #[serde(default = "yes")]
     pub announced: bool,
     /// Nothing of a batch that state format 1 archived, and of one whose line was made anew while its folder was elsewhere:

@@ -139,7 +139,7 @@ fn seed() -> u64 {
 }
 
 fn trials() -> usize {
-    std::env::var("CALLSHEET_TRIALS").ok().and_then(|text| text.parse().ok()).unwrap_or(28)
+    std::env::var("CALLSHEET_TRIALS").ok().and_then(|text| text.parse().ok()).unwrap_or(40)
 }
 
 fn damaged(scene: &Scene, mut damage: impl FnMut(&mut fastrand::Rng, &mut Vec<u8>) -> String) {

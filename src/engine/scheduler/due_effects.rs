@@ -31,8 +31,7 @@ impl Scheduler {
             let is_keyed = open.spec().order.kind.is_keyed();
             let is_slow = open.is_slow();
             let want = open.wants(attempt);
-            let lacks_inputs =
-                open.spec().order.inputs_to_find() > 0 && open.job().present().inputs().is_empty();
+            let lacks_inputs = open.lacks_found_inputs();
             drop(open);
             match want {
                 Want::Admission => self.queue(key),

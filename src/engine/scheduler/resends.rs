@@ -32,13 +32,8 @@ impl Scheduler {
 
     /// Whether the inputs of a job are being looked for just now, and nothing of it was sent.
     fn looks_for_inputs(&self, key: JobKey) -> bool {
-        let is_looking = |open: &OpenJob| {
-            let job = open.job();
-            open.is_busy()
-                && open.spec().order.inputs_to_find() > 0
-                && job.present().inputs().is_empty()
-                && !job.may_have_been_sent()
-        };
+        let is_looking =
+            |open: &OpenJob| open.is_busy() && open.lacks_found_inputs() && !open.job().may_have_been_sent();
         !self.was_taken(key) && self.jobs.get(&key).is_some_and(is_looking)
     }
 

@@ -183,6 +183,11 @@ impl OpenJob {
         self.of(self.record.job.attempt())
     }
 
+    /// Whether it is sent with inputs that are still to be found.
+    pub fn lacks_found_inputs(&self) -> bool {
+        self.spec.order.inputs_to_find() > 0 && self.record.job.present().inputs().is_empty()
+    }
+
     /// Whether an effect of its present attempt is under way.
     pub fn is_busy(&self) -> bool {
         self.of_present().is_some_and(|present| present.is_busy)
