@@ -108,10 +108,11 @@ pub(super) enum Command {
     /// as if they had been edited in the manifest. This applies to all variations of a row, and rows that take its
     /// outputs become new jobs, too. The plan is shown first; if a row is not valid, nothing is accepted.
     Retry(RetryCommand),
-    /// Record the actual charge of a job in doubt
+    /// Record the actual charge of a job in doubt, or of an overdue one
     ///
     /// A job is in doubt when it may have been charged and the service offers no way to find out. Its credits count
-    /// as spent until you check the account and record the charge. A job that was not charged can be sent again with
+    /// as spent until you check the account and record the charge. An overdue job whose request or task comes to no end
+    /// is ended by the same command. A job that was not charged can be sent again with
     /// `callsheet retry`.
     Resolve(ResolveCommand),
     /// Set the budget of a batch

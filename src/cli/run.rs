@@ -497,7 +497,10 @@ fn say_how_it_ended(standstill: Standstill, numbers: &str, overview: &[BatchStat
             say!("parked: {}{numbers}", parked.explain());
         }
         Standstill::Overdue => {
-            say!("not finished: the remaining jobs are overdue; repeat the command to keep watching them");
+            say!(
+                "not finished: the remaining jobs are overdue; repeat the command to keep watching them, or see what ends \
+                 one: callsheet explain JOB"
+            );
         }
         Standstill::Stopped => {
             say!("interrupted: the state is safe; repeat the command to resume");

@@ -503,6 +503,7 @@ impl Job {
         };
         match &attempt.state {
             _ if attempt.is_resolvable(charged) => Ok(attempt),
+            _ if attempt.no == self.attempt() && self.is_resolvable_while_overdue() => Ok(attempt),
             State::Failed { fault, .. } if fault.code == RESOLVED => {
                 Err(format!("a charge of {charged} is recorded already"))
             }

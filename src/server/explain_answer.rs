@@ -277,8 +277,14 @@ fn next(
     {
         return parked_reason;
     }
-    let overdue = if record.job.is_overdue() { " It is overdue, so it is polled less often." } else { "" };
     let name = job_argument(&batch.name, &spec.label);
+    let overdue = match record.job.is_overdue() {
+        false => String::new(),
+        true => format!(
+            " It is overdue, so it is asked less often. To end it instead: callsheet resolve {name} --charged N or \
+             --not-charged, as the account shows"
+        ),
+    };
     match record.job.state() {
         State::Queued if record.job.may_have_been_sent() || batch.may_have_been_sent(spec.seq) => {
             let batch = &batch.name;

@@ -275,11 +275,20 @@ impl Change {
                 change.doubt(fault, Some(task));
             }
             (State::Running { task }, Event::WatchExpired(fault)) => change.doubt(fault, Some(task)),
+            (State::Submitting { may_have_run: true, .. }, Event::WatchExpired(fault))
+                if change.job.overdue =>
+            {
+                change.doubt(fault, None);
+            }
 
             (State::Running { .. }, Event::Resubmit) if resubmission::may_resubmit(&change.job, rules) => {
                 change.resubmit();
             }
-            (State::Submitting { .. } | State::Running { .. }, Event::Overdue | Event::Resubmit) => {
+            (State::Submitting { .. }, Event::Overdue | Event::Resubmit) => {
+                change.job.overdue = true;
+                change.note("overdue: its slot is free again, its request is still repeated", None);
+            }
+            (State::Running { .. }, Event::Overdue | Event::Resubmit) => {
                 change.job.overdue = true;
                 change.note("overdue: its slot is free again, its task is still watched", None);
             }
@@ -344,7 +353,11 @@ impl Change {
                 change.end(State::Failed { fault, task: None }, &what);
             }
 
-            (State::InDoubt { task, .. }, Event::Resolve(charged)) => {
+            (state, Event::Resolve(charged))
+                if matches!(state, State::InDoubt { .. })
+                    || change.is_present && change.job.is_resolvable_while_overdue() =>
+            {
+                let task = state.task().cloned();
                 change.resolve(charged);
                 let fault = Fault::new(RESOLVED, format!("{charged} were charged"));
                 let what = format!("no longer in doubt: {charged} were charged");

@@ -12,8 +12,9 @@ use crate::engine::scheduler::parts::job_counts::NextAction;
 use crate::engine::scheduler::parts::open_job::OpenJob;
 use crate::engine::scheduler::{FetchFault, Input, Mode, NoBalance, Scheduler, SchedulerError, SpooledRow};
 
-/// How often in a row the service may say that it does not know a task before that is believed.
-const MISSING_MAX: u32 = 5;
+/// How often in a row the service may say that it does not know a task before that is believed: the waits between these
+/// readings grow as after faults.
+const MISSING_MAX: u32 = 8;
 /// Downloads of a job that may fail in a row before it is given up until somebody asks again.
 const FETCH_TRIES_MAX: u32 = 8;
 /// After so many downloads in a row whose result host was not available people are told.
@@ -129,6 +130,12 @@ impl Scheduler {
                 }
                 let wait = self.wait_times.after_fault(faults, *wait);
                 self.count_fault(key, attempt);
+                // While the service is away nothing tells whether it has a task.
+                if !self.outage_detector.is_outage()
+                    && let Some(mut open) = self.jobs.get_mut(&key)
+                {
+                    open.was_answered_without_task(attempt, now.tick);
+                }
                 wait
             }
             PostAnswer::OutOfCredits(_) => {
@@ -193,7 +200,7 @@ impl Scheduler {
                 if missing >= MISSING_MAX {
                     self.apply(key, attempt, Event::TaskMissing(fault), now)?;
                 }
-                None
+                Some(self.wait_times.after_fault(faults, None).max(self.settings.poll_min))
             }
             ReadAnswer::Unauthorised(_) => {
                 self.account.block_for_key(now.tick);

@@ -32,7 +32,9 @@ impl Scheduler {
             let state = open.job().attempt_of(attempt).map(Attempt::state);
             let is_unread =
                 open.seen_for(attempt, now.tick).is_none() && matches!(state, Some(State::Running { .. }));
-            if is_unread && (is_watched || self.resubmits(key)) {
+            // One that cannot be read is late, and no reason to buy another.
+            let is_unreadable = is_unread && !is_watched && open.is_unreadable(attempt);
+            if is_unread && (is_watched || self.resubmits(key)) && !is_unreadable {
                 self.postpone_deadline(key, attempt, UNREAD_GRACE, now);
                 continue;
             }
@@ -40,13 +42,16 @@ impl Scheduler {
                 self.postpone_deadline(key, attempt, self.settings.overdue_poll, now);
                 continue;
             }
-            if !is_watched && let Some(left) = self.resubmission_wait(key, now) {
+            if !is_watched
+                && !is_unreadable
+                && let Some(left) = self.resubmission_wait(key, now)
+            {
                 self.postpone_deadline(key, attempt, left, now);
                 continue;
             }
             let event = if is_watched {
-                overdue_watchdog::expired()
-            } else if self.resubmits(key) {
+                overdue_watchdog::expired(matches!(state, Some(State::Submitting { .. })))
+            } else if self.resubmits(key) && !is_unreadable {
                 Event::Resubmit
             } else {
                 Event::Overdue
@@ -145,8 +150,10 @@ impl Scheduler {
         };
         match (job.is_overdue(), attempt.state()) {
             (false, State::Submitting { .. } | State::Running { .. }) => Some(deadline),
-            // Only a task can be watched to the end of the window.
-            (true, State::Running { .. }) => Some(self.watch_end(deadline)),
+            // A request that was sent may have made a task that is not named yet.
+            (true, State::Running { .. } | State::Submitting { may_have_run: true, .. }) => {
+                Some(self.watch_end(deadline))
+            }
             _ => None,
         }
     }

@@ -13,7 +13,11 @@ impl Scheduler {
     }
 }
 
-/// A task was watched to the end, and is left to a person.
-pub(super) fn expired() -> Event {
-    Event::WatchExpired(Fault::new("deadline", "its task did not end within deadlines.watch_overdue_for"))
+/// A task was watched to the end, or a request that may have made one was repeated as long: it is left to a person.
+pub(super) fn expired(is_unanswered: bool) -> Event {
+    let text = match is_unanswered {
+        true => "no answer within deadlines.watch_overdue_for told whether its request made a task",
+        false => "its task did not end within deadlines.watch_overdue_for",
+    };
+    Event::WatchExpired(Fault::new("deadline", text))
 }

@@ -71,6 +71,7 @@ impl Scheduler {
         }
         let with_queue =
             self.batches.iter().filter(|active| active.has_rows() || counts.has_queued(active.record().no));
+        let with_queue = with_queue.filter(|active| !self.waits_for_unreadable(active));
         let parked = with_queue.map(ActiveBatch::parked);
         // A batch whose queue is not parked waits for something that will come.
         let parked: Vec<Parked> = parked.collect::<Option<_>>()?;
@@ -80,6 +81,13 @@ impl Scheduler {
         let disk = (refused > 0).then_some(Parked::Disk);
         let credits = (!self.account.blocked().is_empty()).then_some(Parked::Credits);
         Some(parked.first().copied().or(disk).or(credits).map_or(Standstill::Overdue, Standstill::Parked))
+    }
+
+    /// Whether all that is left in the queue of a batch waits for tasks of earlier attempts that cannot be read.
+    fn waits_for_unreadable(&self, active: &ActiveBatch) -> bool {
+        let no = active.record().no;
+        let mut queued = self.jobs.iter().filter(|open| open.key().batch == no && open.is_queued());
+        !active.has_rows() && queued.all(OpenJob::waits_for_unreadable)
     }
 
     /// Whether the disk keeps the queue.

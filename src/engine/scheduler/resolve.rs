@@ -54,6 +54,11 @@ impl Scheduler {
                 return Ok(CommandOutcome { refused: Some(refused), ..CommandOutcome::default() });
             }
         };
+        // An answer that is on its way would come to an attempt that is over.
+        if self.jobs.get(&key).is_some_and(|open| open.is_attempt_busy(attempt)) {
+            let refused = "a request about it is under way; repeat the command in a moment".to_owned();
+            return Ok(CommandOutcome { refused: Some(refused), ..CommandOutcome::default() });
+        }
         if !is_open {
             let Some(active) = self.batches.get_mut(&key.batch) else { return Ok(CommandOutcome::default()) };
             active.job_reopened(&spec, &record.job);

@@ -2,12 +2,22 @@
 //! on the UTC day of the attempt's POST.
 
 use crate::domain::credits::Credits;
-use crate::domain::job::State;
 use crate::domain::job::attempt::{Attempt, Books};
+use crate::domain::job::{Job, State};
 use crate::domain::ledger::Movement;
 use crate::domain::task::TaskReading;
 
 use super::Change;
+
+impl Job {
+    /// Whether a person may record what its present attempt was charged although nothing ended it: it is overdue, and neither its
+    /// request nor its task has come to an answer that tells.
+    pub(in crate::domain::job) fn is_resolvable_while_overdue(&self) -> bool {
+        let may_be_charged =
+            matches!(self.state(), State::Submitting { may_have_run: true, .. } | State::Running { .. });
+        self.overdue && may_be_charged
+    }
+}
 
 impl Change {
     /// Books what an answer shows of a task. Until one says what was charged, what was held counts as spent.

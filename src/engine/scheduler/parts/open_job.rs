@@ -12,6 +12,9 @@ use crate::domain::time::{Millis, Tick};
 use crate::engine::scheduler::parts::job_counts::{CountedAs, NextAction};
 use crate::store::JobRecord;
 
+/// How often in a row the task of an overdue job may not be read before a command ends without waiting for it any longer.
+const READINGS_WAITED_FOR: u32 = 8;
+
 /// See the module's documentation.
 #[derive(Debug)]
 pub struct OpenJob {
@@ -52,7 +55,7 @@ struct AttemptProgress {
     task_since: Option<Tick>,
     /// When the first answer to its POST showed the task running: only then it is known how long it has run.
     task_created: Option<Tick>,
-    /// When its task was last seen running.
+    /// When its task was last seen running, or its request was last answered without one.
     last_running: Option<Tick>,
 }
 
@@ -76,6 +79,11 @@ impl AttemptProgress {
             task_created: None,
             last_running: None,
         }
+    }
+
+    /// Whether its task was not read since the start, and reading it has not failed so often that nobody waits for it.
+    fn is_to_be_read(&self) -> bool {
+        self.task_since.is_none() && self.faults < READINGS_WAITED_FOR
     }
 }
 
@@ -136,6 +144,22 @@ impl OpenJob {
             move |of: &AttemptProgress| of.last_running.is_some_and(|seen| now.since(seen) <= within);
         let others = self.attempts.iter().filter(move |of| of.no != present && !is_fresh(of));
         others.map(|of| (of.no, !of.is_busy && of.faults == 0))
+    }
+
+    /// Whether the task of an attempt was not read since the start although that was tried often enough.
+    pub fn is_unreadable(&self, attempt: AttemptNo) -> bool {
+        self.of(attempt).is_some_and(|of| of.task_since.is_none() && !of.is_to_be_read())
+    }
+
+    /// Whether it waits in the queue.
+    pub fn is_queued(&self) -> bool {
+        matches!(self.record.job.state(), State::Queued)
+    }
+
+    /// Whether it waits in the queue until the task of an earlier attempt is read, which nobody waits for any longer.
+    pub fn waits_for_unreadable(&self) -> bool {
+        let mut others = self.attempts.iter().filter(|of| of.no != self.record.job.attempt());
+        self.is_queued() && others.any(|of| of.task_since.is_none() && !of.is_to_be_read())
     }
 
     /// Forgets its links, so that its task is read again for fresh ones.
@@ -312,6 +336,11 @@ impl OpenJob {
         self.of(attempt)?.last_running
     }
 
+    /// The POST of an attempt was answered, and nothing tells whether it has a task.
+    pub fn was_answered_without_task(&mut self, attempt: AttemptNo, now: Tick) {
+        self.progress(attempt).into_iter().for_each(|of| of.last_running = Some(now));
+    }
+
     /// The answer to an attempt's POST showed its task; only that of a first POST tells when the task was created.
     pub fn task_was_created(&mut self, attempt: AttemptNo, at: Option<Tick>) {
         self.progress(attempt).into_iter().for_each(|of| of.task_created = at);
@@ -361,7 +390,7 @@ impl OpenJob {
             Want::Admission if is_timed => NextAction::NextAttempt,
             // An overdue one is waited for until it was tried once since the start.
             Want::Post if !job.is_overdue() || present.is_none_or(|of| of.faults == 0) => NextAction::Post,
-            Want::Read if !job.is_overdue() || present.is_none_or(|of| of.task_since.is_none()) => {
+            Want::Read if !job.is_overdue() || present.is_none_or(AttemptProgress::is_to_be_read) => {
                 NextAction::Read
             }
             Want::Fetch => NextAction::Fetch,
@@ -376,7 +405,7 @@ impl OpenJob {
             refused: matches!(job.state(), State::Fetching { .. })
                 && present.is_some_and(|of| of.refused > 0),
             never_sent: is_queued && job.first_sent().is_none(),
-            unread: others.any(|of| of.task_since.is_none()),
+            unread: others.any(AttemptProgress::is_to_be_read),
             action,
             held_in_queue: if is_queued { job.books().held } else { Credits::ZERO },
         }

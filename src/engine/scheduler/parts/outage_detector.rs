@@ -54,6 +54,11 @@ impl OutageDetector {
     }
 
     /// The outage that is being waited out; nothing while the service answers.
+    pub fn is_outage(&self) -> bool {
+        self.is_outage
+    }
+
+    /// The outage, with when the service is tried next; nothing while it answers.
     pub fn outage(&self, next_try: Option<Tick>) -> Option<Outage> {
         let fault = self.last.clone().filter(|_| self.is_outage)?;
         Some(Outage { fault, since: self.since.wall, next_try })

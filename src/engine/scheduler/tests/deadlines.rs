@@ -1,6 +1,7 @@
 //! What is overdue, and what could only be late.
 
 use super::*;
+use crate::engine::scheduler::parts::outage_detector::OutageDetector;
 
 impl Stage {
     /// Steps until none is due at once. Returns what `look` sees of each that is durable.
@@ -106,6 +107,63 @@ fn a_downtime_longer_than_every_deadline_gives_up_nothing_unread() {
     stage.pass(Millis(10_000)).step(vec![]);
     stage.read(0, ReadAnswer::Task(reading("processing")));
     assert_eq!(stage.ended, ["job-0 in_doubt"], "read, and still not over after all its time");
+}
+
+/// An answer without a task, after which there may be one.
+fn lost() -> PostAnswer {
+    PostAnswer::Again { fault: fault("internal_error"), wait: None, may_have_run: true }
+}
+
+#[test]
+fn an_overdue_task_that_cannot_be_read_is_waited_for_only_so_often() {
+    let mut stage = Stage::of(1);
+    stage.step(vec![]);
+    stage.posted(0, task("pending"));
+    stage.pass(Millis::from_secs(1800)).restart();
+    stage.step(vec![]);
+    let mut readings = 0;
+    while stage.scheduler.standstill().is_none() {
+        if stage.pass(Millis(10_000)).step(vec![]) == "read 0#1" {
+            readings += 1;
+            stage.read(0, ReadAnswer::Again { fault: fault("http_403"), wait: None });
+        }
+        assert!(readings < 20, "nobody waits for ever");
+    }
+    assert_eq!((readings, stage.scheduler.standstill()), (8, Some(Standstill::Overdue)));
+    assert!(stage.ended.is_empty(), "it is read again after the next start: {:?}", stage.ended);
+}
+
+#[test]
+fn a_request_that_is_never_answered_with_a_task_is_left_to_a_person_after_the_watch() {
+    let mut stage = Stage::of(1);
+    stage.step(vec![]);
+    stage.posted(0, lost());
+    let mut hours = 0;
+    while stage.ended.is_empty() && hours < 100 {
+        for _ in 0..12 {
+            if stage.pass(Millis::from_secs(300)).step(vec![]) == "post 0#1" {
+                stage.posted(0, lost());
+                // Others are answered meanwhile: it is no outage.
+                stage.scheduler.outage_detector = OutageDetector::default();
+            }
+        }
+        hours += 1;
+    }
+    assert_eq!(stage.ended, ["job-0 in_doubt"]);
+    assert_eq!(hours, 25, "the deadline of half an hour, and the watch of a day");
+}
+
+#[test]
+fn in_an_outage_a_request_is_repeated_however_long_it_lasts() {
+    let mut stage = Stage::of(1);
+    stage.step(vec![]);
+    stage.posted(0, lost());
+    for _ in 0..3 * 24 * 12 {
+        if stage.pass(Millis::from_secs(300)).step(vec![]) == "post 0#1" {
+            stage.posted(0, lost());
+        }
+    }
+    assert!(stage.ended.is_empty(), "{:?}", stage.ended);
 }
 
 #[test]

@@ -56,6 +56,23 @@ fn an_overdue_task_is_watched_beside_the_next_attempt() {
 }
 
 #[test]
+fn a_command_ends_where_the_first_task_cannot_be_read_before_the_next_attempt() {
+    let mut stage = resubmitting(1);
+    let refused = || ReadAnswer::Again { fault: fault("http_403"), wait: None };
+    stage.pass(Millis::from_secs(1_800)).restart();
+    let mut readings = 0;
+    while stage.scheduler.standstill().is_none() {
+        if stage.pass(Millis(10_000)).step(vec![]) == "read 0#1" {
+            readings += 1;
+            answer(&mut stage, 1, refused());
+        }
+        assert!(readings < 20, "nobody waits for ever");
+    }
+    assert_eq!(stage.scheduler.standstill(), Some(Standstill::Overdue));
+    assert_eq!(stage.batch.totals.committed(), Credits(10), "nothing was bought for it meanwhile");
+}
+
+#[test]
 fn the_first_task_is_collected_when_it_succeeds_first() {
     let mut stage = resubmitting(1);
     assert_eq!(deadline_passes(&mut stage), "post 0#2");

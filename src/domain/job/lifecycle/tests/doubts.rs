@@ -51,6 +51,28 @@ fn a_person_ends_a_doubt_and_the_books_follow() {
 }
 
 #[test]
+fn an_overdue_job_without_an_end_is_ended_by_what_a_person_found_out() {
+    let lost = || {
+        let lost = PostAnswer::Again { fault: fault(), wait: None, may_have_run: true };
+        vec![admit(10), Event::Posted(lost), Event::Overdue]
+    };
+    assert_eq!(resolved(lost(), 0), "failed 0/0 spent 0 refunded 0");
+    assert_eq!(resolved(lost(), 10), "failed 0/10 spent 10 refunded 0");
+    let running = vec![admit(10), task("pending", 10), Event::Overdue];
+    assert_eq!(resolved(running, 0), "failed 0/0 spent 0 refunded 10");
+    let job = lost().into_iter().fold(Job::queued(), |job, event| {
+        apply(&job, AttemptNo::FIRST, event, TERMS, Timestamp(0)).unwrap().job
+    });
+    assert!(!job.is_in_doubt() && job.attempt_to_resolve(None, Credits(0)).is_ok());
+    let expired =
+        apply(&job, AttemptNo::FIRST, Event::WatchExpired(fault()), TERMS, Timestamp(0)).unwrap().job;
+    assert!(expired.is_in_doubt() && expired.books().held == Credits(10), "what is held stays held");
+    let in_time = apply(&Job::queued(), AttemptNo::FIRST, admit(10), TERMS, Timestamp(0)).unwrap().job;
+    let refused = in_time.attempt_to_resolve(None, Credits(0)).unwrap_err();
+    assert_eq!(refused, "it is not in doubt: it is submitting");
+}
+
+#[test]
 fn an_attempt_in_doubt_beside_the_present_one_is_resolved_by_its_number() {
     let mut job = Job::queued();
     let mut happen = |no: u32, event: Event| {
