@@ -240,7 +240,9 @@ fn next_step_of(status: &BatchStatus, process: Option<ProcessKind>, no_process: 
             format!("{} wait for review: callsheet review {}", status.waiting_for_review, status.name)
         }
         (BatchState::Paused, _) => {
-            format!("it is paused; to continue: callsheet resume {}", status.name)
+            let reason =
+                status.pause_reason.as_ref().map_or_else(String::new, |reason| format!(", since {reason}"));
+            format!("it is paused{reason}; to continue: callsheet resume {}", status.name)
         }
         (BatchState::Parked, Some(parked)) if parked != Parked::NoProcess => {
             format!("it is parked: {}", parked.explain_for(&status.name))

@@ -495,6 +495,7 @@ fn say_how_it_ended(standstill: Standstill, numbers: &str, overview: &[BatchStat
         Standstill::Done | Standstill::Review => {}
         Standstill::Parked(parked) => {
             say!("parked: {}{numbers}", parked.explain());
+            summary::why_paused(overview);
         }
         Standstill::Overdue => {
             say!(

@@ -102,6 +102,7 @@ async fn show_until_done(
             }
             if !global.json {
                 parked.iter().for_each(|parked| say!("{}: {}", parked.name(), parked.explain()));
+                summary::why_paused(&status.batches);
                 summary::short_of_credits(&status.batches);
                 status.transfers.iter().for_each(say_transfers);
                 for batch in status.batches.iter().filter(|batch| batch.refused_rows > 0) {

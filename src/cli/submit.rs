@@ -279,4 +279,5 @@ fn say_what_parks(batches: &[BatchStatus]) {
     for parked in parked {
         say!("parked: {}; then the daemon continues", parked.explain());
     }
+    summary::why_paused(batches);
 }

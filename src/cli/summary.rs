@@ -260,6 +260,15 @@ pub(super) fn states(batches: &[BatchStatus]) -> Table {
     table
 }
 
+/// Says why the program paused batches by itself.
+pub(super) fn why_paused(batches: &[BatchStatus]) {
+    for BatchStatus { name, pause_reason, .. } in batches {
+        if let Some(reason) = pause_reason {
+            say!("{name} is paused, since {reason}; to continue: callsheet resume {name}");
+        }
+    }
+}
+
 /// Says of batches that outputs of theirs wait for a decision, and what to type.
 pub(super) fn waiting_for_review(batches: &[BatchStatus]) {
     for batch in batches.iter().filter(|batch| batch.waiting_for_review > 0) {

@@ -41,7 +41,7 @@ pub use self::inputs::InputsConfig;
 pub use self::limits::LimitsConfig;
 pub use self::log::{LogConfig, LogFormat, check_log_level};
 pub use self::output::OutputConfig;
-use self::output::is_same_or_below;
+use self::output::{is_same_or_below, store_mistake};
 pub use self::paths::Paths;
 pub use self::poll::{POLL_ADVISED, Poll};
 use self::read::Positions;
@@ -156,6 +156,11 @@ impl Config {
                 "must be a store that the service can fetch from: s3://bucket/prefix, gs://… or az://…; from a folder of \
                  this machine it cannot",
             );
+        }
+        for (key, store) in [("inputs.store", &self.inputs.store), ("output.store", &self.output.store)] {
+            if let Some(mistake) = store.as_ref().and_then(store_mistake) {
+                wrong(key, mistake);
+            }
         }
         if let (Some(inputs), Some(outputs)) = (&self.inputs.store, &self.output.store)
             && is_same_or_below(inputs, outputs)

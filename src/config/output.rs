@@ -62,6 +62,26 @@ impl OutputConfig {
     }
 }
 
+/// What is wrong with the address of an object store, as far as the address alone tells.
+pub(super) fn store_mistake(url: &Url) -> Option<&'static str> {
+    match url.scheme() {
+        "file" if url.to_file_path().is_err() => {
+            Some("must name a folder of this machine: file:///path/of/folder")
+        }
+        "file" => None,
+        "s3" | "gs" | "az" if url.host_str().is_none_or(str::is_empty) => {
+            Some("has no bucket; write it as s3://bucket/prefix")
+        }
+        "s3" | "gs" | "az"
+            if !url.username().is_empty() || url.password().is_some() || url.query().is_some() =>
+        {
+            Some("holds more than a bucket and a prefix; credentials come from the environment")
+        }
+        "s3" | "gs" | "az" => None,
+        _ => Some("must begin with s3://, gs://, az:// or file:///"),
+    }
+}
+
 /// Whether one of two addresses of object stores holds the other, so that their objects could have the same names.
 pub(super) fn is_same_or_below(one: &Url, other: &Url) -> bool {
     let names = |url: &Url| {

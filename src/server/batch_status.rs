@@ -13,7 +13,7 @@ use crate::domain::pilot::Pilot;
 use crate::domain::request::Kind;
 use crate::domain::row_versions::REPLACED;
 use crate::engine::scheduler::{BatchOverview, LastFailure};
-use crate::store::{BatchRecord, KindCounts};
+use crate::store::{BatchRecord, KindCounts, Pause};
 
 fn is_none(number: &u32) -> bool {
     *number == 0
@@ -28,6 +28,9 @@ pub struct BatchStatus {
     pub state: BatchState,
     /// What keeps its queued jobs from being sent.
     pub parked_by: Option<Parked>,
+    /// Why the program paused it by itself, as people read it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pause_reason: Option<String>,
     /// Accepted jobs.
     pub jobs: u32,
     /// Sum of the prices of all jobs.
@@ -135,6 +138,11 @@ impl BatchStatus {
             name: record.name.clone(),
             state,
             parked_by: parked.filter(|_| !matches!(state, BatchState::Done | BatchState::Review)),
+            pause_reason: record
+                .paused
+                .filter(|_| state == BatchState::Paused)
+                .and_then(Pause::reason)
+                .map(str::to_owned),
             jobs: overview.rows,
             planned_credits: overview.planned.0,
             budget_credits: record.budget().0,

@@ -309,7 +309,11 @@ fn next(
             batch.name
         ),
         State::Queued if batch.paused.is_some() => {
-            format!("its batch is paused; to continue: callsheet resume {}", batch.name)
+            let reason = batch
+                .paused
+                .and_then(Pause::reason)
+                .map_or_else(String::new, |reason| format!(", since {reason}"));
+            format!("its batch is paused{reason}; to continue: callsheet resume {}", batch.name)
         }
         State::Queued => "it will be sent when a slot is free and the budgets allow".to_owned(),
         State::Submitting { may_have_run: true, .. } => {

@@ -107,7 +107,7 @@ pub(super) fn parked(batch: &BatchStatus) -> Option<ParkedView> {
         (None, Some(needed), None) => {
             Some(format!("the next job needs {needed} credits, {left} of {} are left", batch.budget_credits))
         }
-        (None, None, _) => None,
+        (None, None, _) => batch.pause_reason.clone(),
     };
     let to = |action: &str| format!("/batches/{}{action}", in_address(batch.name.as_str()));
     let lifts = match parked {

@@ -170,6 +170,21 @@ pub enum Pause {
     Rebuilt,
 }
 
+impl Pause {
+    /// Why the program paused it, as a part of a sentence; nothing where its owner did.
+    pub fn reason(self) -> Option<&'static str> {
+        match self {
+            Pause::Owner => None,
+            Pause::Rejections => Some("too many prompts in a row were rejected (pause_after_rejections)"),
+            Pause::Downloads => Some("too many paid outputs in a row could not be downloaded"),
+            Pause::Drift => Some(
+                "a job was charged otherwise than planned, or run with another model or options; the log names it",
+            ),
+            Pause::Rebuilt => Some("the state was rebuilt or imported"),
+        }
+    }
+}
+
 impl BatchRecord {
     /// A batch that nothing was accepted into.
     pub fn new(no: BatchNo, name: BatchName, created: Timestamp) -> BatchRecord {

@@ -329,6 +329,22 @@ fn a_question_keeps_no_run_from_starting_nor_a_run_that_starts_a_question() {
 // ---- what is, and what to type next ----
 
 #[test]
+fn a_batch_that_the_program_paused_says_why() {
+    let env = with_images(0);
+    let job = |id: &str| json!({"id": id, "kind": "image", "model": "gi-2", "prompt": id});
+    let policy = json!({"on_drift": "pause", "budget": 1_000});
+    let manifest = json!({"batch": "drift", "policy": policy, "jobs": [job("a"), job("b")]});
+    env.write("drift.json", manifest.to_string());
+    env.configure("[limits]\nin_flight = 1\n");
+    env.faults("[[rules]]\ntimes = 1\neffect = { do = 'charge-percent', percent = 200 }");
+    let reason = "is paused, since a job was charged otherwise than planned";
+    env.run(["run", "drift.json"]).exited(7).says(&format!("drift {reason}"));
+    env.run(["status"]).exited(0).says(&format!("drift {reason}"));
+    let explained = env.run(["explain", "drift/b"]).exited(0).stdout;
+    assert!(explained.contains(&format!("its batch {reason}")), "{explained}");
+}
+
+#[test]
 fn what_keeps_a_batch_is_told_in_the_place_of_who_goes_on() {
     let env = with_images(3);
     env.run(["run", "batch.csv", "--budget", "16"]).exited(4);

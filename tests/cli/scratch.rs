@@ -144,9 +144,17 @@ fn sizes_that_do_not_fit_and_outputs_that_would_be_nowhere_are_refused_at_the_st
             &format!("{STORE}max_file = \"2GiB\"\nscratch_max = \"1GiB\"\n"),
             "output.scratch_max: must not be less than",
         ),
+        (
+            "[output]\nstore = \"ftp://media/out\"\n",
+            "output.store: must begin with s3://, gs://, az:// or file:///",
+        ),
+        ("[output]\nstore = \"s3://\"\n", "output.store: has no bucket"),
+        ("[inputs]\nstore = \"s3://key@media/in\"\n", "inputs.store: holds more than a bucket and a prefix"),
     ] {
         env.configure(section);
         run(&env, &store, &["run", "stills.csv"]).exited(2).says(said);
+        let checked = run(&env, &store, &["doctor", "--config-only"]).exited(2);
+        assert!(checked.stdout.contains(said), "{}", checked.stdout);
     }
     assert!(env.audit().tasks.is_empty());
 }
