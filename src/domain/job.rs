@@ -300,6 +300,9 @@ pub struct Job {
     /// Its deadline passed while it was in flight; its slot is free again.
     #[serde(default, skip_serializing_if = "is_default")]
     overdue: bool,
+    /// Its owner canceled it after it was submitted: it gets no further attempt until its owner retries it.
+    #[serde(default, skip_serializing_if = "is_default")]
+    no_more_attempts: bool,
     /// Why each further attempt was begun that nobody asked for: the code of the failure before it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     begun_for: Vec<String>,
@@ -338,6 +341,7 @@ impl Job {
             released: None,
             max_credits: None,
             overdue: false,
+            no_more_attempts: false,
             begun_for: Vec::new(),
             review: None,
             history: Vec::new(),

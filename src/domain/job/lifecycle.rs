@@ -235,6 +235,14 @@ impl Change {
                 change.end(State::Expired, "expired before it was sent");
             }
 
+            // It cannot be recalled; what it has begun is read, and downloaded.
+            (State::Submitting { .. } | State::Running { .. } | State::Fetching { .. }, Event::Cancel)
+                if !change.job.no_more_attempts =>
+            {
+                change.job.no_more_attempts = true;
+                change.note("canceled after it was submitted: it gets no further attempt", None);
+            }
+
             (State::Submitting { .. }, Event::InputsFound(found)) => change.attempt_mut().set_inputs(found),
             (State::Submitting { .. }, Event::PriceKnown(price))
                 if change
@@ -327,6 +335,7 @@ impl Change {
                     }
                     change.end(State::Queued, "queued again under the same key");
                 }
+                change.job.no_more_attempts = false;
                 // It was asked for now: what it is late for is over.
                 (change.job.overdue, change.job.deadline_from) = (false, None);
             }
@@ -462,6 +471,11 @@ impl Change {
             // Without a key, a POST is on its way exactly as long as the job is submitting: a restart
             // that finds it so cannot tell what became of it, and must not send it again.
             PostAnswer::Again { fault, .. } if !rules.keyed => self.not_taken(&fault),
+            PostAnswer::Again { fault, may_have_run: false, .. }
+                if self.job.no_more_attempts && !may_have_run =>
+            {
+                self.not_taken(&fault);
+            }
             PostAnswer::Again { fault, may_have_run: this_one, .. } => {
                 if sends == 0 {
                     self.note(&format!("no usable answer, resending under the same key: {fault}"), None);
@@ -475,7 +489,7 @@ impl Change {
         }
     }
 
-    /// Back to the queue under the same key: the service surely has nothing of it.
+    /// Back to the queue under the same key: the service surely has nothing of it. One that was canceled meanwhile ends.
     fn not_taken(&mut self, fault: &Fault) {
         self.release();
         // By the time of the next POST they may lie elsewhere.
@@ -485,6 +499,15 @@ impl Change {
         (self.job.deadline_from, self.job.overdue) = (None, false);
         if self.attempt().no == AttemptNo::FIRST {
             self.job.first_sent = None;
+        }
+        self.drop_if_canceled();
+    }
+
+    /// A canceled job that would wait in the queue ends there: nothing of its present attempt was sent.
+    fn drop_if_canceled(&mut self) {
+        if self.job.no_more_attempts && !self.job.may_have_been_sent() {
+            self.index = self.job.present_index();
+            self.end(State::DROPPED, "canceled before it was sent");
         }
     }
 
@@ -573,12 +596,14 @@ impl Change {
         };
         let is_left = self.job.newest_attempt().0 < rules.attempts && !self.job.overdue;
         let is_followed = self.is_present && is_left && may_help;
-        let next = if is_followed { ", retrying with a new key" } else { "" };
+        let is_retried = is_followed && !self.job.no_more_attempts;
+        let next = if is_retried { ", retrying with a new key" } else { "" };
         let what = format!("task {} failed{next}: {fault}", reading.id);
         self.end(State::Failed { fault, task: Some(reading.id) }, &what);
         if is_followed {
             self.job.begun_for.push(cause);
             self.begin_attempt();
+            self.drop_if_canceled();
         }
     }
 

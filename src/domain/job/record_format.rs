@@ -37,6 +37,8 @@ pub(super) struct StoredJob {
     #[serde(default)]
     overdue: bool,
     #[serde(default)]
+    no_more_attempts: bool,
+    #[serde(default)]
     begun_for: Vec<String>,
     #[serde(default)]
     review: Option<Box<Review>>,
@@ -132,6 +134,7 @@ impl TryFrom<StoredJob> for Job {
             released: stored.released,
             max_credits: stored.max_credits,
             overdue: stored.overdue,
+            no_more_attempts: stored.no_more_attempts,
             begun_for: stored.begun_for,
             review: stored.review,
             history: stored.history,
@@ -343,6 +346,17 @@ mod tests {
         assert_eq!(told(&earlier), "1! running#t 3+4, 2 running#other 0+10");
         assert_eq!(earlier.newest_attempt(), AttemptNo(2));
         assert_eq!(read(&serde_json::to_value(&earlier).unwrap()), earlier);
+    }
+
+    #[test]
+    fn a_job_that_gets_no_further_attempt_stays_so_and_older_records_tell_of_none() {
+        let attempts = json!([{"no": 1, "state": "running", "task": "t", "books": {}}]);
+        let job = read(&json!({"attempts": attempts}));
+        assert!(!job.has_no_more_attempts());
+        assert!(serde_json::to_value(&job).unwrap().get("no_more_attempts").is_none());
+        let canceled = read(&json!({"attempts": attempts, "no_more_attempts": true}));
+        assert!(canceled.has_no_more_attempts());
+        assert_eq!(read(&serde_json::to_value(&canceled).unwrap()), canceled);
     }
 
     #[test]

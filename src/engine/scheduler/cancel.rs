@@ -1,4 +1,4 @@
-//! Canceling a batch, or one job: what is not sent yet is dropped.
+//! Canceling a batch, or one job: what is not sent yet is dropped, and what was sent gets no further attempt.
 
 use crate::domain::ids::{BatchNo, JobKey};
 use crate::domain::job::State;
@@ -30,6 +30,7 @@ impl Scheduler {
             self.withdraw(key);
             jobs += 1;
         }
+        self.stop_further_attempts(no, now)?;
         self.end_withdrawn(DROPPED_MAX, now)?;
         Ok(CommandOutcome {
             jobs,
@@ -45,7 +46,12 @@ impl Scheduler {
         now: Now,
     ) -> Result<CommandOutcome, SchedulerError> {
         let key = record.key;
+        let was_open = self.jobs.contains_key(&key);
         self.requeue_job_to_cancel(key, now)?;
+        if was_open && !self.jobs.contains_key(&key) {
+            // It was canceled before, and waited to be sent again.
+            return Ok(CommandOutcome { jobs: 1, ..CommandOutcome::default() });
+        }
         let present = self.jobs.get(&key).map(|open| open.job()).unwrap_or(&record.job);
         match present.state() {
             State::Queued if self.may_have_been_sent(&key) => {
@@ -56,7 +62,10 @@ impl Scheduler {
                 let refused = Some(format!("it has ended as {}", state.name()));
                 return Ok(CommandOutcome { refused, ..CommandOutcome::default() });
             }
-            _ => return Ok(CommandOutcome { in_flight: 1, ..CommandOutcome::default() }),
+            _ => {
+                self.stop_further_attempts_of(key, now)?;
+                return Ok(CommandOutcome { in_flight: 1, ..CommandOutcome::default() });
+            }
         }
         let attempt = present.attempt();
         let waits = |active: &ActiveBatch| active.record().waits_for_pilot(record.row_at, present);
@@ -77,5 +86,27 @@ impl Scheduler {
             active.change_waiting(false, hold);
         }
         Ok(CommandOutcome { jobs: 1, ..CommandOutcome::default() })
+    }
+
+    /// The jobs of a batch that are in flight get no further attempt: of each that is noted, since its batch may be wanted
+    /// again while they run.
+    fn stop_further_attempts(&mut self, no: BatchNo, now: Now) -> Result<(), SchedulerError> {
+        let of_batch = self.jobs.iter().filter(|open| open.key().batch == no);
+        let in_flight = of_batch.filter(|open| {
+            let state = open.job().state();
+            !matches!(state, State::Queued) && !state.is_final()
+        });
+        let in_flight: Vec<JobKey> = in_flight.map(OpenJob::key).collect();
+        in_flight.into_iter().try_for_each(|key| self.stop_further_attempts_of(key, now))
+    }
+
+    /// The same of one job, once.
+    fn stop_further_attempts_of(&mut self, key: JobKey, now: Now) -> Result<(), SchedulerError> {
+        let Some(job) = self.jobs.get(&key).map(OpenJob::job) else { return Ok(()) };
+        let attempt = job.attempt();
+        match job.has_no_more_attempts() {
+            true => Ok(()),
+            false => self.apply(key, attempt, Event::Cancel, now),
+        }
     }
 }

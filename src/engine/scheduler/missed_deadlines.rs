@@ -116,6 +116,7 @@ impl Scheduler {
         let Some(open) = self.jobs.get(&key) else { return false };
         active.record().policy.on_deadline == Some(OnDeadline::Resubmit)
             && !active.record().canceled
+            && !open.job().has_no_more_attempts()
             && !active.versions().is_superseded(key.seq)
             && !matches!(open.spec().order.deadline, Some(Deadline::At(_)))
     }

@@ -74,6 +74,7 @@ impl Scheduler {
         let has_expired = active.has_expired(now) && open.job().attempt() == AttemptNo::FIRST;
         record.paused.is_none()
             && !record.canceled
+            && !open.job().has_no_more_attempts()
             && !has_expired
             && self.is_within_limits(open, active, now)
     }

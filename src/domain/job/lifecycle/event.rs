@@ -60,7 +60,7 @@ pub enum Event {
     Stored(Vec<OutputFile>),
     /// Downloading its outputs was given up.
     FetchAbandoned(Fault),
-    /// Its owner dropped it.
+    /// Its owner dropped it. One that was submitted goes on, and gets no further attempt.
     Cancel,
     /// A newer version of its row is wanted.
     Replace,

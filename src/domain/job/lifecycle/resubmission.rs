@@ -9,11 +9,12 @@ use crate::domain::job::lifecycle::{AttemptRules, Change, Event};
 use crate::domain::job::{Attempt, Books, Job, State};
 use crate::domain::retry_delay::{self, Prospect};
 
-/// Whether an overdue job may be given another attempt: it has one left, its key keeps the attempts apart, what its
+/// Whether an overdue job may be given another attempt: its owner did not cancel it, it has one left, its key keeps the attempts apart, what its
 /// task was charged is known, and nobody said that the same request would be refused again.
 pub(super) fn may_resubmit(job: &Job, rules: AttemptRules) -> bool {
     let present = job.present();
     rules.keyed
+        && !job.no_more_attempts
         && job.newest_attempt().0 < rules.attempts
         && present.books.held.is_zero()
         && present
@@ -30,6 +31,14 @@ pub(super) fn has_place_beside(attempt: &Attempt, event: &Event) -> bool {
         Event::Read(_) | Event::TaskMissing(_) | Event::WatchExpired(_) => attempt.is_running(),
         Event::Resolve(charged) => attempt.is_resolvable(*charged),
         _ => false,
+    }
+}
+
+impl Job {
+    /// Its owner canceled it after it was submitted, and has not retried it since: its task is read and its outputs are
+    /// downloaded, and nothing more is bought for it.
+    pub fn has_no_more_attempts(&self) -> bool {
+        self.no_more_attempts
     }
 }
 

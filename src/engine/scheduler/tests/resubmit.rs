@@ -91,6 +91,80 @@ fn the_first_task_is_collected_when_it_succeeds_first() {
     assert_eq!(stage.batch.totals.spent, Credits(20), "both are paid for");
 }
 
+/// The owner cancels the job, as it stands.
+fn cancel_job(stage: &mut Stage) -> CommandOutcome {
+    let found = (stage.specs[0].clone(), stage.durable[&Stage::key(0)].clone());
+    stage.scheduler.execute(Command::CancelJob(Box::new(found)), stage.now).unwrap()
+}
+
+/// Rows are added to the batch, so that it is wanted again.
+fn add_a_row(stage: &mut Stage) {
+    let mut more = stage.batch.clone();
+    (more.rows, more.spool_bytes, more.canceled) = (2, 2, false);
+    more.segments.push(Segment::mixed(0, 1, 2));
+    stage.specs.push(spec(1, Kind::Video));
+    stage.scheduler.execute(Command::AddBatch(Box::new(more)), stage.now).unwrap();
+}
+
+#[test]
+fn a_job_that_was_canceled_in_flight_is_not_resubmitted_and_its_outputs_are_downloaded() {
+    let mut stage = resubmitting(1);
+    assert_eq!((cancel_job(&mut stage).in_flight, cancel_job(&mut stage).in_flight), (1, 1));
+    stage.step(vec![]);
+    assert_eq!(stage.durable[&Stage::key(0)].job.history().last().unwrap().what.matches("cancel").count(), 1);
+    stage.restart();
+    assert_eq!(stage.pass(Millis::from_secs(1_800)).step(vec![]), "read 0#1");
+    assert_eq!(answer(&mut stage, 1, ReadAnswer::Task(reading("processing"))), "", "it is late, and no more");
+    assert_eq!(stage.pass(Millis::from_secs(300)).step(vec![]), "read 0#1", "watched slowly");
+    assert_eq!(answer(&mut stage, 1, ReadAnswer::Task(reading("success"))), "fetch 0#1");
+    stage.step(fetched(1));
+    assert_eq!((&*stage.ended, stage.batch.totals.spent), (&["job-0 succeeded".to_owned()][..], Credits(10)));
+}
+
+#[test]
+fn a_job_that_was_canceled_in_flight_and_fails_is_not_bought_again_though_its_batch_is_wanted_again() {
+    for all in [false, true] {
+        let mut stage = resubmitting(1);
+        if all {
+            stage.scheduler.execute(Command::Cancel(BatchNo(1)), stage.now).unwrap();
+        } else {
+            cancel_job(&mut stage);
+        }
+        stage.step(vec![]);
+        add_a_row(&mut stage);
+        assert_eq!(answer(&mut stage, 1, ReadAnswer::Task(reading("failed"))), "post 1#1");
+        assert_eq!(stage.ended, ["job-0 canceled"]);
+        assert_eq!(stage.pass(Millis::from_secs(300)).step(vec![]), "");
+        // Only its owner buys it again.
+        let found = vec![(stage.specs[0].clone(), stage.outcomes[&Stage::key(0)].clone())];
+        stage.scheduler.execute(Command::Retry(found), stage.now).unwrap();
+        assert_eq!(stage.posted(1, task("failed")), "post 0#2");
+        stage.posted(0, PostAnswer::Task(TaskReading { id: TaskId("t3".into()), ..reading("failed") }));
+        assert_eq!(stage.attempt(0), AttemptNo(3), "it is wanted as before");
+    }
+}
+
+#[test]
+fn a_request_of_a_canceled_job_that_is_turned_away_ends_it_and_one_that_may_have_made_a_task_is_sent_again() {
+    let mut stage = Stage::of(1);
+    assert_eq!(stage.step(vec![]), "post 0#1");
+    assert_eq!(cancel_job(&mut stage).in_flight, 1);
+    let turned_away = PostAnswer::Again { fault: fault("http_429"), wait: None, may_have_run: false };
+    assert_eq!(stage.posted(0, turned_away.clone()), "");
+    assert_eq!((&*stage.ended, stage.batch.totals.held), (&["job-0 canceled".to_owned()][..], Credits(0)));
+    let mut stage = Stage::of(1);
+    stage.step(vec![]);
+    cancel_job(&mut stage);
+    stage.posted(0, lost());
+    assert_eq!(
+        stage.pass(Millis::from_secs(60)).step(vec![]),
+        "post 0#1",
+        "its task is asked for under its key"
+    );
+    stage.posted(0, turned_away);
+    assert_eq!(stage.pass(Millis::from_secs(300)).step(vec![]), "post 0#1");
+}
+
 #[test]
 fn a_download_hurries_no_reading_beside_it() {
     let mut stage = resubmitting(1);
