@@ -608,16 +608,6 @@ impl Job {
         }
     }
 
-    /// What the plan of its batch showed for it and nobody will spend, in credits: another version of its row took its place
-    /// before it was sent.
-    pub fn replaced_credits(&self, order: &Order) -> Credits {
-        if self.state().is_replaced() {
-            order.hold().unwrap_or_default().saturating_sub(self.all_books().charged)
-        } else {
-            Credits::ZERO
-        }
-    }
-
     /// What each of its attempts holds and was charged, with the day that it counts for.
     pub fn books_by_day(&self) -> impl Iterator<Item = (Option<UtcDay>, Books)> + '_ {
         self.attempts.iter().map(|attempt| (attempt.day, attempt.books))

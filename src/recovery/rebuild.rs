@@ -289,6 +289,7 @@ impl BatchRebuild {
         }
         batch.segments = segments.segments();
         (batch.ended, batch.totals) = (Ended::default(), Totals::default());
+        (batch.replaced, batch.counts_dropped) = (Credits::ZERO, true);
         batch.kinds.clear();
         (batch.rejections, batch.paused) = (0, None);
         (batch.unreviewed, batch.decided, batch.review_announced) = (0, 0, false);
@@ -371,7 +372,7 @@ impl BatchRebuild {
             if found.job.is_over() {
                 let is_superseded = versions.is_superseded(spec.seq);
                 self.batch.count_ended(spec.order.kind, found.job.state(), is_superseded);
-                self.batch.replaced = self.batch.replaced + found.job.replaced_credits(&spec.order);
+                self.batch.replaced = self.batch.replaced + self.batch.unspent_of(&found.job, &spec.order);
                 self.batch.unreviewed += u32::from(!is_superseded && found.job.awaits_review());
                 self.batch.decided += u32::try_from(found.job.decisions().len()).unwrap_or(u32::MAX);
                 ended.push(found);

@@ -6,10 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain::batch_origin::Origin;
 use crate::domain::batch_terms::BatchTerms;
+use crate::domain::credit_hold::ABOVE_MAX;
 use crate::domain::credits::Credits;
 use crate::domain::default_fields::is_default;
 use crate::domain::ids::{BatchName, BatchNo, Seq};
-use crate::domain::job::{Job, State};
+use crate::domain::job::{Books, Job, Order, State};
 use crate::domain::ledger::Totals;
 use crate::domain::manifest::row::Policy;
 use crate::domain::pilot::Pilot;
@@ -65,9 +66,13 @@ pub struct BatchRecord {
     pub segments: Vec<Segment>,
     /// Sum of the prices of all accepted jobs.
     pub planned: Credits,
-    /// The part of it that nobody will spend: of jobs that other versions of their rows replaced before they were sent.
+    /// The part of it that nobody will spend: see [`BatchRecord::unspent_of`].
     #[serde(default, skip_serializing_if = "is_default")]
     pub replaced: Credits,
+    /// What was canceled, has expired or was refused for its price is part of that, too. False for a batch that was begun
+    /// before that was counted.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub counts_dropped: bool,
     /// The terms in force: those of the last manifest over those before it.
     pub policy: Policy,
     /// What its manifests, inbox, schedule and configuration said about the terms the last time, whatever commands
@@ -197,6 +202,7 @@ impl BatchRecord {
             segments: Vec::new(),
             planned: Credits::ZERO,
             replaced: Credits::ZERO,
+            counts_dropped: true,
             policy: Policy::default(),
             said: None,
             origin: None,
@@ -233,7 +239,26 @@ impl BatchRecord {
         BatchTerms { policy: self.policy.clone(), said: self.said.clone() }
     }
 
-    /// What its plans come to, in credits, without the versions of rows that were replaced free of charge.
+    /// Whether a job that has ended like this leaves something of the plan that nobody will spend: it was canceled, replaced
+    /// by another version of its row, expired or refused for its price before it was sent.
+    pub fn may_leave_unspent(&self, state: &State) -> bool {
+        match state {
+            State::Canceled { task: None, .. } | State::Expired => self.counts_dropped || state.is_replaced(),
+            State::Failed { task: None, fault } => self.counts_dropped && fault.code == ABOVE_MAX,
+            _ => false,
+        }
+    }
+
+    /// What a job that has ended leaves of the plan that nobody will spend, in credits.
+    pub fn unspent_of(&self, job: &Job, order: &Order) -> Credits {
+        if !self.may_leave_unspent(job.state()) {
+            return Credits::ZERO;
+        }
+        let Books { held, charged, .. } = job.all_books();
+        order.hold().unwrap_or_default().saturating_sub(charged).saturating_sub(held)
+    }
+
+    /// What its plans come to, in credits, without the jobs that were dropped free of charge.
     pub fn planned_credits(&self) -> Credits {
         self.planned.saturating_sub(self.replaced)
     }

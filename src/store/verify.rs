@@ -616,10 +616,10 @@ impl<'a> BatchCheck<'a> {
                         add(&record.job, record.row_at);
                         ended.count(record.job.state(), false);
                         unreviewed += u32::from(record.job.awaits_review());
-                        if record.job.state().is_replaced()
+                        if self.batch.may_leave_unspent(record.job.state())
                             && let Ok(spec) = replaced_rows.line_at::<JobSpec>(record.row_at)
                         {
-                            replaced = replaced + record.job.replaced_credits(&spec.order);
+                            replaced = replaced + self.batch.unspent_of(&record.job, &spec.order);
                         }
                     }
                 }
@@ -637,7 +637,7 @@ impl<'a> BatchCheck<'a> {
         // Jobs that were replaced before that was noted are not counted.
         if self.batch.replaced > replaced {
             self.say(format!(
-                "by its outcomes jobs planned at {replaced} were replaced, by the batch at {}",
+                "by its outcomes jobs planned at {replaced} were dropped free of charge, by the batch at {}",
                 self.batch.replaced
             ));
         }

@@ -103,6 +103,42 @@ fn versions_that_were_replaced_free_of_charge_leave_no_room_for_higher_prices() 
 }
 
 #[test]
+fn rows_that_were_canceled_before_they_were_sent_leave_no_room_for_higher_prices() {
+    let env = TestEnv::new();
+    let image = |id: &str| json!({"id": id, "kind": "image", "model": "gi-2", "prompt": id});
+    let manifest = json!({"batch": "w", "jobs": [image("a"), image("b"), image("c")]});
+    env.write("w.json", manifest.to_string());
+    env.run(["run", "w.json", "--budget", "0"]).exited(4);
+    env.run(["budget", "w", "none"]).exited(0);
+    let money = || {
+        let status = env.run(["status", "w", "--json"]).exited(0).json()["batches"][0].clone();
+        ["planned_credits", "budget_credits"].map(|name| status[name].as_u64().unwrap())
+    };
+    assert_eq!(money(), [24, 24]);
+    env.run(["cancel", "w/a"]).exited(0);
+    env.run(["cancel", "w/b"]).exited(0);
+    assert_eq!(money(), [8, 8]);
+    env.run(["state", "verify"]).exited(0).says("all fits");
+    env.prices(&json!({"multiply": 3}));
+    env.run(["run", "w.json"]).exited(4).says("does not fit into the rest of the batch's budget");
+    assert_eq!(env.audit().totals.charges, 0);
+    // One that is wanted again is planned again.
+    env.run(["retry", "w/a"]).exited(0);
+    assert_eq!(money(), [16, 16]);
+    env.run(["retry", "w/b"]).exited(0);
+    env.run(["run", "w.json"]).exited(4);
+    assert_eq!((money(), env.audit().totals.charged_credits), ([24, 24], 24));
+    // One that costs more than it may leaves none either.
+    env.run(["retry", "w", "--max-credits", "9"]).exited(0);
+    env.run(["run", "w.json"]).exited(1);
+    assert_eq!((money(), env.audit().totals.charged_credits), ([8, 8], 24));
+    env.run(["state", "verify"]).exited(0).says("all fits");
+    env.run(["state", "rebuild"]).exited(0);
+    assert_eq!(money(), [8, 8]);
+    env.run(["state", "verify"]).exited(0).says("all fits");
+}
+
+#[test]
 fn rows_without_an_exact_price_are_bounded_and_a_charge_above_the_hold_pauses() {
     let env = TestEnv::new();
     let size = json!({"size": "3840x2160", "quality": "Max"});

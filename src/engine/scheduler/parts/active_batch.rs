@@ -98,7 +98,7 @@ impl ActiveBatch {
         record.paused = present.paused;
         record.rejections = present.rejections;
         record.failed_downloads = present.failed_downloads;
-        record.replaced = present.replaced;
+        (record.replaced, record.counts_dropped) = (present.replaced, present.counts_dropped);
         record.may_be_charged = present.may_be_charged;
         record.skipped = present.skipped.clone();
         record.canceled_below = present.canceled_below;
@@ -388,7 +388,7 @@ impl ActiveBatch {
         let record = &mut self.record;
         record.inputs_announced = false;
         record.count_ended(spec.order.kind, job.state(), is_superseded);
-        record.replaced = record.replaced + job.replaced_credits(&spec.order);
+        record.replaced = record.replaced + record.unspent_of(job, &spec.order);
         let pause = match job.state() {
             State::Failed { fault, .. } if fault.code == "content_rejected" => {
                 record.rejections = record.rejections.saturating_add(1);
@@ -420,7 +420,8 @@ impl ActiveBatch {
         self.last_failures.retain(|(failed, _)| *failed != spec.seq);
         let is_superseded = self.versions.is_superseded(spec.seq);
         self.record.count_reopened(spec.order.kind, ended.state(), is_superseded);
-        self.record.replaced = self.record.replaced.saturating_sub(ended.replaced_credits(&spec.order));
+        let unspent = self.record.unspent_of(ended, &spec.order);
+        self.record.replaced = self.record.replaced.saturating_sub(unspent);
         self.record.announced = false;
         self.record.inputs_announced = false;
     }
