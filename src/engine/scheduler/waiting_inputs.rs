@@ -3,7 +3,6 @@
 use serde_json::Value;
 
 use crate::domain::ids::{AttemptNo, BatchNo, JobId, JobKey};
-use crate::domain::job::JobSpec;
 use crate::domain::job_reference::{self, EndedTake, FoundInput};
 use crate::domain::lifecycle::{Event, Want};
 use crate::domain::parked_reason::Parked;
@@ -15,7 +14,7 @@ use crate::engine::scheduler::parts::attention::Attention;
 use crate::engine::scheduler::{Effect, InputFault, Mode, Scheduler, SchedulerError, job_log};
 use crate::store::JobRecord;
 
-/// Rows of a batch that are in memory and wait for others, unless nothing of it moves without more of them.
+/// Rows of a batch that are in memory and wait for others, unless nothing moves that they wait for.
 const WAITING_MAX: u32 = 1_024;
 /// Rows that a step lets into memory at most, so that its commit stays small.
 const OPENED_MAX: usize = 64;
@@ -103,7 +102,14 @@ impl Scheduler {
             if !fronts.iter().all(|spec| self.inputs.are_known_for(batch, &spec.order)) {
                 continue;
             }
+            // Told once a step: with each row that is let in, few more are.
+            let mut lets_in = None;
             while let Some(key) = self.next_waiting_row(batch) {
+                let waiting = self.inputs.waiting_count(batch);
+                if waiting >= WAITING_MAX && !*lets_in.get_or_insert_with(|| !self.waits_for_progress(batch))
+                {
+                    break;
+                }
                 if opened >= OPENED_MAX {
                     self.pending.wake_at(now.tick);
                     return;
@@ -114,21 +120,25 @@ impl Scheduler {
         }
     }
 
-    /// A row at the front that waits for others, where there is room for it.
+    /// A row at the front that waits for others.
     fn next_waiting_row(&self, batch: BatchNo) -> Option<JobKey> {
-        let active = self.batches.get(&batch)?;
-        let is_ready = |spec: &JobSpec| self.inputs.are_there(batch, &spec.order);
-        let waiting = self.inputs.waiting_count(batch);
-        let moves = || {
-            self.jobs.counts().open_of(batch) > waiting
-                || active.fronts().any(|spec| is_ready(spec))
-                || active.is_loading()
-        };
-        if waiting >= WAITING_MAX && moves() {
-            return None;
-        }
-        let spec = active.fronts().find(|spec| !is_ready(spec))?;
+        let mut fronts = self.batches.get(&batch)?.fronts();
+        let spec = fronts.find(|spec| !self.inputs.are_there(batch, &spec.order))?;
         Some(JobKey { batch, seq: spec.seq })
+    }
+
+    /// Whether waiting rows of a batch may get their inputs without more of its rows in memory: one of the next rows is
+    /// ready, or a job goes on whose outputs they lack. One that is overdue may take a day, and no row behind is to wait
+    /// for it.
+    fn waits_for_progress(&self, batch: BatchNo) -> bool {
+        let Some(active) = self.batches.get(&batch) else { return false };
+        let goes_on = |(no, id): (BatchNo, JobId)| {
+            let open = self.jobs.named(no, id).filter(|open| !self.inputs.is_waiting(open.key()));
+            open.is_some_and(|open| !open.job().is_overdue())
+        };
+        active.is_loading()
+            || active.fronts().any(|spec| self.inputs.are_there(batch, &spec.order))
+            || self.inputs.lacked_by(batch).any(goes_on)
     }
 
     /// Batches of which all that may be sent waits for rows that a person has to see to.

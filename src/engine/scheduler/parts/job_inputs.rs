@@ -228,6 +228,22 @@ impl JobInputs {
         waiting.map(move |seq| JobKey { batch, seq: *seq })
     }
 
+    /// Whether a queued job lacks inputs.
+    pub fn is_waiting(&self, key: JobKey) -> bool {
+        self.batches.get(&key.batch).is_some_and(|known| known.waiting.contains(&key.seq))
+    }
+
+    /// The jobs that have not ended whose outputs queued jobs of a batch lack, by identity; they may be of other batches.
+    pub fn lacked_by(&self, batch: BatchNo) -> impl Iterator<Item = (BatchNo, JobId)> {
+        let [first, last] = [0, u32::MAX].map(|seq| JobKey { batch, seq: Seq(seq) });
+        let waits = move |jobs: &BTreeSet<JobKey>| jobs.range(first..=last).any(|key| self.is_waiting(*key));
+        self.batches.iter().flat_map(move |(no, known)| {
+            let is_open = move |job: &JobId| !known.ended.contains_key(job);
+            let lacked = known.children.iter().filter(move |(job, jobs)| is_open(job) && waits(jobs));
+            lacked.map(move |(job, _)| (*no, *job))
+        })
+    }
+
     /// Whether it is known of every batch how its jobs ended whose outputs queued jobs of this one lack.
     pub fn are_known(&self, batch: BatchNo) -> bool {
         let waits = |known: &&BatchInputs| known.children.values().flatten().any(|key| key.batch == batch);

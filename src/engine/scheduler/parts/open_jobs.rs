@@ -4,13 +4,13 @@
 //! A job is changed through [`OpenJobMut`], which counts it anew when it is dropped, so that no change can be forgotten
 //! and a step costs what it touches.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::{Deref, DerefMut};
 
 use foldhash::fast::RandomState;
 
 use crate::domain::budget_group::GroupKey;
-use crate::domain::ids::{BatchNo, JobKey, TaskId};
+use crate::domain::ids::{BatchNo, JobId, JobKey, Seq, TaskId};
 use crate::engine::scheduler::parts::job_counts::JobCounts;
 use crate::engine::scheduler::parts::open_job::OpenJob;
 use crate::engine::scheduler::parts::queued_jobs::QueuedJobs;
@@ -22,6 +22,8 @@ use crate::store::BatchRecord;
 pub struct OpenJobs {
     /// Boxed, since the table has a place for more jobs than there are.
     jobs: HashMap<JobKey, Box<OpenJob>, RandomState>,
+    /// The same by identity, for rows that name them.
+    numbers: BTreeMap<BatchNo, HashMap<JobId, Seq, RandomState>>,
     counts: JobCounts,
     /// Queued jobs whose wait is over, if they had one.
     queued: QueuedJobs,
@@ -46,6 +48,12 @@ impl OpenJobs {
         self.jobs.get(key).map(Box::as_ref)
     }
 
+    /// An open job of a batch, by its identity.
+    pub fn named(&self, batch: BatchNo, id: JobId) -> Option<&OpenJob> {
+        let seq = *self.numbers.get(&batch)?.get(&id)?;
+        self.get(&JobKey { batch, seq })
+    }
+
     /// A job to be changed; it is counted anew when this is dropped.
     pub fn get_mut(&mut self, key: &JobKey) -> Option<OpenJobMut<'_>> {
         let open = self.jobs.get_mut(key)?;
@@ -68,12 +76,16 @@ impl OpenJobs {
         let key = open.key();
         self.remove(&key);
         recount(&mut open, &mut self.counts);
+        self.numbers.entry(key.batch).or_default().insert(open.record().id, key.seq);
         self.jobs.insert(key, Box::new(open));
     }
 
     /// A job is not open any more. Whose its tasks were is remembered.
     pub fn remove(&mut self, key: &JobKey) -> Option<OpenJob> {
         let mut open = self.jobs.remove(key)?;
+        if let Some(numbers) = self.numbers.get_mut(&key.batch) {
+            numbers.remove(&open.record().id);
+        }
         self.queued.remove(key);
         self.withdrawn.remove(key);
         if let Some(counted_as) = open.set_counted(None) {
@@ -177,6 +189,7 @@ impl OpenJobs {
     /// Keeps no numbers of a batch that has left.
     pub fn forget_batch(&mut self, batch: BatchNo) {
         self.counts.forget_batch(batch);
+        self.numbers.remove(&batch);
     }
 
     /// What is counted about them.

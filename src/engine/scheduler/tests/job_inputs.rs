@@ -407,6 +407,45 @@ fn thousands_of_rows_that_wait_leave_room_for_what_they_wait_for() {
     assert!(said.starts_with("post 3000#1"), "{said}");
 }
 
+/// Rows 0 to 2 need nothing, then 2,000 need row 1, and the last one needs row 2.
+fn a_crowd_that_waits_for_row_1() -> Stage {
+    let mut rows: Vec<&[u32]> = vec![&[], &[], &[]];
+    rows.resize(2_003, &[1]);
+    rows.push(&[2]);
+    stage(&rows)
+}
+
+/// What is asked for until the last row has its turn.
+fn what_comes(stage: &mut Stage) -> String {
+    let said = (0..100).map(|_| stage.step(vec![])).find(|said| !said.is_empty());
+    said.unwrap_or_default()
+}
+
+#[test]
+fn a_ready_row_behind_thousands_that_wait_for_a_decision_goes_while_something_else_runs() {
+    let mut stage = a_crowd_that_waits_for_row_1();
+    stage.specs[1] = with_parents(1, &[], true);
+    assert_eq!(stage.step(vec![]), "post 0#1, post 1#1, post 2#1");
+    // Row 0 is never done.
+    stage.posted(0, task("pending"));
+    let said = [finish(&mut stage, 1), finish(&mut stage, 2), what_comes(&mut stage)];
+    assert!(said.contains(&"inputs 2003#1 of [2]".to_owned()), "{said:?}");
+}
+
+#[test]
+fn a_ready_row_behind_thousands_that_wait_for_an_overdue_one_goes_and_before_that_few_are_in_memory() {
+    let mut stage = a_crowd_that_waits_for_row_1();
+    stage.step(vec![]);
+    stage.posted(0, refused());
+    stage.posted(1, task("pending"));
+    assert_eq!((finish(&mut stage, 2), what_comes(&mut stage)), (String::new(), String::new()));
+    let in_memory = stage.durable.len();
+    assert!(in_memory < 1_200, "what they wait for is under way, and {in_memory} are in memory");
+    stage.pass(Millis::from_secs(1_801));
+    let said = [stage.step(vec![]), what_comes(&mut stage)].join(", ");
+    assert!(said.contains("inputs 2003#1 of [2]"), "{said}");
+}
+
 #[test]
 fn a_finished_batch_that_rows_of_another_named_is_let_go_with_that() {
     let mut stage = Stage::of(1);
