@@ -115,14 +115,9 @@ async fn inputs_of(
                 named.map(|(named, _)| format!("is there: {}", named.spec.label)).unwrap_or_default()
             }
             Err(why) => {
-                let wait = if is_of_older_version(engine, &takes, why).await? {
-                    format!(
-                        "the row {} was edited, and its newer version is another job; to take outputs of that one, \
-                         submit the manifest of this row again",
-                        input.shown()
-                    )
-                } else {
-                    wait_for(batch, input, &takes, why)
+                let wait = match older_version(engine, &takes, why).await? {
+                    Some(version) => wait_for_older(batch, input, &version, why),
+                    None => wait_for(batch, input, &takes, why),
                 };
                 missing = missing
                     .or_else(|| matches!(job.state(), State::Queued).then(|| format!("it waits: {wait}")));
@@ -171,15 +166,34 @@ async fn take_of(
     }
 }
 
-/// Whether a job waits for a version of a row that ended without outputs and that nobody wants any more.
-async fn is_of_older_version(
+/// The name of the version of a row that a job waits for, where that one gives no outputs as things are and is not wanted
+/// any more.
+async fn older_version(
     engine: &EngineClient,
     takes: &[(NamedJob, Option<EndedTake>)],
     why: MissingInput,
-) -> Result<bool, HandlerError> {
-    let (MissingInput::Ended(_), Some((first, _))) = (why, takes.first()) else { return Ok(false) };
+) -> Result<Option<String>, HandlerError> {
+    let Some((first, _)) = takes.first().filter(|_| why != MissingInput::Unfinished) else { return Ok(None) };
     let versions = versions_of(engine, &first.batch, &first.spec).await?;
-    Ok(versions.iter().any(|version| version.job == first.spec.id && version.superseded))
+    let mut older = versions.into_iter().filter(|version| version.superseded);
+    Ok(older.find(|version| version.job == first.spec.id).map(|version| version.name))
+}
+
+/// What an input lacks that is to come from an older version of an edited row, and what helps.
+fn wait_for_older(batch: &BatchName, input: &JobInput, version: &str, why: MissingInput) -> String {
+    let (row, name) = (input.shown(), job_argument(batch, version));
+    let again = "to take outputs of that one, submit the manifest of this row again";
+    let command = match why {
+        MissingInput::Unfinished | MissingInput::Ended(_) => {
+            return format!("the row {row} was edited, and its newer version is another job; {again}");
+        }
+        MissingInput::AwaitsReview | MissingInput::Rejected => format!("callsheet review approve {name}"),
+        MissingInput::AwaitsPick => format!("callsheet review pick {name}"),
+    };
+    format!(
+        "the row {row} was edited, and the version before that {}: {command}; its newer version is another job; {again}",
+        why.explain()
+    )
 }
 
 /// What an input lacks, and the command that helps.

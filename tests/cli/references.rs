@@ -321,6 +321,31 @@ fn a_row_that_waits_for_an_older_version_is_told_what_helps() {
 }
 
 #[test]
+fn a_row_that_waits_for_the_review_of_an_older_version_is_told_the_name_of_that_one() {
+    let env = TestEnv::new();
+    let still = |prompt: &str, clip: &str| {
+        let row = r#"{"id": "still", "kind": "image", "model": "gi-2", "review": true"#;
+        env.write("story.json", format!(r#"{{"jobs": [{row}, "prompt": "{prompt}"}}{clip}]}}"#));
+    };
+    let clip = r#", {"id": "clip", "kind": "video", "model": "house-c1", "prompt": "it runs", "image_urls": ["job:still"], "duration": "2s"}"#;
+    still("a fox", clip);
+    env.run(["run", "story.json"]).exited(7);
+    still("a red fox", "");
+    env.run(["run", "story.json"]).exited(7);
+    env.run(["review", "approve", "story/still"]).exited(0);
+    let again = "its newer version is another job; to take outputs of that one, submit the manifest of this row again";
+    let review = "the row still was edited, and the version before that waits for review: callsheet review";
+    told(&env, "story/clip", &format!("{review} approve story/still@1; {again}"));
+    env.run(["review", "reject", "story/still@1"]).exited(0);
+    let rejected = "the version before that was rejected: callsheet review approve story/still@1; its newer";
+    told(&env, "story/clip", rejected);
+    env.run(["review", "approve", "story/still@1"]).exited(0);
+    env.run(["run", "story.json"]).exited(0);
+    assert_eq!(made(&env), ["a fox", "a red fox", "it runs"]);
+    env.audit().each_paid_once(3);
+}
+
+#[test]
 fn rows_take_outputs_of_another_batch_of_the_same_folder() {
     let env = TestEnv::new();
     env.write("clips.json", CLIPS);
