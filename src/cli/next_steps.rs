@@ -12,6 +12,7 @@ use crate::domain::job::{DOWNLOAD_FAILED, OutputFile, RESOLVED};
 use crate::domain::job_reference::{INPUT_LENGTH, INPUT_TOO_LONG};
 use crate::domain::job_state::JobState;
 use crate::domain::parked_reason::Parked;
+use crate::domain::pilot::Pilot;
 use crate::domain::retry_delay::{Prospect, prospect};
 use crate::domain::shell_word::job_argument;
 use crate::ingest::receipt::Receipt;
@@ -321,21 +322,24 @@ fn parked(end: &BatchEnd<'_>, invocation: &Invocation, lines: &mut Vec<Line>) {
             ));
         }
         (Some(Parked::Inputs), ..) => {
-            let queued = end.status.in_state(JobState::Queued);
+            let pilot = end.status.pilot.filter(|pilot| pilot.rest_jobs > 0);
+            let rest = pilot.map_or(0, |pilot| pilot.rest_jobs);
+            let queued = end.status.in_state(JobState::Queued).saturating_sub(rest);
             wait(format!(
                 "{name}: {} queued and {} rows that are not done; what a job waits for:",
                 jobs(queued as usize),
                 if queued == 1 { "refers to" } else { "refer to" }
             ));
             lines.push(Line::Command(invocation.command(&["explain", &format!("{name}/JOB")])));
+            if let Some(numbers) = pilot {
+                continue_with_rest(name, numbers, invocation, lines);
+            }
         }
         (Some(Parked::Pilot), ..) => {
             let numbers = end.status.pilot.unwrap_or_default();
             wait(format!("{name}: {}; to look at it:", continue_pilot::done(end.status, numbers)));
             lines.push(Line::Command(invocation.command(&["open", name])));
-            let rest = format!("{name}: {} wait until you continue:", continue_pilot::rest(numbers));
-            lines.push(Line::Text(rest, Tone::Waiting));
-            lines.push(Line::Command(invocation.command(&["continue", name])));
+            continue_with_rest(name, numbers, invocation, lines);
         }
         (Some(Parked::Paused), ..) => {
             wait(format!("{name}: paused; to continue:"));
@@ -350,6 +354,13 @@ fn parked(end: &BatchEnd<'_>, invocation: &Invocation, lines: &mut Vec<Line>) {
             lines.push(again);
         }
     }
+}
+
+/// What has the rest sent that waits after a pilot.
+fn continue_with_rest(name: &str, numbers: Pilot, invocation: &Invocation, lines: &mut Vec<Line>) {
+    let rest = format!("{name}: {} wait until you continue:", continue_pilot::rest(numbers));
+    lines.push(Line::Text(rest, Tone::Waiting));
+    lines.push(Line::Command(invocation.command(&["continue", name])));
 }
 
 /// The manifest that a command got for a batch.

@@ -35,7 +35,7 @@ pub enum Parked {
     Store,
     /// Outputs that are not in the object store yet take all of the room that they may have on disk.
     Scratch,
-    /// What is left needs outputs of rows that have ended without, or that wait for a decision.
+    /// What is left needs outputs of rows that have ended without, or that wait for a decision or for the end of a pilot.
     Inputs,
     /// The pilot of the batch is done, and nobody has continued.
     Pilot,
@@ -120,8 +120,9 @@ impl Parked {
                  continues when they are there; to see what uploads take: callsheet status"
             }
             Parked::Inputs => {
-                "what is left refers to rows that failed, were canceled or wait for a decision; to see which: \
-                 callsheet explain JOB; then: callsheet retry or callsheet review"
+                "what is left refers to rows that failed, were canceled, or wait for a decision or with the rest after a \
+                 pilot; to see which: callsheet explain JOB; then: callsheet retry, callsheet review or callsheet \
+                 continue BATCH"
             }
             Parked::Pilot => {
                 "the pilot is done, the other rows wait; look at its outputs with callsheet open BATCH, then: callsheet \

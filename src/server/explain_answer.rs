@@ -209,6 +209,9 @@ fn wait_for(
     let name = job_argument(batch, &first.spec.label);
     let row = input.shown();
     let command = match why {
+        MissingInput::Unfinished if first.batch.waits_for_pilot(first.record.row_at, &first.record.job) => {
+            return format!("the row {row} {}", after_pilot(&first.batch));
+        }
         MissingInput::Unfinished => {
             return format!("the row {row} is {}", first.record.job.state().name());
         }
@@ -226,6 +229,11 @@ fn wait_for(
         MissingInput::AwaitsPick => format!("callsheet review pick {name}"),
     };
     format!("the row {row} {}: {command}", why.explain())
+}
+
+/// What a row of the rest waits for that a pilot may need.
+fn after_pilot(batch: &BatchRecord) -> String {
+    format!("waits with the rest until the pilot is continued: callsheet continue {}", batch.name)
 }
 
 /// The versions of a job's row, where it was edited.
@@ -287,7 +295,7 @@ fn next(
         return missing;
     }
     if let Some(parked_reason) =
-        parked.and_then(|parked| parked_reason(batch, spec, record.job.state(), parked, shortage))
+        parked.and_then(|parked| parked_reason(batch, spec, record, parked, shortage))
     {
         return parked_reason;
     }
@@ -385,13 +393,17 @@ fn next(
 fn parked_reason(
     batch: &BatchRecord,
     spec: &JobSpec,
-    state: &State,
+    record: &JobRecord,
     parked: Parked,
     shortage: Option<&BudgetShortage>,
 ) -> Option<String> {
+    let state = record.job.state();
     let why = parked.explain_for(&batch.name);
     match (state, parked) {
         (_, Parked::Paused) => None,
+        (State::Queued, Parked::Inputs) if batch.waits_for_pilot(record.row_at, &record.job) => {
+            Some(format!("it {}", after_pilot(batch)))
+        }
         (State::Queued, Parked::BatchBudget) => {
             let (needs, budget) = (spec.order.hold().unwrap_or_default(), batch.budget());
             let left = budget.saturating_sub(batch.totals.committed());

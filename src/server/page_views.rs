@@ -113,7 +113,9 @@ pub(super) fn parked(batch: &BatchStatus) -> Option<ParkedView> {
     let lifts = match parked {
         Parked::BatchBudget => vec![(to("/budget"), "Raise the budget…".to_owned())],
         Parked::Paused => vec![(to("/resume"), "Resume…".to_owned())],
-        Parked::Pilot => vec![(to("/continue"), "Continue…".to_owned())],
+        // Of the rest one may be what a row of the pilot takes outputs of.
+        Parked::Inputs if batch.pilot.is_none() => Vec::new(),
+        Parked::Inputs | Parked::Pilot => vec![(to("/continue"), "Continue…".to_owned())],
         Parked::Credits => vec![(to("/resume"), "Credits were added: try again…".to_owned())],
         Parked::NoPrice => vec![(to("?state=queued#jobs"), "Choose the job…".to_owned())],
         _ => Vec::new(),

@@ -20,7 +20,11 @@ fn birds(count: u32) -> TestEnv {
 }
 
 fn status(env: &TestEnv) -> Value {
-    env.run(["status", "birds", "--json"]).exited(0).json()["batches"][0].clone()
+    status_of(env, "birds")
+}
+
+fn status_of(env: &TestEnv, batch: &str) -> Value {
+    env.run(["status", batch, "--json"]).exited(0).json()["batches"][0].clone()
 }
 
 #[test]
@@ -167,6 +171,40 @@ fn what_was_looked_at_before_and_not_sent_waits_for_the_pilot_as_well() {
     env.audit().each_paid_once(2);
     env.run(["continue", "story"]).exited(0);
     env.run(["run", "story.json"]).exited(0);
+    env.audit().each_paid_once(4);
+}
+
+#[test]
+fn a_pilot_that_needs_a_row_of_an_earlier_rest_is_told_to_be_continued() {
+    let env = TestEnv::new();
+    let story = |clip: &str| {
+        let rows = r#"{"jobs": [{"id": "a", "kind": "image", "model": "gi-2", "prompt": "a gull"},
+            {"id": "still", "kind": "image", "model": "gi-2", "prompt": "a fox"},
+            {"id": "b", "kind": "image", "model": "gi-2", "prompt": "a tern"}"#;
+        env.write("story.json", format!("{rows}{clip}]}}"));
+    };
+    story("");
+    env.run(["run", "story.json", "--pilot", "1"]).exited(7);
+    story(
+        r#", {"id": "clip", "kind": "video", "model": "house-c1", "prompt": "it runs", "image_urls": ["job:still"], "duration": "2s"}"#,
+    );
+    let run = env.run(["run", "story.json", "--pilot", "1", "--log-level", "info"]).exited(7);
+    let run = run
+        .says("story: 1 job is queued and refers to rows that are not done; what a job waits for:")
+        .says("story: 2 jobs (16 credits) wait until you continue:\n    callsheet continue story\n")
+        .says("waits: what is left refers to rows that failed, were canceled, or wait for a decision or with the rest");
+    assert!(!run.stderr.contains("budget reached"), "{}", run.stderr);
+    let explained = |job: &str| env.run(["explain", job]).exited(0).stdout;
+    let waits = "waits with the rest until the pilot is continued: callsheet continue story";
+    let clip = explained("story/clip");
+    assert!(clip.contains(&format!("next: it waits: the row still {waits}")), "{clip}");
+    let daemon = env.daemon("info");
+    until("it is parked", || status_of(&env, "story")["parked_by"] == "inputs");
+    let still = explained("story/still");
+    assert!(still.contains(&format!("next: it {waits}")), "{still}");
+    env.run(["continue", "story"]).exited(0);
+    until("all of it", || status_of(&env, "story")["state"] == "done");
+    daemon.stop();
     env.audit().each_paid_once(4);
 }
 

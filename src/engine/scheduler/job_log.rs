@@ -257,7 +257,11 @@ pub(super) fn batch_parked(batch: &BatchRecord, parked: Parked) {
     }
     let (reason, totals) = (parked.name(), batch.totals);
     let (spent, held, budget) = (totals.spent.0, totals.held.0, batch.budget().0);
-    let what = if parked == Parked::NoPrice { "no price" } else { "budget reached" };
+    let what = match parked {
+        Parked::NoPrice => "no price",
+        Parked::Inputs | Parked::Pilot => "waits",
+        _ => "budget reached",
+    };
     tracing::info!(batch = %batch.name, reason, spent, held, budget, "{what}: {}", parked.explain_for(&batch.name));
 }
 
