@@ -57,6 +57,13 @@ pub enum HoldRefusal {
         /// What it may cost.
         max: Credits,
     },
+    /// Only its length leaves its price open, and by that it may cost more than it may.
+    MayExceedMax {
+        /// The most that it may come to at the prices in force.
+        dearest: Credits,
+        /// What it may cost.
+        max: Credits,
+    },
     /// It has no exact price, and what it may cost is not known to suffice.
     NoPrice {
         /// Why there is no price.
@@ -89,6 +96,9 @@ pub fn hold_for(cost: &Result<Cost, Diagnostic>, max: Option<Credits>) -> Result
             Ok(Hold { hold: bound.dearest, basis: Basis::Bound })
         }
         (None, Some(max)) if max >= bound.dearest => Ok(Hold { hold: max, basis: Basis::MaxCredits }),
+        (None, Some(max)) if cost.cheapest.is_some() && bound.is_firm => {
+            Err(HoldRefusal::MayExceedMax { dearest: bound.dearest, max })
+        }
         (None, _) => Err(HoldRefusal::NoPrice {
             why: cost.formula.clone(),
             needs: Some(bound.dearest.max(Credits(1))),
@@ -102,6 +112,10 @@ impl fmt::Display for HoldRefusal {
         match self {
             HoldRefusal::AboveMax { price, max } => {
                 write!(f, "the price is {price} now, and its max_credits is {}", max.0)
+            }
+            HoldRefusal::MayExceedMax { dearest, max } => {
+                let max = max.0;
+                write!(f, "by its length it may cost up to {dearest} now, and its max_credits is {max}")
             }
             HoldRefusal::NoPrice { why, needs: None } => write!(f, "{why}"),
             HoldRefusal::NoPrice { why, needs: Some(needs) } => {
@@ -147,6 +161,15 @@ mod tests {
         let short = "the price is not known: why; it needs max_credits of 220 or more";
         assert_eq!(decide(&bounded, Some(219)), short);
         assert_eq!(decide(&bounded, None), short);
+    }
+
+    #[test]
+    fn what_its_length_may_make_dearer_than_its_maximum_is_told_with_the_most_that_it_may_cost() {
+        let by_length = cost(None, 30, true).map(|cost| Cost { cheapest: Some(Credits(2)), ..cost });
+        assert_eq!(decide(&by_length, None), "30 Bound");
+        assert_eq!(decide(&by_length, Some(30)), "30 Bound");
+        let above = "by its length it may cost up to 30 credits now, and its max_credits is 29";
+        assert_eq!(decide(&by_length, Some(29)), above);
     }
 
     #[test]

@@ -103,6 +103,27 @@ fn the_budget_is_held_against_the_most_that_a_clip_may_cost() {
 }
 
 #[test]
+fn a_clip_whose_prices_rose_above_its_limit_while_it_waited_is_refused_with_the_limit_that_suffices() {
+    let env = TestEnv::new();
+    story(&env, TEXT);
+    let text = std::fs::read_to_string(env.path("story.json")).unwrap();
+    env.write("story.json", text.replace(r#""duration""#, r#""max_credits":30,"duration""#));
+    env.run(["run", "story.json", "--budget", "0"]).exited(4);
+    env.prices(&serde_json::json!({"multiply": 2}));
+    let retry = "callsheet retry story/clip --max-credits 60";
+    let refused = env.run(["run", "story.json", "--budget", "1000"]).exited(1);
+    let why =
+        "by its length it may cost up to 60 credits now, and its max_credits is 30; to send it all the same:";
+    tells(&refused, &[why, retry]);
+    assert_eq!(explained(&env, "story/clip")["job"]["fault"]["code"], "above_max_credits");
+    assert_eq!(env.audit().tasks.len(), 1, "the voice alone");
+    env.run(retry.split(' ').skip(1)).exited(0);
+    env.run(["run", "story.json", "--budget", "1000"]).exited(0);
+    assert_eq!(clip_made(&env), ("5s".to_owned(), 20));
+    env.run(["state", "verify"]).exited(0).says("all fits");
+}
+
+#[test]
 fn a_voice_that_is_too_long_stops_its_clip_free_of_charge() {
     let env = TestEnv::new();
     story(&env, &TEXT.repeat(5));

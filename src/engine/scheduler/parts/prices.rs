@@ -316,13 +316,17 @@ fn as_accepted(order: &Order) -> Cost {
     }
 }
 
-/// Why a job that costs more than it may is not sent.
+/// Why a job that costs more than it may, or may come to, is not sent.
 pub fn above_max(withheld: &HoldRefusal, batch: &BatchName, label: &str) -> Option<Fault> {
-    let HoldRefusal::AboveMax { price, .. } = withheld else { return None };
+    let needed = match withheld {
+        HoldRefusal::AboveMax { price, .. } => price,
+        HoldRefusal::MayExceedMax { dearest, .. } => dearest,
+        HoldRefusal::NoPrice { .. } => return None,
+    };
     let message = format!(
         "{withheld}; to send it all the same: callsheet retry {} --max-credits {}",
         job_argument(batch, label),
-        price.0
+        needed.0
     );
     Some(Fault::new(ABOVE_MAX, message))
 }
