@@ -113,7 +113,7 @@ impl Version {
 
     /// Whether the tags of both differ, or where one has none, the times of their last change. A tag that a
     /// proxy has weakened on the way is still the same.
-    fn differs_from(&self, other: &Version) -> bool {
+    pub fn differs_from(&self, other: &Version) -> bool {
         let bare = |etag: &String| etag.trim_start_matches(WEAK).to_owned();
         match (&self.etag, &other.etag) {
             (Some(one), Some(other)) => bare(one) != bare(other),

@@ -20,7 +20,9 @@ use crate::engine::blocking;
 use crate::engine::download::transfer::Transfer;
 use crate::engine::publish_queue::{PublishQueue, QueuedPublication};
 use crate::engine::scheduler::{FetchFault, FetchOrder};
-use crate::engine::suspended_downloads::{PartialDownload, SuspendedDownload, SuspendedDownloads};
+use crate::engine::suspended_downloads::{
+    FailedDownload, KnownLength, PartialDownload, SuspendedDownload, SuspendedDownloads,
+};
 use crate::metrics::{Answer, Endpoint};
 use crate::output::file_names::Layout;
 use crate::output::output_spec::OutputSpec;
@@ -131,14 +133,26 @@ impl<'a> Fetcher<'a> {
                 Some(suspended) => (suspended.done, Some(suspended.partial)),
                 None => (Vec::new(), None),
             };
+        let mut failed = self.suspended_downloads.take_failed(order.key, &order.urls);
         for (index, url) in order.urls.iter().enumerate().skip(done.len()) {
             let path = self.part_path(order, index);
-            let begun = partial.take().unwrap_or_else(|| PartialDownload::nothing(self.clock.now().tick));
+            let known = failed.lengths.remove(&index);
+            let begun =
+                partial.take().unwrap_or_else(|| PartialDownload::of_length(self.clock.now().tick, known));
             let in_memory: usize = done.iter().map(|part| part.unwritten.as_ref().map_or(0, Vec::len)).sum();
             let in_memory_max = IN_MEMORY_MAX_BYTES.saturating_sub(in_memory);
             match self.part(order, url, &path, begun, in_memory_max).await {
                 Ok(part) => done.push(part),
-                Err(DownloadEnd::Failed(fault)) => return Err(fault),
+                Err(DownloadEnd::Failed(fault, length)) => {
+                    if let Some(length) = length {
+                        failed.lengths.insert(index, length);
+                    }
+                    if !failed.lengths.is_empty() {
+                        let failed = FailedDownload { urls: order.urls.clone(), ..failed };
+                        self.suspended_downloads.note_failed(order.key, failed);
+                    }
+                    return Err(fault);
+                }
                 Err(DownloadEnd::Yielded(partial)) => {
                     let text =
                         format!("fewer than {} a second, after {} bytes", self.min_rate(), partial.bytes);
@@ -200,7 +214,8 @@ impl<'a> Fetcher<'a> {
                     return Err(FetchFault::Unavailable { fault, wait }.into());
                 }
                 Err(TransferError::Link(error)) if resumes >= RESUMES_MAX => {
-                    return Err(FetchFault::Stale(error.into()).into());
+                    let length = transfer.partial.known_length();
+                    return Err(DownloadEnd::Failed(FetchFault::Stale(error.into()), length));
                 }
                 Err(TransferError::Link(DownloadError::Broken(_))) => resumes += 1,
                 // Asking again changes nothing: a person decides where results may come from.
@@ -270,14 +285,15 @@ fn class_of(error: &DownloadError) -> Answer {
 
 /// Why the downloads of a job stopped.
 enum DownloadEnd {
-    Failed(FetchFault),
+    /// With what the host said of the length of a file that broke off again and again.
+    Failed(FetchFault, Option<KnownLength>),
     /// For others, who wait.
     Yielded(PartialDownload),
 }
 
 impl From<FetchFault> for DownloadEnd {
     fn from(fault: FetchFault) -> DownloadEnd {
-        DownloadEnd::Failed(fault)
+        DownloadEnd::Failed(fault, None)
     }
 }
 

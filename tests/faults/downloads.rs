@@ -173,6 +173,86 @@ fn a_tag_that_was_weakened_on_the_way_is_still_the_same() {
     assert_eq!(asked, 2, "the beginning and the rest");
 }
 
+/// Bytes of a song whose structure is not looked into, so that its length alone tells whether it is whole.
+fn song() -> Vec<u8> {
+    [&[0xff, 0xfb, 0x90, 0x00][..], &[0x55; 413]].concat().repeat(100)
+}
+
+/// A song of 41,700 bytes whose host breaks the first answer off after 20,000, and answers later ones like this.
+fn breaks_off_and_then(
+    tags: &'static str,
+    later: impl Fn(&Call) -> Vec<u8> + Send + Sync + 'static,
+) -> (TestEnv, ScriptedProxy) {
+    let env = TestEnv::new();
+    let there = Arc::new(OnceLock::<String>::new());
+    let links = there.clone();
+    let hostile = ScriptedProxy::before(&env.base_url(), move |call| match call.route {
+        Route::Result if call.nth == 0 => {
+            let head =
+                format!("HTTP/1.1 200 OK\r\ncontent-type: audio/mpeg\r\n{tags}content-length: 41700\r\n\r\n");
+            Act::Bytes([head.as_bytes(), &song()[..20_000]].concat())
+        }
+        Route::Result => Act::Bytes(later(call)),
+        Route::Create | Route::Poll => {
+            let link = format!("{}/song.mp3", links.wait());
+            Act::Change(Box::new(move |body| {
+                if body["data"]["status"] == "success" {
+                    body["data"]["taskUrls"] = json!([link]);
+                }
+            }))
+        }
+        _ => Act::Pass,
+    });
+    there.set(hostile.base_url()).unwrap();
+    env.write("batch.csv", manifests::manifest("music", 1));
+    (env, hostile)
+}
+
+/// An answer that says nothing of the length of what it brings.
+fn without_length(body: &[u8]) -> Vec<u8> {
+    [b"HTTP/1.1 200 OK\r\ncontent-type: audio/mpeg\r\nconnection: close\r\n\r\n", body].concat()
+}
+
+#[test]
+fn the_length_that_was_said_once_holds_for_the_rest_of_the_file() {
+    let (env, hostile) = breaks_off_and_then("etag: \"a\"\r\n", |call| {
+        let from = usize::try_from(call.range_from.unwrap()).unwrap();
+        let to = (from + 10_000).min(song().len());
+        let head = format!(
+            "HTTP/1.1 206 Partial Content\r\ncontent-type: audio/mpeg\r\netag: \"a\"\r\ncontent-range: bytes \
+             {from}-{}/*\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
+            to - 1,
+            to - from
+        );
+        [head.as_bytes(), &song()[from..to]].concat()
+    });
+    env.run(["run", "batch.csv", "--base-url", &hostile.base_url()]).exited(0);
+    assert!(std::fs::read(env.path("output/batch/music-1.mp3")).unwrap() == song(), "all of it");
+    env.audit().each_paid_once(1);
+}
+
+#[test]
+fn a_file_without_versions_that_comes_shorter_than_was_said_is_asked_for_again() {
+    let (env, hostile) = breaks_off_and_then("", |call| match call.nth {
+        1 => without_length(&song()[..25_000]),
+        _ => without_length(&song()),
+    });
+    env.run(["run", "batch.csv", "--base-url", &hostile.base_url()]).exited(0);
+    assert!(std::fs::read(env.path("output/batch/music-1.mp3")).unwrap() == song(), "all of it");
+}
+
+/// It is paid for: what is known to be a piece of it is no output, however often the host sends it.
+#[test]
+fn a_file_that_always_comes_shorter_than_was_said_is_no_output() {
+    let (env, hostile) = breaks_off_and_then("", |_| without_length(&song()[..25_000]));
+    env.run(["run", "batch.csv", "--base-url", &hostile.base_url()]).exited(1);
+    let outputs = Outputs::of(&env, "batch");
+    assert_eq!(outputs.names(), OF_THE_BATCH);
+    assert_eq!(outputs.lines[0]["error"]["code"], "download_failed");
+    let message = outputs.lines[0]["error"]["message"].as_str().unwrap();
+    assert!(message.contains("25000 of 41700 bytes came"), "{message}");
+}
+
 /// The service is out there, and the way to it is a proxy on this machine, which no link could lead to.
 #[test]
 fn a_proxy_may_be_where_links_may_not_lead() {

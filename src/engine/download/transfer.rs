@@ -28,8 +28,6 @@ pub(super) struct Transfer {
     pub(super) received: u64,
     max_bytes: u64,
     metrics: Metrics,
-    /// How large the host says that it is.
-    total: Option<u64>,
 }
 
 impl Transfer {
@@ -56,7 +54,6 @@ impl Transfer {
             received: 0,
             max_bytes: deps.max_file_bytes,
             metrics: deps.metrics.clone(),
-            total: None,
         }
     }
 
@@ -68,14 +65,17 @@ impl Transfer {
             opened = opening => opened.map_err(TransferError::Link)?,
             () = slow_timeout.expired() => return Err(TransferError::Slow),
         };
+        // What was said of its length holds for the answers after it, too, that say nothing of it.
+        let is_another = opened.version.differs_from(&self.partial.version);
+        let known_total = self.partial.total.filter(|_| !is_another);
         if opened.start != self.partial.bytes {
             self.start_over().map_err(TransferError::Here)?;
         }
+        self.partial.total = opened.total.or(known_total);
         if opened.start > self.partial.bytes {
             let text = "the result host sent another part than the requested one".to_owned();
             return Err(TransferError::Link(DownloadError::Broken(text)));
         }
-        self.total = opened.total;
         if opened.start == 0 {
             self.partial.version.clone_from(&opened.version);
         }
@@ -83,8 +83,10 @@ impl Transfer {
         self.refuse_too_large(opened.total.unwrap_or_default()).map_err(TransferError::Here)?;
         self.writer.expect(opened.total.unwrap_or_default());
         self.take(&mut opened, &mut slow_timeout).await?;
-        match opened.total {
-            Some(total) if total != self.partial.bytes => {
+        match self.partial.total {
+            Some(total)
+                if self.partial.bytes < total || opened.total.is_some_and(|of| of != self.partial.bytes) =>
+            {
                 let text = format!("{} of {total} bytes came", self.partial.bytes);
                 Err(TransferError::Link(DownloadError::Broken(text)))
             }
@@ -122,7 +124,7 @@ impl Transfer {
 
     /// The disk refuses.
     fn refused(&self, error: &std::io::Error) -> FetchFault {
-        disk_fault(error, self.total.unwrap_or(self.partial.bytes))
+        disk_fault(error, self.partial.total.unwrap_or(self.partial.bytes))
     }
 
     /// The host sent the file from its beginning.
@@ -179,7 +181,7 @@ impl Transfer {
         }
         let written = self.writer.write_out();
         written.map_err(|error| self.refused(&error))?;
-        let total = self.total.unwrap_or(bytes);
+        let total = self.partial.total.unwrap_or(bytes);
         let cut_off = cut_off();
         let (hasher, file) = self.writer.into_file();
         let (place, content_type) = (path.clone(), media.content_type.clone());
