@@ -3,6 +3,7 @@
 mod part_writer;
 mod transfer;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +27,7 @@ use crate::engine::suspended_downloads::{
 use crate::metrics::{Answer, Endpoint};
 use crate::output::file_names::Layout;
 use crate::output::output_spec::OutputSpec;
-use crate::output::publish::{Part, is_disk_error, is_folder_error};
+use crate::output::publish::{Part, hash_file, is_disk_error, is_folder_error};
 
 /// How often the download of one link is resumed.
 const RESUMES_MAX: u32 = 4;
@@ -93,10 +94,14 @@ impl<'a> Fetcher<'a> {
             }
         };
         let bytes = parts.iter().map(|part| part.bytes).max().unwrap_or_default();
+        let is_kept = |(index, part): &(usize, &Part)| part.path != self.part_path(order, *index);
+        let kept: BTreeMap<usize, Part> =
+            parts.iter().enumerate().filter(is_kept).map(|(index, part)| (index, part.clone())).collect();
         if !self.others.is_empty()
             && let Err(error) = self.name_versions(order, &layout).await
         {
             self.sweep(order).await;
+            self.note_failed(order, kept, BTreeMap::new());
             return Err(disk_fault(&error, bytes));
         }
         let publication = QueuedPublication {
@@ -107,13 +112,25 @@ impl<'a> Fetcher<'a> {
             now: self.clock.now().wall,
         };
         match self.publish_queue.publish(publication).await {
-            Ok(files) => Ok(files),
+            Ok(files) => {
+                if order.urls.len() > 1 {
+                    self.remove_kept(order, &files).await;
+                }
+                Ok(files)
+            }
             Err(error) => {
                 // What waits for a disk does not fill it meanwhile.
                 self.sweep(order).await;
+                self.note_failed(order, kept, BTreeMap::new());
                 Err(disk_fault(&error, bytes))
             }
         }
+    }
+
+    /// Removes what was kept of a job while not all of its results had come.
+    async fn remove_kept(&self, order: &Arc<FetchOrder>, files: &[OutputFile]) {
+        let (output_dir, order, files) = (self.deps.output_dir.clone(), order.clone(), files.to_vec());
+        blocking(move || output_dir.remove_kept(&order.batch, &order.spec, &files)).await;
     }
 
     /// Has the outputs of versions of the row that are not wanted give the plain name up.
@@ -127,44 +144,118 @@ impl<'a> Fetcher<'a> {
         blocking(name).await
     }
 
+    /// Downloads every link, also where one before it does not work: each result is paid for.
     async fn parts(&self, order: &FetchOrder) -> Result<Vec<Part>, FetchFault> {
-        let (mut done, mut partial): (Vec<Part>, _) =
-            match self.suspended_downloads.resume(order.key, &order.urls) {
-                Some(suspended) => (suspended.done, Some(suspended.partial)),
-                None => (Vec::new(), None),
-            };
-        let mut failed = self.suspended_downloads.take_failed(order.key, &order.urls);
-        for (index, url) in order.urls.iter().enumerate().skip(done.len()) {
+        let mut failed = self.left_before(order).await;
+        let suspended = self.suspended_downloads.resume(order.key, &order.urls);
+        let (mut done, mut partial) = match suspended {
+            Some(suspended) => (suspended.done, Some(suspended.partial)),
+            None => (std::mem::take(&mut failed.whole), None),
+        };
+        let mut faults = Vec::new();
+        for (index, url) in order.urls.iter().enumerate() {
+            if done.contains_key(&index) {
+                continue;
+            }
             let path = self.part_path(order, index);
             let known = failed.lengths.remove(&index);
-            let begun =
-                partial.take().unwrap_or_else(|| PartialDownload::of_length(self.clock.now().tick, known));
-            let in_memory: usize = done.iter().map(|part| part.unwritten.as_ref().map_or(0, Vec::len)).sum();
+            let begun = match partial.take_if(|(of, _)| *of == index) {
+                Some((_, partial)) => partial,
+                None => PartialDownload::of_length(self.clock.now().tick, known),
+            };
+            let in_memory: usize =
+                done.values().map(|part| part.unwritten.as_ref().map_or(0, Vec::len)).sum();
             let in_memory_max = IN_MEMORY_MAX_BYTES.saturating_sub(in_memory);
             match self.part(order, url, &path, begun, in_memory_max).await {
-                Ok(part) => done.push(part),
+                Ok(part) => {
+                    done.insert(index, part);
+                }
                 Err(DownloadEnd::Failed(fault, length)) => {
-                    if let Some(length) = length {
-                        failed.lengths.insert(index, length);
+                    failed.lengths.extend(length.map(|length| (index, length)));
+                    let is_of_link_alone = matches!(fault, FetchFault::Stale(_) | FetchFault::Lasting(_));
+                    faults.push(fault);
+                    if !is_of_link_alone {
+                        break;
                     }
-                    if !failed.lengths.is_empty() {
-                        let failed = FailedDownload { urls: order.urls.clone(), ..failed };
-                        self.suspended_downloads.note_failed(order.key, failed);
-                    }
-                    return Err(fault);
                 }
                 Err(DownloadEnd::Yielded(partial)) => {
                     let text =
                         format!("fewer than {} a second, after {} bytes", self.min_rate(), partial.bytes);
                     let done =
                         blocking(move || write_out(done)).await.map_err(|error| disk_fault(&error, 0))?;
-                    self.suspended_downloads
-                        .suspend(order.key, SuspendedDownload { urls: order.urls.clone(), done, partial });
+                    let suspended =
+                        SuspendedDownload { urls: order.urls.clone(), done, partial: (index, partial) };
+                    self.suspended_downloads.suspend(order.key, suspended);
                     return Err(FetchFault::Slow(Fault::new("slow", text)));
                 }
             }
         }
-        Ok(done)
+        match decisive(faults) {
+            None => Ok(done.into_values().collect()),
+            Some(fault) => Err(self.keep_whole(order, done, fault, failed.lengths).await),
+        }
+    }
+
+    /// What an earlier download of the job left that failed, as far as it is still there.
+    async fn left_before(&self, order: &FetchOrder) -> FailedDownload {
+        let mut failed = self.suspended_downloads.take_failed(order.key, &order.urls);
+        if !failed.whole.is_empty() {
+            let mut whole = std::mem::take(&mut failed.whole);
+            let is_there = |part: &Part| hash_file(&part.path).is_ok_and(|hash| hash == part.sha256);
+            failed.whole = blocking(move || {
+                whole.retain(|_, part| is_there(part));
+                whole
+            })
+            .await;
+        }
+        failed
+    }
+
+    /// Keeps the results of a job that are whole while others are not, for its next download and for a person. Returns the
+    /// fault with what is missing, and where the rest is.
+    async fn keep_whole(
+        &self,
+        order: &FetchOrder,
+        mut done: BTreeMap<usize, Part>,
+        mut fault: FetchFault,
+        lengths: BTreeMap<usize, KnownLength>,
+    ) -> FetchFault {
+        let is_of_host =
+            matches!(fault, FetchFault::Stale(_) | FetchFault::Lasting(_) | FetchFault::Unavailable { .. });
+        // What waits for a disk does not fill it meanwhile.
+        done.retain(|index, part| is_of_host || part.path != self.part_path(order, *index));
+        let mut whole = BTreeMap::new();
+        if !done.is_empty() {
+            let (output_dir, batch, spec) =
+                (self.deps.output_dir.clone(), order.batch.clone(), order.spec.clone());
+            let keep = move |(index, mut part): (usize, Part)| {
+                output_dir.keep_part(&batch, &spec, index + 1, &mut part).ok().map(|()| (index, part))
+            };
+            whole = blocking(move || done.into_iter().filter_map(keep).collect()).await;
+        }
+        if order.urls.len() > 1 && is_of_host {
+            let worded = fault.fault_mut();
+            worded.message = format!("{}: {}", missing(order.urls.len(), &whole), worded.message);
+            if !whole.is_empty() {
+                let dir = self.deps.output_dir.incomplete_dir(&order.batch);
+                worded.message.push_str(&format!("; what came is in {}", dir.display()));
+            }
+        }
+        self.note_failed(order, whole, lengths);
+        fault
+    }
+
+    /// Keeps for the next download what this one leaves.
+    fn note_failed(
+        &self,
+        order: &FetchOrder,
+        whole: BTreeMap<usize, Part>,
+        lengths: BTreeMap<usize, KnownLength>,
+    ) {
+        if !whole.is_empty() || !lengths.is_empty() {
+            let failed = FailedDownload { urls: order.urls.clone(), lengths, whole };
+            self.suspended_downloads.note_failed(order.key, failed);
+        }
     }
 
     fn min_rate(&self) -> String {
@@ -348,8 +439,28 @@ fn disk_fault(error: &std::io::Error, wanted_bytes: u64) -> FetchFault {
     }
 }
 
+/// Of the faults of several links the one that the job's next step follows from: as long as one may work later, it is tried.
+fn decisive(faults: Vec<FetchFault>) -> Option<FetchFault> {
+    let rank = |fault: &FetchFault| match fault {
+        FetchFault::Stale(_) => 1,
+        FetchFault::Lasting(_) => 2,
+        _ => 0,
+    };
+    faults.into_iter().min_by_key(rank)
+}
+
+/// Which results of a job are missing.
+fn missing(all: usize, whole: &BTreeMap<usize, Part>) -> String {
+    let numbers = (0..all).filter(|index| !whole.contains_key(index)).map(|index| (index + 1).to_string());
+    let numbers: Vec<String> = numbers.collect();
+    match numbers.as_slice() {
+        [number] => format!("result {number} of {all} is missing"),
+        numbers => format!("results {} of {all} are missing", numbers.join(", ")),
+    }
+}
+
 /// Frees the memory of parts.
-fn write_out(mut parts: Vec<Part>) -> std::io::Result<Vec<Part>> {
-    parts.iter_mut().try_for_each(Part::write_out)?;
+fn write_out(mut parts: BTreeMap<usize, Part>) -> std::io::Result<BTreeMap<usize, Part>> {
+    parts.values_mut().try_for_each(Part::write_out)?;
     Ok(parts)
 }

@@ -30,6 +30,8 @@ pub(super) struct FailedDownload {
     pub(super) urls: Vec<String>,
     /// Of each link whose file never came whole: how long its host said that it is, and of which version.
     pub(super) lengths: BTreeMap<usize, KnownLength>,
+    /// Outputs that are whole, by their places among the links.
+    pub(super) whole: BTreeMap<usize, Part>,
 }
 
 /// How long a file is by what its host said, in bytes, and which version of it.
@@ -40,10 +42,10 @@ pub(super) type KnownLength = (u64, Version);
 pub(super) struct SuspendedDownload {
     /// The links they came from. Whatever others lead to may be another file.
     pub(super) urls: Vec<String>,
-    /// Outputs that are whole.
-    pub(super) done: Vec<Part>,
-    /// The one after them.
-    pub(super) partial: PartialDownload,
+    /// Outputs that are whole, by their places among the links.
+    pub(super) done: BTreeMap<usize, Part>,
+    /// The one that gave its slot up, and its place.
+    pub(super) partial: (usize, PartialDownload),
 }
 
 /// A file that has come in part.
@@ -134,6 +136,7 @@ impl SuspendedDownloads {
         let before = std::mem::take(&mut failed.urls);
         let is_same = |index: &usize| lead_to_the_same(&before, urls, *index);
         failed.lengths.retain(|index, _| is_same(index));
+        failed.whole.retain(|index, _| is_same(index));
         failed
     }
 

@@ -10,6 +10,7 @@
 //! sidecar where it is.
 
 mod group;
+mod incomplete;
 pub(super) mod name_when_taken;
 
 use std::collections::{BTreeSet, VecDeque};

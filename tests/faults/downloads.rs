@@ -173,6 +173,39 @@ fn a_tag_that_was_weakened_on_the_way_is_still_the_same() {
     assert_eq!(asked, 2, "the beginning and the rest");
 }
 
+/// Each result is paid for. What came of the others is where a person finds it, and is not downloaded again.
+#[test]
+fn one_result_of_several_that_cannot_be_had_costs_no_other() {
+    let env = TestEnv::new();
+    env.faults(
+        "[[rules]]\neffect = { do = 'urls', count = 3 }\n\
+         [[rules]]\non = 'download'\nskip = 1\ntimes = 1\neffect = { do = 'html-download' }\n\
+         [[rules]]\non = 'download'\nskip = 3\neffect = { do = 'html-download' }",
+    );
+    env.write("batch.csv", manifests::manifest("image", 1));
+    env.run(RUN).exited(1);
+    let outputs = Outputs::of(&env, "batch");
+    assert_eq!(outputs.lines[0]["error"]["code"], "download_failed");
+    let message = outputs.lines[0]["error"]["message"].as_str().unwrap();
+    assert!(message.contains("result 2 of 3 is missing"), "{message}");
+    assert!(message.contains("what came is in ") && message.contains("output/batch/incomplete"), "{message}");
+    let kept = env.path("output/batch/incomplete");
+    let names = || {
+        let mut names: Vec<_> =
+            std::fs::read_dir(&kept).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(names(), ["image-1-3.png", "image-1.png"]);
+    assert_eq!(outputs.lines[0]["charged_credits"], 8, "it stays paid for");
+    // Once the host has mended, the job is completed free of charge, and nothing lies around.
+    env.faults("[[rules]]\non = 'download'\nskip = 2\ntimes = 1\neffect = { do = 'html-download' }");
+    env.run(["download", "batch"]).exited(0);
+    let files = Outputs::of(&env, "batch").lines[0]["files"].as_array().unwrap().len();
+    assert_eq!((files, kept.exists()), (3, false));
+    env.audit().each_paid_once(1);
+}
+
 /// Bytes of a song whose structure is not looked into, so that its length alone tells whether it is whole.
 fn song() -> Vec<u8> {
     [&[0xff, 0xfb, 0x90, 0x00][..], &[0x55; 413]].concat().repeat(100)

@@ -175,6 +175,23 @@ pub enum FetchFault {
     },
 }
 
+impl FetchFault {
+    /// What went wrong, to be worded.
+    pub fn fault_mut(&mut self) -> &mut Fault {
+        match self {
+            FetchFault::Stale(fault)
+            | FetchFault::Passing(fault)
+            | FetchFault::Unavailable { fault, .. }
+            | FetchFault::Slow(fault)
+            | FetchFault::Lasting(fault)
+            | FetchFault::StoreRefuses(fault)
+            | FetchFault::FolderRefuses(fault)
+            | FetchFault::ObjectRefused(fault)
+            | FetchFault::DiskRefuses { fault, .. } => fault,
+        }
+    }
+}
+
 /// A row as it lies in the spool.
 #[derive(Debug, Clone)]
 pub struct SpooledRow {
