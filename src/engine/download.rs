@@ -172,7 +172,7 @@ impl<'a> Fetcher<'a> {
                 }
                 Err(DownloadEnd::Failed(fault, length)) => {
                     failed.lengths.extend(length.map(|length| (index, length)));
-                    let is_of_link_alone = matches!(fault, FetchFault::Stale(_) | FetchFault::Lasting(_));
+                    let is_of_link_alone = is_of_link(&fault);
                     faults.push(fault);
                     if !is_of_link_alone {
                         break;
@@ -220,8 +220,7 @@ impl<'a> Fetcher<'a> {
         mut fault: FetchFault,
         lengths: BTreeMap<usize, KnownLength>,
     ) -> FetchFault {
-        let is_of_host =
-            matches!(fault, FetchFault::Stale(_) | FetchFault::Lasting(_) | FetchFault::Unavailable { .. });
+        let is_of_host = is_of_link(&fault) || matches!(fault, FetchFault::Unavailable { .. });
         // What waits for a disk does not fill it meanwhile.
         done.retain(|index, part| is_of_host || part.path != self.part_path(order, *index));
         let mut whole = BTreeMap::new();
@@ -312,6 +311,9 @@ impl<'a> Fetcher<'a> {
                 // Asking again changes nothing: a person decides where results may come from.
                 Err(TransferError::Link(error @ DownloadError::Refused(_))) => {
                     return Err(FetchFault::Lasting(Fault::new("refused_link", error.to_string())).into());
+                }
+                Err(TransferError::Link(error @ DownloadError::Status(401 | 403 | 404 | 410))) => {
+                    return Err(FetchFault::LinkRefused(error.into()).into());
                 }
                 Err(TransferError::Link(error)) => return Err(FetchFault::Stale(error.into()).into()),
                 Err(TransferError::Here(fault)) => return Err(fault.into()),
@@ -439,11 +441,17 @@ fn disk_fault(error: &std::io::Error, wanted_bytes: u64) -> FetchFault {
     }
 }
 
+/// Whether a fault concerns one link of a task, and says nothing of the others.
+fn is_of_link(fault: &FetchFault) -> bool {
+    matches!(fault, FetchFault::Stale(_) | FetchFault::LinkRefused(_) | FetchFault::Lasting(_))
+}
+
 /// Of the faults of several links the one that the job's next step follows from: as long as one may work later, it is tried.
 fn decisive(faults: Vec<FetchFault>) -> Option<FetchFault> {
     let rank = |fault: &FetchFault| match fault {
         FetchFault::Stale(_) => 1,
-        FetchFault::Lasting(_) => 2,
+        FetchFault::LinkRefused(_) => 2,
+        FetchFault::Lasting(_) => 3,
         _ => 0,
     };
     faults.into_iter().min_by_key(rank)

@@ -29,14 +29,14 @@ impl Scheduler {
                 continue;
             }
             let is_keyed = open.spec().order.kind.is_keyed();
-            let is_slow = open.is_slow();
+            let turn = open.download_turn();
             let want = open.wants(attempt);
             let lacks_inputs = open.lacks_found_inputs();
             drop(open);
             match want {
                 Want::Admission => self.queue(key),
                 Want::Nothing => {}
-                Want::Fetch => self.downloads.add(key, is_slow),
+                Want::Fetch => self.downloads.add(key, turn),
                 Want::Post if self.mode == Mode::Free => {}
                 Want::Post
                     if is_keyed

@@ -22,6 +22,9 @@ const UNAVAILABLE_TOLD: u32 = 4;
 /// How long a result host that is not available is waited for.
 const UNAVAILABLE_MAX: Millis = Millis::from_secs(24 * 3600);
 
+/// For how long links of a job may be refused after they waited, before a refusal counts as a failed download all the same.
+const EXPIRING_MAX: Millis = Millis::from_secs(24 * 3600);
+
 impl Scheduler {
     pub(super) fn handle_input(&mut self, input: Input, now: Now) -> Result<(), SchedulerError> {
         match input {
@@ -396,9 +399,14 @@ impl Scheduler {
         if !unavailable && let Some(mut open) = self.jobs.get_mut(&key) {
             open.result_host_answered(attempt);
         }
-        let stale = unavailable || matches!(fault, FetchFault::Stale(_));
+        if let FetchFault::LinkRefused(fault) = &fault
+            && self.link_expired(key, attempt, fault, now)
+        {
+            return Ok(());
+        }
+        let stale = unavailable || matches!(fault, FetchFault::Stale(_) | FetchFault::LinkRefused(_));
         let (fault, is_over, faults, asked) = match fault {
-            FetchFault::Stale(fault) | FetchFault::Passing(fault) => {
+            FetchFault::Stale(fault) | FetchFault::LinkRefused(fault) | FetchFault::Passing(fault) => {
                 let Some(mut open) = self.jobs.get_mut(&key) else { return Ok(()) };
                 let faults = open.count_fetch_fault(attempt);
                 (fault, faults + 1 >= FETCH_TRIES_MAX, faults, None)
@@ -453,6 +461,25 @@ impl Scheduler {
         }
         self.follow_up(key, attempt, Some(wait), now);
         Ok(())
+    }
+
+    /// Reads the task for fresh links where the refused one may have expired while it waited for its turn: no try is counted.
+    /// False: it was fresh.
+    fn link_expired(&mut self, key: JobKey, attempt: AttemptNo, fault: &Fault, now: Now) -> bool {
+        let Some(mut open) = self.jobs.get_mut(&key) else { return false };
+        let has_expired = open.link_refused(attempt, now.tick, EXPIRING_MAX);
+        drop(open);
+        if !has_expired {
+            return false;
+        }
+        if let Some((active, open)) = self.batches.get(&key.batch).zip(self.jobs.get(&key)) {
+            let context =
+                LogContext::new(&active.record().name, open.spec(), attempt, open.job().state().task());
+            job_log::link_expired(context, fault);
+        }
+        self.read_before_fetching(key);
+        self.follow_up(key, attempt, Some(Millis(0)), now);
+        true
     }
 
     /// Takes from a task's record what it says about how long tasks of the model take, and about crowding.

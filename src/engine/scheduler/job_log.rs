@@ -119,6 +119,11 @@ pub(super) fn download_failed(context: LogContext<'_>, fault: &Fault, retry: Mil
     log_event!(info, context, %fault, "download failed; retrying in {seconds} s");
 }
 
+/// A link was refused that may have expired while it waited for a free download.
+pub(super) fn link_expired(context: LogContext<'_>, fault: &Fault) {
+    log_event!(debug, context, %fault, "a link is refused that waited for a free download; reading the task for a fresh one");
+}
+
 /// The host of a job's outputs has not been available for a while; it is waited for.
 pub(super) fn result_host_unavailable(context: LogContext<'_>, fault: &Fault) {
     log_event!(warn, context, %fault, "the result host is not available; the download is tried again for up to a day");

@@ -142,8 +142,10 @@ pub enum InputFault {
 /// Why outputs could not be downloaded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FetchFault {
-    /// The links may have expired: the task has fresh ones.
+    /// The links do not lead to what is wanted: another reading of the task may bring other ones.
     Stale(Fault),
+    /// The result host refuses a link: it may have expired, and the task has fresh ones.
+    LinkRefused(Fault),
     /// It may work later.
     Passing(Fault),
     /// The result host cannot be reached, or cannot answer now. It is waited for: the job is paid for.
@@ -180,6 +182,7 @@ impl FetchFault {
     pub fn fault_mut(&mut self) -> &mut Fault {
         match self {
             FetchFault::Stale(fault)
+            | FetchFault::LinkRefused(fault)
             | FetchFault::Passing(fault)
             | FetchFault::Unavailable { fault, .. }
             | FetchFault::Slow(fault)

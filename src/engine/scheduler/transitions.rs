@@ -193,7 +193,7 @@ impl Scheduler {
                 let is_superseded = versions.is_superseded(key.seq);
                 let takes_name = versions.is_edited(key.seq) && !is_superseded;
                 let urls = urls.clone();
-                open.fetch_began(attempt, active.record().versions_bytes);
+                open.fetch_began(attempt, active.record().versions_bytes, due);
                 let spec = match is_superseded {
                     true => Arc::new(JobSpec { apart: true, ..(*spec).clone() }),
                     false => spec,

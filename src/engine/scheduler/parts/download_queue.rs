@@ -1,4 +1,5 @@
-//! Jobs whose outputs wait for a free download: those that came too slowly before wait until nobody else does.
+//! Jobs whose outputs wait for a free download: those whose links were just renewed go first, before they expire again, and
+//! those that came too slowly before wait until nobody else does.
 
 use std::collections::VecDeque;
 
@@ -7,15 +8,31 @@ use crate::domain::ids::JobKey;
 /// See the module's documentation.
 #[derive(Debug, Default)]
 pub struct DownloadQueue {
+    renewed: VecDeque<JobKey>,
     waiting: VecDeque<JobKey>,
     slow: VecDeque<JobKey>,
     under_way: usize,
 }
 
+/// When a job's download has its turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DownloadTurn {
+    /// Before all others: its links expired while they waited, and are fresh now.
+    First,
+    /// After those that came before it.
+    Usual,
+    /// After all others: it was slow.
+    Last,
+}
+
 impl DownloadQueue {
     /// A job's outputs wait from now on.
-    pub fn add(&mut self, key: JobKey, is_slow: bool) {
-        let queue = if is_slow { &mut self.slow } else { &mut self.waiting };
+    pub fn add(&mut self, key: JobKey, turn: DownloadTurn) {
+        let queue = match turn {
+            DownloadTurn::First => &mut self.renewed,
+            DownloadTurn::Usual => &mut self.waiting,
+            DownloadTurn::Last => &mut self.slow,
+        };
         queue.push_back(key);
     }
 
@@ -24,7 +41,7 @@ impl DownloadQueue {
         if self.under_way >= slots {
             return None;
         }
-        [&mut self.waiting, &mut self.slow].into_iter().find_map(|queue| {
+        [&mut self.renewed, &mut self.waiting, &mut self.slow].into_iter().find_map(|queue| {
             let at = queue.iter().position(|key| may_begin(*key))?;
             queue.remove(at)
         })
@@ -42,7 +59,7 @@ impl DownloadQueue {
 
     /// Whether any waits for a slot.
     pub fn has_waiting(&self) -> bool {
-        !self.waiting.is_empty() || !self.slow.is_empty()
+        !self.renewed.is_empty() || !self.waiting.is_empty() || !self.slow.is_empty()
     }
 }
 
@@ -56,11 +73,11 @@ mod tests {
     }
 
     #[test]
-    fn slow_ones_go_last_and_only_so_many_at_once() {
+    fn fresh_links_go_first_slow_ones_last_and_only_so_many_at_once() {
         let mut downloads = DownloadQueue::default();
-        downloads.add(key(1), true);
-        downloads.add(key(2), false);
-        downloads.add(key(3), false);
+        downloads.add(key(1), DownloadTurn::Last);
+        downloads.add(key(3), DownloadTurn::Usual);
+        downloads.add(key(2), DownloadTurn::First);
         let next = |downloads: &mut DownloadQueue| {
             let key = downloads.pop(2, |_| true);
             key.iter().for_each(|_| downloads.started());
@@ -72,7 +89,7 @@ mod tests {
         );
         downloads.ended();
         assert!(downloads.has_waiting());
-        downloads.add(key(4), false);
+        downloads.add(key(4), DownloadTurn::Usual);
         assert_eq!(downloads.pop(2, |key| key.seq.0 == 1), Some(key(1)), "there is no room for the other");
         assert_eq!(next(&mut downloads), Some(4));
         assert!(!downloads.has_waiting());

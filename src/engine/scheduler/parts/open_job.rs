@@ -9,11 +9,14 @@ use crate::domain::lifecycle::{self, Want};
 use crate::domain::poll_interval::Observed;
 use crate::domain::task::TaskStatus;
 use crate::domain::time::{Millis, Tick};
+use crate::engine::scheduler::parts::download_queue::DownloadTurn;
 use crate::engine::scheduler::parts::job_counts::{CountedAs, NextAction};
 use crate::store::JobRecord;
 
 /// How often in a row the task of an overdue job may not be read before a command ends without waiting for it any longer.
 const READINGS_WAITED_FOR: u32 = 8;
+/// A link that was read so long before its download began may have expired meanwhile.
+const LINK_FRESH_FOR: Millis = Millis::from_secs(5);
 
 /// See the module's documentation.
 #[derive(Debug)]
@@ -43,6 +46,14 @@ struct AttemptProgress {
     /// Downloads in a row whose result host was not available, and since when it is not.
     unavailable: u32,
     unavailable_since: Option<Tick>,
+    /// When its task was last read with its links.
+    links_since: Option<Tick>,
+    /// Its links were not fresh when its download began.
+    had_old_links: bool,
+    /// Since when its links are refused after they waited.
+    expiring_since: Option<Tick>,
+    /// Its links were refused, and are renewed before the next download.
+    renews_links: bool,
     /// How often its download gave its slot up to another.
     slow_rounds: u32,
     /// How often the object store refused its outputs while it took others.
@@ -71,6 +82,10 @@ impl AttemptProgress {
             fetch_faults: 0,
             unavailable: 0,
             unavailable_since: None,
+            links_since: None,
+            had_old_links: false,
+            expiring_since: None,
+            renews_links: false,
             slow_rounds: 0,
             refused: 0,
             versions_bytes: 0,
@@ -228,8 +243,22 @@ impl OpenJob {
     }
 
     /// Its download begins, when so much is known of the versions of edited rows of its batch, in bytes.
-    pub fn fetch_began(&mut self, attempt: AttemptNo, versions_bytes: u64) {
-        self.progress(attempt).into_iter().for_each(|of| of.versions_bytes = versions_bytes);
+    pub fn fetch_began(&mut self, attempt: AttemptNo, versions_bytes: u64, now: Tick) {
+        self.progress(attempt).into_iter().for_each(|of| {
+            of.versions_bytes = versions_bytes;
+            // Those of an earlier process are as old as they may be.
+            of.had_old_links = of.links_since.is_none_or(|since| now.since(since) >= LINK_FRESH_FOR);
+            of.renews_links = false;
+        });
+    }
+
+    /// The result host refused a link of its download; fresh ones are read next. True: it was not fresh when the download
+    /// began, so that the refusal says nothing of the next; at most for a span of `most`.
+    pub fn link_refused(&mut self, attempt: AttemptNo, now: Tick, most: Millis) -> bool {
+        self.progress(attempt).is_some_and(|of| {
+            of.renews_links = true;
+            of.had_old_links && now.since(*of.expiring_since.get_or_insert(now)) < most
+        })
     }
 
     /// Whether more is known of them since.
@@ -310,9 +339,13 @@ impl OpenJob {
         })
     }
 
-    /// Whether its download gave its slot up to another.
-    pub fn is_slow(&self) -> bool {
-        self.of_present().is_some_and(|present| present.slow_rounds > 0)
+    /// When its download has its turn.
+    pub fn download_turn(&self) -> DownloadTurn {
+        match self.of_present() {
+            Some(present) if present.slow_rounds > 0 => DownloadTurn::Last,
+            Some(present) if present.renews_links => DownloadTurn::First,
+            _ => DownloadTurn::Usual,
+        }
     }
 
     /// Its present attempt is in flight from now on, as far as this process knows.
@@ -352,6 +385,7 @@ impl OpenJob {
         of.task_since.get_or_insert(now);
         match status {
             TaskStatus::Success => {
+                of.links_since = Some(now);
                 let (created, last_running) = of.task_created.take().zip(of.last_running)?;
                 Some(Observed { created, last_running, ended: now })
             }

@@ -168,6 +168,33 @@ fn a_slow_download_waits_behind_all_others_and_is_never_given_up_for_it() {
     assert_eq!(stage.ended, ["job-1 succeeded", "job-2 succeeded", "job-0 succeeded"]);
 }
 
+#[test]
+fn a_link_that_expired_while_it_waited_is_no_failed_download_and_its_job_goes_first_with_a_fresh_one() {
+    let mut stage = Stage::with(4, Settings { downloads: 1, ..settings() });
+    stage.step(vec![]);
+    let fetched = |seq, outcome| vec![Input::Fetched(Stage::key(seq), AttemptNo(1), outcome)];
+    let refused = || fetched(1, Err(FetchFault::LinkRefused(fault("download"))));
+    assert_eq!(stage.posted(0, task("success")), "fetch 0#1");
+    (1..4).for_each(|seq| assert_eq!(stage.posted(seq, task("success")), ""));
+    stage.pass(Millis::from_secs(60));
+    assert_eq!(stage.step(fetched(0, Ok(files()))), "fetch 1#1");
+    assert_eq!(stage.step(refused()), "read 1#1, fetch 2#1", "its task is read at once");
+    assert_eq!(stage.read(1, ReadAnswer::Task(reading("success"))), "");
+    assert_eq!(stage.step(fetched(2, Ok(files()))), "fetch 1#1", "before the last, which waits for longer");
+    // A fresh link that is refused counts, so that this has an end.
+    assert_eq!(stage.step(refused()), "fetch 3#1");
+    stage.step(fetched(3, Ok(files())));
+    let mut fresh = 1;
+    while stage.ended.len() < 4 {
+        stage.pass(Millis::from_secs(300)).step(vec![]);
+        assert_eq!(stage.read(1, ReadAnswer::Task(reading("success"))), "fetch 1#1");
+        stage.step(refused());
+        fresh += 1;
+        assert!(fresh < 100, "it never ends");
+    }
+    assert_eq!((stage.ended.last().map(String::as_str), fresh), (Some("job-1 failed"), 8));
+}
+
 /// What a task failed for that says something about the account.
 fn failed_for(code: &str) -> ReadAnswer {
     ReadAnswer::Task(TaskReading { fault: Some(fault(code)), ..reading("failed") })
