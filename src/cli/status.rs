@@ -104,6 +104,11 @@ async fn show_until_done(
                 parked.iter().for_each(|parked| say!("{}: {}", parked.name(), parked.explain()));
                 summary::why_paused(&status.batches);
                 summary::short_of_credits(&status.batches);
+                if let Some(waiting) =
+                    status.batches.iter().map(|batch| batch.outputs_waiting).max().filter(|n| *n > 0)
+                {
+                    say!("{}: the outputs of {waiting} jobs wait", Parked::ResultHost.name());
+                }
                 status.transfers.iter().for_each(say_transfers);
                 for batch in status.batches.iter().filter(|batch| batch.refused_rows > 0) {
                     let (name, refused) = (&batch.name, batch.refused_rows);

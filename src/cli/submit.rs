@@ -260,7 +260,7 @@ pub(super) fn parked_exit(parked: Parked) -> Exit {
     match parked {
         Parked::Key => Exit::Unauthorised,
         Parked::Disk => Exit::Disk,
-        Parked::Store | Parked::Scratch => Exit::Unreachable,
+        Parked::Store | Parked::Scratch | Parked::ResultHost => Exit::Unreachable,
         Parked::Paused | Parked::NoPrice | Parked::Inputs | Parked::Pilot | Parked::NoProcess => {
             Exit::Unfinished
         }

@@ -35,6 +35,8 @@ pub enum Parked {
     Store,
     /// Outputs that are not in the object store yet take all of the room that they may have on disk.
     Scratch,
+    /// So many outputs wait for result hosts that are not available that no more are bought.
+    ResultHost,
     /// What is left needs outputs of rows that have ended without, or that wait for a decision or for the end of a pilot.
     Inputs,
     /// The pilot of the batch is done, and nobody has continued.
@@ -60,6 +62,7 @@ impl Parked {
             Parked::Disk => "disk",
             Parked::Store => "store",
             Parked::Scratch => "scratch",
+            Parked::ResultHost => "result_host",
             Parked::Inputs => "inputs",
             Parked::Pilot => "pilot",
             Parked::NoProcess => "no_process",
@@ -118,6 +121,10 @@ impl Parked {
             Parked::Scratch => {
                 "outputs that are not in the object store yet take as much of the disk as output.scratch_max allows; it \
                  continues when they are there; to see what uploads take: callsheet status"
+            }
+            Parked::ResultHost => {
+                "a result host does not answer, and no more is bought while this many outputs that are paid for wait for it; \
+                 each is tried again with increasing delays, for up to a day; see the log for the host's answer"
             }
             Parked::Inputs => {
                 "what is left refers to rows that failed, were canceled, or wait for a decision or with the rest after a \

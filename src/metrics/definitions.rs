@@ -41,7 +41,7 @@ const LATENESS_SECONDS: [f64; 10] = [0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 
 /// A commit takes a fifth of a millisecond on a good disk and seconds on one that is failing.
 const COMMIT_SECONDS: [f64; 12] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5];
 /// Every reason for which a batch may be parked.
-const REASONS: [Parked; 15] = [
+const REASONS: [Parked; 16] = [
     Parked::BatchBudget,
     Parked::DayBudget,
     Parked::TotalBudget,
@@ -55,6 +55,7 @@ const REASONS: [Parked; 15] = [
     Parked::Disk,
     Parked::Store,
     Parked::Scratch,
+    Parked::ResultHost,
     Parked::Inputs,
     Parked::Pilot,
 ];

@@ -49,6 +49,9 @@ pub struct BatchStatus {
     /// What is missing, where a budget parks them that is not the batch's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget_shortage: Option<BudgetShortage>,
+    /// Jobs of all batches whose outputs wait for a result host that is not available, where that parks them.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub outputs_waiting: u32,
     /// Set aside at this moment.
     pub held_credits: u64,
     /// Charged and not given back: refunds are taken off already.
@@ -153,6 +156,7 @@ impl BatchStatus {
                 .map(|balance| balance.0),
             refused_although_covered: overview.is_refused && state == BatchState::Parked,
             budget_shortage: overview.shortage.clone().filter(|_| state == BatchState::Parked),
+            outputs_waiting: if state == BatchState::Parked { overview.unfetched } else { 0 },
             held_credits: overview.totals.held.0,
             charged_credits: overview.totals.spent.0,
             waived_credits: overview.totals.waived.0,

@@ -34,6 +34,7 @@ pub(super) async fn explain(engine: &EngineClient, job: &str) -> Result<Explanat
             let overview = overviews.iter().find(|of| of.name == batch.name);
             let parked = overview.and_then(|of| of.parked);
             let shortage = overview.and_then(|of| of.shortage.clone());
+            let unfetched = overview.map_or(0, |of| of.unfetched);
             let is_queued = matches!(record.job.state(), State::Queued);
             // The batch is parked by the groups of the jobs that wait first, which may be those of others.
             let (parked, shortage) = match parked {
@@ -53,6 +54,10 @@ pub(super) async fn explain(engine: &EngineClient, job: &str) -> Result<Explanat
             let superseded = versions.iter().any(|version| version.job == spec.id && version.superseded);
             let next = match (superseded, record.job.state().is_final()) {
                 (true, true) => after_edit(&record),
+                _ if parked_by == Some(Parked::ResultHost) && is_queued => format!(
+                    "it is parked: {}. The outputs of {unfetched} jobs wait",
+                    Parked::ResultHost.explain_for(&batch.name)
+                ),
                 _ => next(&batch, &spec, &record, parked_by, shortage.as_ref(), missing),
             };
             Ok(Explanation {

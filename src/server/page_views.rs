@@ -99,16 +99,20 @@ pub(super) fn batch_view(batch: &BatchStatus) -> BatchView {
 pub(super) fn parked(batch: &BatchStatus) -> Option<ParkedView> {
     let parked = batch.parked_by.filter(|_| batch.state != BatchState::Done)?;
     let left = batch.budget_credits.saturating_sub(batch.held_credits + batch.charged_credits);
-    let needs = match (&batch.budget_shortage, batch.needed_credits, batch.balance_credits) {
-        (Some(shortage), ..) => Some(shortage.to_string()),
-        (None, Some(needed), Some(balance)) => {
-            Some(format!("the next job needs {needed} credits, the balance is {balance}"))
-        }
-        (None, Some(needed), None) => {
-            Some(format!("the next job needs {needed} credits, {left} of {} are left", batch.budget_credits))
-        }
-        (None, None, _) => batch.pause_reason.clone(),
-    };
+    let waiting = batch.outputs_waiting;
+    let needs = (waiting > 0).then(|| format!("the outputs of {waiting} jobs wait"));
+    let needs =
+        needs.or_else(|| match (&batch.budget_shortage, batch.needed_credits, batch.balance_credits) {
+            (Some(shortage), ..) => Some(shortage.to_string()),
+            (None, Some(needed), Some(balance)) => {
+                Some(format!("the next job needs {needed} credits, the balance is {balance}"))
+            }
+            (None, Some(needed), None) => Some(format!(
+                "the next job needs {needed} credits, {left} of {} are left",
+                batch.budget_credits
+            )),
+            (None, None, _) => batch.pause_reason.clone(),
+        });
     let to = |action: &str| format!("/batches/{}{action}", in_address(batch.name.as_str()));
     let lifts = match parked {
         Parked::BatchBudget => vec![(to("/budget"), "Raise the budget…".to_owned())],

@@ -35,19 +35,15 @@ impl Scheduler {
         }
         let store = self.output_store.is_down().then_some(Parked::Store);
         let closed = disk.or(store).or((!self.scratch.has_room()).then_some(Parked::Scratch));
+        let closed = closed.or(self.look_at_result_hosts().then_some(Parked::ResultHost));
         self.keep_batches(closed, now);
         // A batch that is kept is said to be, whether or not prices are known: none are asked for on its account.
         if closed.is_some() || !self.prices.are_known(now.tick) {
             self.unpark_batches();
             return Ok(None);
         }
-        // Outputs that pile up because the disk or the result host is slow hold back new work. What is
-        // overdue does not: its slot is free.
+        let (open, backlog) = self.backlog();
         let counts = self.jobs.counts();
-        // Those that the object store refuses one by one wait for themselves alone.
-        let fetching = counts.fetching().saturating_sub(counts.refused());
-        let open = (counts.in_flight().all + fetching) as usize;
-        let backlog = self.settings.limits.in_flight as usize * 2 + self.settings.downloads;
         if open >= backlog || counts.in_flight().all >= self.adaptive_limit.slots(now.tick) {
             // What was found of budgets before still stands, as long as something is under way that will change it.
             if open == 0 {
@@ -113,6 +109,31 @@ impl Scheduler {
             }
         }
         Ok(Some(decision))
+    }
+
+    /// How many jobs are in flight or wait for their outputs, and how many may. Outputs that pile up because the disk or the
+    /// result host is slow hold back new work. What is overdue does not: its slot is free.
+    fn backlog(&self) -> (usize, usize) {
+        let counts = self.jobs.counts();
+        // Those that the object store refuses one by one wait for themselves alone.
+        let fetching = counts.fetching().saturating_sub(counts.refused());
+        let open = (counts.in_flight().all + fetching) as usize;
+        (open, self.settings.limits.in_flight as usize * 2 + self.settings.downloads)
+    }
+
+    /// Whether outputs that wait for result hosts that are not available keep more from being bought, of any batch: others may
+    /// come from the same host. It is said when that begins and when it is over.
+    fn look_at_result_hosts(&mut self) -> bool {
+        let (open, backlog) = self.backlog();
+        let unavailable = self.jobs.counts().unavailable() as usize;
+        let is_kept = open >= backlog && open.saturating_sub(unavailable) < backlog;
+        if is_kept != std::mem::replace(&mut self.is_kept_by_result_hosts, is_kept) {
+            match is_kept {
+                true => job_log::result_hosts_keep(unavailable),
+                false => job_log::queue_unparked(Parked::ResultHost),
+            }
+        }
+        is_kept
     }
 
     /// Whether tasks of earlier attempts at a job are read before another is paid for: they may have ended since they were

@@ -235,6 +235,12 @@ pub(super) fn queue_unparked(parked: Parked) {
     tracing::info!(reason = parked.name(), "queue unparked");
 }
 
+/// So many outputs wait for result hosts that are not available that no more are bought.
+pub(super) fn result_hosts_keep(waiting: usize) {
+    let reason = Parked::ResultHost;
+    tracing::warn!(reason = reason.name(), waiting, "queue parked: {}", reason.explain());
+}
+
 /// The output disk ran low, or has room again.
 pub(super) fn disk(is_low: bool) {
     if is_low {

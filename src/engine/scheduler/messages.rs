@@ -396,6 +396,8 @@ pub struct BatchOverview {
     pub is_refused: bool,
     /// What is missing, where a budget parks them that is not the batch's own.
     pub shortage: Option<BudgetShortage>,
+    /// Jobs of all batches whose outputs wait for a result host that is not available, where that parks them.
+    pub unfetched: u32,
     /// Jobs that failed last since the process began, the last one first.
     pub last_failures: Vec<LastFailure>,
 }

@@ -105,6 +105,8 @@ pub struct Scheduler {
     timers: Timers,
     wait_times: WaitTimes,
     downloads: DownloadQueue,
+    /// Outputs that wait for result hosts that are not available keep more from being bought.
+    is_kept_by_result_hosts: bool,
     budgets: BudgetTotals,
     account: AccountState,
     adaptive_limit: AdaptiveLimit,
@@ -144,6 +146,7 @@ impl Scheduler {
             jobs: OpenJobs::by_groups(settings.group_limits.keys().cloned().collect()),
             timers: Timers::default(),
             downloads: DownloadQueue::default(),
+            is_kept_by_result_hosts: false,
             budgets: BudgetTotals::new(total, &settings.group_limits),
             account: AccountState::new(&settings),
             mode: Mode::Paying,

@@ -159,6 +159,7 @@ impl Scheduler {
         let store = store.or((!self.scratch.has_room()).then_some(Parked::Scratch));
         // Jobs with files wait for theirs, and nothing of the batch moves.
         let waits = self.jobs.counts().queued_of(no) > 0 || active.has_rows();
+        let store = store.or((self.is_kept_by_result_hosts && waits).then_some(Parked::ResultHost));
         let is_still = self.jobs.counts().queued_of(no) == self.jobs.counts().open_of(no);
         let files = (self.input_store.is_down() && waits && is_still).then_some(Parked::Store);
         // A pause is named first: no key, credits or room would make a paused batch go on.
@@ -172,7 +173,9 @@ impl Scheduler {
         let (balance, is_refused) = (refused.or(left), refused.is_some());
         let shortage = parked.and_then(|parked| self.budget_shortage(active, parked));
         let last_failures = active.last_failures();
-        BatchOverview { parked, needs, balance, is_refused, shortage, last_failures, ..overview }
+        let is_for_host = parked == Some(Parked::ResultHost);
+        let unfetched = if is_for_host { self.jobs.counts().unavailable() } else { 0 };
+        BatchOverview { parked, needs, balance, is_refused, shortage, unfetched, last_failures, ..overview }
     }
 
     /// What is to be read of the spools before [`Scheduler::foresee`] can tell.
@@ -292,6 +295,7 @@ fn overview_of(record: &BatchRecord, open: JobStateCounts) -> BatchOverview {
         balance: None,
         is_refused: false,
         shortage: None,
+        unfetched: 0,
         last_failures: Vec::new(),
     }
 }

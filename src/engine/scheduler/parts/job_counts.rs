@@ -22,6 +22,7 @@ pub struct JobCounts {
     in_flight: InFlight,
     busy: u32,
     refused: u32,
+    unavailable: u32,
     unread: u32,
     held_in_queue: Credits,
     actions: EnumMap<NextAction, u32>,
@@ -68,6 +69,8 @@ pub struct CountedAs {
     pub busy: bool,
     /// The object store refuses its outputs while it takes others.
     pub refused: bool,
+    /// The result host of its outputs is not available.
+    pub unavailable: bool,
     /// It is in the queue, and was never sent.
     pub never_sent: bool,
     /// A watched task of it was not read since the start.
@@ -92,6 +95,11 @@ impl JobCounts {
     /// Jobs whose outputs the object store refuses while it takes others.
     pub fn refused(&self) -> u32 {
         self.refused
+    }
+
+    /// Jobs whose outputs wait for a result host that is not available.
+    pub fn unavailable(&self) -> u32 {
+        self.unavailable
     }
 
     /// Jobs of which a watched task was not read since the start.
@@ -191,6 +199,9 @@ impl JobCounts {
             by_one(&mut of_batch.refused);
             by_one(&mut self.refused);
         }
+        if counted_as.unavailable {
+            by_one(&mut self.unavailable);
+        }
         if counted_as.busy {
             by_one(&mut self.busy);
         }
@@ -208,6 +219,7 @@ impl JobCounts {
         let of_model = |model| anew.in_flight.by_model.get(model).copied().unwrap_or_default();
         (self.in_flight.all, self.busy, self.refused, self.unread, self.held_in_queue)
             == (anew.in_flight.all, anew.busy, anew.refused, anew.unread, anew.held_in_queue)
+            && self.unavailable == anew.unavailable
             && (self.actions, self.by_kind) == (anew.actions, anew.by_kind)
             && Kind::ALL.iter().all(|kind| of_kind(anew, kind) == of_kind(self, kind))
             && self.in_flight.by_model.iter().all(|(model, n)| of_model(model) == *n)
@@ -225,6 +237,7 @@ mod tests {
         holds_slot: true,
         busy: true,
         refused: false,
+        unavailable: false,
         never_sent: false,
         unread: true,
         action: NextAction::Read,
@@ -235,6 +248,7 @@ mod tests {
         holds_slot: false,
         busy: false,
         refused: false,
+        unavailable: false,
         never_sent: true,
         unread: false,
         action: NextAction::Nothing,

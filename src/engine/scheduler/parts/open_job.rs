@@ -438,6 +438,8 @@ impl OpenJob {
             busy: self.attempts.iter().any(|of| of.is_busy),
             refused: matches!(job.state(), State::Fetching { .. })
                 && present.is_some_and(|of| of.refused > 0),
+            unavailable: matches!(job.state(), State::Fetching { .. })
+                && present.is_some_and(|of| of.unavailable > 0),
             never_sent: is_queued && job.first_sent().is_none(),
             unread: others.any(AttemptProgress::is_to_be_read),
             action,

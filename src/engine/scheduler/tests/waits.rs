@@ -168,6 +168,34 @@ fn a_slow_download_waits_behind_all_others_and_is_never_given_up_for_it() {
     assert_eq!(stage.ended, ["job-1 succeeded", "job-2 succeeded", "job-0 succeeded"]);
 }
 
+/// What is bought could not be fetched either: other batches wait, too, and are told why.
+#[test]
+fn outputs_that_wait_for_a_result_host_keep_more_from_being_bought_and_are_named_as_the_reason() {
+    let limits = Limits { in_flight: 1, ..settings().limits };
+    let mut stage = Stage::with(5, Settings { limits, downloads: 1, ..settings() });
+    let fetched = |seq, outcome| vec![Input::Fetched(Stage::key(seq), AttemptNo(1), outcome)];
+    let away = |seq| fetched(seq, Err(FetchFault::Unavailable { fault: fault("download"), wait: None }));
+    let parked = |stage: &Stage| {
+        let told = stage.scheduler.overview();
+        (told[0].parked, told[0].unfetched)
+    };
+    assert_eq!(stage.step(vec![]), "post 0#1");
+    assert_eq!(stage.posted(0, task("success")), "fetch 0#1, post 1#1");
+    assert_eq!(stage.step(away(0)), "");
+    assert_eq!(parked(&stage), (None, 0), "there is room for more");
+    assert_eq!(stage.posted(1, task("success")), "fetch 1#1, post 2#1");
+    stage.step(away(1));
+    assert_eq!(stage.posted(2, task("success")), "fetch 2#1", "nothing more is bought");
+    assert_eq!(parked(&stage), (Some(Parked::ResultHost), 2));
+    stage.step(away(2));
+    assert_eq!(parked(&stage), (Some(Parked::ResultHost), 3));
+    assert_eq!(stage.scheduler.standstill(), None, "it passes by itself");
+    stage.pass(Millis::from_secs(300)).step(vec![]);
+    assert_eq!(stage.read(0, ReadAnswer::Task(reading("success"))), "fetch 0#1");
+    assert_eq!(stage.step(fetched(0, Ok(files()))), "post 3#1");
+    assert_eq!(parked(&stage), (None, 0));
+}
+
 #[test]
 fn a_link_that_expired_while_it_waited_is_no_failed_download_and_its_job_goes_first_with_a_fresh_one() {
     let mut stage = Stage::with(4, Settings { downloads: 1, ..settings() });
