@@ -13,7 +13,8 @@ use crate::domain::ids::Seq;
 /// The fault of a job that was never sent, since a newer version of its row came first.
 pub const REPLACED: &str = "replaced";
 
-/// A version that is wanted from now on, in the place of another of the same row and variation.
+/// A version that is wanted from now on, in the place of another of the same row and variation. Where the version that
+/// is wanted has no such variation, its first one stands in for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VersionChange {
     /// The job that is wanted.
@@ -75,6 +76,8 @@ mod tests {
         assert_eq!(told(2, 0), [true, false, false, false]);
         assert_eq!(told(3, 2), [true, false, true, false]);
         assert_eq!(told(0, 3), [false, false, true, true], "the first again");
+        assert_eq!(told(0, 2), [false, false, true, true], "a further variation of another version");
+        assert_eq!(told(2, 2), [false, false, false, true], "that one again, of which no version was wanted");
         assert!(versions.is_edited(Seq(0)) && versions.is_edited(Seq(3)) && !versions.is_edited(Seq(1)));
     }
 }

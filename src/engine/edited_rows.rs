@@ -45,9 +45,13 @@ pub(super) fn ended(store: &Store, batch: &BatchRecord, from: u64) -> Result<Vec
     let spool = store.spool(batch.no);
     let mut rows = spool.rows_scattered(0, batch.spool_bytes)?;
     let mut changes = spool.versions(from, batch.versions_bytes)?;
-    let mut ended = Vec::new();
+    let (mut ended, mut seen) = (Vec::new(), HashSet::new());
     while let Some((_, VersionChange { wanted, instead_of, .. })) = changes.next_line()? {
         for seq in [wanted, instead_of] {
+            // The first variation of a version may stand in for others.
+            if !seen.insert(seq) {
+                continue;
+            }
             let Some(record) = store.outcome(batch, seq)? else { continue };
             let awaits_review = record.job.awaits_review();
             if record.job.has_succeeded() && !awaits_review || record.job.is_in_doubt() {

@@ -3,7 +3,7 @@
 //! A row that was edited is another job of the same label. Its label means the version that is wanted, that of the
 //! manifest that came last; `LABEL@1` means the version that was accepted first, `LABEL@2` the second.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use crate::domain::ids::{BatchName, BatchNo, JobId};
 use crate::domain::job::JobSpec;
@@ -235,9 +235,16 @@ fn add_called(
             .filter_map(|versions| versions.get(version.checked_sub(1)?).cloned())
             .collect();
     }
-    // Of the versions of one row the one that is wanted; of several the last.
+    // Of the versions of one row the one that is wanted; of several, or where none is, the last.
     let versions = store.row_versions(batch)?;
-    rows.retain(|(_, spec)| spec.label != text || !versions.is_superseded(spec.seq));
+    let wanted = rows.iter().filter(|(_, spec)| !versions.is_superseded(spec.seq));
+    let wanted: HashSet<(String, u32)> =
+        wanted.map(|(_, spec)| (spec.label.clone(), spec.variation)).collect();
+    rows.retain(|(_, spec)| {
+        spec.label != text
+            || !versions.is_superseded(spec.seq)
+            || !wanted.contains(&(spec.label.clone(), spec.variation))
+    });
     let newest = |(_, spec): &(u64, JobSpec)| {
         spec.label != text
             || rows.iter().all(|(_, other)| {

@@ -61,6 +61,9 @@ pub(super) fn count(
                 {
                     receipt.note_back(line, &first.label, jobs.changed(), jobs.before);
                 }
+                if let Some(first) = jobs.each().next().filter(|_| jobs.dropped > 0) {
+                    receipt.note_dropped(line, &first.label, jobs.dropped);
+                }
             }
             Outcome::Kept { id, known, problems } => {
                 count_kept(receipt, &known);

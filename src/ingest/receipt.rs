@@ -289,6 +289,22 @@ impl Receipt {
         self.note_fields(line, &what, changed);
     }
 
+    /// Notes that another version of a row has so many further variations, which the row does not ask for any more.
+    pub(super) fn note_dropped(&mut self, line: u64, label: &str, variations: usize) {
+        let (what, those) = match variations {
+            1 => (
+                "1 further variation of an earlier version is".to_owned(),
+                "it is replaced free of charge if it is",
+            ),
+            _ => (
+                format!("{variations} further variations of an earlier version are"),
+                "those are replaced free of charge that are",
+            ),
+        };
+        let message = format!("{label}: {what} not wanted any more; {those} not submitted yet");
+        self.note(vec![Diagnostic::at(Position::line(line), message).in_field("count")]);
+    }
+
     /// Notes that a job that waits keeps what it was accepted with, though its row says something else now.
     pub(super) fn note_kept_terms(
         &mut self,

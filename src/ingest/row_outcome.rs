@@ -49,6 +49,8 @@ pub struct Jobs {
     pub(super) changed: Vec<FieldChange>,
     /// Where the job stands of the row of the same `id` that the batch has, if that asks for something else.
     pub(super) before: Option<JobStanding>,
+    /// How many further variations another version of the row has that are not wanted any more.
+    pub(super) dropped: usize,
 }
 
 /// One job of a row, as a plan shows it.

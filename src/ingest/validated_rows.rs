@@ -56,7 +56,8 @@ impl Rows<'_> {
 /// # Errors
 /// When its order cannot be read.
 pub(super) fn outcome(found: RowWithVerdict) -> Result<Outcome, StoreError> {
-    let RowWithVerdict { row, verdict, known, replaces, .. } = found;
+    let RowWithVerdict { row, verdict, known, replaces, changes } = found;
+    let dropped = changes.iter().filter(|change| change.is_dropped).count();
     let StagedRow { fingerprint, label: id, count, line, draws, wanted, .. } = row;
     let first = match verdict {
         Verdict::Wanted { first, .. } => first,
@@ -83,6 +84,7 @@ pub(super) fn outcome(found: RowWithVerdict) -> Result<Outcome, StoreError> {
                 known,
                 changed,
                 before,
+                dropped,
             }))
         }
         RowRequest::Invalid(problems) if known.len() == count as usize => {

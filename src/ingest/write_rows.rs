@@ -74,9 +74,16 @@ pub(super) fn write_rows(
             let added = first.max(have + 1);
             let is_order = matches!(row.wanted, RowRequest::Order(_));
             changes.extend(of_row.into_iter().filter_map(|change| {
-                let VariationChange { variation, instead_of, back_to } = change;
+                let VariationChange { variation, instead_of, back_to, is_dropped } = change;
                 match back_to {
-                    Some((wanted, at)) => Some(VersionChange { wanted, instead_of, row_at: Some(at) }),
+                    Some((wanted, at)) => {
+                        let row_at = Some(at).filter(|_| !is_dropped);
+                        Some(VersionChange { wanted, instead_of, row_at })
+                    }
+                    // Its first variation is new.
+                    None if is_order && is_dropped => {
+                        Some(VersionChange { wanted: Seq(seq), instead_of, row_at: None })
+                    }
                     None if is_order && variation >= added => {
                         let wanted = Seq(seq + (variation - added));
                         Some(VersionChange { wanted, instead_of, row_at: None })

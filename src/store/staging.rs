@@ -29,7 +29,9 @@ use crate::store::StoreError;
 use crate::store::row_partitions::RowPartitions;
 use crate::store::spool::Lines;
 use crate::store::staging::absent::{AbsentJob, AbsentJobs};
-use crate::store::staging::partition_entry::{PartitionEntry, Tag, label_place, name_entry, pack, unpack};
+use crate::store::staging::partition_entry::{
+    NOT_VALID, PartitionEntry, Tag, label_place, name_entry, pack, unpack,
+};
 pub use crate::store::staging::row::{AllowanceDraw, EncodedRow, RowRequest, StagedOrder, StagedRow};
 use crate::store::staging::row::{EncodedLabel, EncodedOrder, RowReader, RowWriter};
 pub use crate::store::staging::verdict_table::RepeatedId;
@@ -297,9 +299,10 @@ impl Staging {
         if let Some(EncodedOrder { priority, classes, .. }) = row.order {
             self.census.add(priority, classes);
         }
+        let is_valid = row.order.is_some();
         let entry = PartitionEntry {
-            tag: if row.order.is_some() { Tag::Row } else { Tag::InvalidRow },
-            standing: 0,
+            tag: if is_valid { Tag::Row } else { Tag::InvalidRow },
+            standing: if is_valid { 0 } else { NOT_VALID },
             place: row.fingerprint.0,
             fingerprint: row.fingerprint,
             ordinal: self.row_count,
@@ -443,7 +446,8 @@ impl StagedManifest {
         &self.findings.repeated
     }
 
-    /// Whether it asks for a version of a row again in whose place the batch wants another.
+    /// Whether it asks for a version of a row again in whose place the batch wants another, or drops variations of another
+    /// version than the one that is wanted already.
     pub fn goes_back(&self) -> bool {
         self.findings.changed.iter().any(|changed| changed.change.back_to.is_some())
     }

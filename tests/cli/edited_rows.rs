@@ -243,6 +243,58 @@ fn rows_that_a_later_manifest_does_not_have_are_listed_with_the_command_that_dro
     env.audit().each_paid_once(2);
 }
 
+/// A manifest of one row, with so many variations.
+fn write_count(env: &TestEnv, prompt: &str, count: u32) {
+    env.write("birds.csv", format!("id,kind,model,prompt,count\ngull,image,gi-2,{prompt},{count}\n"));
+}
+
+#[test]
+fn variations_that_an_edited_row_does_not_ask_for_any_more_are_not_bought() {
+    let env = TestEnv::new();
+    write_count(&env, "a gull", 3);
+    env.run(["run", "birds.csv", "--budget", "0"]).exited(4);
+    write_count(&env, "a gull in a storm", 1);
+    let plan = env.run(["plan", "birds.csv", "--json"]).exited(0).json();
+    assert_eq!((&plan["total_credits"], &plan["files"][0]["absent"]), (&8.into(), &Value::Null), "{plan:#}");
+    let run = env.run(["run", "birds.csv", "--budget", "none"]).exited(0);
+    let run = run.says("gull: 2 further variations of an earlier version are not wanted any more");
+    shows(&run, "1 succeeded, 3 replaced");
+    env.audit().each_paid_once(1);
+    assert_eq!(outputs(&env), ["gull.png: a gull in a storm"]);
+    env.run(["state", "verify"]).exited(0);
+    shows(&env.run(["explain", "birds/gull-v2"]).exited(0), "gull-v2@1");
+    // They are wanted again once the manifest goes back to all of them.
+    write_count(&env, "a gull", 2);
+    env.run(["run", "birds.csv", "--budget", "none"]).exited(0);
+    assert_eq!(outputs(&env), ["gull-ID.png: a gull in a storm", "gull-v2.png: a gull", "gull.png: a gull"]);
+    env.audit().each_paid_once(3);
+    env.run(["state", "verify"]).exited(0);
+}
+
+#[test]
+fn going_back_to_fewer_variations_drops_those_of_the_version_between() {
+    let env = TestEnv::new();
+    for (prompt, count) in [("a gull", 2), ("a gull in a storm", 2), ("a gull", 1)] {
+        write_count(&env, prompt, count);
+        env.run(["run", "birds.csv", "--budget", "0"]).exited(4);
+    }
+    env.run(["run", "birds.csv", "--budget", "none"]).exited(0);
+    assert_eq!(outputs(&env), ["gull.png: a gull"]);
+    // With the same request a lower count takes nothing back.
+    write_count(&env, "a gull", 2);
+    env.run(["run", "birds.csv", "--budget", "8"]).exited(4);
+    write_count(&env, "a gull", 1);
+    env.run(["run", "birds.csv", "--budget", "none"]).exited(0);
+    env.audit().each_paid_once(2);
+    // What is paid for stays, whatever is wanted.
+    write_count(&env, "a gull at night", 1);
+    env.run(["run", "birds.csv", "--budget", "none"]).exited(0);
+    assert_eq!(outputs(&env), ["gull-ID.png: a gull", "gull-v2.png: a gull", "gull.png: a gull at night"]);
+    assert_eq!(results(&env).iter().filter(|line| line.starts_with('(')).count(), 4);
+    env.audit().each_paid_once(3);
+    env.run(["state", "verify"]).exited(0);
+}
+
 #[test]
 fn a_version_that_failed_counts_as_replaced_once_another_is_wanted() {
     let env = TestEnv::new();

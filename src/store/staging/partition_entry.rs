@@ -58,6 +58,9 @@ impl Tag {
 /// Above every standing: an earlier manifest of the plan counts it.
 pub(super) const COUNTED: u8 = 0x80;
 
+/// As the standing of a row.
+pub(super) const NOT_VALID: u8 = 1;
+
 /// In the order of their bytes.
 pub(super) const STANDINGS: [JobStanding; 7] = [
     JobStanding::Waiting,
@@ -84,7 +87,7 @@ pub(super) fn unpack(byte: u8) -> (JobStanding, bool) {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PartitionEntry {
     pub(super) tag: Tag,
-    /// Of a job that the batch has.
+    /// Of a job that the batch has; of a row `NOT_VALID`, or 0.
     pub(super) standing: u8,
     /// Decides the partition: the fingerprint, or a hash of the label.
     pub(super) place: [u8; 16],

@@ -137,7 +137,12 @@ impl VerdictTable {
                     labels.insert(entry.place, entry.number);
                     self.changed.extend(versions.change(&PartitionEntry { count: 1, ..entry }));
                 }
-                Tag::Variation => self.changed.extend(versions.change(&entry)),
+                Tag::Variation => {
+                    let verdict = self.verdicts.get(entry.ordinal as usize);
+                    if verdict.is_some_and(|verdict| verdict.have != REPEATED) {
+                        self.changed.extend(versions.change(&entry));
+                    }
+                }
                 Tag::Row | Tag::InvalidRow => {
                     let VerdictTable { verdicts, standings, terms, credits, .. } = &mut *self;
                     let Some(verdict) = verdicts.get_mut(entry.ordinal as usize) else { continue };
@@ -171,6 +176,7 @@ impl VerdictTable {
             absent.for_each(|(_, job)| self.absent.add(job));
         }
         versions.absent().for_each(|job| self.absent.add(job));
+        self.changed.extend(versions.dropped());
         labels.clear();
         names.clear();
         *versions = KnownVersions::default();

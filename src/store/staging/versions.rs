@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use crate::domain::ids::{Fingerprint, Seq};
 use crate::domain::row_verdict::JobStanding;
 use crate::store::staging::absent::AbsentJob;
-use crate::store::staging::partition_entry::{PartitionEntry, Tag, label_place};
+use crate::store::staging::partition_entry::{NOT_VALID, PartitionEntry, Tag, label_place};
 
 /// A variation of a row that takes the place of another version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,8 +14,11 @@ pub struct VariationChange {
     pub variation: u32,
     /// The job that was wanted before.
     pub instead_of: Seq,
-    /// The job that the batch has of this version, and the byte where its row begins: the manifest goes back to it.
+    /// The job that the batch has of this version, and the byte where its row begins: the manifest goes back to it. Where
+    /// the row has no such variation any more, the first variation that the batch has of this version.
     pub back_to: Option<(Seq, u64)>,
+    /// The row asks for fewer variations than its other version did: nothing takes the place of this one.
+    pub is_dropped: bool,
 }
 
 /// A variation of a row that the batch has with another request.
@@ -32,17 +35,27 @@ pub(super) struct ChangedRow {
 /// A version of a row's variation that the batch has.
 struct Version {
     fingerprint: Fingerprint,
+    variation: u32,
     job: AbsentJob,
     has_id: bool,
-    /// The manifest has a row of the same `id`.
-    is_asked_for: bool,
+    asked_by: Option<AskedBy>,
+}
+
+/// The row of the manifest that has the same `id`.
+#[derive(Clone, Copy)]
+struct AskedBy {
+    fingerprint: Fingerprint,
+    ordinal: u32,
+    is_valid: bool,
+    /// What the batch has of the version that it asks for, and the byte where the row of that begins.
+    back_to: Option<(Seq, u64)>,
 }
 
 impl Version {
     fn of(entry: &PartitionEntry) -> Version {
-        let PartitionEntry { fingerprint, tag, .. } = *entry;
+        let PartitionEntry { fingerprint, tag, count: variation, .. } = *entry;
         let has_id = tag != Tag::DerivedLabel;
-        Version { fingerprint, job: entry.absent_job(), has_id, is_asked_for: false }
+        Version { fingerprint, variation, job: entry.absent_job(), has_id, asked_by: None }
     }
 }
 
@@ -68,27 +81,69 @@ impl KnownVersions {
 
     /// What a row's variation, in `count`, takes the place of; nothing where the batch wants the same.
     pub(super) fn change(&mut self, entry: &PartitionEntry) -> Option<ChangedRow> {
-        let wanted = self.wanted.get_mut(&entry.place)?;
-        wanted.is_asked_for = true;
-        if wanted.fingerprint == entry.fingerprint {
-            return None;
-        }
+        let PartitionEntry { fingerprint, ordinal, count: variation, .. } = *entry;
         let mut of_row = self.older.get(&entry.place).into_iter().flatten();
-        let same = of_row.rfind(|version| version.fingerprint == entry.fingerprint);
+        let same = of_row.rfind(|version| version.fingerprint == fingerprint);
         let back_to = same.map(|version| (version.job.seq, version.job.at));
-        let change = VariationChange { variation: entry.count, instead_of: wanted.job.seq, back_to };
-        let AbsentJob { at: before, standing, .. } = wanted.job;
-        Some(ChangedRow { ordinal: entry.ordinal, change, before, standing })
+        let instead_of = match self.wanted.get_mut(&entry.place) {
+            Some(wanted) => {
+                let is_same = wanted.fingerprint == fingerprint;
+                let back_to = if is_same { Some((wanted.job.seq, wanted.job.at)) } else { back_to };
+                let is_valid = entry.standing != NOT_VALID;
+                wanted.asked_by = Some(AskedBy { fingerprint, ordinal, is_valid, back_to });
+                if is_same {
+                    return None;
+                }
+                wanted.job
+            }
+            // None of them is wanted: the version before asked for fewer variations.
+            None => same?.job,
+        };
+        let change = VariationChange { variation, instead_of: instead_of.seq, back_to, is_dropped: false };
+        let AbsentJob { at: before, standing, .. } = instead_of;
+        Some(ChangedRow { ordinal, change, before, standing })
     }
 
     /// Those with an `id` that no row of the manifest has.
     pub(super) fn absent(&self) -> impl Iterator<Item = AbsentJob> + '_ {
-        let absent = self.wanted.values().filter(|version| version.has_id && !version.is_asked_for);
-        absent.map(|version| version.job)
+        let absent = self.unasked().filter(|(place, version)| self.replaced_by(place, version).is_none());
+        absent.map(|(_, version)| version.job)
+    }
+
+    /// Further variations of a version in whose place another is wanted that has no such variation.
+    pub(super) fn dropped(&self) -> impl Iterator<Item = ChangedRow> + '_ {
+        self.unasked().filter_map(|(place, version)| {
+            let AskedBy { ordinal, back_to, .. } = self.replaced_by(place, version)?;
+            let Version { variation, job: AbsentJob { seq: instead_of, at: before, standing, .. }, .. } =
+                *version;
+            let change = VariationChange { variation, instead_of, back_to, is_dropped: true };
+            Some(ChangedRow { ordinal, change, before, standing })
+        })
+    }
+
+    fn unasked(&self) -> impl Iterator<Item = (&[u8; 16], &Version)> + '_ {
+        self.wanted.iter().filter(|(_, version)| version.has_id && version.asked_by.is_none())
+    }
+
+    /// The row that asks for another version of the one that this is a further variation of.
+    fn replaced_by(&self, place: &[u8; 16], version: &Version) -> Option<AskedBy> {
+        let first = self.wanted.get(&first_place(*place, version.variation))?;
+        let asked_by = first.asked_by.filter(|asked| asked.fingerprint != version.fingerprint)?;
+        // One that is not valid replaces nothing.
+        Some(asked_by).filter(|asked| asked.is_valid || asked.back_to.is_some())
     }
 }
 
-/// Where a variation of a row is compared.
+/// Where a variation of a row is compared: in one partition with the other variations of the row.
 pub(super) fn variation_place(id: &str, variation: u32) -> [u8; 16] {
-    if variation <= 1 { label_place(id) } else { label_place(&format!("{id}\0{variation}")) }
+    first_place(label_place(id), variation)
+}
+
+/// From where a variation is compared to where the first one is, and back.
+fn first_place(mut place: [u8; 16], variation: u32) -> [u8; 16] {
+    if variation > 1 {
+        let [.., a, b, c, d] = &mut place;
+        [a, b, c, d].into_iter().zip(variation.to_be_bytes()).for_each(|(byte, number)| *byte ^= number);
+    }
+    place
 }
