@@ -22,7 +22,8 @@ pub(super) fn lines(receipts: &[&Receipt], invocation: &Invocation) -> Vec<Absen
 }
 
 fn of_receipt(receipt: &Receipt, invocation: &Invocation) -> Vec<AbsentLine> {
-    let (Some(AbsentRows { jobs, unspent_credits, rows }), Some(batch)) = (&receipt.absent, &receipt.batch)
+    let (Some(AbsentRows { jobs, not_valid, unspent_credits, rows }), Some(batch)) =
+        (&receipt.absent, &receipt.batch)
     else {
         return Vec::new();
     };
@@ -33,8 +34,13 @@ fn of_receipt(receipt: &Receipt, invocation: &Invocation) -> Vec<AbsentLine> {
         true => "at no further cost".to_owned(),
         false => format!("and may still cost {unspent_credits}"),
     };
-    let mut lines = vec![AbsentLine::Text(format!("not in {file}: {what} of {batch}, which {stay} {cost}"))];
-    for AbsentRow { id, verdict, unspent_credits, command } in rows {
+    let place = match *not_valid {
+        0 => format!("not in {file}"),
+        all if all == *jobs => format!("not valid in {file}"),
+        _ => format!("not in {file}, or not valid there"),
+    };
+    let mut lines = vec![AbsentLine::Text(format!("{place}: {what} of {batch}, which {stay} {cost}"))];
+    for AbsentRow { id, verdict, unspent_credits, not_valid, command } in rows {
         let state = verdict.name().replace('_', " ");
         let state = match (verdict, command) {
             (RowVerdict::Running, _) => format!("{state}, {unspent_credits} held; it cannot be canceled"),
@@ -42,7 +48,8 @@ fn of_receipt(receipt: &Receipt, invocation: &Invocation) -> Vec<AbsentLine> {
             (_, Some(_)) => format!("{state}, {unspent_credits}; to drop it:"),
             (_, None) => format!("{state}, no further cost"),
         };
-        lines.push(AbsentLine::Text(format!("  {batch}/{id}: {state}")));
+        let why = if *not_valid { "its row is not valid, and what was accepted before is " } else { "" };
+        lines.push(AbsentLine::Text(format!("  {batch}/{id}: {why}{state}")));
         lines.extend(command.iter().map(|command| AbsentLine::Command(invocation.with_flags(command))));
     }
     match jobs.saturating_sub(rows.len() as u64) {

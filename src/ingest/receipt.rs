@@ -305,6 +305,16 @@ impl Receipt {
         self.note(vec![Diagnostic::at(Position::line(line), message).in_field("count")]);
     }
 
+    /// Notes that rows of the batch that the manifest does not have are not listed, since a row may be one of them that
+    /// could not be read; and what they may still cost at most.
+    pub(super) fn note_untold_absent(&mut self, line: u64, unspent: Credits) {
+        let message = format!(
+            "rows of the batch that are not in this file cannot be listed, since this row could not be read and may be one \
+             of them; what is not in the file stays wanted and may still cost up to {unspent}"
+        );
+        self.note(vec![Diagnostic::at(Position::line(line), message).hint("correct the row to see them")]);
+    }
+
     /// Notes that a job that waits keeps what it was accepted with, though its row says something else now.
     pub(super) fn note_kept_terms(
         &mut self,

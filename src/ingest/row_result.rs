@@ -12,6 +12,7 @@ pub(super) enum RowResult {
     Row(Result<EncodedRow, StoreError>, Vec<Diagnostic>),
     Unread {
         line: u64,
+        id: Option<String>,
         problems: Vec<Diagnostic>,
         notes: Vec<Diagnostic>,
         is_row: bool,
@@ -40,7 +41,9 @@ impl RowResult {
     fn validated(RowValidation { step, notes, is_row }: RowValidation) -> RowResult {
         match step {
             ValidateStep::Row(row) => RowResult::Row(EncodedRow::new(row), notes),
-            ValidateStep::Unread(line, problems) => RowResult::Unread { line, problems, notes, is_row },
+            ValidateStep::Unread(line, id, problems) => {
+                RowResult::Unread { line, id, problems, notes, is_row }
+            }
         }
     }
 }

@@ -24,8 +24,8 @@ use crate::store::staging::{AllowanceDraw, RowRequest, StagedOrder, StagedRow};
 #[derive(Debug, PartialEq)]
 pub(super) enum ValidateStep {
     Row(StagedRow),
-    /// It has no identity.
-    Unread(u64, Vec<Diagnostic>),
+    /// It has no identity: its line, its `id` where that could be read, and what is wrong with it.
+    Unread(u64, Option<String>, Vec<Diagnostic>),
 }
 
 /// A row that was validated by itself.
@@ -68,11 +68,15 @@ impl RowValidator<'_> {
             }
             ReadRow::Bad(bad) => {
                 let line = bad.problems.first().map_or(0, Diagnostic::line);
-                (true, ValidateStep::Unread(line, self.rules.all_problems(bad.clone())))
+                let id = bad.row.clone().and_then(|mut row| {
+                    self.rules.fill(&mut row);
+                    row.id
+                });
+                (true, ValidateStep::Unread(line, id, self.rules.all_problems(bad.clone())))
             }
             // What comes after it is lost to the reader, so it counts as one invalid row.
             ReadRow::Unreadable(problem) => {
-                (false, ValidateStep::Unread(problem.line(), vec![problem.clone()]))
+                (false, ValidateStep::Unread(problem.line(), None, vec![problem.clone()]))
             }
         };
         RowValidation { step, notes, is_row }
@@ -108,7 +112,7 @@ impl RowValidator<'_> {
             Err(Unidentified::Kind(diagnostic)) => {
                 let unread = row.unread_options().cloned();
                 let problems = std::iter::once(placed(row, diagnostic)).chain(unread).collect();
-                return ValidateStep::Unread(row.position.line, problems);
+                return ValidateStep::Unread(row.position.line, row.id.clone(), problems);
             }
             Err(Unidentified::Inputs(kind, problems)) => {
                 let mut problems: Vec<Diagnostic> =
@@ -121,7 +125,7 @@ impl RowValidator<'_> {
                     no_source && other.field.as_ref().is_some_and(|field| field.ends_with(SOURCE_SECONDS))
                 };
                 problems.extend(others.into_iter().filter(|other| !follows(other)));
-                return ValidateStep::Unread(row.position.line, problems);
+                return ValidateStep::Unread(row.position.line, row.id.clone(), problems);
             }
         };
         let has_length = inputs.iter().any(|input| input.field.is_length());
@@ -133,7 +137,7 @@ impl RowValidator<'_> {
         if !mistyped.is_empty() {
             let others = self.rules.problems_beside(row, kind, &mistyped);
             mistyped.extend(others);
-            return ValidateStep::Unread(row.position.line, mistyped);
+            return ValidateStep::Unread(row.position.line, row.id.clone(), mistyped);
         }
         // A row that needs no other row and no file may be like one that comes after it.
         let as_read = as_read.filter(|_| inputs.is_empty() && files.is_empty() && row.notes.is_empty());

@@ -236,10 +236,10 @@ pub(super) fn validate_opened(
                 receipt.note(notes);
                 draft.push(&row?)
             }
-            RowResult::Unread { line, problems, notes, is_row } => {
+            RowResult::Unread { line, id, problems, notes, is_row } => {
                 receipt.rows += u64::from(is_row);
                 receipt.note(notes);
-                draft.push_unread(line, problems)
+                draft.push_unread(line, id.as_deref(), problems)
             }
             RowResult::LeftOut(named) => named.map_or(Ok(()), |(id, line)| draft.leave_out(&id, line)),
         })
@@ -271,6 +271,9 @@ pub(super) fn validate_opened(
     if options.selection.is_whole() && options.amends.is_none() && !validation.is_refused() {
         let command = |job: &str| format!("callsheet cancel {}", job_argument(&name, job));
         validation.receipt.absent = validation.staged.absent(command)?;
+        if let Some((line, unspent)) = validation.staged.untold_absent() {
+            validation.receipt.note_untold_absent(line, unspent);
+        }
     }
     if !validation.is_refused() && validation.expired.is_none() {
         let terms = PilotTerms {
@@ -445,7 +448,7 @@ fn refuse_file(
     draft: &mut Staging,
 ) -> Result<(), StoreError> {
     let line = problems.first().map_or(1, Diagnostic::line);
-    draft.push_unread(line, problems.clone())?;
+    draft.push_unread(line, None, problems.clone())?;
     receipt.refuse_file(problems);
     Ok(())
 }
@@ -472,7 +475,8 @@ fn check_rows(
         let position = bad.row.as_ref().map(|row| row.position);
         let problems = rules.all_problems(bad);
         if let Some(first) = problems.first() {
-            draft.push_unread(position.map_or_else(|| first.line(), |at| at.line), problems.clone())?;
+            let line = position.map_or_else(|| first.line(), |at| at.line);
+            draft.push_unread(line, None, problems.clone())?;
             receipt.refuse_row(problems);
         }
     }

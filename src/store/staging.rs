@@ -29,9 +29,7 @@ use crate::store::StoreError;
 use crate::store::row_partitions::RowPartitions;
 use crate::store::spool::Lines;
 use crate::store::staging::absent::{AbsentJob, AbsentJobs};
-use crate::store::staging::partition_entry::{
-    NOT_VALID, PartitionEntry, Tag, label_place, name_entry, pack, unpack,
-};
+use crate::store::staging::partition_entry::{NOT_VALID, PartitionEntry, Tag, name_entry, pack, unpack};
 pub use crate::store::staging::row::{AllowanceDraw, EncodedRow, RowRequest, StagedOrder, StagedRow};
 use crate::store::staging::row::{EncodedLabel, EncodedOrder, RowReader, RowWriter};
 pub use crate::store::staging::verdict_table::RepeatedId;
@@ -192,8 +190,8 @@ pub struct Staging {
     accepted: Option<PathBuf>,
     rows: RowWriter,
     row_count: u32,
-    /// A row was added that could not be read.
-    has_unread: bool,
+    /// The line of the first row that could not be read, not even its `id`.
+    unread_line: Option<u64>,
     /// The jobs of all its rows; nothing once a row was added that is not valid.
     asked: Option<AskedJobs>,
     partitions: Vec<Option<BufWriter<SpooledTempFile>>>,
@@ -243,7 +241,7 @@ impl Staging {
             accepted: None,
             rows,
             row_count: 0,
-            has_unread: false,
+            unread_line: None,
             asked: Some(AskedJobs::default()),
             partitions,
             census,
@@ -325,8 +323,14 @@ impl Staging {
         Ok(())
     }
 
-    /// Adds a row that could not be read far enough to tell what it wants, in its place.
-    pub fn push_unread(&mut self, line: u64, problems: Vec<Diagnostic>) -> Result<(), StoreError> {
+    /// Adds a row that could not be read far enough to tell what it wants, in its place. Its `id` is told where that could
+    /// be read.
+    pub fn push_unread(
+        &mut self,
+        line: u64,
+        id: Option<&str>,
+        problems: Vec<Diagnostic>,
+    ) -> Result<(), StoreError> {
         let wanted = RowRequest::Invalid(problems);
         let fingerprint = Fingerprint([0; 16]);
         self.rows.push(&EncodedRow::new(StagedRow {
@@ -340,8 +344,14 @@ impl Staging {
             wanted,
         })?)?;
         self.row_count += 1;
-        (self.has_unread, self.asked) = (true, None);
-        Ok(())
+        self.asked = None;
+        match id {
+            Some(id) => self.partition(&PartitionEntry::of_label(Tag::UnreadLabel, id, line)),
+            None => {
+                self.unread_line = self.unread_line.or(Some(line));
+                Ok(())
+            }
+        }
     }
 
     fn partition(&mut self, entry: &PartitionEntry) -> Result<(), StoreError> {
@@ -357,16 +367,7 @@ impl Staging {
 
     /// Tells of a row that is left out of a part of the manifest: its `id` still names one row of the whole.
     pub fn leave_out(&mut self, label: &str, line: u64) -> Result<(), StoreError> {
-        self.partition(&PartitionEntry {
-            tag: Tag::LeftOutLabel,
-            standing: 0,
-            place: label_place(label),
-            fingerprint: Fingerprint([0; 16]),
-            ordinal: 0,
-            count: 0,
-            number: line,
-            seq: 0,
-        })
+        self.partition(&PartitionEntry::of_label(Tag::LeftOutLabel, label, line))
     }
 
     /// Compares all rows with each other and with what the batch has.
@@ -387,11 +388,11 @@ impl Staging {
         findings.repeated.sort_by_key(|repeat: &RepeatedId| repeat.line);
         findings.changed.sort_unstable_by_key(|changed| (changed.ordinal, changed.change.variation));
         let (dir, accepted, asked, census) = (self.dir, self.accepted, self.asked, self.census);
-        if self.has_unread {
+        let untold_absent = self.unread_line.map(|line| {
             // It may be one of them.
-            findings.absent = AbsentJobs::default();
-        }
-        Ok(StagedManifest { dir, accepted, rows_bytes, findings, asked, census })
+            (line, std::mem::take(&mut findings.absent).unspent)
+        });
+        Ok(StagedManifest { dir, accepted, rows_bytes, findings, untold_absent, asked, census })
     }
 }
 
@@ -402,6 +403,7 @@ pub struct StagedManifest {
     accepted: Option<PathBuf>,
     rows_bytes: u64,
     findings: VerdictTable,
+    untold_absent: Option<(u64, Credits)>,
     /// As in [`Staging`].
     asked: Option<AskedJobs>,
     /// The classes of all rows that could be sent.
@@ -452,27 +454,34 @@ impl StagedManifest {
         self.findings.changed.iter().any(|changed| changed.change.back_to.is_some())
     }
 
-    /// Jobs of the batch whose rows the manifest does not have; nothing where it has them all. `command` tells what
-    /// drops one that is not submitted yet.
+    /// Where jobs that the manifest may not have cannot be told, since a row could not be read and may be one of theirs: its
+    /// line, and what they may still cost at most. Nothing where that is nothing.
+    pub fn untold_absent(&self) -> Option<(u64, Credits)> {
+        self.untold_absent.filter(|(_, unspent)| !unspent.is_zero())
+    }
+
+    /// Jobs of the batch whose rows the manifest does not have, or has in a form that is not valid; nothing where it has
+    /// them all. `command` tells what drops one that is not submitted yet.
     ///
     /// # Errors
     /// When the rows of the batch cannot be read.
     pub fn absent(&self, command: impl Fn(&str) -> String) -> Result<Option<AbsentRows>, StoreError> {
-        let AbsentJobs { count, unspent, first } = &self.findings.absent;
+        let AbsentJobs { count, not_valid, unspent, first } = &self.findings.absent;
         let Some(path) = self.accepted.as_ref().filter(|_| *count > 0) else { return Ok(None) };
         let mut rows = Vec::with_capacity(first.len());
         let mut lines = Lines::open_scattered(path, 0, u64::MAX)?;
-        for AbsentJob { at, standing, unspent, .. } in first {
+        for AbsentJob { at, standing, unspent, row_is_not_valid, .. } in first {
             let JobSpec { label, .. } = lines.line_at(*at)?;
             let command = (*standing == JobStanding::Waiting).then(|| command(&label));
             rows.push(AbsentRow {
                 id: label,
                 verdict: (*standing).into(),
                 unspent_credits: *unspent,
+                not_valid: *row_is_not_valid,
                 command,
             });
         }
-        Ok(Some(AbsentRows { jobs: *count, unspent_credits: *unspent, rows }))
+        Ok(Some(AbsentRows { jobs: *count, not_valid: *not_valid, unspent_credits: *unspent, rows }))
     }
 
     fn open_accepted(&self) -> Option<Lines> {

@@ -296,6 +296,42 @@ fn going_back_to_fewer_variations_drops_those_of_the_version_between() {
 }
 
 #[test]
+fn a_mistake_in_an_edited_row_is_said_together_with_what_its_earlier_version_may_still_cost() {
+    let env = TestEnv::new();
+    let row =
+        |id: &str, rest: &str| format!("{{{id}\"kind\":\"image\",\"model\":\"gi-2\",\"prompt\":{rest}}}\n");
+    let (gull, owl, crow) = ("\"id\":\"gull\",", "\"id\":\"owl\",", "\"id\":\"crow\",");
+    let rows = [row(gull, "\"a gull\""), row(owl, "\"an owl\""), row(crow, "\"a crow\"")];
+    env.write("birds.jsonl", rows.concat());
+    env.run(["run", "birds.jsonl", "--budget", "0"]).exited(4);
+    for mistake in ["\"x\":1", "\"aspect_ratio\":\"17:9\""] {
+        let edited = row(gull, &format!("\"a gull in a storm\",{mistake}"));
+        env.write("birds.jsonl", edited + &row(owl, "\"an owl\""));
+        let plan = env.run(["plan", "birds.jsonl"]).exited(2);
+        for text in [
+            "not in birds.jsonl, or not valid there: 2 jobs of birds, which stay wanted and may still cost 16 credits",
+            "birds/gull: its row is not valid, and what was accepted before is waiting, 8 credits; to drop it:",
+            "callsheet cancel birds/gull",
+            "birds/crow: waiting, 8 credits; to drop it:",
+        ] {
+            shows(&plan, text);
+        }
+    }
+    let run = env.run(["run", "birds.jsonl", "--budget", "0"]);
+    let run = run.says("not in birds.jsonl, or not valid there: 2 jobs of birds");
+    assert!(run.stderr.contains("callsheet cancel birds/gull"), "{}", run.stderr);
+    env.run(["cancel", "birds/gull"]).exited(0);
+    shows(&env.run(["plan", "birds.jsonl"]).exited(2), "not in birds.jsonl: 1 job of birds");
+    // Without its id it may be any row.
+    env.write("birds.jsonl", row("", "\"a gull\",\"x\":1") + &row(owl, "\"an owl\""));
+    let plan = env.run(["plan", "birds.jsonl"]).exited(2);
+    assert!(!plan.stdout.contains("not in birds.jsonl"), "{}", plan.stdout);
+    plan.says("rows of the batch that are not in this file cannot be listed")
+        .says("may still cost up to 8 credits");
+    env.audit().each_paid_once(0);
+}
+
+#[test]
 fn a_version_that_failed_counts_as_replaced_once_another_is_wanted() {
     let env = TestEnv::new();
     env.faults("[[rules]]\ncontains = 'storm'\neffect = { do = 'content-rejected' }");

@@ -109,9 +109,10 @@ impl Door {
         let receipt = self.said("", "m.csv", text, |options| IngestOptions { selection, ..options });
         let absent = receipt.absent?;
         let row = |row: &AbsentRow| {
-            let AbsentRow { id, verdict, unspent_credits, command } = row;
+            let AbsentRow { id, verdict, unspent_credits, not_valid, command } = row;
             assert_eq!(command.as_deref(), Some(format!("callsheet cancel m/{id}").as_str()));
-            format!("{id} {} {}", verdict.name(), unspent_credits.0)
+            let not_valid = if *not_valid { ", not valid" } else { "" };
+            format!("{id} {} {}{not_valid}", verdict.name(), unspent_credits.0)
         };
         let rows: Vec<String> = absent.rows.iter().map(row).collect();
         Some(format!("{} {}: {}", absent.jobs, absent.unspent_credits.0, rows.join(", ")))
@@ -136,8 +137,15 @@ fn rows_that_a_later_manifest_does_not_have_are_listed_with_what_they_may_still_
     // What is left out of a part of a manifest is not absent.
     let part = RowSelection { first: Some(1), ..whole() };
     assert_eq!(door.absent(&edited, part), None);
-    // Rows with other texts in them may be these.
+    // Of a row that cannot be read further its id tells which one it is.
     let unread = format!("{edited}c,nothing,flat,hen,,\n");
+    let expected = expected.replace("c waiting 3", "c waiting 3, not valid");
+    assert_eq!(door.absent(&unread, whole()).as_deref(), Some(&*expected));
+    // So it does of one that has no price: it takes the place of nothing.
+    let unpriced = format!("{edited}c,image,gone,hen,,\n");
+    assert_eq!(door.absent(&unpriced, whole()).as_deref(), Some(&*expected));
+    // One without an id may be any of them.
+    let unread = format!("{edited},nothing,flat,hen,,\n");
     assert_eq!(door.absent(&unread, whole()), None);
     // An invalid row is there.
     let invalid = format!("{edited}c,image,flat,hen,,\n,image,flat,gnu,1,\n");

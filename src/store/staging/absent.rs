@@ -1,4 +1,5 @@
-//! Jobs of the batch whose rows a manifest does not have: how many they are, and the first of them.
+//! Jobs of the batch whose rows a manifest does not have, or has in a form that is not valid: how many they are, and the
+//! first of them.
 
 use crate::domain::absent_rows::LISTED_MAX;
 use crate::domain::credits::Credits;
@@ -14,6 +15,8 @@ pub(super) struct AbsentJob {
     pub(super) standing: JobStanding,
     /// What it may still cost.
     pub(super) unspent: Credits,
+    /// The manifest has its `id`, in a row that is not valid.
+    pub(super) row_is_not_valid: bool,
 }
 
 impl AbsentJob {
@@ -32,6 +35,8 @@ impl AbsentJob {
 #[derive(Debug, Default)]
 pub(super) struct AbsentJobs {
     pub(super) count: u64,
+    /// How many of them the manifest has in rows that are not valid.
+    pub(super) not_valid: u64,
     /// What they may still cost together.
     pub(super) unspent: Credits,
     /// The first of them.
@@ -39,12 +44,15 @@ pub(super) struct AbsentJobs {
 }
 
 impl AbsentJobs {
-    /// Adds one, unless it was canceled: it is not wanted then.
+    /// Adds one, unless it was canceled: it is not wanted then. Of those whose row is not valid only those count that may
+    /// still cost something: what has ended stays until the row is corrected.
     pub(super) fn add(&mut self, job: AbsentJob) {
-        if job.standing == JobStanding::Canceled {
+        let is_over = job.order().0 > 1;
+        if job.standing == JobStanding::Canceled || job.row_is_not_valid && is_over {
             return;
         }
         self.count += 1;
+        self.not_valid += u64::from(job.row_is_not_valid);
         self.unspent = self.unspent + job.unspent;
         let place = self.first.partition_point(|other| other.order() < job.order());
         if place < LISTED_MAX {
@@ -70,7 +78,7 @@ mod tests {
             };
             let is_over = standing == JobStanding::Done;
             let unspent = if is_over { Credits::ZERO } else { Credits(4) };
-            absent.add(AbsentJob { seq: Seq(seq), at: 0, standing, unspent });
+            absent.add(AbsentJob { seq: Seq(seq), at: 0, standing, unspent, row_is_not_valid: false });
         }
         assert_eq!((absent.count, absent.unspent), (999, Credits(12)));
         let listed: Vec<u32> = absent.first.iter().map(|job| job.seq.0).collect();

@@ -36,10 +36,12 @@ pub(super) enum Tag {
     KnownName,
     /// The `id` of a row that is left out.
     LeftOutLabel,
+    /// The `id` of a row of which nothing else could be read.
+    UnreadLabel,
 }
 
 impl Tag {
-    pub(super) const ALL: [Tag; 12] = [
+    pub(super) const ALL: [Tag; 13] = [
         Tag::Row,
         Tag::InvalidRow,
         Tag::Label,
@@ -52,6 +54,7 @@ impl Tag {
         Tag::Name,
         Tag::KnownName,
         Tag::LeftOutLabel,
+        Tag::UnreadLabel,
     ];
 }
 
@@ -140,11 +143,17 @@ impl PartitionEntry {
 }
 
 impl PartitionEntry {
+    /// The `id` of a row of the manifest, of which only that counts.
+    pub(super) fn of_label(tag: Tag, label: &str, line: u64) -> PartitionEntry {
+        let (place, fingerprint) = (label_place(label), Fingerprint([0; 16]));
+        PartitionEntry { tag, standing: 0, place, fingerprint, ordinal: 0, count: 0, number: line, seq: 0 }
+    }
+
     /// Of a row that the batch has.
     pub(super) fn absent_job(&self) -> AbsentJob {
         let (standing, _) = unpack(self.standing);
         let unspent = Credits(u64::from(self.ordinal));
-        AbsentJob { seq: Seq(self.seq), at: self.number, standing, unspent }
+        AbsentJob { seq: Seq(self.seq), at: self.number, standing, unspent, row_is_not_valid: false }
     }
 }
 

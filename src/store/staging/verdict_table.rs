@@ -123,6 +123,7 @@ impl VerdictTable {
                 }
                 Tag::KnownLabel | Tag::DerivedLabel => versions.add_wanted(&entry),
                 Tag::OlderLabel => versions.add_older(&entry),
+                Tag::UnreadLabel => versions.note_unread(&entry.place),
                 Tag::LeftOutLabel => {
                     labels.entry(entry.place).or_insert(entry.number);
                 }

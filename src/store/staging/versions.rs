@@ -51,6 +51,13 @@ struct AskedBy {
     back_to: Option<(Seq, u64)>,
 }
 
+impl AskedBy {
+    /// Whether it takes the place of a version. One that is not valid takes none, unless the batch has what it asks for.
+    fn replaces(&self, version: &Version) -> bool {
+        self.fingerprint != version.fingerprint && (self.is_valid || self.back_to.is_some())
+    }
+}
+
 impl Version {
     fn of(entry: &PartitionEntry) -> Version {
         let PartitionEntry { fingerprint, tag, count: variation, .. } = *entry;
@@ -104,10 +111,32 @@ impl KnownVersions {
         Some(ChangedRow { ordinal, change, before, standing })
     }
 
-    /// Those with an `id` that no row of the manifest has.
+    /// The manifest has a row of the `id` that is compared here, of which nothing else could be read.
+    pub(super) fn note_unread(&mut self, place: &[u8; 16]) {
+        let unread =
+            AskedBy { fingerprint: Fingerprint([0; 16]), ordinal: 0, is_valid: false, back_to: None };
+        if let Some(wanted) = self.wanted.get_mut(place) {
+            wanted.asked_by = wanted.asked_by.or(Some(unread));
+        }
+    }
+
+    /// Those with an `id` that no row of the manifest asks for, or another version of which a row asks for that is not
+    /// valid.
     pub(super) fn absent(&self) -> impl Iterator<Item = AbsentJob> + '_ {
-        let absent = self.unasked().filter(|(place, version)| self.replaced_by(place, version).is_none());
-        absent.map(|(_, version)| version.job)
+        let with_id = self.wanted.iter().filter(|(_, version)| version.has_id);
+        with_id.filter_map(|(place, version)| {
+            if self.replaced_by(place, version).is_some() {
+                return None;
+            }
+            let is_other = |asked: &AskedBy| asked.fingerprint != version.fingerprint;
+            let of_first = || self.wanted.get(&first_place(*place, version.variation))?.asked_by;
+            let asked_by = match version.asked_by {
+                Some(asked) if asked.replaces(version) || !is_other(&asked) => return None,
+                Some(asked) => Some(asked),
+                None => of_first().filter(is_other),
+            };
+            Some(AbsentJob { row_is_not_valid: asked_by.is_some(), ..version.job })
+        })
     }
 
     /// Further variations of a version in whose place another is wanted that has no such variation.
@@ -128,9 +157,7 @@ impl KnownVersions {
     /// The row that asks for another version of the one that this is a further variation of.
     fn replaced_by(&self, place: &[u8; 16], version: &Version) -> Option<AskedBy> {
         let first = self.wanted.get(&first_place(*place, version.variation))?;
-        let asked_by = first.asked_by.filter(|asked| asked.fingerprint != version.fingerprint)?;
-        // One that is not valid replaces nothing.
-        Some(asked_by).filter(|asked| asked.is_valid || asked.back_to.is_some())
+        first.asked_by.filter(|asked| asked.replaces(version))
     }
 }
 
