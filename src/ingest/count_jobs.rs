@@ -67,7 +67,9 @@ pub(super) fn count(
             }
             Outcome::Kept { id, known, problems } => {
                 count_kept(receipt, &known);
-                if let Some(waits) = known.iter().find(|known| known.standing == JobStanding::Waiting) {
+                if let Some(waits) =
+                    known.iter().flatten().find(|known| known.standing == JobStanding::Waiting)
+                {
                     let label = id.unwrap_or_else(|| "its job".to_owned());
                     receipt.note_kept_limit(&label, waits.terms.max_credits, problems);
                 }
@@ -88,6 +90,6 @@ fn new_jobs(found: &RowWithVerdict) -> Option<AskedJobs> {
     is_new.then(|| AskedJobs::of(found.row.count, order.hold.unwrap_or_default()))
 }
 
-fn count_kept(receipt: &mut Receipt, known: &[KnownJob]) {
+fn count_kept(receipt: &mut Receipt, known: &[Option<KnownJob>]) {
     kept(known).for_each(|(verdict, credits, _)| receipt.count(verdict, credits));
 }

@@ -92,8 +92,5 @@ fn chosen(
 
 /// How many jobs of a row the batch does not have yet.
 pub(super) fn new_jobs(found: &RowWithVerdict) -> u32 {
-    match found.verdict {
-        Verdict::Wanted { first, have } => (first + found.row.count).saturating_sub(first.max(have + 1)),
-        Verdict::RepeatedId { .. } | Verdict::Unread => 0,
-    }
+    u32::try_from(found.new_variations().count()).unwrap_or(u32::MAX)
 }

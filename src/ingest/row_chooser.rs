@@ -51,6 +51,13 @@ impl<'a> RowChooser<'a> {
         takes
     }
 
+    /// Whether a row without an `id` that comes next may be in the part.
+    pub(super) fn may_take_unnamed(&self) -> bool {
+        let has_room = self.selection.first.is_none_or(|most| self.taken < u64::from(most));
+        let is_drawn = self.drawn.as_ref().is_none_or(|drawn| drawn.range(self.seen..).next().is_some());
+        has_room && is_drawn && self.selection.only.is_empty()
+    }
+
     /// The last row is in the part for the sake of another.
     pub(super) fn take_for_another(&mut self) {
         self.left_out -= 1;

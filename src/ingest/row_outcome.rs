@@ -19,7 +19,7 @@ pub enum Outcome {
     Kept {
         id: Option<String>,
         /// Where its jobs stand.
-        known: Vec<KnownJob>,
+        known: Vec<Option<KnownJob>>,
         /// Why it could not be sent today.
         problems: Vec<Diagnostic>,
     },
@@ -28,7 +28,7 @@ pub enum Outcome {
         /// Its `id`, where it could be read.
         id: Option<String>,
         /// Where those of its jobs stand that the batch has all the same.
-        known: Vec<KnownJob>,
+        known: Vec<Option<KnownJob>>,
         /// Everything that is wrong with it.
         problems: Vec<Diagnostic>,
     },
@@ -45,7 +45,8 @@ pub struct Jobs {
     pub(super) fingerprint: Fingerprint,
     pub(super) first: u32,
     pub(super) count: u32,
-    pub(super) known: Vec<KnownJob>,
+    /// As in [`RowWithVerdict`](crate::store::staging::RowWithVerdict).
+    pub(super) known: Vec<Option<KnownJob>>,
     pub(super) changed: Vec<FieldChange>,
     /// Where the job stands of the row of the same `id` that the batch has, if that asks for something else.
     pub(super) before: Option<JobStanding>,
@@ -76,12 +77,16 @@ impl Jobs {
 
     fn known_count(&self) -> u32 {
         // Never more than `count`.
-        u32::try_from(self.known.len()).unwrap_or(u32::MAX).min(self.count)
+        u32::try_from(self.known.iter().flatten().count()).unwrap_or(u32::MAX).min(self.count)
     }
 
     /// In what the row differs from the row of the same `id` that the batch has; nothing where it has none.
     pub fn changed(&self) -> &[FieldChange] {
         &self.changed
+    }
+
+    fn known_at(&self, index: u32) -> Option<&KnownJob> {
+        self.known.get(index as usize)?.as_ref()
     }
 
     pub fn each(&self) -> impl Iterator<Item = PlannedJob> + '_ {
@@ -90,7 +95,7 @@ impl Jobs {
             let job = JobId::derive(self.fingerprint, variation);
             let label = label(self.id.as_deref(), variation, || self.order.text(), job);
             let price = self.order.hold().unwrap_or_default();
-            match self.known.get(index as usize) {
+            match self.known_at(index) {
                 Some(known) => {
                     let (verdict, credits) = priced(known, price);
                     PlannedJob { job, label, verdict, credits, is_counted: known.is_counted }
@@ -108,16 +113,18 @@ impl Jobs {
     /// terms.
     pub(super) fn other_terms(&self) -> Option<(usize, AcceptedTerms)> {
         let terms = AcceptedTerms::of(&self.order).rounded();
-        let known = self.known.iter().take(self.count as usize).enumerate();
-        let mut other =
-            known.filter(|(_, known)| known.standing == JobStanding::Waiting && known.terms != terms);
-        other.next().map(|(place, known)| (place, known.terms))
+        let mut known = self.known.iter().take(self.count as usize).enumerate();
+        known.find_map(|(place, known)| {
+            let known = (*known)?;
+            let is_other = known.standing == JobStanding::Waiting && known.terms != terms;
+            is_other.then_some((place, known.terms))
+        })
     }
 
     /// Stages them as they would be once they were accepted: they are counted here.
     pub(super) fn note_in(&self, staging: &mut Staging) -> Result<(), StoreError> {
         for index in 0..self.count {
-            let known = self.known.get(index as usize);
+            let known = self.known_at(index);
             staging.note_existing(&ExistingJob {
                 fingerprint: self.fingerprint,
                 variation: self.first + index,
@@ -150,8 +157,8 @@ fn priced(known: &KnownJob, price: Credits) -> (RowVerdict, Credits) {
 }
 
 /// The jobs of a row that cannot be sent today and that the batch has, as a plan shows them.
-pub fn kept(known: &[KnownJob]) -> impl Iterator<Item = (RowVerdict, Credits, bool)> + '_ {
-    known.iter().map(|known| {
+pub fn kept(known: &[Option<KnownJob>]) -> impl Iterator<Item = (RowVerdict, Credits, bool)> + '_ {
+    known.iter().flatten().map(|known| {
         let (verdict, credits) = priced(known, Credits::ZERO);
         (verdict, credits, known.is_counted)
     })

@@ -110,7 +110,7 @@ where
 }
 
 /// About how much memory a row takes, in bytes.
-pub(super) fn weight(chosen: &Result<ReadRow, ReadRow>) -> usize {
+pub(super) fn weight(read: &ReadRow) -> usize {
     /// A value, and what holds it.
     const VALUE_BYTES: usize = 64;
     fn bytes(value: &Value) -> usize {
@@ -125,7 +125,7 @@ pub(super) fn weight(chosen: &Result<ReadRow, ReadRow>) -> usize {
     fn bytes_of(fields: &Map<String, Value>) -> usize {
         fields.iter().map(|(name, value)| name.len() + bytes(value)).sum()
     }
-    let row = match chosen.as_ref().unwrap_or_else(|left_out| left_out) {
+    let row = match read {
         ReadRow::Good(row) => Some(row),
         ReadRow::Bad(bad) => bad.row.as_ref(),
         ReadRow::Unreadable(_) => None,

@@ -1,6 +1,7 @@
 //! What comes of a row, on its way from the thread that validated it to the draft.
 
 use crate::domain::diagnostic::Diagnostic;
+use crate::domain::ids::Fingerprint;
 use crate::domain::manifest::row::ReadRow;
 use crate::ingest::row_validator::{RowValidation, RowValidator, ValidateStep};
 use crate::ingest::validation_cache::ValidationCache;
@@ -17,24 +18,50 @@ pub(super) enum RowResult {
         notes: Vec<Diagnostic>,
         is_row: bool,
     },
-    /// It is not in the part that is handed in: its `id` and its line, where it has an `id`.
-    LeftOut(Option<(String, u64)>),
+    /// It is not in the part that is handed in.
+    LeftOut(LeftOut),
+}
+
+/// What counts of a row that is not in the part of the manifest that is handed in.
+pub(super) enum LeftOut {
+    /// Its `id` and its line.
+    Label(String, u64),
+    /// Without an `id`: who it is, and how many variations it wants. Rows of the part that want the same are told apart by
+    /// how many come before them.
+    Occurrence(Fingerprint, u32),
+    Nothing,
+}
+
+/// A row that is not in the part that is handed in.
+pub(super) struct LeftOutRow {
+    pub read: ReadRow,
+    /// A row without an `id` may come after it that is in the part.
+    pub is_counted: bool,
 }
 
 impl RowResult {
-    /// Of a row; an error is one that is not in the part.
+    /// Of a row; an error is one that is not in the part. `left_out` identifies those.
     pub(super) fn of(
-        chosen: &mut Result<ReadRow, ReadRow>,
+        chosen: &mut Result<ReadRow, LeftOutRow>,
         validator: &RowValidator<'_>,
+        left_out: &RowValidator<'_>,
         cache: &mut ValidationCache<'_>,
     ) -> RowResult {
         match chosen {
             Ok(read) => RowResult::validated(validator.validate_row(read, cache)),
-            Err(ReadRow::Good(row)) => {
-                let line = row.position.line;
-                RowResult::LeftOut(row.id.take().map(|id| (id, line)))
+            Err(LeftOutRow { read: ReadRow::Good(row), is_counted }) => {
+                RowResult::LeftOut(match row.id.take() {
+                    Some(id) => LeftOut::Label(id, row.position.line),
+                    None if *is_counted => match left_out.occurrence(row) {
+                        Some(fingerprint) => LeftOut::Occurrence(fingerprint, row.count),
+                        None => LeftOut::Nothing,
+                    },
+                    None => LeftOut::Nothing,
+                })
             }
-            Err(ReadRow::Bad(_) | ReadRow::Unreadable(_)) => RowResult::LeftOut(None),
+            Err(LeftOutRow { read: ReadRow::Bad(_) | ReadRow::Unreadable(_), .. }) => {
+                RowResult::LeftOut(LeftOut::Nothing)
+            }
         }
     }
 

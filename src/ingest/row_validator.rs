@@ -82,6 +82,13 @@ impl RowValidator<'_> {
         RowValidation { step, notes, is_row }
     }
 
+    /// Who a row is that is left out, where it counts among the rows that want the same.
+    pub(super) fn occurrence(&self, row: &mut Row) -> Option<Fingerprint> {
+        self.rules.fill(row);
+        let IdentifiedRow { kind, fingerprint, .. } = self.identify(row).ok()?;
+        row.type_problems(kind).is_empty().then_some(fingerprint)
+    }
+
     /// Sets the values of `meta` that are not the row's to choose. They are no part of its identity.
     fn set_meta(&self, row: &mut Row) {
         for (name, value) in &self.rules.context.options.meta {

@@ -4,7 +4,7 @@ use crate::domain::diagnostic::{Diagnostic, Position};
 use crate::ingest::context::ExpectedTake;
 use crate::ingest::pilot_choice;
 use crate::store::StoreError;
-use crate::store::staging::{StagedManifest, Verdict};
+use crate::store::staging::StagedManifest;
 
 /// Why nothing of it may be accepted; nothing where it adds that take alone.
 ///
@@ -21,11 +21,8 @@ pub(super) fn problem(
         if jobs == 0 {
             continue;
         }
-        let last = match found.verdict {
-            Verdict::Wanted { first, .. } => first.saturating_add(found.row.count) - 1,
-            Verdict::RepeatedId { .. } | Verdict::Unread => 0,
-        };
-        let is_expected = found.row.fingerprint == expected.fingerprint && last == expected.take && jobs == 1;
+        let is_take = found.new_variations().all(|variation| variation == expected.take);
+        let is_expected = found.row.fingerprint == expected.fingerprint && is_take && jobs == 1;
         is_more |= is_there || !is_expected;
         is_there |= is_expected;
     }

@@ -26,7 +26,7 @@ use crate::ingest::receipt::Receipt;
 use crate::ingest::row_chooser::{self, RowChooser};
 use crate::ingest::row_pipeline::{self, Chunks};
 use crate::ingest::row_references::{ReferredBatch, RowReferences};
-use crate::ingest::row_result::RowResult;
+use crate::ingest::row_result::{LeftOut, LeftOutRow, RowResult};
 use crate::ingest::row_validator::{RowRules, RowValidator};
 use crate::ingest::table_files::{self, Roots};
 use crate::ingest::validated_rows::Rows;
@@ -220,15 +220,21 @@ pub(super) fn validate_opened(
             chooser.take_for_another();
             return Ok(read);
         }
-        Err(read)
+        Err(LeftOutRow { read, is_counted: chooser.may_take_unnamed() })
     });
+    // What is left out is read for its identity alone: its files are none of the part's.
+    let files_beside = InputFiles::new(options.files.as_deref(), folder_of(path), context.inputs);
+    let left_out = RowValidator { rules: RowRules { files: &files_beside, ..rules }, ..validator };
     let validator_of_thread = || {
         let mut cache = ValidationCache::new(&name, context);
-        move |rows: &mut [Result<ReadRow, ReadRow>]| -> Vec<RowResult> {
-            rows.iter_mut().map(|chosen| RowResult::of(chosen, &validator, &mut cache)).collect()
+        move |rows: &mut [Result<ReadRow, LeftOutRow>]| -> Vec<RowResult> {
+            rows.iter_mut().map(|chosen| RowResult::of(chosen, &validator, &left_out, &mut cache)).collect()
         }
     };
-    let chunks = Chunks { rows: chosen, most_rows: row_pipeline::CHUNK_ROWS, weigh: row_pipeline::weight };
+    let weigh = |chosen: &Result<ReadRow, LeftOutRow>| {
+        row_pipeline::weight(chosen.as_ref().unwrap_or_else(|left_out| &left_out.read))
+    };
+    let chunks = Chunks { rows: chosen, most_rows: row_pipeline::CHUNK_ROWS, weigh };
     row_pipeline::for_each(chunks, validator_of_thread, |results| {
         results.into_iter().try_for_each(|result| match result {
             RowResult::Row(row, notes) => {
@@ -241,7 +247,9 @@ pub(super) fn validate_opened(
                 receipt.note(notes);
                 draft.push_unread(line, id.as_deref(), problems)
             }
-            RowResult::LeftOut(named) => named.map_or(Ok(()), |(id, line)| draft.leave_out(&id, line)),
+            RowResult::LeftOut(LeftOut::Label(id, line)) => draft.leave_out(&id, line),
+            RowResult::LeftOut(LeftOut::Occurrence(row, count)) => draft.leave_out_occurrence(row, count),
+            RowResult::LeftOut(LeftOut::Nothing) => Ok(()),
         })
     })?;
     receipt.left_out = chooser.left_out;

@@ -87,7 +87,7 @@ pub(super) fn outcome(found: RowWithVerdict) -> Result<Outcome, StoreError> {
                 dropped,
             }))
         }
-        RowRequest::Invalid(problems) if known.len() == count as usize => {
+        RowRequest::Invalid(problems) if known.iter().flatten().count() == count as usize => {
             Outcome::Kept { id, known, problems }
         }
         RowRequest::Invalid(problems) => Outcome::Invalid { id, known, problems },

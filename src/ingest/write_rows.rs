@@ -29,16 +29,24 @@ struct RowToWrite {
     label: Option<String>,
     apart: bool,
     order: Box<StagedOrder>,
-    variations: Range<u32>,
+    /// The variations that are new, in their order.
+    variations: Vec<u32>,
+    /// The place in the batch of the first of them.
     first_seq: u32,
 }
 
 impl RowToWrite {
-    /// Writes its job of a variation.
-    fn write<T>(&self, variation: u32, write: impl FnOnce(&NewRow<'_>) -> T) -> T {
+    /// The places of its jobs among those that are new of it.
+    fn places(&self) -> Range<u32> {
+        0..u32::try_from(self.variations.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Writes one of its jobs, by its place among those that are new.
+    fn write<T>(&self, place: u32, write: impl FnOnce(&NewRow<'_>) -> T) -> T {
         let RowToWrite { fingerprint, apart, ref order, ref variations, first_seq, .. } = *self;
-        let (id, seq) =
-            (JobId::derive(fingerprint, variation), Seq(first_seq + (variation - variations.start)));
+        // Every place is one of theirs.
+        let variation = variations.get(place as usize).copied().unwrap_or_default();
+        let (id, seq) = (JobId::derive(fingerprint, variation), Seq(first_seq + place));
         let label = label(self.label.as_deref(), variation, || &order.text, id);
         write(&NewRow { seq, id, fingerprint, variation, label: &label, apart, order })
     }
@@ -68,10 +76,12 @@ pub(super) fn write_rows(
     let mut changes = Vec::new();
     let mut rows = staged.rows()?;
     let mut to_write = || -> Result<Option<(RowToWrite, usize)>, StoreError> {
-        while let Some(RowWithVerdict { row, verdict, changes: of_row, .. }) = rows.next_row()? {
-            let Verdict::Wanted { first, have } = verdict else { continue };
+        while let Some(mut read) = rows.next_row()? {
+            let Verdict::Wanted { .. } = read.verdict else { continue };
             let seq = batch.rows;
-            let added = first.max(have + 1);
+            let variations: Vec<u32> = read.new_variations().collect();
+            let of_row = std::mem::take(&mut read.changes);
+            let RowWithVerdict { row, .. } = read;
             let is_order = matches!(row.wanted, RowRequest::Order(_));
             changes.extend(of_row.into_iter().filter_map(|change| {
                 let VariationChange { variation, instead_of, back_to, is_dropped } = change;
@@ -84,21 +94,21 @@ pub(super) fn write_rows(
                     None if is_order && is_dropped => {
                         Some(VersionChange { wanted: Seq(seq), instead_of, row_at: None })
                     }
-                    None if is_order && variation >= added => {
-                        let wanted = Seq(seq + (variation - added));
+                    None if is_order => {
+                        let place = variations.binary_search(&variation).ok()?;
+                        let wanted = Seq(seq + u32::try_from(place).ok()?);
                         Some(VersionChange { wanted, instead_of, row_at: None })
                     }
                     None => None,
                 }
             }));
             let is_first = is_first(&row);
-            let StagedRow { fingerprint, label, count, apart, wanted, .. } = row;
+            let StagedRow { fingerprint, label, apart, wanted, .. } = row;
             let RowRequest::Order(order) = wanted else { continue };
             let next = found.len();
             let class = (is_first, order.priority, division.of(&order.classes));
             let part = *found.entry(class).or_insert(next);
-            let variations = added..first + count;
-            for _ in variations.clone() {
+            for _ in &variations {
                 batch.planned = batch.planned + order.hold.unwrap_or_default();
                 batch.count_accepted(order.kind);
                 batch.rows += 1;
@@ -120,14 +130,14 @@ pub(super) fn write_rows(
         // A row may ask for many variations: their lines are not held all at once.
         let jobs = rows.fuse().flat_map(|row| {
             let row = Arc::new(row);
-            row.variations.clone().map(move |variation| (row.clone(), variation))
+            row.places().map(move |place| (row.clone(), place))
         });
         let weigh = |(row, _): &(Arc<RowToWrite>, u32)| row.order.json.len();
         let as_lines = || {
             |jobs: &mut [(Arc<RowToWrite>, u32)]| -> Result<RowLines, StoreError> {
                 let mut lines = RowLines::default();
                 let mut push = |row: &NewRow<'_>| lines.push(row, u64::from(row.seq.0 - first_seq));
-                jobs.iter().try_for_each(|(row, variation)| row.write(*variation, &mut push))?;
+                jobs.iter().try_for_each(|(row, place)| row.write(*place, &mut push))?;
                 Ok(lines)
             }
         };
@@ -139,8 +149,8 @@ pub(super) fn write_rows(
         }
     } else {
         while let Some((row, part)) = to_write()? {
-            for variation in row.variations.clone() {
-                row.write(variation, |row| parts.push(part, row))?;
+            for place in row.places() {
+                row.write(place, |row| parts.push(part, row))?;
             }
         }
     }

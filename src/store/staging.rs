@@ -66,11 +66,12 @@ pub(super) fn sweep(spool: &Path) -> Result<(), StoreError> {
 /// What is to become of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// It asks for the variations from `first` on; those up to `have` exist already.
+    /// It asks for the variations from `first` on.
     Wanted {
         /// Its first variation.
         first: u32,
-        /// The last variation that the batch has already; 0 for none.
+        /// The last of them that the batch has already; 0 for none. It may lack some before: rows that want the same were
+        /// left out of the manifest when it came.
         have: u32,
     },
     /// An earlier row of the manifest has the same `id`.
@@ -173,13 +174,26 @@ pub struct RowWithVerdict {
     pub row: StagedRow,
     /// What is to become of it.
     pub verdict: Verdict,
-    /// The jobs of it that the batch has already, from its first variation on.
-    pub known: Vec<KnownJob>,
+    /// The jobs of it, from its first variation to the last one that the batch has already; nothing in the place of one that
+    /// it lacks.
+    pub known: Vec<Option<KnownJob>>,
     /// The row of the same `id` that the batch has, and that asks for something else; and where its job stands. The
     /// batch may have this row, too, from an earlier manifest.
     pub replaces: Option<(Box<JobSpec>, JobStanding)>,
     /// The variations of it that take the place of another version.
     pub changes: Vec<VariationChange>,
+}
+
+impl RowWithVerdict {
+    /// The variations of it that the batch does not have.
+    pub fn new_variations(&self) -> impl Iterator<Item = u32> + use<'_> {
+        let (first, count) = match self.verdict {
+            Verdict::Wanted { first, .. } => (first, self.row.count),
+            Verdict::RepeatedId { .. } | Verdict::Unread => (1, 0),
+        };
+        let is_known = |index: u32| matches!(self.known.get(index as usize), Some(Some(_)));
+        (0..count).filter(move |index| !is_known(*index)).map(move |index| first.saturating_add(index))
+    }
 }
 
 /// Rows being collected.
@@ -370,6 +384,21 @@ impl Staging {
         self.partition(&PartitionEntry::of_label(Tag::LeftOutLabel, label, line))
     }
 
+    /// Tells of a row without an `id` that is left out of a part of the manifest: rows that want the same count from it on,
+    /// as in the whole.
+    pub fn leave_out_occurrence(&mut self, fingerprint: Fingerprint, count: u32) -> Result<(), StoreError> {
+        self.partition(&PartitionEntry {
+            tag: Tag::LeftOutRow,
+            standing: 0,
+            place: fingerprint.0,
+            fingerprint,
+            ordinal: 0,
+            count,
+            number: 0,
+            seq: 0,
+        })
+    }
+
     /// Compares all rows with each other and with what the batch has.
     pub fn classify(mut self) -> Result<StagedManifest, StoreError> {
         let rows_bytes = self.rows.finish()?;
@@ -537,11 +566,11 @@ impl StagedRows<'_> {
         Ok(Some(RowWithVerdict { row, verdict, known, replaces, changes }))
     }
 
-    fn known(&self, index: u32) -> KnownJob {
+    fn known(&self, index: u32) -> Option<KnownJob> {
         let VerdictTable { standings, terms, credits, .. } = &self.staged.findings;
-        let (standing, is_counted) = unpack(standings.get(index as usize).copied().unwrap_or_default());
+        let (standing, is_counted) = unpack(*standings.get(index as usize)?)?;
         let terms = AcceptedTerms::unpack(terms.get(index as usize).copied().unwrap_or_default());
-        KnownJob { standing, is_counted, credits: credits.get(&index).copied(), terms }
+        Some(KnownJob { standing, is_counted, credits: credits.get(&index).copied(), terms })
     }
 
     /// An accepted row. One that cannot be read any more is left out: it decides nothing.

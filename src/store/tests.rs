@@ -552,7 +552,16 @@ fn a_row_replaces_the_newest_one_of_its_id() {
 #[test]
 fn what_the_batch_has_is_known_whatever_the_order() {
     let (said, _) = classify(&[(1, 1), (1, 2), (2, 1)], &[(2, None, 1), (1, None, 1), (1, None, 2)]);
-    assert_eq!(said, ["1..=1 have 1", "1..=1 have 2", "2..=3 have 2"]);
+    assert_eq!(said, ["1..=1 have 1", "1..=1 have 1", "2..=3 have 2"]);
+}
+
+/// Rows that came when rows before them that want the same were left out are told from those.
+#[test]
+fn a_row_is_not_there_because_a_later_one_is_that_wants_the_same() {
+    let (said, _) = classify(&[(1, 2), (1, 3)], &[(1, None, 1), (1, None, 2), (1, None, 1)]);
+    assert_eq!(said, ["1..=1 have 0", "2..=3 have 3", "4..=4 have 0"]);
+    let (said, _) = classify(&[(1, 2), (1, 3)], &[(1, None, 2), (1, None, 2)]);
+    assert_eq!(said, ["1..=2 have 2", "3..=4 have 3"]);
 }
 
 #[test]

@@ -114,3 +114,65 @@ fn rows_that_are_left_out_still_count_for_the_ids_and_variations_of_the_whole() 
     env.run(["run", "batch.csv"]).exited(2).says("2 new (16 credits), 1 already there");
     env.audit().each_paid_once(3);
 }
+
+/// Rows of one sound each, as `client: count`.
+fn write_knocks(env: &TestEnv, rows: &[(&str, u32)]) {
+    let row = |(client, count): &(&str, u32)| {
+        format!(
+            "{{\"kind\":\"sound-effect\",\"prompt\":\"knock\",\"count\":{count},\"meta\":{{\"client\":\"{client}\"}}}}\n"
+        )
+    };
+    env.write("knocks.jsonl", rows.iter().map(row).collect::<String>());
+}
+
+/// For whom the outputs are.
+fn clients(env: &TestEnv) -> Vec<String> {
+    let text = std::fs::read_to_string(env.path("output/knocks/results.jsonl")).unwrap();
+    let mut clients: Vec<String> = text
+        .lines()
+        .map(|line| {
+            let line: Value = serde_json::from_str(line).unwrap();
+            assert_eq!(line["state"], "succeeded", "{line:#}");
+            line["meta"]["client"].as_str().unwrap().to_owned()
+        })
+        .collect();
+    clients.sort();
+    clients
+}
+
+#[test]
+fn rows_without_an_id_that_want_the_same_are_told_apart_in_a_part() {
+    let env = TestEnv::new();
+    write_knocks(&env, &[("acme", 1), ("beta", 2), ("gamma", 1)]);
+    let beta = ["knocks.jsonl", "--where", "meta.client=beta"];
+    env.run(["run"].into_iter().chain(beta)).exited(0);
+    assert_eq!(clients(&env), ["beta", "beta"]);
+    env.run(["run"].into_iter().chain(beta)).exited(0);
+    let plan = env.run(["plan", "knocks.jsonl", "--json"]).exited(0).json();
+    assert_eq!((&plan["jobs"]["done"], &plan["total_credits"]), (&2.into(), &10.into()), "{plan:#}");
+    env.run(["run", "knocks.jsonl", "--first", "1"]).exited(0);
+    assert_eq!(clients(&env), ["acme", "beta", "beta"]);
+    env.run(["run", "knocks.jsonl"]).exited(0);
+    assert_eq!(clients(&env), ["acme", "beta", "beta", "gamma"]);
+    env.run(["run", "knocks.jsonl"]).exited(0);
+    env.audit().each_paid_once(4);
+    env.run(["state", "verify"]).exited(0);
+}
+
+#[test]
+fn a_row_that_lacks_a_variation_before_one_that_is_there_buys_that_alone() {
+    let env = TestEnv::new();
+    write_knocks(&env, &[("acme", 1), ("beta", 2)]);
+    env.run(["run", "knocks.jsonl", "--where", "meta.client=beta"]).exited(0);
+    // The first row takes over one of those that are there: the same is wanted.
+    write_knocks(&env, &[("acme", 2), ("beta", 2)]);
+    let plan = env.run(["plan", "knocks.jsonl", "--json"]).exited(0).json();
+    let verdicts: Vec<&str> =
+        plan["rows"].as_array().unwrap().iter().map(|row| row["verdict"].as_str().unwrap()).collect();
+    assert_eq!(verdicts, ["new", "done", "done", "new"], "{plan:#}");
+    env.run(["run", "knocks.jsonl"]).exited(0);
+    env.audit().each_paid_once(4);
+    env.run(["run", "knocks.jsonl"]).exited(0);
+    env.audit().each_paid_once(4);
+    env.run(["state", "verify"]).exited(0);
+}

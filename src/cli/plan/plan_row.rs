@@ -72,12 +72,13 @@ pub(super) fn for_each(
         changed: &[],
         problems: &[],
     };
-    let see_kept =
-        |id: &Option<String>, known: &[KnownJob], see: &mut dyn FnMut(&PlanRow<'_>) -> io::Result<()>| {
-            ingest::kept(known).try_for_each(|(verdict, credits, is_counted)| {
-                see(&PlanRow { id: id.as_deref(), verdict, credits, is_counted, ..blank })
-            })
-        };
+    let see_kept = |id: &Option<String>,
+                    known: &[Option<KnownJob>],
+                    see: &mut dyn FnMut(&PlanRow<'_>) -> io::Result<()>| {
+        ingest::kept(known).try_for_each(|(verdict, credits, is_counted)| {
+            see(&PlanRow { id: id.as_deref(), verdict, credits, is_counted, ..blank })
+        })
+    };
     match &row.outcome {
         Outcome::Jobs(jobs) => jobs.each().try_for_each(|job| {
             see(&PlanRow {

@@ -38,10 +38,12 @@ pub(super) enum Tag {
     LeftOutLabel,
     /// The `id` of a row of which nothing else could be read.
     UnreadLabel,
+    /// A row without an `id` that is left out: `count` is how many jobs it wants.
+    LeftOutRow,
 }
 
 impl Tag {
-    pub(super) const ALL: [Tag; 13] = [
+    pub(super) const ALL: [Tag; 14] = [
         Tag::Row,
         Tag::InvalidRow,
         Tag::Label,
@@ -55,11 +57,15 @@ impl Tag {
         Tag::KnownName,
         Tag::LeftOutLabel,
         Tag::UnreadLabel,
+        Tag::LeftOutRow,
     ];
 }
 
 /// Above every standing: an earlier manifest of the plan counts it.
 pub(super) const COUNTED: u8 = 0x80;
+
+/// In the place of a standing: the batch does not have the job.
+pub(super) const MISSING: u8 = 0x7f;
 
 /// As the standing of a row.
 pub(super) const NOT_VALID: u8 = 1;
@@ -81,9 +87,10 @@ pub(super) fn pack(standing: JobStanding, is_counted: bool) -> u8 {
     u8::try_from(index).unwrap_or_default() | if is_counted { COUNTED } else { 0 }
 }
 
-pub(super) fn unpack(byte: u8) -> (JobStanding, bool) {
-    let standing = STANDINGS.get(usize::from(byte & !COUNTED)).copied().unwrap_or(JobStanding::Waiting);
-    (standing, byte & COUNTED != 0)
+/// Nothing of one that is missing.
+pub(super) fn unpack(byte: u8) -> Option<(JobStanding, bool)> {
+    let standing = STANDINGS.get(usize::from(byte & !COUNTED)).copied()?;
+    Some((standing, byte & COUNTED != 0))
 }
 
 /// What a partition file holds.
@@ -151,7 +158,7 @@ impl PartitionEntry {
 
     /// Of a row that the batch has.
     pub(super) fn absent_job(&self) -> AbsentJob {
-        let (standing, _) = unpack(self.standing);
+        let standing = unpack(self.standing).map_or(JobStanding::Waiting, |(standing, _)| standing);
         let unspent = Credits(u64::from(self.ordinal));
         AbsentJob { seq: Seq(self.seq), at: self.number, standing, unspent, row_is_not_valid: false }
     }

@@ -10,7 +10,7 @@ use crate::domain::credits::Credits;
 use crate::domain::ids::Fingerprint;
 use crate::domain::row_verdict::JobStanding;
 use crate::store::staging::absent::{AbsentJob, AbsentJobs};
-use crate::store::staging::partition_entry::{COUNTED, PartitionEntry, Tag, pack, read_entry, unpack};
+use crate::store::staging::partition_entry::{COUNTED, MISSING, PartitionEntry, Tag, read_entry, unpack};
 use crate::store::staging::versions::{ChangedRow, KnownVersions};
 
 /// Read buffer of a partition, in bytes.
@@ -30,9 +30,9 @@ pub struct RepeatedId {
 pub(super) struct PackedVerdict {
     /// Its first variation.
     pub(super) first: u32,
-    /// The last variation that the batch has; `REPEATED` beside a `first` of 0.
+    /// The last of its variations that the batch has, 0 for none; `REPEATED` beside a `first` of 0.
     pub(super) have: u32,
-    /// Where in `standings` those of its jobs begin that the batch has.
+    /// Where in `standings` those of its jobs begin, up to the last one that the batch has.
     pub(super) at: u32,
 }
 
@@ -44,7 +44,7 @@ pub(super) const REPEATED: u32 = u32::MAX;
 pub(super) struct VerdictTable {
     /// By row.
     pub(super) verdicts: Vec<PackedVerdict>,
-    /// Where jobs stand that the batch has, row by row.
+    /// Where jobs stand that the batch has, row by row. `MISSING` stands for one that it lacks before one that it has.
     pub(super) standings: Vec<u8>,
     /// What those jobs were accepted with, packed.
     pub(super) terms: Vec<u32>,
@@ -124,6 +124,10 @@ impl VerdictTable {
                 Tag::KnownLabel | Tag::DerivedLabel => versions.add_wanted(&entry),
                 Tag::OlderLabel => versions.add_older(&entry),
                 Tag::UnreadLabel => versions.note_unread(&entry.place),
+                Tag::LeftOutRow => {
+                    let row = seen.entry(entry.fingerprint).or_default();
+                    row.asked = row.asked.saturating_add(entry.count);
+                }
                 Tag::LeftOutLabel => {
                     labels.entry(entry.place).or_insert(entry.number);
                 }
@@ -153,16 +157,18 @@ impl VerdictTable {
                     let row = seen.entry(entry.fingerprint).or_default();
                     let first = row.asked + 1;
                     row.asked = row.asked.saturating_add(entry.count);
-                    let have = row.known.last_key_value().map_or(0, |(variation, _)| *variation);
+                    let own = row.known.range(first..=row.asked.max(first));
+                    let have = own.last().map_or(0, |(variation, _)| *variation);
                     let at = u32::try_from(standings.len()).unwrap_or(u32::MAX);
                     *verdict = PackedVerdict { first, have, at };
-                    for variation in first..=have.min(row.asked) {
-                        let standing = pack(JobStanding::Waiting, false);
-                        let absent = SeenJob { standing, price: Credits::ZERO, terms: 0 };
+                    for variation in first..=have {
+                        let missing = SeenJob { standing: MISSING, price: Credits::ZERO, terms: 0 };
                         let SeenJob { standing, price, terms: accepted } =
-                            row.known.get(&variation).copied().unwrap_or(absent);
-                        let is_held =
-                            matches!(unpack(standing).0, JobStanding::Running | JobStanding::InDoubt);
+                            row.known.get(&variation).copied().unwrap_or(missing);
+                        let is_held = matches!(
+                            unpack(standing),
+                            Some((JobStanding::Running | JobStanding::InDoubt, _))
+                        );
                         if is_held || entry.tag == Tag::InvalidRow {
                             credits.insert(u32::try_from(standings.len()).unwrap_or(u32::MAX), price);
                         }
