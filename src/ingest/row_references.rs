@@ -119,6 +119,22 @@ fn taken_by(field: InputField) -> &'static str {
     }
 }
 
+/// Of which takes a row was made, and what is chosen now.
+pub(super) enum ChoiceOfTakes {
+    /// It was made of the chosen ones, or was not made: it is wanted as it is.
+    AsWritten,
+    /// It was made of others: another job is wanted in its place, with these inputs.
+    Otherwise(Vec<JobInput>),
+    /// Its first variation was made of others, and this one of the chosen ones: it is wanted as it is, since what would take
+    /// its place would be bought twice.
+    Mixed {
+        /// The first variation that was made of the chosen ones.
+        variation: u32,
+        /// The inputs that are chosen.
+        inputs: Vec<JobInput>,
+    },
+}
+
 /// A row that is named.
 struct Found<'a> {
     id: &'a str,
@@ -229,17 +245,28 @@ impl RowReferences {
         Ok((known.no, Found { id, row, variation, place_text }))
     }
 
-    /// The inputs of a row, where it was made of other takes than those that are chosen now: another job is wanted in its
-    /// place. Nothing where it is wanted as it is. `row` is who it is by the references as they are written.
-    pub(super) fn chosen_otherwise(&self, row: Fingerprint, inputs: &[JobInput]) -> Option<Vec<JobInput>> {
-        if self.takes.is_empty() {
-            return None;
+    /// Of which takes a row in so many variations was made, and whether others are chosen now. `row` is who it is by the
+    /// references as they are written.
+    pub(super) fn choice(&self, row: Fingerprint, count: u32, inputs: &[JobInput]) -> ChoiceOfTakes {
+        let made = |variation: u32| {
+            let made_of = &self.takes.get(&JobId::derive(row, variation))?.made_of;
+            Some(made_of).filter(|made_of| made_of.len() >= inputs.len())
+        };
+        if self.takes.is_empty() || inputs.is_empty() {
+            return ChoiceOfTakes::AsWritten;
         }
-        let made = self.takes.get(&JobId::derive(row, 1))?;
+        let Some(first) = made(1) else { return ChoiceOfTakes::AsWritten };
         let other = self.batches.values().flatten().map(|batch| &batch.takes);
         let all: Vec<_> = [&self.takes].into_iter().chain(other).collect();
         let verdict_of = |job: JobId| all.iter().find_map(|takes| takes.get(&job)?.verdict);
-        chosen_otherwise(inputs, &made.made_of, verdict_of)
+        let otherwise = |made_of: &Vec<u32>| chosen_otherwise(inputs, made_of, verdict_of);
+        let Some(inputs_now) = otherwise(first) else { return ChoiceOfTakes::AsWritten };
+        let as_chosen =
+            (2..=count).find(|variation| made(*variation).is_some_and(|of| otherwise(of).is_none()));
+        match as_chosen {
+            Some(variation) => ChoiceOfTakes::Mixed { variation, inputs: inputs_now },
+            None => ChoiceOfTakes::Otherwise(inputs_now),
+        }
     }
 
     /// How long the output is that one of a row's inputs names, where the options of that row tell, and which row it is.

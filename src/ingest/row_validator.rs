@@ -12,10 +12,11 @@ use crate::domain::out_of_credits::AllowanceUse;
 use crate::domain::queue_class::{Classes, GroupHash};
 use crate::domain::quote::{self, AccountPlan, Allowance, CatalogPart, LengthError, Quote};
 use crate::domain::request::{Kind, Request};
+use crate::domain::shell_word::job_argument;
 use crate::domain::time::Millis;
 use crate::ingest::input_files::{self, InputFiles};
 use crate::ingest::receipt::{LATER, is_for_now};
-use crate::ingest::row_references::{RowReferences, with_identities};
+use crate::ingest::row_references::{ChoiceOfTakes, RowReferences, with_identities};
 use crate::ingest::validation_cache::ValidationCache;
 use crate::ingest::{IngestContext, accepted_row};
 use crate::store::staging::{AllowanceDraw, RowRequest, StagedOrder, StagedRow};
@@ -188,11 +189,38 @@ impl RowValidator<'_> {
             }
         };
         let (fingerprint, body) = self.identity(kind, row, &inputs, &files);
-        let Some(inputs) = self.references.chosen_otherwise(fingerprint, &inputs) else {
-            return Ok(IdentifiedRow { kind, fingerprint, inputs, files, body });
+        let inputs = match self.references.choice(fingerprint, row.count, &inputs) {
+            ChoiceOfTakes::Otherwise(inputs) => inputs,
+            ChoiceOfTakes::AsWritten => return Ok(IdentifiedRow { kind, fingerprint, inputs, files, body }),
+            ChoiceOfTakes::Mixed { variation, inputs: chosen } => {
+                self.note_mixed(row, variation, &inputs, &chosen);
+                return Ok(IdentifiedRow { kind, fingerprint, inputs, files, body });
+            }
         };
         let (fingerprint, body) = self.identity(kind, row, &inputs, &files);
         Ok(IdentifiedRow { kind, fingerprint, inputs, files, body })
+    }
+
+    /// Notes that variations of a row were made of different takes, and how more of them are made of the chosen ones.
+    fn note_mixed(&self, row: &mut Row, variation: u32, inputs: &[JobInput], chosen: &[JobInput]) {
+        let (Some(id), Some((input, now))) =
+            (row.id.as_deref(), inputs.iter().zip(chosen).find(|(input, now)| input != now))
+        else {
+            return;
+        };
+        let field = input.field.name();
+        let message = format!(
+            "{id} was made of another take of {} than {}, which is chosen by now, but {id}-v{variation} was made of that \
+             one: nothing of it is made anew",
+            input.shown(),
+            now.shown()
+        );
+        let hint = format!(
+            "for one more of it from {}: callsheet review another-take {}",
+            now.shown(),
+            job_argument(self.batch, id)
+        );
+        row.notes.push(Diagnostic::at(row.place(field), message).in_field(field).hint(hint));
     }
 
     /// Who a row with these inputs is, and the body that says so.

@@ -112,6 +112,13 @@ async fn inputs_of(
             let Some(take) = take_of(engine, batch, id).await? else { break };
             later.push(take);
         }
+        // What was sent stays, whichever take is chosen by now.
+        let made_of = job.made_of().get(index).copied().filter(|take| *take > 0);
+        let used = takes.iter().chain(&later).find(|(named, _)| Some(named.spec.variation) == made_of);
+        if let Some((used, _)) = used {
+            views.push(view(format!("is there: {}", used.spec.label)));
+            continue;
+        }
         let ended: Vec<Option<EndedTake>> = takes.iter().map(|(_, ended)| *ended).collect();
         let ended_later = || later.iter().filter_map(|(_, ended)| *ended).collect();
         let state = match parent(input, &ended, ended_later) {

@@ -296,6 +296,30 @@ fn another_pick_while_a_child_is_in_flight_is_priced_before_it_is_bought() {
 }
 
 #[test]
+fn a_pick_that_changes_between_two_variations_of_a_child_buys_neither_again() {
+    let env = TestEnv::with_faults(
+        "[[rules]]\ncontains = 'runs'\ntimes = 1\neffect = { do = 'task-late', ms = 600000 }",
+    );
+    env.configure("[limits]\nin_flight = 1\n");
+    story(&env, &TAKES.replace(r#""duration": "2s""#, r#""duration": "2s", "count": 2"#));
+    env.run(["run", "story.json"]).exited(7);
+    env.run(["review", "pick", "story/still"]).exited(0);
+    let running = env.start(["run", "story.json"]);
+    crate::support::until("the first clip to be sent", || env.audit().tasks.len() == 3);
+    env.run(["review", "pick", "story/still-v2"]).exited(0);
+    env.advance(std::time::Duration::from_secs(600));
+    running.end().exited(0);
+    env.audit().each_paid_once(4);
+    let again = env.run(["run", "story.json"]).exited(0).says("0 new");
+    again.says("clip was made of another take of still than still-v2").says("review another-take story/clip");
+    env.audit().each_paid_once(4);
+    for (clip, still) in [("story/clip", "is there: still"), ("story/clip-v2", "is there: still-v2")] {
+        assert_eq!(explained(&env, clip)["inputs"][0]["state"], still, "{clip}");
+    }
+    env.run(["state", "verify"]).exited(0).says("all fits");
+}
+
+#[test]
 fn a_take_that_is_named_is_taken_whatever_is_picked() {
     let env = TestEnv::new();
     story(&env, &TAKES.replace("job:still", "job:still-v2"));
