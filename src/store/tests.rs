@@ -545,8 +545,8 @@ fn a_row_replaces_the_newest_one_of_its_id() {
     let change = VariationChange { variation: 1, instead_of: Seq(2), back_to: None, is_dropped: false };
     assert_eq!(first.changes, [change]);
     assert!(next().replaces.is_none());
-    let known = next().known;
-    assert_eq!((known[0].standing, known[0].credits), (JobStanding::Running, Some(Credits(7))));
+    let known = next().known.into_iter().flatten().next().unwrap();
+    assert_eq!((known.standing, known.credits), (JobStanding::Running, Some(Credits(7))));
 }
 
 #[test]
