@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use crate::domain::ids::{AttemptNo, BatchNo, JobId, JobKey};
+use crate::domain::job::State;
 use crate::domain::job_reference::{self, EndedTake, FoundInput};
 use crate::domain::lifecycle::{Event, Want};
 use crate::domain::parked_reason::Parked;
@@ -11,6 +12,7 @@ use crate::domain::task::{Fault, PostAnswer};
 use crate::domain::time::Now;
 use crate::engine::scheduler::parts::active_batch::ActiveBatch;
 use crate::engine::scheduler::parts::attention::Attention;
+use crate::engine::scheduler::parts::open_job::OpenJob;
 use crate::engine::scheduler::{Effect, InputFault, Mode, Scheduler, SchedulerError, job_log};
 use crate::store::JobRecord;
 
@@ -128,17 +130,32 @@ impl Scheduler {
     }
 
     /// Whether waiting rows of a batch may get their inputs without more of its rows in memory: one of the next rows is
-    /// ready, or a job goes on whose outputs they lack. One that is overdue may take a day, and no row behind is to wait
-    /// for it.
+    /// ready, or a job goes on whose outputs they lack.
     fn waits_for_progress(&self, batch: BatchNo) -> bool {
         let Some(active) = self.batches.get(&batch) else { return false };
-        let goes_on = |(no, id): (BatchNo, JobId)| {
-            let open = self.jobs.named(no, id).filter(|open| !self.inputs.is_waiting(open.key()));
-            open.is_some_and(|open| !open.job().is_overdue())
-        };
         active.is_loading()
             || active.fronts().any(|spec| self.inputs.are_there(batch, &spec.order))
-            || self.inputs.lacked_by(batch).any(goes_on)
+            || self
+                .inputs
+                .lacked_by(batch)
+                .any(|(no, id)| self.jobs.named(no, id).is_some_and(|open| self.goes_on(open)))
+    }
+
+    /// Whether an open job gets on by itself. One that is overdue may take a day, and no other row is to wait for it.
+    fn goes_on(&self, open: &OpenJob) -> bool {
+        let key = open.key();
+        let is_sent = |active: &ActiveBatch| {
+            let record = active.record();
+            record.paused.is_none()
+                && active.parked().is_none()
+                && !record.waits_for_pilot(open.record().row_at, open.job())
+        };
+        match open.job().state() {
+            State::Queued => {
+                !self.inputs.is_waiting(key) && self.batches.get(&key.batch).is_some_and(is_sent)
+            }
+            _ => !open.job().is_overdue(),
+        }
     }
 
     /// Batches of which all that may be sent waits for rows that a person has to see to.

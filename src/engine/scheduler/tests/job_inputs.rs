@@ -5,6 +5,7 @@ use crate::domain::job_reference::{EndedTake, FoundInput, InputBatch, InputField
 use crate::domain::job_state::JobState;
 use crate::domain::queue_class::QueueClass;
 use crate::domain::review::{Decision, Verdict};
+use crate::store::Pause;
 
 const CHILD_FIELD: InputField = InputField::ImageUrls;
 
@@ -444,6 +445,31 @@ fn a_ready_row_behind_thousands_that_wait_for_an_overdue_one_goes_and_before_tha
     stage.pass(Millis::from_secs(1_801));
     let said = [stage.step(vec![]), what_comes(&mut stage)].join(", ");
     assert!(said.contains("inputs 2003#1 of [2]"), "{said}");
+}
+
+#[test]
+fn a_ready_row_behind_thousands_that_wait_for_a_batch_goes_while_that_one_is_paused() {
+    let other = BatchNo(7);
+    let mut stage = a_crowd_that_waits_for_row_1();
+    for spec in &mut stage.specs[3..2_003] {
+        let mut child = (**spec).clone();
+        child.order.inputs[0].batch = Some(InputBatch { no: other, name: "spring".parse().unwrap() });
+        *spec = Arc::new(child);
+    }
+    let mut batch = BatchRecord::new(other, "spring".parse().unwrap(), Timestamp(0));
+    (batch.rows, batch.paused) = (1, Some(Pause::Owner));
+    stage.scheduler.add_batch(batch);
+    let parent = stage.specs[1].clone();
+    let key = JobKey { batch: other, seq: parent.seq };
+    let record = JobRecord { key, id: parent.id, row_at: 0, job: crate::domain::job::Job::queued() };
+    stage.scheduler.resume_job(record, parent, stage.now);
+    stage.step(vec![]);
+    stage.step(vec![Input::Ended { batch: other, jobs: vec![] }]);
+    // Rows 0 and 1 are never done.
+    stage.posted(0, task("pending"));
+    stage.posted(1, task("pending"));
+    let said = [finish(&mut stage, 2), what_comes(&mut stage)];
+    assert!(said.contains(&"inputs 2003#1 of [2]".to_owned()), "{said:?}");
 }
 
 #[test]
