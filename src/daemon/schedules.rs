@@ -268,7 +268,9 @@ impl<D: RunIngest> ScheduleRunner<D> {
         let mut due = catch_up::decide(schedule, *run_policy, handled, now, awake_for, false);
         if !due.start.is_empty() && run_policy.overlap == Overlap::Skip {
             match self.ingest.unfinished() {
-                Ok(batches) if batches.iter().any(|batch| name::is_run_of(name, batch)) => {
+                Ok(batches)
+                    if batches.iter().any(|batch| is_in_the_way(configured, &due, handled, batch)) =>
+                {
                     due = catch_up::decide(schedule, *run_policy, handled, now, awake_for, true);
                 }
                 Ok(_) => {}
@@ -458,6 +460,26 @@ impl<D: RunIngest> ScheduleRunner<D> {
         let until = self.configured.iter().filter_map(next).min().map(|next| next.since(now).0);
         until.map_or(CHECK_INTERVAL, |until| Duration::from_millis(until).min(CHECK_INTERVAL))
     }
+}
+
+/// Whether a batch that has not ended keeps out what is due: it is another run of the schedule. One of those that are due
+/// is not: it was taken in, and the process ended before that was noted. Nor is one that was caught up with together with
+/// these, and is too old for that by now.
+fn is_in_the_way(
+    configured: &ConfiguredSchedule,
+    due: &Due,
+    handled: Option<&Handled>,
+    batch: &BatchName,
+) -> bool {
+    let ConfiguredSchedule { name, schedule, run_policy, .. } = configured;
+    let Some(at) = name::instant_of(name, batch) else { return false };
+    let before = Timestamp(at.0.saturating_sub(1));
+    let is_caught_up_with = || {
+        run_policy.missed == Missed::All
+            && handled.is_some_and(|handled| at > handled.up_to)
+            && schedule.next_after(before) == Some(at)
+    };
+    !due.start.contains(&at) && !is_caught_up_with()
 }
 
 /// Whether trying again cannot help.

@@ -206,6 +206,30 @@ async fn an_unfinished_run_of_the_same_schedule_keeps_the_next_out() {
 }
 
 #[tokio::test]
+async fn catching_up_goes_on_after_a_restart_though_its_first_run_has_not_ended() {
+    let stage = Stage::new();
+    let all = || vec![configured("news", "@hourly", Missed::All)];
+    look(&mut stage.begin(all()), "2026-11-21T02:30:00Z").await;
+    let before = read(stage.dir.path()).unwrap();
+    let runs = ["news-2026-11-21T0300Z", "news-2026-11-21T0400Z", "news-2026-11-21T0500Z"];
+    look(&mut stage.begin(all()), "2026-11-21T05:30:00Z").await;
+    assert_eq!(stage.taken(), runs);
+    // The process ends after the first, before that is noted.
+    let restart = async |unfinished: &str, now: &str| {
+        schedule_progress::keep(stage.dir.path(), &before).unwrap();
+        *stage.script.unfinished.lock().unwrap() = vec![unfinished.parse().unwrap()];
+        look(&mut stage.begin(all()), now).await;
+        stage.taken()
+    };
+    assert_eq!(restart(runs[0], "2026-11-21T05:30:10Z").await, runs);
+    let later = restart(runs[0], "2026-11-21T06:30:00Z").await;
+    assert_eq!(later, [runs[1], runs[2], "news-2026-11-21T0600Z"], "the three latest");
+    // A run by hand is in the way, and so is one from before.
+    assert!(restart("news-2026-11-21T031507Z", "2026-11-21T05:30:10Z").await.is_empty());
+    assert!(restart("news-2026-11-21T0200Z", "2026-11-21T05:30:10Z").await.is_empty());
+}
+
+#[tokio::test]
 async fn a_schedule_that_went_away_and_came_back_begins_anew() {
     let stage = Stage::new();
     let mut runner = stage.begin(hourly());

@@ -25,11 +25,12 @@ pub fn of_run(schedule: &str, fire: Timestamp) -> Result<BatchName, BadBatchName
     format!("{schedule}-{}", at.format(format)).parse()
 }
 
-/// Whether a batch is called as a run of the schedule is.
-pub fn is_run_of(schedule: &str, batch: &BatchName) -> bool {
-    let instant = batch.as_str().strip_prefix(schedule).and_then(|rest| rest.strip_prefix('-'));
-    let reads = |format| instant.is_some_and(|text| NaiveDateTime::parse_from_str(text, format).is_ok());
-    reads("%Y-%m-%dT%H%MZ") || reads("%Y-%m-%dT%H%M%SZ")
+/// The instant of the run that a batch is called as; nothing where it is not called as a run of the schedule is.
+pub fn instant_of(schedule: &str, batch: &BatchName) -> Option<Timestamp> {
+    let instant = batch.as_str().strip_prefix(schedule)?.strip_prefix('-')?;
+    let formats = ["%Y-%m-%dT%H%MZ", "%Y-%m-%dT%H%M%SZ"];
+    let at = formats.iter().find_map(|format| NaiveDateTime::parse_from_str(instant, format).ok())?;
+    Some(Timestamp(at.and_utc().timestamp_millis()))
 }
 
 /// Refuses a name under which a schedule's batches could not be named.
