@@ -21,7 +21,7 @@ use crate::domain::ids::{BadBatchName, BatchName};
 use crate::domain::schedule::{Schedule, ScheduleError, name};
 use crate::domain::time::Timestamp;
 use crate::server::protocol::{ActiveSchedule, RunScheduleRequest, SchedulesRequest};
-use crate::store::schedule_progress::{self, LastRun, ScheduleRecords};
+use crate::store::schedule_progress::{self, LastRun, LeftOutRun, ScheduleRecords};
 
 /// What fires by itself: `[[schedule]]` in the configuration.
 #[derive(Debug, Subcommand)]
@@ -62,6 +62,7 @@ struct CatalogEntry<'a> {
     #[serde(flatten)]
     next: Option<Instant>,
     last_run: Option<&'a LastRun>,
+    left_out: Option<&'a LeftOutRun>,
 }
 
 /// When it fires, twice said.
@@ -174,6 +175,7 @@ fn listed<'a>(
         timezone: schedule.timezone(),
         next: next.map(|at| Instant { next: utc(at), next_local: schedule.local(at) }),
         last_run: record.and_then(|record| record.last_run.as_ref()),
+        left_out: record.and_then(|record| record.left_out.as_ref()),
     }
 }
 
@@ -194,7 +196,17 @@ fn list_table(out: &mut impl Write, rows: &[CatalogEntry<'_>]) -> io::Result<()>
         let last = row.last_run.map_or("-", |run| run.batch.as_str());
         table.add_row([row.name, row.cron, row.timezone, local, next, last].map(printable));
     }
-    lines(out, &table)
+    table::print(out, &table)?;
+    for row in rows {
+        let Some(LeftOutRun { at, in_the_way }) = row.left_out else { continue };
+        let (name, at) = (printable(row.name), utc(*at));
+        writeln!(
+            out,
+            "{name}: the run of {at} was left out, because batch {in_the_way} had not ended; to see what that waits for: \
+             callsheet status {in_the_way}"
+        )?;
+    }
+    out.flush()
 }
 
 fn next(in_force: &InForce, command: &ScheduleNextCommand, global: &Global) -> Result<Exit, Failure> {

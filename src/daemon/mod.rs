@@ -117,7 +117,8 @@ pub async fn run(store: Arc<Store>, parts: Parts, clock: Clock, reload: Reload) 
     let (handle, ingest) = (app.engine.handle(), app.state.ingest.clone());
     let output_dir = app.state.output_dir.clone();
     let (fire, fires) = mpsc::channel(8);
-    let schedule_ingest = schedules::DaemonIngest { ingest: ingest.clone(), store: store.clone() };
+    let schedule_ingest =
+        schedules::DaemonIngest { ingest: ingest.clone(), store: store.clone(), engine: handle.clone() };
     let scheduled = ScheduleRunner::begin(schedule_ingest, store.dir(), planned);
     app.state.schedules = Some(ScheduleAccess { run: fire, in_force: scheduled.in_force() });
     let hooks = Hooks::new(&hooks, hooks_secret.as_ref(), store.dir(), HookTimeouts::default(), clock)?;

@@ -23,17 +23,19 @@ use crate::domain::credits::Credits;
 use crate::domain::exit_code::Exit;
 use crate::domain::ids::BatchName;
 use crate::domain::manifest::row::Policy;
-use crate::domain::schedule::catch_up::{self, Due, Handled, Missed, ON_TIME, Overlap, SchedulePolicy};
+use crate::domain::schedule::catch_up::{
+    self, Due, Handled, Missed, ON_TIME, Overlap, Reason, SchedulePolicy,
+};
 use crate::domain::schedule::{Schedule, ScheduleError, name};
 use crate::domain::time::{Millis, Now, Tick, Timestamp};
-use crate::engine::Stop;
+use crate::engine::{Handle, Stop};
 use crate::ingest::ingest_handle::{IngestError, IngestHandle};
 use crate::ingest::receipt::Receipt;
 use crate::ingest::{IngestOptions, ManifestError};
 use crate::server::app_state::{FireError, FireMode, FireRequest};
 use crate::server::protocol::{ActiveSchedule, Refusal, Schedules};
-use crate::store::schedule_progress::{self, LastRun, ScheduleRecord, ScheduleRecords};
-use crate::store::{Store, StoreError};
+use crate::store::schedule_progress::{self, LastRun, LeftOutRun, ScheduleRecord, ScheduleRecords};
+use crate::store::{BatchRecord, Store, StoreError};
 
 #[cfg(test)]
 mod tests;
@@ -108,8 +110,8 @@ pub(super) trait RunIngest: Send + Sync {
         manifest: &Path,
         options: IngestOptions,
     ) -> impl Future<Output = Result<Receipt, IngestError>> + Send;
-    /// The batches that have not ended.
-    fn unfinished(&self) -> Result<Vec<BatchName>, StoreError>;
+    /// The batches that have not ended, without those that only people can move.
+    fn unfinished(&self) -> impl Future<Output = Result<Vec<BatchName>, StoreError>> + Send;
     /// Whether a manifest has been unchanged for [`INBOX_SETTLE`]: nobody is writing it just now.
     fn is_settled(&self, manifest: &Path, now: Timestamp) -> bool;
 }
@@ -119,6 +121,7 @@ pub(super) trait RunIngest: Send + Sync {
 pub(super) struct DaemonIngest {
     pub(super) ingest: IngestHandle,
     pub(super) store: Arc<Store>,
+    pub(super) engine: Handle,
 }
 
 impl RunIngest for DaemonIngest {
@@ -130,9 +133,12 @@ impl RunIngest for DaemonIngest {
         self.ingest.plan(manifest, options).await
     }
 
-    fn unfinished(&self) -> Result<Vec<BatchName>, StoreError> {
+    async fn unfinished(&self) -> Result<Vec<BatchName>, StoreError> {
+        // Where the engine has ended, no run starts either.
+        let waiting = self.engine.waiting_for_people().await.unwrap_or_default();
+        let moves = |batch: &BatchRecord| !batch.has_ended() && !waiting.contains(&batch.no);
         let batches = self.store.batches()?;
-        Ok(batches.into_iter().filter(|batch| !batch.has_ended()).map(|batch| batch.name).collect())
+        Ok(batches.into_iter().filter(moves).map(|batch| batch.name).collect())
     }
 
     fn is_settled(&self, manifest: &Path, now: Timestamp) -> bool {
@@ -252,7 +258,7 @@ impl<D: RunIngest> ScheduleRunner<D> {
     async fn look(&mut self, now: Now) -> Result<(), EngineEnded> {
         for index in 0..self.configured.len() {
             let configured = self.configured[index].clone();
-            self.decide(&configured, now);
+            self.decide(&configured, now).await;
             self.take_in(&configured, now).await?;
         }
         self.save();
@@ -260,20 +266,22 @@ impl<D: RunIngest> ScheduleRunner<D> {
     }
 
     /// Moves what is due to what is waiting.
-    fn decide(&mut self, configured: &ConfiguredSchedule, Now { wall: now, tick }: Now) {
+    async fn decide(&mut self, configured: &ConfiguredSchedule, Now { wall: now, tick }: Now) {
         let ConfiguredSchedule { name, schedule, run_policy, .. } = configured;
         let progress = self.progress.entry(name.clone()).or_default();
         let handled = progress.handled.as_ref();
         let awake_for = progress.decided.map_or(Millis(0), |decided| tick.since(decided));
+        let mut in_the_way = None;
         let mut due = catch_up::decide(schedule, *run_policy, handled, now, awake_for, false);
         if !due.start.is_empty() && run_policy.overlap == Overlap::Skip {
-            match self.ingest.unfinished() {
-                Ok(batches)
-                    if batches.iter().any(|batch| is_in_the_way(configured, &due, handled, batch)) =>
-                {
-                    due = catch_up::decide(schedule, *run_policy, handled, now, awake_for, true);
+            match self.ingest.unfinished().await {
+                Ok(batches) => {
+                    let mut batches = batches.into_iter();
+                    in_the_way = batches.find(|batch| is_in_the_way(configured, &due, handled, batch));
+                    if in_the_way.is_some() {
+                        due = catch_up::decide(schedule, *run_policy, handled, now, awake_for, true);
+                    }
                 }
-                Ok(_) => {}
                 Err(error) => {
                     tracing::error!(schedule = name, %error, "cannot check whether the previous run has ended; no \
                                                               run starts");
@@ -281,7 +289,7 @@ impl<D: RunIngest> ScheduleRunner<D> {
                 }
             }
         }
-        note(name, &due);
+        note(name, &due, in_the_way.as_ref());
         let behind = due.handled.up_to.since(now);
         if behind > ON_TIME && !progress.is_behind {
             let up_to = due.handled.up_to;
@@ -299,6 +307,13 @@ impl<D: RunIngest> ScheduleRunner<D> {
         }
         progress.handled = Some(due.handled);
         progress.decided = Some(tick);
+        let overlap = due.left_out.iter().find(|left| left.reason == Reason::Overlap);
+        if let (Some(left), Some(in_the_way)) = (overlap, in_the_way)
+            && let Some(record) = self.records.get_mut(name)
+        {
+            record.left_out = Some(LeftOutRun { at: left.last, in_the_way });
+            self.is_unsaved = true;
+        }
     }
 
     /// Takes in what is waiting, and then notes how far the schedule is.
@@ -369,8 +384,9 @@ impl<D: RunIngest> ScheduleRunner<D> {
             let record = self
                 .records
                 .entry(schedule.clone())
-                .or_insert_with(|| ScheduleRecord { handled: Handled { up_to: at, by }, last_run: None });
+                .or_insert_with(|| ScheduleRecord::new(Handled { up_to: at, by }));
             record.last_run = Some(LastRun { at, batch });
+            record.left_out = None;
             self.is_unsaved = true;
         }
         Ok(receipt)
@@ -434,7 +450,7 @@ impl<D: RunIngest> ScheduleRunner<D> {
                 self.is_unsaved = true;
             }
             None => {
-                self.records.insert(name.to_owned(), ScheduleRecord { handled, last_run: None });
+                self.records.insert(name.to_owned(), ScheduleRecord::new(handled));
                 self.is_unsaved = true;
             }
         }
@@ -487,10 +503,16 @@ fn is_hopeless(error: &IngestError) -> bool {
     matches!(error, IngestError::Manifest(ManifestError::BatchName(_) | ManifestError::NotAFile { .. }))
 }
 
-fn note(schedule: &str, due: &Due) {
+fn note(schedule: &str, due: &Due, in_the_way: Option<&BatchName>) {
     for left in &due.left_out {
         let (count, reason, last) = (left.count, left.reason.words(), left.last);
         let or_more = left.or_more;
-        tracing::warn!(schedule, count, or_more, %last, reason, "left out");
+        match in_the_way.filter(|_| left.reason == Reason::Overlap) {
+            Some(batch) => {
+                let see = format!("callsheet status {batch}");
+                tracing::warn!(schedule, count, or_more, %last, reason, %batch, see, "left out");
+            }
+            None => tracing::warn!(schedule, count, or_more, %last, reason, "left out"),
+        }
     }
 }

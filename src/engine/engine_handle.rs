@@ -33,6 +33,7 @@ pub(super) enum Message {
 #[derive(Debug)]
 pub(super) enum Question {
     Overview(oneshot::Sender<Vec<BatchOverview>>),
+    WaitingForPeople(oneshot::Sender<Vec<BatchNo>>),
     Batches(Option<BatchName>, oneshot::Sender<Vec<BatchSnapshot>>),
     Standing(BatchNo, usize, oneshot::Sender<Option<BatchStanding>>),
     Account(oneshot::Sender<AccountOverview>),
@@ -50,6 +51,7 @@ impl Question {
     pub(super) fn answer(self, scheduler: &Scheduler, now: Now) {
         match self {
             Question::Overview(reply) => drop(reply.send(scheduler.overview())),
+            Question::WaitingForPeople(reply) => drop(reply.send(scheduler.waiting_for_people().collect())),
             Question::Batches(name, reply) => drop(reply.send(scheduler.batch_snapshots(name.as_ref()))),
             Question::Standing(no, most, reply) => drop(reply.send(scheduler.batch_standing(no, most))),
             Question::Account(reply) => drop(reply.send(scheduler.account_overview(now))),
@@ -115,6 +117,16 @@ impl Handle {
     pub async fn overview(&self) -> Result<Vec<BatchOverview>, EngineGone> {
         let (reply, answer) = oneshot::channel();
         self.questions.send(Question::Overview(reply)).await.map_err(|_| EngineGone)?;
+        answer.await.map_err(|_| EngineGone)
+    }
+
+    /// The batches of which nothing is in flight, and all that is left waits for rows that a person has to see to.
+    ///
+    /// # Errors
+    /// [`EngineGone`].
+    pub async fn waiting_for_people(&self) -> Result<Vec<BatchNo>, EngineGone> {
+        let (reply, answer) = oneshot::channel();
+        self.questions.send(Question::WaitingForPeople(reply)).await.map_err(|_| EngineGone)?;
         answer.await.map_err(|_| EngineGone)
     }
 

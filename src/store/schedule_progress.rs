@@ -29,6 +29,16 @@ pub struct ScheduleRecord {
     /// Its last run, if it had one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_run: Option<LastRun>,
+    /// The latest run that was left out since then because another one had not ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left_out: Option<LeftOutRun>,
+}
+
+impl ScheduleRecord {
+    /// A schedule that has had no run.
+    pub fn new(handled: Handled) -> ScheduleRecord {
+        ScheduleRecord { handled, last_run: None, left_out: None }
+    }
 }
 
 /// The last run of a schedule.
@@ -38,6 +48,15 @@ pub struct LastRun {
     pub at: Timestamp,
     /// Its batch.
     pub batch: BatchName,
+}
+
+/// A run of a schedule that was left out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftOutRun {
+    /// When it was due.
+    pub at: Timestamp,
+    /// The batch that had not ended.
+    pub in_the_way: BatchName,
 }
 
 /// The records of a state folder; empty where there are none yet.
@@ -77,9 +96,11 @@ mod tests {
         let handled = Handled { up_to: Timestamp(5), by: "@daily UTC".to_owned() };
         let run = LastRun { at: Timestamp(5), batch: "nightly-1970-01-01T0000Z".parse().unwrap() };
         let mut records = ScheduleRecords::new();
-        records
-            .insert("nightly".to_owned(), ScheduleRecord { handled: handled.clone(), last_run: Some(run) });
-        records.insert("new".to_owned(), ScheduleRecord { handled, last_run: None });
+        let left_out = LeftOutRun { at: Timestamp(6), in_the_way: run.batch.clone() };
+        let nightly =
+            ScheduleRecord { handled: handled.clone(), last_run: Some(run), left_out: Some(left_out) };
+        records.insert("nightly".to_owned(), nightly);
+        records.insert("new".to_owned(), ScheduleRecord::new(handled));
         keep(dir.path(), &records).unwrap();
         keep(dir.path(), &records).unwrap();
         assert_eq!(read(dir.path()).unwrap(), records);

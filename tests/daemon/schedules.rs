@@ -174,3 +174,40 @@ fn a_run_that_is_killed_before_it_is_durable_leaves_nothing_and_comes_back() {
     assert_eq!(folders(), runs);
     env.audit().each_paid_once(runs.len());
 }
+
+#[test]
+fn a_failed_row_that_feeds_another_keeps_no_later_run_out() {
+    let env = env(&schedule("news", "*/2 * * * * *", ""));
+    env.write(
+        "news.csv",
+        "id,kind,model,prompt,image_urls\nstill,image,gi-2,doomed,\nclip,video,house-c1,It moves,job:still\n\
+         jingle,sound-effect,,A jingle,\n",
+    );
+    env.faults("[[rules]]\ncontains = 'doomed'\neffect = { do = 'content-rejected' }\n");
+    let daemon = env.daemon("info");
+    let with_jingle = || {
+        let status = env.run(["status", "--json"]).exited(0).json();
+        let is_parked = |batch: &&Value| {
+            batch["parked_by"] == "inputs" && batch["succeeded"] == 1 && batch["failed"] == 1
+        };
+        status["batches"].as_array().unwrap().iter().filter(is_parked).count()
+    };
+    until("two runs with their jingles", || with_jingle() >= 2);
+    env.configure("");
+    daemon.signal(Signal::HUP);
+    daemon.says("configuration reloaded");
+    daemon.stop();
+}
+
+#[test]
+fn a_run_that_is_left_out_is_listed_with_the_batch_in_its_way() {
+    let env = env(&schedule("tick", "* * * * * *", "budget = 0"));
+    let daemon = env.daemon("info");
+    daemon.says("callsheet status tick-20");
+    let listed = || env.run(["schedule", "list"]).exited(0).stdout;
+    until("it is noted", || listed().contains("to see what that waits for: callsheet status tick-20"));
+    let left_out = env.run(["schedule", "list", "--json"]).exited(0).json()["schedules"][0].clone();
+    assert_eq!(left_out["left_out"]["in_the_way"], left_out["last_run"]["batch"], "{left_out:#}");
+    daemon.stop();
+    assert_eq!(env.audit().totals.charges, 0);
+}

@@ -36,7 +36,7 @@ impl RunIngest for &Script {
         Ok(Receipt { batch: options.batch, new: 1, price: Credits(8), ..Receipt::new(manifest) })
     }
 
-    fn unfinished(&self) -> Result<Vec<BatchName>, StoreError> {
+    async fn unfinished(&self) -> Result<Vec<BatchName>, StoreError> {
         Ok(self.unfinished.lock().unwrap().clone())
     }
 
@@ -203,6 +203,12 @@ async fn an_unfinished_run_of_the_same_schedule_keeps_the_next_out() {
     look(&mut runner, "2026-11-21T04:00:00Z").await;
     assert!(stage.taken().is_empty());
     assert_eq!(stage.kept(), at("2026-11-21T04:00:00Z").wall);
+    let left_out = || read(stage.dir.path()).unwrap()["news"].left_out.clone();
+    let in_the_way = "news-2026-11-21T0300Z".parse().unwrap();
+    assert_eq!(left_out(), Some(LeftOutRun { at: at("2026-11-21T04:00:00Z").wall, in_the_way }));
+    stage.script.unfinished.lock().unwrap().clear();
+    look(&mut runner, "2026-11-21T05:00:00Z").await;
+    assert_eq!((stage.taken(), left_out()), (vec!["news-2026-11-21T0500Z".to_owned()], None));
 }
 
 #[tokio::test]

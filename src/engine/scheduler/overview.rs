@@ -227,11 +227,19 @@ impl Scheduler {
         self.batch(no).is_some_and(|record| self.jobs.wait_after_pilot(record, self.inputs.waiting_of(no)))
     }
 
-    /// Batches of which all that is left waits for rows that a person has to see to, and whose owners were not told. A
-    /// row that takes outputs of another batch waits for that one as long as anything of it moves.
+    /// Batches of which all that is left waits for rows that a person has to see to, and whose owners were not told.
     pub fn waiting_untold(&self) -> impl Iterator<Item = BatchNo> {
-        let untold = self.batches.sorted(Attention::IsParked).filter(|active| active.waits_untold());
-        untold.map(|active| active.record().no).filter(|no| {
+        let is_untold = |no: &BatchNo| self.batches.get(no).is_some_and(ActiveBatch::waits_untold);
+        self.waiting_for_people().filter(is_untold)
+    }
+
+    /// Batches of which all that is left waits for rows that a person has to see to. A row that takes outputs of another
+    /// batch waits for that one as long as anything of it moves.
+    pub fn waiting_for_people(&self) -> impl Iterator<Item = BatchNo> {
+        let parked = self.batches.sorted(Attention::IsParked);
+        let still =
+            parked.filter(|active| active.parked() == Some(Parked::Inputs) && self.stands_still(active));
+        still.map(|active| active.record().no).filter(|no| {
             let mut others = self.inputs.named_by(*no);
             others.all(|other| self.batches.get(&other).is_none_or(|active| self.stands_still(active)))
         })
