@@ -91,7 +91,8 @@ pub fn classify_read(raw: &RawResponse) -> ReadAnswer {
         };
     }
     match (raw.status, body.as_ref().and_then(wire::error)) {
-        (401, error) => ReadAnswer::Unauthorised(error.map_or_else(|| http_fault(raw), |error| error.fault)),
+        // Without the envelope it is somebody's on the way, and may be this answer's alone.
+        (401, Some(error)) => ReadAnswer::Unauthorised(error.fault),
         (404, Some(error)) => ReadAnswer::Missing(error.fault),
         (_, Some(error)) => read_again(raw, error.fault),
         (_, None) => read_again(raw, http_fault(raw)),
@@ -386,7 +387,16 @@ mod tests {
         ] {
             assert!(matches!(classify_read(&raw(status, body)), ReadAnswer::Again { .. }), "{status} {body}");
         }
-        assert!(matches!(classify_read(&raw(401, "")), ReadAnswer::Unauthorised(_)));
+        for page in ["", "<html>", gateway] {
+            assert!(
+                matches!(classify_read(&raw(401, page)), ReadAnswer::Again { .. }),
+                "somebody's on the way"
+            );
+        }
+        assert!(matches!(
+            classify_read(&raw(401, &envelope("unauthorized", None))),
+            ReadAnswer::Unauthorised(_)
+        ));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use crate::domain::parked_reason::Parked;
 use crate::domain::task::{Fault, PostAnswer, ReadAnswer, TaskReading, TaskStatus};
 use crate::domain::time::{Millis, Now};
 use crate::engine::scheduler::job_log::{self, LogContext};
+use crate::engine::scheduler::parts::api_key_refusal::Call;
 use crate::engine::scheduler::parts::job_counts::NextAction;
 use crate::engine::scheduler::parts::open_job::OpenJob;
 use crate::engine::scheduler::{FetchFault, Input, Mode, NoBalance, Scheduler, SchedulerError, SpooledRow};
@@ -150,7 +151,7 @@ impl Scheduler {
                 Millis(0)
             }
             PostAnswer::Unauthorised(_) => {
-                self.account.block_for_key(now.tick);
+                self.account.suspect_key(Call::Post, now.tick);
                 Millis(0)
             }
             PostAnswer::Task(_) | PostAnswer::TaskNamed(..) | PostAnswer::Refused(_) => {
@@ -187,6 +188,7 @@ impl Scheduler {
         let Some(faults) = self.effect_ended(key, attempt) else { return Ok(()) };
         let wait = match answer {
             ReadAnswer::Task(reading) => {
+                self.account.task_was_read();
                 self.reset_faults(key, attempt);
                 self.learn_from_task(key, attempt, &reading, now);
                 let is_present = self.jobs.get(&key).is_some_and(|open| open.job().attempt() == attempt);
@@ -206,7 +208,7 @@ impl Scheduler {
                 Some(self.wait_times.after_fault(faults, None).max(self.settings.poll_min))
             }
             ReadAnswer::Unauthorised(_) => {
-                self.account.block_for_key(now.tick);
+                self.account.suspect_key(Call::ReadTask, now.tick);
                 // It is put off for as long as the key is refused, and no longer.
                 Some(self.settings.poll_min)
             }
@@ -497,7 +499,7 @@ impl Scheduler {
             drop(open);
             match code {
                 Some("insufficient_credits") => self.account.refuse_credits(need, None, now),
-                Some("auth_required") => self.account.suspect_key(now.tick),
+                Some("auth_required") => self.account.suspect_key(Call::ReadTask, now.tick),
                 _ => {}
             }
         }

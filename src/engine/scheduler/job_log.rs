@@ -207,6 +207,13 @@ pub(super) fn queue_parked(parked: Parked) {
     tracing::warn!(reason = parked.name(), "queue parked: {}", parked.explain());
 }
 
+/// A request was answered 401, which may be that answer's alone.
+pub(super) fn key_suspected() {
+    tracing::info!(
+        "a request was answered 401; nothing is sent until the balance was asked for with the same key"
+    );
+}
+
 /// The catalogs could not be renewed before something is sent.
 pub(super) fn catalog_not_renewed(fault: &Fault) {
     tracing::info!(%fault, "failed to refresh the catalogs; using the known ones");

@@ -23,6 +23,7 @@ impl Scheduler {
         let counts = self.jobs.counts();
         if counts.busy() > 0
             || self.account.is_asking()
+            || self.account.key_is_doubtful() && self.mode != Mode::Stopping
             // Copies are being removed, or wait for the store.
             || self.mode != Mode::Stopping && !self.scratch.is_empty()
             || self.inputs.is_looking_up() && self.mode == Mode::Paying

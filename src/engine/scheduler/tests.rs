@@ -433,7 +433,8 @@ fn a_refused_key_parks_polls_too() {
     let mut stage = Stage::of(2);
     stage.step(vec![]);
     stage.posted(0, task("pending"));
-    stage.posted(1, PostAnswer::Unauthorised(fault("unauthorized")));
+    assert_eq!(stage.posted(1, PostAnswer::Unauthorised(fault("unauthorized"))), "balance?");
+    assert_eq!(stage.step(vec![Input::Balance(Err(NoBalance::Unauthorised))]), "");
     assert_eq!(stage.pass(Millis(20_000)).step(vec![]), "");
     assert_eq!(stage.scheduler.standstill(), Some(Standstill::Parked(Parked::Key)));
     assert_eq!(stage.pass(Millis(40_000)).step(vec![]), "balance?");

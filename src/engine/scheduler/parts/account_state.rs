@@ -137,18 +137,25 @@ impl AccountState {
         self.out_of_credits.blocked()
     }
 
-    /// A request was answered 401.
-    pub fn block_for_key(&mut self, now: Tick) {
+    /// The question for the balance was answered 401.
+    fn block_for_key(&mut self, now: Tick) {
         self.api_key.refuse(now, self.settings.balance_interval);
     }
 
-    /// A task failed for want of a key that works: what a 401 would say of the account. The balance is asked for at
-    /// once, since the fault may be the task's alone: then nothing waits for long.
-    pub fn suspect_key(&mut self, now: Tick) {
-        if !self.api_key.is_refused() {
-            self.block_for_key(now);
-            self.api_key.check_at(now);
-        }
+    /// A call was answered 401, or a task failed for want of a key that works. The balance is asked for at once, since the
+    /// fault may be the answer's alone, or the task's: then nothing waits for long.
+    pub fn suspect_key(&mut self, call: Call, now: Tick) {
+        self.api_key.suspect(call, now);
+    }
+
+    /// Whether the key was refused, and the balance, which was not told since, may show that it works.
+    pub fn key_is_doubtful(&self) -> bool {
+        self.api_key.is_doubtful() && self.unanswered < UNANSWERED_MAX
+    }
+
+    /// A task was read.
+    pub fn task_was_read(&mut self) {
+        self.api_key.allowed(Call::ReadTask);
     }
 
     /// A POST was answered 402, or a task failed for want of credits. The balance is asked for at once, and then
@@ -187,6 +194,7 @@ impl AccountState {
 
     /// A creating POST made a task: somebody pays, or an allowance covers it.
     pub fn post_was_taken(&mut self) {
+        self.api_key.allowed(Call::Post);
         self.tries = self.tries.min(1);
         self.forget_refusals();
     }
@@ -222,7 +230,9 @@ impl AccountState {
                 if why == NoBalance::Unauthorised {
                     self.block_for_key(now);
                 }
-                self.api_key.check_at(now.after(self.settings.balance_interval));
+                let soon = next_check(BalanceNeed::Any, Some(now), self.unanswered as usize);
+                let later = now.after(self.settings.balance_interval);
+                self.api_key.check_at(if self.key_is_doubtful() { soon } else { later });
                 return BalanceNews::default();
             }
         };

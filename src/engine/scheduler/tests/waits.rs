@@ -265,6 +265,42 @@ fn a_task_that_failed_for_want_of_a_key_shuts_the_gate_until_the_key_works() {
     assert_eq!(stage.step(vec![Input::Balance(Ok(Credits(0)))]), "post 0#2, post 1#2");
 }
 
+#[test]
+fn a_401_alone_does_not_end_a_run_before_the_balance_is_refused_too() {
+    let mut stage = Stage::of(2);
+    stage.step(vec![]);
+    stage.posted(0, task("pending"));
+    assert_eq!(stage.posted(1, PostAnswer::Unauthorised(fault("unauthorized"))), "balance?", "at once");
+    assert_eq!(stage.scheduler.standstill(), None, "the answer decides");
+    assert_eq!(stage.step(vec![Input::Balance(Err(NoBalance::Unanswered))]), "");
+    assert_eq!(stage.scheduler.standstill(), None, "and is waited for");
+    assert_eq!(stage.pass(Millis::from_secs(5)).step(vec![]), "balance?");
+    assert_eq!(stage.step(vec![Input::Balance(Ok(Credits(100)))]), "post 1#1", "the same request");
+    // It comes again and again, and the balance is told each time: this key may not make the call.
+    for wait in [5, 10, 20] {
+        assert_eq!(stage.posted(1, PostAnswer::Unauthorised(fault("unauthorized"))), "");
+        assert_eq!(stage.scheduler.standstill(), None);
+        let did = stage.pass(Millis::from_secs(wait)).step(vec![]);
+        assert!(did.contains("balance?"), "{did}");
+        let did = stage.step(vec![Input::Balance(Ok(Credits(100)))]);
+        assert!(did.contains("post 1#1"), "{did}");
+        if did.contains("read 0#1") {
+            stage.read(0, ReadAnswer::Task(reading("processing")));
+        }
+    }
+    stage.posted(1, PostAnswer::Unauthorised(fault("unauthorized")));
+    assert_eq!(stage.scheduler.standstill(), Some(Standstill::Parked(Parked::Key)));
+}
+
+#[test]
+fn a_key_that_is_refused_for_the_balance_too_ends_a_run_at_once() {
+    let mut stage = Stage::of(1);
+    stage.step(vec![]);
+    assert_eq!(stage.posted(0, PostAnswer::Unauthorised(fault("unauthorized"))), "balance?");
+    assert_eq!(stage.step(vec![Input::Balance(Err(NoBalance::Unauthorised))]), "");
+    assert_eq!(stage.scheduler.standstill(), Some(Standstill::Parked(Parked::Key)));
+}
+
 /// Lets the next job begin, and tells how long its task is left alone before it is read.
 fn first_read(stage: &mut Stage, seq: u32) -> Millis {
     stage.posted(seq, task("pending"));
@@ -288,8 +324,10 @@ fn an_outage_or_a_refused_key_puts_off_no_reading_of_a_later_task() {
             } else {
                 ReadAnswer::Unauthorised(fault("unauthorized"))
             };
-            stage.read(seq, answer);
-            let (_, said) = wait_for_more(&mut stage);
+            let said = match stage.read(seq, answer) {
+                said if said.is_empty() => wait_for_more(&mut stage).1,
+                said => said,
+            };
             if said == "balance?" {
                 stage.step(vec![Input::Balance(Ok(Credits(1_000)))]);
                 wait_for_more(&mut stage);
@@ -308,7 +346,8 @@ fn a_task_whose_key_was_refused_is_read_as_soon_as_the_key_works() {
     stage.step(vec![]);
     stage.posted(0, task("pending"));
     wait_for_more(&mut stage);
-    stage.read(0, ReadAnswer::Unauthorised(fault("unauthorized")));
+    assert_eq!(stage.read(0, ReadAnswer::Unauthorised(fault("unauthorized"))), "balance?");
+    stage.step(vec![Input::Balance(Err(NoBalance::Unauthorised))]);
     let (_, said) = wait_for_more(&mut stage);
     assert_eq!(said, "balance?");
     stage.step(vec![Input::Balance(Ok(Credits(0)))]);
