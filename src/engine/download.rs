@@ -69,7 +69,8 @@ impl<'a> Fetcher<'a> {
         // The layout was checked when the batch was accepted.
         let layout = order.layout.as_deref().and_then(|text| Layout::parse(text).ok());
         let layout = layout.unwrap_or_else(|| self.deps.layout.clone());
-        // What was published by this process and is wanted again is not whole any more, but where a row went back to an older version.
+        // What was published by this process and is wanted again is not whole any more, but where a row went back to an older version
+        // or an output waits for the object store: then its batch is not new any more.
         let is_edited = !self.others.is_empty() || order.is_superseded;
         if (is_edited || !self.deps.output_dir.is_new(&order.batch))
             && let Some(files) = self.published_before(order, &layout).await

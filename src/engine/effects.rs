@@ -218,6 +218,17 @@ async fn fetch(
         (Ok(_), Err(fault)) => Err(fault.into()),
         (Err(fault), _) => Err(fault),
     };
+    if let Err(
+        FetchFault::StoreRefuses(_)
+        | FetchFault::ObjectRefused(_)
+        | FetchFault::Passing(_)
+        | FetchFault::FolderRefuses(_)
+        | FetchFault::DiskRefuses { .. },
+    ) = &outcome
+    {
+        // Its outputs may be on disk, and are looked for there before they are downloaded again.
+        deps.output_dir.forget_is_new(&order.batch);
+    }
     inputs.push(Input::Fetched(order.key, order.attempt, outcome));
     Ok(inputs)
 }

@@ -181,6 +181,11 @@ impl OutputDir {
         self.made.lock().unwrap_or_else(PoisonError::into_inner).contains(batch)
     }
 
+    /// From now on it is not known any more that nothing of a batch was published: some of it was, and its job waits.
+    pub fn forget_is_new(&self, batch: &BatchName) {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner).retain(|made| made != batch);
+    }
+
     /// Creates a batch's folder if it is missing.
     ///
     /// # Errors

@@ -218,6 +218,29 @@ fn a_store_that_is_down_parks_the_queue_and_what_is_paid_for_waits_on_disk() {
 }
 
 #[test]
+fn what_waits_on_disk_for_the_store_is_not_downloaded_again() {
+    let (env, store) = env();
+    for method in [Method::HEAD, Method::PUT] {
+        store.fault(&method, StoreFault::Status(403), 100_000);
+    }
+    let daemon = Running::start(command(&env, &store, &["daemon"]));
+    daemon.says("ready");
+    run(&env, &store, &["submit", "stills.csv"]).exited(0);
+    until("both wait on disk", || {
+        ["a.png", "b.png"].iter().all(|name| env.path(&format!("output/stills/{name}")).exists())
+    });
+    let before = puts(&store);
+    until("the store was asked again and again", || puts(&store) >= before + 12);
+    store.mend();
+    run(&env, &store, &["submit", "stills.csv", "--wait"]).exited(0);
+    daemon.stop().exited(0);
+    assert_eq!(store.objects(), stored_files(&env, "stills"));
+    let downloads: Vec<u64> = env.audit().tasks.iter().map(|task| task.downloads).collect();
+    assert_eq!(downloads, [1, 1]);
+    env.audit().each_paid_once(2);
+}
+
+#[test]
 fn what_alone_cannot_be_stored_waits_alone_and_is_named() {
     for may_list in [true, false] {
         let (env, store) = env();
