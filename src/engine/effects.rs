@@ -196,10 +196,10 @@ async fn fetch(
         others = blocking(move || edited_rows::others(&store, batch, &spec)).await?;
     }
     let specs: Vec<JobSpec> = others.iter().map(|(_, spec)| spec.clone()).collect();
-    let versions: Vec<JobId> = specs.iter().map(|spec| spec.id).collect();
+    let mut versions: Vec<JobId> = specs.iter().map(|spec| spec.id).collect();
     let outcome = Fetcher::new(deps, publish_queue, suspended_downloads, clock, specs).fetch(order).await;
     let mut inputs = Vec::new();
-    let mut kept = Ok(());
+    let mut kept = Ok(Vec::new());
     if outcome.is_ok() && !others.is_empty() {
         let (present, output_dir, layout) = (store.clone(), deps.output_dir.clone(), deps.layout.clone());
         let mut applied =
@@ -212,7 +212,9 @@ async fn fetch(
         }
     }
     let outcome = match (outcome, kept) {
-        (Ok(files), Ok(())) => {
+        (Ok(files), Ok(left)) => {
+            // Nothing else may have what they hold.
+            versions.retain(|version| !left.contains(version));
             output_sync::keep_fetched(deps, order, &versions, files).await.map_err(FetchFault::from)
         }
         (Ok(_), Err(fault)) => Err(fault.into()),

@@ -404,6 +404,15 @@ impl OutputStore {
         &self,
         address: &str,
         to: &Path,
+    /// Whether there is an object at an address. True where the store does not say.
+    pub(super) async fn may_have(&self, address: &str) -> bool {
+        let storage = &self.0.storage;
+        match storage.name_in(address) {
+            Some(name) => !matches!(storage.find(name).await, Ok(None)),
+            None => false,
+        }
+    }
+
         file: &OutputFile,
     ) -> Result<bool, KeepFault> {
         let storage = &self.0.storage;

@@ -81,7 +81,9 @@ pub(super) async fn keep_fetched(
     Ok(store.keep(&deps.output_dir, stored, files).await?.files)
 }
 
-/// Puts outputs that have other names now into the store under these, where there is one.
+/// Puts outputs that have other names now into the store under these, where there is one. A job whose files cannot be read
+/// is left out with a warning: it fails no other job. Returns the jobs whose objects keep their names for that reason, and must
+/// not be replaced.
 ///
 /// # Errors
 /// [`KeepFault`]; some of them may be there.
@@ -89,28 +91,48 @@ pub(super) async fn keep_renamed(
     deps: &EngineDeps,
     state: &Arc<Store>,
     applied: &mut AppliedVersions,
-) -> Result<(), KeepFault> {
-    let Some(store) = &deps.outputs else { return Ok(()) };
+) -> Result<Vec<JobId>, KeepFault> {
+    let mut left = Vec::new();
+    let Some(store) = &deps.outputs else { return Ok(left) };
     if applied.renamed.is_empty() {
-        return Ok(());
+        return Ok(left);
     }
     let unread = |text: String| KeepFault::File(Fault::new("state", text));
     let (present, no) = (state.clone(), applied.batch);
     let batch = blocking(move || present.batch(no)).await.map_err(|error| unread(error.to_string()))?;
-    let Some(batch) = batch else { return Ok(()) };
+    let Some(batch) = batch else { return Ok(left) };
     let layout = layout_of(&batch, &deps.layout);
     for renamed in &mut applied.renamed {
         let versions = versions_of(state, &batch, &renamed.spec).await.map_err(unread)?;
         let (spec, job) = (&*renamed.spec, &renamed.record.job);
         let stored = StoredJob { batch: &batch.name, layout: &layout, spec, job, versions: &versions };
-        // Where outputs do not stay on disk, the store is asked for those that are to have other names.
-        let known: Vec<OutputFile> = job.outputs().to_vec();
-        for (file, known) in renamed.files.iter().zip(&known).filter(|_| !deps.keeps_local) {
+        // What is not on disk, be it that outputs do not stay there, comes from the store before.
+        for (file, known) in renamed.files.iter().zip(job.outputs()) {
             if let Some(address) = &known.object {
                 store.bring_back(&deps.output_dir, (&batch.name, spec.id), address, file).await?;
             }
         }
-        renamed.files = store.keep(&deps.output_dir, stored, renamed.files.clone()).await?.files;
+        match store.keep(&deps.output_dir, stored, renamed.files.clone()).await {
+            Ok(kept) => renamed.files = kept.files,
+            Err(KeepFault::File(fault)) => {
+                tracing::warn!(
+                    batch = %batch.name, job = %spec.id, %fault,
+                    "outputs of an older version of a row are missing or changed: they are not in the object store under \
+                     their new name"
+                );
+                let mut has_objects = false;
+                for (file, known) in renamed.files.iter_mut().zip(job.outputs()) {
+                    if let Some(address) = &known.object
+                        && store.may_have(address).await
+                    {
+                        (file.object, has_objects) = (Some(address.clone()), true);
+                    }
+                }
+                left.extend(has_objects.then_some(spec.id));
+                continue;
+            }
+            Err(fault) => return Err(fault),
+        }
         if !deps.keeps_local {
             let (output_dir, batch, files) =
                 (deps.output_dir.clone(), batch.name.clone(), renamed.files.clone());
@@ -120,7 +142,7 @@ pub(super) async fn keep_renamed(
             }
         }
     }
-    Ok(())
+    Ok(left)
 }
 
 impl EngineClient {

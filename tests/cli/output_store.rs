@@ -241,6 +241,35 @@ fn what_waits_on_disk_for_the_store_is_not_downloaded_again() {
 }
 
 #[test]
+fn a_new_version_is_published_although_the_files_of_the_older_one_are_gone() {
+    for keep_local in [true, false] {
+        for is_stored in [true, false] {
+            let (env, store) = env();
+            env.configure(&format!("{STORE}keep_local = {keep_local}\n"));
+            run(&env, &store, &["run", "stills.csv"]).exited(0);
+            let first = store.objects()["out/stills/a.png"].clone();
+            if keep_local {
+                fs::remove_file(env.path("output/stills/a.png")).unwrap();
+            }
+            if !is_stored {
+                fs::remove_file(store.path_of("out/stills/a.png")).unwrap();
+            }
+            env.write("stills.csv", STILLS.replace("a fox", "a red fox"));
+            let edited = run(&env, &store, &["run", "stills.csv"]).exited(0);
+            let objects = store.objects();
+            assert!(objects["out/stills/a.png"] != first, "keep_local {keep_local}, stored {is_stored}");
+            // What the store still had of the older version is there under its new name.
+            assert_eq!(objects.values().any(|content| *content == first), is_stored, "{:?}", objects.keys());
+            if !is_stored {
+                edited.says("outputs of an older version");
+            }
+            assert_eq!(Outputs::of(&env, "stills").lines[0]["state"], "succeeded");
+            env.audit().each_paid_once(3);
+        }
+    }
+}
+
+#[test]
 fn what_alone_cannot_be_stored_waits_alone_and_is_named() {
     for may_list in [true, false] {
         let (env, store) = env();
