@@ -431,7 +431,7 @@ impl<'a> SlowTimeout<'a> {
     }
 }
 
-fn disk_fault(error: &std::io::Error, wanted_bytes: u64) -> FetchFault {
+pub(super) fn disk_fault(error: &std::io::Error, wanted_bytes: u64) -> FetchFault {
     let fault = Fault::new("disk", error.to_string());
     if is_disk_error(error) {
         FetchFault::DiskRefuses { fault, wanted_bytes }

@@ -11,7 +11,7 @@ use crate::domain::idempotency_key::IdempotencyKey;
 use crate::domain::ids::{BatchName, BatchNo, JobId};
 use crate::domain::job::{JobSpec, Order};
 use crate::domain::task::{Fault, PostAnswer};
-use crate::engine::download::Fetcher;
+use crate::engine::download::{Fetcher, disk_fault};
 use crate::engine::publish_queue::PublishQueue;
 use crate::engine::scheduler::{Effect, FetchFault, FetchOrder, Input, NoBalance, Scheduler};
 use crate::engine::scratch_files::ScratchMarks;
@@ -220,6 +220,10 @@ async fn fetch(
         (Ok(_), Err(fault)) => Err(fault.into()),
         (Err(fault), _) => Err(fault),
     };
+    let outcome = match outcome {
+        Err(FetchFault::Passing(fault)) => Err(of_folder(deps, &order.batch, fault).await),
+        outcome => outcome,
+    };
     if let Err(
         FetchFault::StoreRefuses(_)
         | FetchFault::ObjectRefused(_)
@@ -233,6 +237,17 @@ async fn fetch(
     }
     inputs.push(Input::Fetched(order.key, order.attempt, outcome));
     Ok(inputs)
+}
+
+/// A fault that may pass, or that of the folder of a batch where nothing can be written there, whatever the reason: it became
+/// a link, or its disk is gone.
+async fn of_folder(deps: &EngineDeps, batch: &BatchName, fault: Fault) -> FetchFault {
+    let (output_dir, batch) = (deps.output_dir.clone(), batch.clone());
+    match blocking(move || output_dir.check_folder(&batch)).await.map_err(|error| disk_fault(&error, 0)) {
+        Ok(()) => FetchFault::Passing(fault),
+        Err(FetchFault::Passing(fault)) => FetchFault::FolderRefuses(fault),
+        Err(refused) => refused,
+    }
 }
 
 /// Why a job is not sent whose kind has no key: its sidecar says that a state that is gone has paid for it.

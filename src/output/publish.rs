@@ -127,6 +127,7 @@ impl OutputDir {
     /// # Errors
     /// When the folder cannot be made or written to.
     pub fn prepare(&self, batch: &BatchName) -> io::Result<()> {
+        self.check_root()?;
         let dir = self.batch_dir(batch);
         let is_new = dir.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound);
         make_folder(&self.root, &dir)?;
@@ -191,6 +192,7 @@ impl OutputDir {
     /// # Errors
     /// When the folder cannot be created.
     pub fn make_batch_dir(&self, batch: &BatchName) -> io::Result<()> {
+        self.check_root()?;
         make_folder(&self.root, &self.batch_dir(batch))
     }
 
@@ -226,14 +228,29 @@ impl OutputDir {
     /// Checks that this user may write to the output folder, or make it where it is not there yet.
     ///
     /// # Errors
-    /// When it is refused: by the rights of the folder, or since its file system is read-only.
+    /// When it is refused: by the rights of the folder, since its file system is read-only, or since the folder is gone.
     pub fn check_rights(&self) -> io::Result<()> {
+        self.check_root()?;
         let rights = Access::WRITE_OK | Access::EXEC_OK;
         match rustix::fs::access(self.nearest_folder(), rights) {
             Err(refused @ (Errno::ACCESS | Errno::PERM | Errno::ROFS)) => Err(refused.into()),
             // What else is wrong the next file says.
             _ => Ok(()),
         }
+    }
+
+    /// Checks that the output folder is not gone that this process has made or found: one on a disk that is not mounted
+    /// any more is not made anew on another disk.
+    fn check_root(&self) -> io::Result<()> {
+        let is_known = self.named_root.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        if !is_known || self.root.is_dir() {
+            return Ok(());
+        }
+        let reason = format!(
+            "the output directory {} is gone; mount its disk again, or restore or create the directory",
+            self.root.display()
+        );
+        Err(io::Error::new(ErrorKind::NotFound, reason))
     }
 
     /// The output folder, or the one above it that it will be made in.

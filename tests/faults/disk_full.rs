@@ -4,6 +4,7 @@
 
 use std::fs;
 use std::io::{Read, Write};
+use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
@@ -330,6 +331,43 @@ fn outputs_wait_for_a_batch_folder_that_cannot_be_written_to() {
     daemon.stop();
     env.audit().each_paid_once(JOBS);
     Outputs::in_dir(folder).is_complete(&manifests::ids("image", JOBS));
+}
+
+/// A batch's folder that is moved to a larger disk and replaced by a link, and an output folder that is a link to a disk
+/// that is not mounted any more.
+#[test]
+fn outputs_wait_for_a_folder_that_became_a_link_and_for_a_disk_that_is_gone() {
+    for is_batch in [true, false] {
+        let env = at_speed(20.0, "");
+        let (mounted, away) = (env.path("mounted/output"), env.path("away"));
+        fs::create_dir_all(&mounted).unwrap();
+        symlink(&mounted, env.path("output")).unwrap();
+        let moved = if is_batch { mounted.join("batch") } else { mounted.clone() };
+        let daemon = env.daemon("info");
+        env.run(["submit", "batch.csv"]).exited(0);
+        until("the first outputs", || count(&status(&env, "batch"), "succeeded") >= 4);
+        fs::rename(&moved, &away).unwrap();
+        if is_batch {
+            symlink(&away, &moved).unwrap();
+        }
+        until("it to be parked", || status(&env, "batch")["parked_by"] == "disk");
+        until("nothing in flight", || {
+            let status = status(&env, "batch");
+            ["submitting", "running"].iter().all(|state| count(&status, state) == 0)
+        });
+        // More is not bought, and nothing is given up.
+        let (sent, status) = (env.audit().tasks.len(), || status(&env, "batch"));
+        assert!(sent < JOBS && count(&status(), "failed") == 0, "{sent}: {}", status());
+        if is_batch {
+            fs::remove_file(&moved).unwrap();
+        }
+        fs::rename(&away, &moved).unwrap();
+        until("the end", || status()["state"] == "done");
+        until("its results", || env.path("output/batch/report.json").exists());
+        daemon.stop().exited(0);
+        env.audit().each_paid_once(JOBS);
+        Outputs::of(&env, "batch").is_complete(&manifests::ids("image", JOBS));
+    }
 }
 
 /// Nobody, not even root, may make files in a folder, or may again.
