@@ -14,6 +14,7 @@ use crate::cli::{build, daemon_discovery, printable, written};
 use crate::client::InProcess;
 use crate::clock::Clock;
 use crate::domain::exit_code::Exit;
+use crate::engine::output_sync::RefusedOutputs;
 use crate::engine::upload_limit::Uploads;
 use crate::engine::{self, Mode, Scope};
 use crate::metrics::Metrics;
@@ -50,21 +51,30 @@ pub(super) async fn run(command: &OutputsCommand, global: &Global) -> Result<Exi
     if global.json {
         written(writeln!(anstream::stdout(), "{:#}", json!(synced)))?;
     }
-    let SyncedOutputs { batch, jobs, uploaded, restored, missing, missing_jobs, stopped } = &synced;
+    let SyncedOutputs { batch, jobs, uploaded, restored, missing, missing_jobs, refused, stopped } = &synced;
     say!(
         "{batch}: outputs of {jobs} jobs are on disk and in the object store; {uploaded} uploaded, {restored} restored"
     );
     if *missing > 0 {
-        let named = missing_jobs.iter().map(|label| printable(label)).collect::<Vec<_>>().join(", ");
-        let more = if *missing as usize > missing_jobs.len() { ", ..." } else { "" };
-        say!("{batch}: {missing} have outputs in neither: {named}{more}; to fetch them from the service:");
+        let named = some_of(missing_jobs, *missing);
+        say!("{batch}: {missing} have outputs in neither: {named}; to fetch them from the service:");
         say!("    callsheet download {batch}");
+    }
+    if let Some(RefusedOutputs { jobs, named, why }) = refused {
+        say!("{batch}: {jobs} were refused: {}; the first: {}", some_of(named, *jobs), printable(why));
     }
     if let Some(why) = stopped {
         say!("{batch}: stopped: {why}; repeat the command to continue");
         return Ok(Exit::Unreachable);
     }
-    Ok(if *missing > 0 { Exit::SomeFailed } else { Exit::Success })
+    Ok(if *missing > 0 || refused.is_some() { Exit::SomeFailed } else { Exit::Success })
+}
+
+/// Labels of jobs; more than these are not named.
+fn some_of(labels: &[String], all: u32) -> String {
+    let named = labels.iter().map(|label| printable(label)).collect::<Vec<_>>().join(", ");
+    let more = if all as usize > labels.len() { ", ..." } else { "" };
+    format!("{named}{more}")
 }
 
 /// Asks the daemon, or an engine in this process that sends nothing.

@@ -23,7 +23,7 @@ use crate::object_storage::{
 use crate::output::Media;
 use crate::output::file_names::Layout;
 use crate::output::output_spec::OutputSpec;
-use crate::output::publish::{OutputDir, Part, hash_file};
+use crate::output::publish::{OutputDir, Part, hash_file, is_disk_error};
 
 /// Code while the store refuses or cannot be reached.
 const STORE: &str = "store";
@@ -50,12 +50,17 @@ pub(super) enum KeepFault {
     Object(Fault),
     /// A file is not on disk any more as it was published.
     File(Fault),
+    /// The output disk takes nothing more.
+    Disk(Fault),
 }
 
 impl KeepFault {
     /// In words.
     pub(super) fn fault(&self) -> &Fault {
-        let (KeepFault::Store(fault) | KeepFault::Object(fault) | KeepFault::File(fault)) = self;
+        let (KeepFault::Store(fault)
+        | KeepFault::Object(fault)
+        | KeepFault::File(fault)
+        | KeepFault::Disk(fault)) = self;
         fault
     }
 }
@@ -325,7 +330,10 @@ impl OutputStore {
         now: Timestamp,
     ) -> Result<Option<Vec<OutputFile>>, KeepFault> {
         let Inside { storage, uploads, .. } = &*self.0;
-        let disk = |error: &std::io::Error| KeepFault::File(Fault::new("disk", error.to_string()));
+        let disk = |error: &std::io::Error| {
+            let fault = Fault::new("disk", error.to_string());
+            if is_disk_error(error) { KeepFault::Disk(fault) } else { KeepFault::File(fault) }
+        };
         let (made, batch) = (output_dir.clone(), job.batch.clone());
         blocking(move || made.make_batch_dir(&batch)).await.map_err(|error| disk(&error))?;
         let _slot = uploads.slot().await;
@@ -396,14 +404,6 @@ impl OutputStore {
         Ok(true)
     }
 
-    /// Copies an object to a file that it makes. False: the store does not have it any more.
-    ///
-    /// # Errors
-    /// [`KeepFault`].
-    pub(super) async fn copy_to(
-        &self,
-        address: &str,
-        to: &Path,
     /// Whether there is an object at an address. True where the store does not say.
     pub(super) async fn may_have(&self, address: &str) -> bool {
         let storage = &self.0.storage;
@@ -413,6 +413,14 @@ impl OutputStore {
         }
     }
 
+    /// Copies an object to a file that it makes. False: the store does not have it any more.
+    ///
+    /// # Errors
+    /// [`KeepFault`].
+    pub(super) async fn copy_to(
+        &self,
+        address: &str,
+        to: &Path,
         file: &OutputFile,
     ) -> Result<bool, KeepFault> {
         let storage = &self.0.storage;
@@ -482,7 +490,14 @@ async fn copy_out(
     let copied = copy(name).await;
     match storage.former_name(name) {
         Some(former) if !matches!(copied, Ok(true)) && matches!(copy(&former).await, Ok(true)) => Ok(true),
-        _ => copied,
+        _ => match copied {
+            // It may be missing: who may not list a bucket is not told.
+            Err(GetError::Storage(error)) if error.is_denied() => match storage.check_writing().await {
+                Ok(()) => Ok(false),
+                Err(_) => Err(GetError::Storage(error)),
+            },
+            copied => copied,
+        },
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use futures_util::StreamExt;
 use futures_util::stream;
+use serde::{Deserialize, Serialize};
 
 use crate::clock::Clock;
 use crate::domain::ids::JobId;
@@ -26,7 +27,7 @@ use crate::store::{BatchRecord, JobRecord, Store};
 const AT_ONCE: usize = 8;
 /// Jobs of one commit, at most.
 const NOTED_MAX: usize = 100;
-/// Jobs that are named because nothing of theirs can be brought over.
+/// Jobs of each sort that are named because they were not brought over.
 const NAMED_MAX: usize = 20;
 
 /// What became of the outputs of a batch or a job.
@@ -42,8 +43,21 @@ pub struct SyncOutcome {
     pub missing: u32,
     /// Some of these by their labels.
     pub missing_jobs: Vec<String>,
-    /// Why it stopped: the store or the disk refused.
+    /// Jobs of which the store or the disk refuses an output, while it takes others.
+    pub refused: Option<RefusedOutputs>,
+    /// Why it stopped: the store cannot be used, or the disk is full.
     pub fault: Option<Fault>,
+}
+
+/// Jobs of which the store or the disk refuses an output.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RefusedOutputs {
+    /// How many they are.
+    pub jobs: u32,
+    /// Some of them by their labels.
+    pub named: Vec<String>,
+    /// Why the first of them was refused.
+    pub why: String,
 }
 
 /// What became of one job.
@@ -57,7 +71,7 @@ impl From<KeepFault> for FetchFault {
         match fault {
             KeepFault::Store(fault) => FetchFault::StoreRefuses(fault),
             KeepFault::Object(fault) => FetchFault::ObjectRefused(fault),
-            KeepFault::File(fault) => FetchFault::Passing(fault),
+            KeepFault::File(fault) | KeepFault::Disk(fault) => FetchFault::Passing(fault),
         }
     }
 }
@@ -227,8 +241,16 @@ impl SyncOutcome {
                     self.missing_jobs.push(spec.label.clone());
                 }
             }
-            Err(fault) => {
-                self.fault.get_or_insert_with(|| fault.fault().clone());
+            Err(KeepFault::Store(fault) | KeepFault::Disk(fault)) => {
+                self.fault.get_or_insert_with(|| fault.clone());
+            }
+            Err(KeepFault::Object(fault) | KeepFault::File(fault)) => {
+                let first = || RefusedOutputs { why: fault.message.clone(), ..RefusedOutputs::default() };
+                let refused = self.refused.get_or_insert_with(first);
+                refused.jobs += 1;
+                if refused.named.len() < NAMED_MAX {
+                    refused.named.push(spec.label.clone());
+                }
             }
         }
     }
@@ -257,7 +279,7 @@ async fn sync_job(
                 return Ok(Synced::Stored { is_new, is_restored: false, files });
             }
             Err(fault @ (KeepFault::Store(_) | KeepFault::Object(_))) => return Err(fault),
-            Ok(_) | Err(KeepFault::File(_)) => {}
+            Ok(_) | Err(KeepFault::File(_) | KeepFault::Disk(_)) => {}
         }
     }
     let (files, is_restored) = match outputs.on_disk(output_dir, stored, false).await {

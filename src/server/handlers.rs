@@ -384,10 +384,10 @@ pub async fn sync_outputs(
     let Some(store) = store else { return Err(HandlerError::NoOutputStore) };
     let named = engine.find(name).await?;
     let synced = engine.sync_outputs(&named, store, dir, layout).await?;
-    let SyncOutcome { jobs, uploaded, restored, missing, missing_jobs, fault } = synced;
+    let SyncOutcome { jobs, uploaded, restored, missing, missing_jobs, refused, fault } = synced;
     let batch = named.batch().name.clone();
     let stopped = fault.map(|fault| fault.message);
-    Ok(SyncedOutputs { batch, jobs, uploaded, restored, missing, missing_jobs, stopped })
+    Ok(SyncedOutputs { batch, jobs, uploaded, restored, missing, missing_jobs, refused, stopped })
 }
 
 /// Takes up what is paid for and is not on disk as it was. What the object store has comes from there.

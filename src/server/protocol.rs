@@ -24,6 +24,7 @@ use crate::domain::pilot::PilotRows;
 use crate::domain::row_selection::RowSelection;
 use crate::domain::task::Fault;
 use crate::domain::time::{Millis, Timestamp};
+use crate::engine::output_sync::RefusedOutputs;
 use crate::engine::scheduler::CommandOutcome;
 use crate::ingest::IngestOptions;
 use crate::ingest::another_take::AnotherTake;
@@ -431,7 +432,10 @@ pub struct SyncedOutputs {
     pub missing: u32,
     /// Some of these by their labels.
     pub missing_jobs: Vec<String>,
-    /// Why it stopped before its end: the store or the disk refused.
+    /// Jobs of which the store or the disk refuses an output, while it takes others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<RefusedOutputs>,
+    /// Why it stopped before its end: the store cannot be used, or the disk is full.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopped: Option<String>,
 }

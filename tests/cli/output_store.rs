@@ -270,6 +270,34 @@ fn a_new_version_is_published_although_the_files_of_the_older_one_are_gone() {
 }
 
 #[test]
+fn a_sync_goes_on_behind_an_output_that_is_refused() {
+    let (env, store) = env();
+    env.configure("");
+    let rows: String = (0..120).map(|n| format!("r{n},image,gi-2,gull {n}\n")).collect();
+    env.write("birds.csv", format!("id,kind,model,prompt\n{rows}"));
+    run(&env, &store, &["run", "birds.csv"]).exited(0);
+    env.configure(STORE);
+    // One is not on disk any more and was never in the store, which does not say what is missing.
+    store.hide_what_is_missing();
+    fs::remove_file(env.path("output/birds/r7.png")).unwrap();
+    // Of another, others have both names.
+    let job = Outputs::of(&env, "birds").lines[5]["job"].as_str().unwrap().to_owned();
+    for name in ["out/birds/r5.png".to_owned(), format!("out/birds/r5-{job}.png")] {
+        store.put_theirs(&name, "theirs");
+    }
+    for uploaded in [118, 0] {
+        let synced = run(&env, &store, &["outputs", "sync", "birds"]).exited(1);
+        synced
+            .says(&format!("outputs of 118 jobs are on disk and in the object store; {uploaded} uploaded"))
+            .says("1 have outputs in neither: r7;")
+            .says("1 were refused: r5")
+            .says(" are objects of others");
+    }
+    let shown = run(&env, &store, &["outputs", "sync", "birds", "--json"]).exited(1).json();
+    assert_eq!((&shown["refused"]["jobs"], &shown["stopped"]), (&1.into(), &Value::Null), "{shown}");
+}
+
+#[test]
 fn what_alone_cannot_be_stored_waits_alone_and_is_named() {
     for may_list in [true, false] {
         let (env, store) = env();
