@@ -51,7 +51,9 @@ impl From<HandlerError> for ApiError {
     fn from(error: HandlerError) -> ApiError {
         let status = match error {
             HandlerError::Find(_) | HandlerError::IsBatch { .. } => StatusCode::NOT_FOUND,
-            HandlerError::ManifestRead { .. } | HandlerError::NoOutputStore => StatusCode::CONFLICT,
+            HandlerError::ManifestRead { .. }
+            | HandlerError::NoOutputStore
+            | HandlerError::NotCompared { .. } => StatusCode::CONFLICT,
             HandlerError::Engine(EngineError::Gone(_)) => StatusCode::SERVICE_UNAVAILABLE,
             HandlerError::Engine(EngineError::Store(StoreError::BatchMoved { .. })) => {
                 StatusCode::UNPROCESSABLE_ENTITY

@@ -7,6 +7,7 @@ use crate::domain::exit_code::Exit;
 use crate::domain::ids::{AttemptNo, BatchName, BatchNo};
 use crate::domain::job::State;
 use crate::domain::job_state::JobState;
+use crate::domain::task::Fault;
 use crate::engine::EngineError;
 use crate::engine::engine_client::EngineClient;
 use crate::engine::gallery::Gallery;
@@ -50,6 +51,14 @@ pub enum HandlerError {
     /// Outputs stay on disk alone.
     #[error("there is no object store for outputs")]
     NoOutputStore,
+    /// Outputs could not be compared with the object store.
+    #[error("nothing was downloaded: outputs could not be compared with the object store: {fault}")]
+    NotCompared {
+        /// What was to be downloaded.
+        name: String,
+        /// Why: the store cannot be used, or the disk is full.
+        fault: Fault,
+    },
     /// The client has disconnected.
     #[error("failed to write the response: {0}")]
     Reader(#[from] io::Error),
@@ -88,6 +97,12 @@ impl HandlerError {
                 .hint(format!("list its jobs with callsheet jobs {batch}; name a job as {batch}/JOB")),
             HandlerError::NoOutputStore => Refusal::new(Exit::Usage, self.to_string())
                 .hint("set output.store in the configuration; see docs/outputs.md"),
+            HandlerError::NotCompared { name, fault } => {
+                let exit = if fault.code == "disk" { Exit::Disk } else { Exit::Unreachable };
+                Refusal::new(exit, self.to_string()).hint(format!(
+                    "see callsheet doctor; when the store and the disk can be used again, repeat: callsheet download {name}"
+                ))
+            }
             HandlerError::Reader(_) => Refusal::new(Exit::Disk, self.to_string()),
         }
     }
@@ -402,8 +417,9 @@ pub async fn download(
     let named = engine.find(name).await?;
     if let Some(store) = store {
         let synced = engine.sync_outputs(&named, store, dir, layout).await?;
+        // What it has the service may have no more: nothing is taken up that may come from there.
         if let Some(fault) = synced.fault {
-            tracing::warn!(%fault, "outputs were not compared with the object store");
+            return Err(HandlerError::NotCompared { name: name.to_owned(), fault });
         }
     }
     let result = engine.fetch_again(&named, dir.clone(), layout.clone()).await?;

@@ -270,6 +270,25 @@ fn a_new_version_is_published_although_the_files_of_the_older_one_are_gone() {
 }
 
 #[test]
+fn nothing_is_downloaded_again_while_the_store_that_has_it_cannot_be_asked() {
+    let (env, store) = env();
+    run(&env, &store, &["run", "stills.csv"]).exited(0);
+    for name in ["a.png", "b.png"] {
+        fs::remove_file(env.path(&format!("output/stills/{name}"))).unwrap();
+    }
+    for method in [Method::HEAD, Method::GET, Method::PUT] {
+        store.fault(&method, StoreFault::Status(403), 100_000);
+    }
+    let refused = run(&env, &store, &["download", "stills"]).exited(5);
+    refused.says("nothing was downloaded").says("callsheet download stills");
+    store.mend();
+    run(&env, &store, &["outputs", "sync", "stills"]).exited(0).says("2 restored");
+    assert_eq!(store.objects(), stored_files(&env, "stills"));
+    assert_eq!(env.audit().totals.downloads, 2);
+    env.audit().each_paid_once(2);
+}
+
+#[test]
 fn a_sync_goes_on_behind_an_output_that_is_refused() {
     let (env, store) = env();
     env.configure("");
