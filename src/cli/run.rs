@@ -173,8 +173,11 @@ async fn prepare(
         return Ok(Err(exit));
     }
     let mut only = BTreeSet::new();
-    for name in receipts.iter().filter_map(|receipt| receipt.batch.as_ref()) {
-        only.extend(store.batch_named(name)?.map(|batch| batch.no));
+    for receipt in &receipts {
+        let Some(name) = &receipt.batch else { continue };
+        let Some(batch) = store.batch_named(name)? else { continue };
+        summary::continued_besides(receipt, &batch);
+        only.insert(batch.no);
     }
     let deps = build::engine_deps(service.clone(), chosen, config)?;
     let backoff = parts.settings.backoff;

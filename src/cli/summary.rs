@@ -19,6 +19,7 @@ use crate::domain::parked_reason::Parked;
 use crate::domain::time::Millis;
 use crate::ingest::receipt::Receipt;
 use crate::server::protocol::{BatchState, BatchStatus};
+use crate::store::BatchRecord;
 
 /// Diagnostics shown on a terminal; the rest are counted.
 const SHOWN_MAX: usize = 20;
@@ -68,6 +69,20 @@ fn say_receipt(receipt: &Receipt, all_or_nothing: &str) {
 pub(super) fn part(receipt: &Receipt) -> Option<String> {
     let rows = if receipt.left_out == 1 { "row" } else { "rows" };
     (receipt.left_out > 0).then(|| format!("a part: {} {rows} left out", receipt.left_out))
+}
+
+/// Says of a part of a manifest that other jobs of its batch are sent, too: they were accepted before.
+pub(super) fn continued_besides(receipt: &Receipt, batch: &BatchRecord) {
+    let unfinished = batch.rows.saturating_sub(batch.ended.all());
+    let in_part = receipt.added() + receipt.waiting + receipt.running;
+    let others = unfinished.saturating_sub(in_part);
+    if receipt.left_out > 0 && others > 0 {
+        let name = &batch.name;
+        say!(
+            "{name}: {others} other jobs of the batch were accepted before and are not done: they are sent, too; to hold \
+             all of it back: callsheet pause {name}"
+        );
+    }
 }
 
 /// `pilot: 3 jobs (24 credits), then 97 jobs (776 credits) wait for callsheet continue`.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use crate::support::TestEnv;
+use crate::support::{TestEnv, manifests};
 
 const ROWS: usize = 12;
 
@@ -23,6 +23,18 @@ fn planned(env: &TestEnv, flags: &[&str]) -> BTreeSet<(String, String)> {
     let plan: Value = serde_json::from_str(&env.run(words).exited(0).stdout).unwrap();
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     plan["rows"].as_array().unwrap().iter().map(|row| (text(&row["id"]), text(&row["job_id"]))).collect()
+}
+
+#[test]
+fn a_part_of_a_manifest_says_that_what_was_accepted_before_is_sent_with_it() {
+    let env = TestEnv::new();
+    env.write("batch.csv", manifests::manifest("image", 3));
+    env.run(["run", "batch.csv", "--budget", "0"]).exited(4);
+    env.run(["run", "batch.csv", "--first", "1", "--budget", "16"])
+        .exited(4)
+        .says("batch: 2 other jobs of the batch were accepted before and are not done: they are sent, too");
+    let again = env.run(["run", "batch.csv", "--budget", "24"]).exited(0);
+    assert!(!again.stderr.contains("other jobs of the batch"), "{}", again.stderr);
 }
 
 #[test]
