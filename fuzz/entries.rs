@@ -166,7 +166,7 @@ pub fn outputs(data: &[u8]) {
     let kind = Kind::ALL[usize::from(*pick) % Kind::ALL.len()];
     let declared = ["image/png", "video/mp4; a=b", "audio/wav", "", "text/html"][usize::from(*pick) % 5];
     let head = &rest[..rest.len().min(4096)];
-    let found = detect_media_type(kind, head, Some(declared)).map(|media| {
+    let found = detect_media_type(kind, head, Some(declared), "https://results.test/1").map(|media| {
         assert!(!media.ext.is_empty());
         media.content_type
     });

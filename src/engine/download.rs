@@ -321,7 +321,7 @@ impl<'a> Fetcher<'a> {
                 Err(TransferError::Slow) => return Err(self.slow(transfer)),
             }
         }
-        Ok(transfer.finish(order.spec.order.kind, path, in_memory_max).await?)
+        Ok(transfer.finish(order.spec.order.kind, url, path, in_memory_max).await?)
     }
 
     /// What becomes of a download that does not keep up.

@@ -154,10 +154,11 @@ impl Transfer {
     pub(super) async fn finish(
         mut self,
         kind: Kind,
+        url: &str,
         path: &Path,
         in_memory_max: usize,
     ) -> Result<Part, FetchFault> {
-        let media = detect_media_type(kind, &self.partial.head, self.partial.content_type.as_deref());
+        let media = detect_media_type(kind, &self.partial.head, self.partial.content_type.as_deref(), url);
         // Another reading of the task may bring another link.
         let media = media.map_err(|wrong| FetchFault::Stale(Fault::new("not_media", wrong.to_string())))?;
         let cut_off = || {

@@ -175,7 +175,7 @@ async fn remote(
         let text = format!("{bytes} bytes came of a result, and more were announced");
         return Err(InputFault::Passing(Fault::new("download", text)));
     }
-    let Ok(media) = detect_media_type(kind, &head, declared.as_deref()) else { return Ok(None) };
+    let Ok(media) = detect_media_type(kind, &head, declared.as_deref(), link) else { return Ok(None) };
     let length = measure(file.path().to_owned(), bytes, media.content_type).await;
     // It is removed off the runtime's threads.
     blocking(move || drop(file)).await;
