@@ -20,13 +20,15 @@ use crate::config::Config;
 use crate::domain::exit_code::Exit;
 use crate::domain::ids::BatchName;
 use crate::domain::job_state::JobState;
+use crate::domain::time::Timestamp;
 use crate::engine::gallery::Standing;
+use crate::engine::job_iter::JobIter;
 use crate::engine::scheduler::{BatchOverview, CommandOutcome, Standstill};
 use crate::engine::{self, Mode, Scope};
 use crate::server::app::App;
 use crate::server::handlers::HandlerError;
 use crate::server::protocol::{BatchOutcome, DownloadRequest, StatusRequest};
-use crate::store::Store;
+use crate::store::{BatchRecord, Store};
 
 /// What `download` takes.
 #[derive(Debug, Args)]
@@ -128,7 +130,7 @@ async fn download(
     let deps = build::engine_deps(service, chosen, config)?;
     let scope = Scope::Only(BTreeSet::from([batch.no]));
     let app = App::new(store.clone(), Mode::Free(Box::new(deps)), &scope, parts, clock)?;
-    let succeeded_before = batch.ended.succeeded;
+    let (succeeded_before, began) = (batch.ended.succeeded, clock.now().wall);
     // Those that a run left behind, on a full disk for one.
     let overview = app.engine.scheduler().overview();
     let left: u32 = overview.iter().map(|batch| batch.states[JobState::Fetching]).sum();
@@ -160,13 +162,33 @@ async fn download(
     let dir = printable_path(&output_dir.batch_dir(&batch.name));
     // Without those that had succeeded before and were not downloaded again.
     let others = succeeded_before.saturating_sub(again.saturating_sub(had_failed));
-    let downloaded = batch.ended.succeeded.saturating_sub(others);
+    let given_up = if again == 0 { 0 } else { given_up(&store, &batch, began)? };
+    let downloaded = batch.ended.succeeded.saturating_sub(others + given_up);
     // Some that nobody knew to be done may have come besides.
     let wanted = downloaded.max(again + left);
     say!("{}: {downloaded} of {wanted} downloaded into {dir}", batch.name);
     if downloaded >= wanted {
         return Ok(Exit::Success);
     }
-    say!("to see why the others were not: callsheet jobs {}", batch.name);
+    if given_up > 0 {
+        say!(
+            "{}: {given_up} could not be downloaded again, and keep the outputs that they had on record; to see why:",
+            batch.name
+        );
+        say!("    callsheet explain {}/JOB", batch.name);
+    }
+    if downloaded + given_up < wanted {
+        say!("to see why the others were not: callsheet jobs {}", batch.name);
+    }
     Ok(Exit::SomeFailed)
+}
+
+/// Jobs of which a download was given up since, and which have succeeded with the outputs that they had before.
+fn given_up(store: &Store, batch: &BatchRecord, since: Timestamp) -> Result<u32, Failure> {
+    let mut jobs = JobIter::open(store, batch)?;
+    let mut given_up = 0;
+    while let Some((_, record)) = jobs.next_job()? {
+        given_up += u32::from(record.job.gave_up_download_since(since));
+    }
+    Ok(given_up)
 }

@@ -4,6 +4,8 @@
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use hyper::Method;
 use serde_json::Value;
@@ -11,7 +13,7 @@ use serde_json::Value;
 use crate::support::collect_outputs::{Outputs, stored_files};
 use crate::support::process::{Outcome, Running};
 use crate::support::s3::{S3Server, SECRET_KEY, StoreFault};
-use crate::support::scripted_proxy::ScriptedProxy;
+use crate::support::scripted_proxy::{Act, Route, ScriptedProxy, reply_of};
 use crate::support::{TestEnv, until};
 
 const STORE: &str = "[output]\nstore = \"s3://media/out\"\n";
@@ -285,6 +287,46 @@ fn nothing_is_downloaded_again_while_the_store_that_has_it_cannot_be_asked() {
     run(&env, &store, &["outputs", "sync", "stills"]).exited(0).says("2 restored");
     assert_eq!(store.objects(), stored_files(&env, "stills"));
     assert_eq!(env.audit().totals.downloads, 2);
+    env.audit().each_paid_once(2);
+}
+
+/// The service deletes results after a while.
+#[test]
+fn what_cannot_be_downloaded_again_is_found_where_it_was() {
+    let (env, store) = env();
+    let forgets = Arc::new(AtomicBool::new(false));
+    let is_gone = forgets.clone();
+    let proxy = ScriptedProxy::before(&env.base_url(), move |call| match call.route {
+        Route::Poll if is_gone.load(Ordering::SeqCst) => Act::Bytes(reply_of(
+            "404 Not Found",
+            "application/json",
+            r#"{"code": -1, "message": "gone", "error": {"type": "not_found", "hint": "", "docs": ""}}"#,
+        )),
+        _ => Act::Pass,
+    });
+    env.configure_for(&proxy.base_url(), "", "");
+    run(&env, &store, &["run", "stills.csv"]).exited(0);
+    let (name, whole) = ("output/stills/a.png", fs::read(env.path("output/stills/a.png")).unwrap());
+    forgets.store(true, Ordering::SeqCst);
+    // A person edits one, and asks for it again.
+    fs::write(env.path(name), "edited").unwrap();
+    let given_up = run(&env, &store, &["download", "stills"]).exited(1);
+    given_up
+        .says("0 of 1 downloaded")
+        .says("1 could not be downloaded again")
+        .says("callsheet explain stills/JOB");
+    assert_eq!(Outputs::of(&env, "stills").lines[0]["state"], "succeeded");
+    let explained = run(&env, &store, &["explain", "stills/a"]).exited(0).stdout;
+    assert!(explained.contains("download given up: the service has its results no more"), "{explained}");
+    // And puts it back.
+    fs::write(env.path(name), whole).unwrap();
+    run(&env, &store, &["download", "stills"]).exited(0).says("nothing to download");
+    env.configure_for(&proxy.base_url(), "", STORE);
+    run(&env, &store, &["outputs", "sync", "stills"]).exited(0).says("2 uploaded");
+    fs::remove_file(env.path(name)).unwrap();
+    run(&env, &store, &["download", "stills"]).exited(0);
+    assert_eq!(store.objects(), stored_files(&env, "stills"));
+    run(&env, &store, &["state", "verify"]).exited(0).says("all fits");
     env.audit().each_paid_once(2);
 }
 

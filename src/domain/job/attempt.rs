@@ -64,6 +64,10 @@ pub enum State {
         task: TaskId,
         /// Its results; empty until the task shows some.
         urls: Vec<String>,
+        /// The outputs that it has succeeded with before, where they are downloaded again. If that is given up, it has
+        /// succeeded with them.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        files: Vec<OutputFile>,
     },
     /// Every output is on disk, checked and synced. Final.
     Succeeded {
@@ -332,9 +336,11 @@ impl StateFields {
                 fault,
             },
             JobState::Running => State::Running { task: task.ok_or(missing("task"))? },
-            JobState::Fetching => {
-                State::Fetching { task: task.ok_or(missing("task"))?, urls: urls.ok_or(missing("urls"))? }
-            }
+            JobState::Fetching => State::Fetching {
+                task: task.ok_or(missing("task"))?,
+                urls: urls.ok_or(missing("urls"))?,
+                files: files.unwrap_or_default(),
+            },
             JobState::Succeeded => {
                 State::Succeeded { task: task.ok_or(missing("task"))?, files: files.ok_or(missing("files"))? }
             }

@@ -28,7 +28,10 @@ use crate::domain::credit_hold::{Basis, Hold};
 use crate::domain::credits::Credits;
 use crate::domain::ids::{AttemptNo, TaskId};
 pub use crate::domain::job::lifecycle::event::Event;
-use crate::domain::job::{ATTEMPTS_MAX, Attempt, Books, DOWNLOAD_FAILED, HistoryLine, Job, RESOLVED, State};
+use crate::domain::job::lifecycle::history::DOWNLOAD_GIVEN_UP;
+use crate::domain::job::{
+    ATTEMPTS_MAX, Attempt, Books, DOWNLOAD_FAILED, HistoryLine, Job, OutputFile, RESOLVED, State,
+};
 use crate::domain::json_object::JsonObject;
 use crate::domain::ledger::Movement;
 use crate::domain::retry_delay::{self, Prospect};
@@ -271,13 +274,9 @@ impl Change {
                 change.read(reading, rules);
             }
             // It succeeded, and what it cost is known: only its outputs are gone.
-            (State::Fetching { task, .. }, Event::TaskMissing(fault)) if books.held.is_zero() => {
+            (State::Fetching { task, files, .. }, Event::TaskMissing(fault)) if books.held.is_zero() => {
                 let message = format!("the service has its results no more: {fault}");
-                let what = format!("download given up: {message}");
-                change.end(
-                    State::Failed { fault: Fault::new(DOWNLOAD_FAILED, message), task: Some(task) },
-                    &what,
-                );
+                change.give_up_download(task, files, Fault::new(DOWNLOAD_FAILED, message.clone()), &message);
             }
             (State::Running { task } | State::Fetching { task, .. }, Event::TaskMissing(fault)) => {
                 change.doubt(fault, Some(task));
@@ -315,9 +314,9 @@ impl Change {
                 let what = format!("{} in the object store", plural(files.len(), "output"));
                 change.end(State::Succeeded { task, files }, &what);
             }
-            (State::Fetching { task, .. }, Event::FetchAbandoned(fault)) => {
-                let what = format!("download given up: {fault}");
-                change.end(State::Failed { fault, task: Some(task) }, &what);
+            (State::Fetching { task, files, .. }, Event::FetchAbandoned(fault)) => {
+                let why = fault.to_string();
+                change.give_up_download(task, files, fault, &why);
             }
 
             (state @ (State::Failed { .. } | State::Canceled { .. } | State::Expired), Event::Retry) => {
@@ -340,14 +339,19 @@ impl Change {
                 (change.job.overdue, change.job.deadline_from) = (false, None);
             }
 
-            (State::Succeeded { task, .. } | State::Failed { task: Some(task), .. }, Event::FetchAgain) => {
+            (state @ (State::Succeeded { .. } | State::Failed { task: Some(_), .. }), Event::FetchAgain) => {
                 // A task that failed gave its charge back and has no outputs.
                 let is_paid =
                     books != Books::default() || matches!(change.job.state(), State::Succeeded { .. });
                 if !is_paid || !change.job.is_over() {
                     return Err(misplaced);
                 }
-                let fetching = State::Fetching { task, urls: Vec::new() };
+                let (task, files) = match state {
+                    State::Succeeded { task, files } => (task, files),
+                    State::Failed { task: Some(task), .. } => (task, Vec::new()),
+                    _ => return Err(misplaced),
+                };
+                let fetching = State::Fetching { task, urls: Vec::new(), files };
                 change.end(fetching, "its outputs are downloaded again");
             }
 
@@ -534,18 +538,43 @@ impl Change {
         match reading.status {
             TaskStatus::Pending | TaskStatus::Processing | TaskStatus::Other(_) => {
                 self.settle(&reading);
-                self.attempt_mut().state = State::Running { task: reading.id };
+                let files = self.take_earlier_files();
+                self.attempt_mut().state = match files.is_empty() {
+                    true => State::Running { task: reading.id },
+                    // It has succeeded before, and is read until it shows results.
+                    false => State::Fetching { task: reading.id, urls: Vec::new(), files },
+                };
             }
             TaskStatus::Success => {
                 self.settle(&reading);
                 if !matches!(self.attempt().state, State::Fetching { .. }) {
                     self.note_finished(&reading.id);
                 }
+                let files = self.take_earlier_files();
                 let attempt = self.attempt_mut();
                 attempt.rejected = None;
-                attempt.state = State::Fetching { task: reading.id, urls: reading.urls };
+                attempt.state = State::Fetching { task: reading.id, urls: reading.urls, files };
             }
             TaskStatus::Failed | TaskStatus::Canceled => self.attempt_over(reading, rules),
+        }
+    }
+
+    /// The outputs that the attempt had before they were wanted again.
+    fn take_earlier_files(&mut self) -> Vec<OutputFile> {
+        match &mut self.attempt_mut().state {
+            State::Fetching { files, .. } => std::mem::take(files),
+            _ => Vec::new(),
+        }
+    }
+
+    /// A download is given up. A job that had outputs before has succeeded with these: they may be in the object store, or
+    /// edited, and are found there again.
+    fn give_up_download(&mut self, task: TaskId, files: Vec<OutputFile>, fault: Fault, why: &str) {
+        if files.is_empty() {
+            self.end(State::Failed { fault, task: Some(task) }, &format!("{DOWNLOAD_GIVEN_UP}: {why}"));
+        } else {
+            let what = format!("{DOWNLOAD_GIVEN_UP}: {why}; its earlier outputs stay recorded");
+            self.end(State::Succeeded { task, files }, &what);
         }
     }
 

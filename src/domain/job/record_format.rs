@@ -189,7 +189,7 @@ impl SupersededTask {
             (self.task.clone(), |code| Fault::new(code, "its record of format 1 says no more"));
         let state = match self.watch {
             WatchState::Open => State::Running { task },
-            WatchState::Succeeded => State::Fetching { task, urls: Vec::new() },
+            WatchState::Succeeded => State::Fetching { task, urls: Vec::new(), files: Vec::new() },
             WatchState::Over => State::Failed { fault: fault("ended"), task: Some(task) },
             WatchState::InDoubt => State::InDoubt { fault: fault("in_doubt"), task: Some(task) },
         };

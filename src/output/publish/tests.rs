@@ -58,7 +58,7 @@ fn spec(id: u8, label: &str) -> JobSpec {
 impl Bench {
     fn job(&self) -> Job {
         let urls = vec!["http://x/1.png".to_owned()];
-        Job::at(AttemptNo::FIRST, State::Fetching { task: TaskId("t1".into()), urls })
+        Job::at(AttemptNo::FIRST, State::Fetching { task: TaskId("t1".into()), urls, files: Vec::new() })
     }
 
     fn part(&self, job: JobId, n: usize, content: &str) -> Part {

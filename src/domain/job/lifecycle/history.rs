@@ -2,8 +2,21 @@
 
 use crate::domain::credits::Credits;
 use crate::domain::ids::AttemptNo;
-use crate::domain::job::{HISTORY_MAX_LINES, HistoryLine};
+use crate::domain::job::{HISTORY_MAX_LINES, HistoryLine, Job, State};
 use crate::domain::ledger::{Movement, Totals};
+use crate::domain::time::Timestamp;
+
+/// How the line begins that says that a download was given up.
+pub(super) const DOWNLOAD_GIVEN_UP: &str = "download given up";
+
+impl Job {
+    /// Whether the last that happened to it, at this time or later, is that its outputs were to be downloaded again, and it
+    /// has succeeded with those that it had.
+    pub fn gave_up_download_since(&self, since: Timestamp) -> bool {
+        let has_given_up = |line: &HistoryLine| line.at >= since && line.what.starts_with(DOWNLOAD_GIVEN_UP);
+        matches!(self.state(), State::Succeeded { .. }) && self.history().last().is_some_and(has_given_up)
+    }
+}
 
 /// Adds a line, and forgets the oldest ones where there are too many.
 pub(super) fn push(history: &mut Vec<HistoryLine>, line: HistoryLine) {

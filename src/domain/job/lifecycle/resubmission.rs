@@ -102,7 +102,7 @@ impl Change {
         self.index = index;
         let attempt = self.attempt_mut();
         (attempt.watched_since, attempt.rejected) = (None, None);
-        let State::Fetching { task, urls } = &mut attempt.state else { return };
+        let State::Fetching { task, urls, .. } = &mut attempt.state else { return };
         // They may be old: its record is read for fresh ones.
         urls.clear();
         let what = format!("the outputs of task {task} are kept; {other}");

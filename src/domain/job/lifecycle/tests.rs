@@ -1,6 +1,7 @@
 //! Lives as transcripts, and what holds for every life.
 
 mod doubts;
+mod downloads;
 mod keys;
 
 use proptest::prelude::*;
