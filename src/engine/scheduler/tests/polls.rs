@@ -102,6 +102,24 @@ impl Crowd {
 }
 
 #[test]
+fn a_task_that_the_service_forgot_is_never_called_done() {
+    let mut stage = Stage::of(1);
+    stage.step(vec![]);
+    stage.posted(0, task("pending"));
+    let began = stage.now.tick;
+    let mut readings = 0;
+    while stage.ended.is_empty() && readings < 20 {
+        if stage.pass(Millis(10_000)).step(vec![]) == "read 0#1" {
+            readings += 1;
+            stage.read(0, ReadAnswer::Missing(fault("not_found")));
+        }
+    }
+    assert_eq!((readings, stage.ended.as_slice()), (8, ["job-0 in_doubt".to_owned()].as_slice()));
+    assert!(stage.now.tick.since(began) > Millis::from_secs(180), "no moment of the service is believed");
+    assert_eq!(stage.batch.totals.spent, Credits(10), "its charge stays until a person decides");
+}
+
+#[test]
 fn three_thousand_tasks_are_read_on_time_and_never_after_their_end() {
     let mut crowd = Crowd::of(3_000);
     while crowd.scheduler.standstill().is_none() {
