@@ -207,10 +207,12 @@ async fn follow(
 }
 
 fn has_ended(batch: &BatchStatus) -> bool {
-    let moves = JobState::ALL.into_iter().any(|state| state.is_moving() && batch.in_state(state) > 0);
+    let moving = JobState::ALL.into_iter().filter(|state| state.is_moving());
+    // Overdue ones are watched, and nobody waits for them.
+    let moves = moving.map(|state| batch.in_state(state)).sum::<u32>() > batch.overdue;
     match batch.state {
         BatchState::Done | BatchState::Review => true,
-        BatchState::Active => false,
+        BatchState::Active => batch.overdue > 0 && !moves && batch.in_state(JobState::Queued) == 0,
         BatchState::Paused | BatchState::Parked => !moves,
     }
 }
@@ -244,7 +246,7 @@ pub(super) fn done_exit(receipts: &[Receipt], batches: &[BatchStatus]) -> Exit {
         Exit::Unreachable
     } else if receipts.iter().any(Receipt::has_problems) {
         Exit::Usage
-    } else if batches.iter().any(|batch| batch.waiting_for_review > 0) {
+    } else if batches.iter().any(|batch| batch.waiting_for_review > 0 || batch.overdue > 0) {
         Exit::Unfinished
     } else if count(JobState::Failed) + count(JobState::Canceled) + count(JobState::Expired) > 0 {
         Exit::SomeFailed
@@ -280,4 +282,5 @@ fn say_what_parks(batches: &[BatchStatus]) {
         say!("parked: {}; then the daemon continues", parked.explain());
     }
     summary::why_paused(batches);
+    summary::overdue(batches);
 }

@@ -186,7 +186,9 @@ pub(super) fn short_budgets(batches: &[BatchStatus]) {
 /// The terms of a batch as they are now, and what they were before, where that differs.
 fn terms(receipt: &Receipt) -> String {
     let change = |change: &TermChange| {
-        format!("; {} {} -> {}", change.term, shown_term(&change.before), shown_term(&change.now))
+        let is_of_rows = ["priority", "deadline", "max_credits", "review"].contains(&change.term.as_str());
+        let kept = if is_of_rows && receipt.have > 0 { " (accepted rows keep theirs)" } else { "" };
+        format!("; {} {} -> {}{kept}", change.term, shown_term(&change.before), shown_term(&change.now))
     };
     let mut text: String = receipt.changes.iter().map(change).collect();
     let is_told = receipt.changes.iter().any(|change| change.term == "budget");
@@ -281,6 +283,16 @@ pub(super) fn why_paused(batches: &[BatchStatus]) {
         if let Some(reason) = pause_reason {
             say!("{name} is paused, since {reason}; to continue: callsheet resume {name}");
         }
+    }
+}
+
+/// Says of batches how many of their jobs are overdue.
+pub(super) fn overdue(batches: &[BatchStatus]) {
+    for BatchStatus { name, overdue, .. } in batches.iter().filter(|batch| batch.overdue > 0) {
+        say!(
+            "{name}: {overdue} overdue: watched until the service ends them, up to deadlines.watch_overdue_for; to see \
+             what ends one: callsheet explain JOB"
+        );
     }
 }
 

@@ -144,8 +144,8 @@ impl BatchDone {
     }
 }
 
-/// A later end of the batch (jobs were added, or failed ones retried) differs in counts or credits; a batch of the same
-/// name in another state differs in its time of creation.
+/// A later end of the batch (jobs were added, or ended ones were taken up again) differs in counts, in credits or in how many
+/// were taken up; a batch of the same name in another state differs in its time of creation.
 fn id(batch: &BatchRecord, waits_for_inputs: bool) -> String {
     let BatchRecord { no, name, created, rows, ended, totals, .. } = batch;
     let Ended { succeeded, failed, expired, in_doubt, .. } = ended;
@@ -156,8 +156,9 @@ fn id(batch: &BatchRecord, waits_for_inputs: bool) -> String {
     };
     let waiting = if waits_for_inputs { " waiting" } else { "" };
     let pilot = batch.pilot.map(|pilot| format!(" pilot {}", pilot.jobs)).unwrap_or_default();
+    let again = if batch.reopened > 0 { format!(" again {}", batch.reopened) } else { String::new() };
     let text = format!(
-        "{} {name} {} {rows} {succeeded} {failed} {canceled} {expired} {in_doubt} {} {} {}{review}{pilot}{waiting}",
+        "{} {name} {} {rows} {succeeded} {failed} {canceled} {expired} {in_doubt} {} {} {}{review}{pilot}{waiting}{again}",
         no.0, created.0, totals.spent.0, totals.waived.0, totals.refunded.0
     );
     format!("msg_{}", short_hash(&text))

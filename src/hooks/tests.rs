@@ -178,6 +178,17 @@ fn done(name: &str, succeeded: u32) -> BatchDone {
     )
 }
 
+#[test]
+fn an_end_that_comes_to_the_same_after_jobs_were_taken_up_again_is_another_event() {
+    let end_of = |record: &BatchRecord| {
+        BatchDone::of(record, &BTreeMap::new(), Path::new("/srv/output/spring"), Timestamp(5_000)).id
+    };
+    let once = batch("spring", 2);
+    let again = BatchRecord { reopened: 1, ..once.clone() };
+    assert_ne!(end_of(&once), end_of(&again));
+    assert_eq!(end_of(&again), end_of(&again.clone()), "a repetition is recognised");
+}
+
 /// HMAC-SHA256 from its definition (RFC 2104), not from the library that signs.
 fn hmac(key: &[u8], message: &[u8]) -> Vec<u8> {
     let pad =

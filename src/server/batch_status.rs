@@ -60,6 +60,9 @@ pub struct BatchStatus {
     pub waived_credits: u64,
     /// Given back by the service, of all that was ever charged.
     pub refunded_credits: u64,
+    /// Jobs of those that are submitting or running that are overdue: they are watched, and nothing waits for them.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub overdue: u32,
     /// Rows of the last manifest that were refused: its receipt says why.
     #[serde(default, skip_serializing_if = "is_none")]
     pub refused_rows: u32,
@@ -161,6 +164,7 @@ impl BatchStatus {
             charged_credits: overview.totals.spent.0,
             waived_credits: overview.totals.waived.0,
             refunded_credits: overview.totals.refunded.0,
+            overdue: overview.overdue,
             refused_rows: record.refused_rows,
             waiting_for_review: record.unreviewed,
             pilot: record.pilot.filter(|_| !matches!(state, BatchState::Done | BatchState::Review)),

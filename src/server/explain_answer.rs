@@ -9,6 +9,7 @@ use crate::domain::input_file::InputContent;
 use crate::domain::job::{Job, JobSpec, State};
 use crate::domain::job_reference::{EndedTake, INPUT_LENGTH, INPUT_TOO_LONG, JobInput, MissingInput, parent};
 use crate::domain::job_state::JobState;
+use crate::domain::manifest::row::Deadline;
 use crate::domain::parked_reason::Parked;
 use crate::domain::retry_command::{nothing_to_download, retry_command, with_other_fields};
 use crate::domain::row_verdict::JobStanding;
@@ -291,6 +292,12 @@ fn after_edit(record: &JobRecord) -> String {
     }
 }
 
+/// Whether a row that was never sent missed its own deadline, an instant, before its batch expired.
+fn ends_by_own_deadline(batch: &BatchRecord, spec: &JobSpec) -> bool {
+    let Some(Deadline::At(at)) = spec.order.deadline else { return false };
+    batch.expires().is_none_or(|expires| at < expires)
+}
+
 /// What the program does next for a job, and what a person can do.
 fn next(
     batch: &BatchRecord,
@@ -378,6 +385,11 @@ fn next(
         }
         state if state.is_ended_by_record() => {
             format!("nothing; callsheet retry {name} makes another attempt, under a new key")
+        }
+        State::Expired if ends_by_own_deadline(batch, spec) => {
+            "nothing: the deadline of its row passed before it was sent, and would end it again after a retry; to have it made, \
+             add its row with another id"
+                .to_owned()
         }
         State::Expired => format!(
             "nothing; submit its manifest with a later policy.expires, then callsheet retry {name} queues it again"

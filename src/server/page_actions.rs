@@ -154,8 +154,9 @@ fn number(name: &'static str, label: &str, value: Option<u64>, is_required: bool
     Field { name, label: label.to_owned(), value, is_required, kind: FieldKind::Number }
 }
 
-fn max_credits() -> Field {
-    number("max_credits", "Price limit of each job, if it differs from the limit of its row", None, false)
+fn max_credits(limit: Option<Credits>) -> Field {
+    let label = "Price limit of each job, if it differs from the limit of its row";
+    number("max_credits", label, limit.map(|limit| limit.0), false)
 }
 
 async fn question_of_batch(
@@ -199,7 +200,8 @@ async fn question_of_batch(
             let pilot = status.pilot.unwrap_or_default();
             let text = format!("The {} jobs that wait after its pilot are submitted.", pilot.rest_jobs);
             let price = format!(
-                "They may cost {}, and no more than the {} that its budget has left.",
+                "They were accepted at {}. The prices in force when they are sent count: may spend the {} that its budget \
+                 has left.",
                 credits(pilot.rest_credits),
                 credits(left)
             );
@@ -216,11 +218,12 @@ async fn question_of_batch(
             let (jobs, cost) = retry_cost(app, name).await?;
             let text = format!("{jobs} failed, canceled and expired jobs are queued again.");
             let price = format!(
-                "May spend {} at most, and no more than the {} that its budget has left.",
+                "They were accepted at {}. The prices in force when they are sent count: may spend the {} that its budget \
+                 has left.",
                 credits(cost),
                 credits(left)
             );
-            view("Retry", "retry", vec![text], Some(price), vec![max_credits()])
+            view("Retry", "retry", vec![text], Some(price), vec![max_credits(None)])
         }
         Action::Download => {
             let text = "Outputs that are paid for and not on disk are downloaded again, free of charge. Files that were edited stay.";
@@ -287,7 +290,7 @@ async fn question_of_job(app: &AppState, id: &str, action: Action) -> Result<Con
                 .map_or("Its price is not known: set the most that it may cost.".to_owned(), |hold| {
                     format!("May spend {} at most, unless the field says more.", credits(hold))
                 });
-            view("Retry", "retry", "It is queued again.", Some(cost), vec![max_credits()])
+            view("Retry", "retry", "It is queued again.", Some(cost), vec![max_credits(hold)])
         }
         Action::Download => view(
             "Download",

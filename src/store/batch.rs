@@ -121,6 +121,9 @@ pub struct BatchRecord {
     /// Whether its hooks got the event that only decisions are left.
     #[serde(default, skip_serializing_if = "is_default")]
     pub review_announced: bool,
+    /// How often a job of it that had ended was taken up again.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub reopened: u32,
     /// Why nothing of it is sent, when it is paused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<Pause>,
@@ -224,6 +227,7 @@ impl BatchRecord {
             pilot_from: 0,
             pilot_announced: false,
             inputs_announced: false,
+            reopened: 0,
             rejections: 0,
             failed_downloads: 0,
             kinds: BTreeMap::new(),

@@ -272,6 +272,38 @@ fn retry_of_what_expired_says_what_to_change() {
     env.audit().each_paid_once(1);
 }
 
+#[test]
+fn another_priority_of_a_batch_is_said_not_to_be_that_of_accepted_rows() {
+    let env = TestEnv::new();
+    let manifest = |priority: u32| {
+        let job = json!({"id": "fox", "kind": "image", "model": "gi-2", "prompt": "a fox"});
+        json!({"policy": {"priority": priority, "budget": 0}, "jobs": [job]}).to_string()
+    };
+    env.write("w.json", manifest(1));
+    env.run(["run", "w.json"]).exited(4);
+    env.write("w.json", manifest(5));
+    env.run(["run", "w.json"]).exited(4).says("; priority 1 -> 5 (accepted rows keep theirs)");
+}
+
+#[test]
+fn a_row_that_missed_its_own_deadline_is_made_under_another_id() {
+    let env = TestEnv::new();
+    let manifest = |ids: &[&str]| {
+        let job = |id: &&str| {
+            let deadline = if *id == "fox" { "2020-01-01T00:00:00Z" } else { "1h" };
+            json!({"id": id, "kind": "image", "model": "gi-2", "prompt": "a fox", "deadline": deadline})
+        };
+        json!({"jobs": ids.iter().map(job).collect::<Vec<_>>()}).to_string()
+    };
+    env.write("w.json", manifest(&["fox"]));
+    env.run(["run", "w.json"]).exited(1);
+    let explained = env.run(["explain", "w/fox"]).exited(0).stdout;
+    assert!(explained.contains("add its row with another id"), "{explained}");
+    env.write("w.json", manifest(&["fox", "fox-2"]));
+    env.run(["run", "w.json"]).exited(1);
+    env.audit().each_paid_once(1);
+}
+
 // ---- names and edited outputs ----
 
 #[test]

@@ -249,7 +249,7 @@ fn a_button_submits_what_waits_after_a_pilot_and_says_its_price_first() {
     until("the button", || page().contains("/batches/batch/continue"));
     let asked = server.ask("GET /batches/batch/continue", &[cookie], "");
     let told = "The 2 jobs that wait after its pilot are submitted.";
-    assert!(asked.body.contains(told) && asked.body.contains("They may cost 16"), "{}", asked.body);
+    assert!(asked.body.contains(told) && asked.body.contains("They were accepted at 16"), "{}", asked.body);
     server.env.audit().each_paid_once(1);
     let form = format!("form_token={}", asked.field("form_token"));
     let done = server.ask("POST /batches/batch/continue", &[cookie], &form);

@@ -598,3 +598,19 @@ fn who_waits_for_a_batch_is_told_that_more_was_charged_than_planned() {
         .says("batch: 12 credits were charged and 8 were planned; what each job was charged: callsheet ledger batch");
     daemon.stop();
 }
+
+#[test]
+fn nobody_waits_for_a_task_that_is_overdue() {
+    let env = TestEnv::new();
+    let job = serde_json::json!({"id": "a", "kind": "image", "model": "gi-2", "prompt": "a"});
+    let manifest = serde_json::json!({"batch": "late", "policy": {"deadline": "2s"}, "jobs": [job]});
+    env.write("late.json", manifest.to_string());
+    env.faults("[[rules]]\neffect = { do = 'task-never' }");
+    let daemon = env.daemon("info");
+    env.run(["submit", "late.json", "--wait"])
+        .exited(7)
+        .says("late: 1 overdue: watched until the service ends");
+    assert_eq!(status(&env, "late")["overdue"], 1);
+    env.run(["status"]).exited(0).says("late: 1 overdue");
+    daemon.stop();
+}

@@ -113,10 +113,16 @@ impl Scheduler {
 
     /// How many jobs are in flight or wait for their outputs, and how many may. Outputs that pile up because the disk or the
     /// result host is slow hold back new work. What is overdue does not: its slot is free.
-    fn backlog(&self) -> (usize, usize) {
+    pub(super) fn backlog(&self) -> (usize, usize) {
         let counts = self.jobs.counts();
         // Those that the object store refuses one by one wait for themselves alone.
         let fetching = counts.fetching().saturating_sub(counts.refused());
+        // So do those whose own folder cannot be written to.
+        let in_folders = match self.refused_folders.is_empty() {
+            true => 0,
+            false => self.jobs.iter().filter(|open| self.waits_for_folder(open)).count(),
+        };
+        let fetching = fetching.saturating_sub(u32::try_from(in_folders).unwrap_or(u32::MAX));
         let open = (counts.in_flight().all + fetching) as usize;
         (open, self.settings.limits.in_flight as usize * 2 + self.settings.downloads)
     }

@@ -382,6 +382,8 @@ pub struct BatchOverview {
     pub rows: u32,
     /// Jobs by state.
     pub states: JobStateCounts,
+    /// Jobs that are submitting or running, and overdue.
+    pub overdue: u32,
     /// Sum of the prices.
     pub planned: Credits,
     /// Credits.

@@ -176,6 +176,8 @@ impl Scheduler {
         let last_failures = active.last_failures();
         let is_for_host = parked == Some(Parked::ResultHost);
         let unfetched = if is_for_host { self.jobs.counts().unavailable() } else { 0 };
+        let overdue = self.jobs.counts().of_batch(no).overdue;
+        let overview = BatchOverview { overdue, ..overview };
         BatchOverview { parked, needs, balance, is_refused, shortage, unfetched, last_failures, ..overview }
     }
 
@@ -297,6 +299,7 @@ fn overview_of(record: &BatchRecord, open: JobStateCounts) -> BatchOverview {
         name: record.name.clone(),
         rows: record.rows,
         states,
+        overdue: 0,
         planned: record.planned_credits(),
         totals: record.totals,
         parked,

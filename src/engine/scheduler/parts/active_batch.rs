@@ -99,6 +99,7 @@ impl ActiveBatch {
         record.rejections = present.rejections;
         record.failed_downloads = present.failed_downloads;
         (record.replaced, record.counts_dropped) = (present.replaced, present.counts_dropped);
+        record.reopened = present.reopened;
         record.may_be_charged = present.may_be_charged;
         record.skipped = present.skipped.clone();
         record.canceled_below = present.canceled_below;
@@ -422,8 +423,8 @@ impl ActiveBatch {
         self.record.count_reopened(spec.order.kind, ended.state(), is_superseded);
         let unspent = self.record.unspent_of(ended, &spec.order);
         self.record.replaced = self.record.replaced.saturating_sub(unspent);
-        self.record.announced = false;
-        self.record.inputs_announced = false;
+        self.record.reopened = self.record.reopened.saturating_add(1);
+        (self.record.announced, self.record.inputs_announced) = (false, false);
     }
 
     /// Its owner wants some of it after all.

@@ -41,6 +41,8 @@ pub struct BatchJobCounts {
     pub never_sent: u32,
     /// The object store refuses their outputs while it takes others.
     pub refused: u32,
+    /// Submitting or running, and overdue.
+    pub overdue: u32,
 }
 
 /// What a job will do by itself, if nothing stands in the way.
@@ -71,6 +73,8 @@ pub struct CountedAs {
     pub refused: bool,
     /// The result host of its outputs is not available.
     pub unavailable: bool,
+    /// It is submitting or running, and overdue.
+    pub overdue: bool,
     /// It is in the queue, and was never sent.
     pub never_sent: bool,
     /// A watched task of it was not read since the start.
@@ -195,6 +199,9 @@ impl JobCounts {
         if counted_as.never_sent {
             by_one(&mut of_batch.never_sent);
         }
+        if counted_as.overdue {
+            by_one(&mut of_batch.overdue);
+        }
         if counted_as.refused {
             by_one(&mut of_batch.refused);
             by_one(&mut self.refused);
@@ -238,6 +245,7 @@ mod tests {
         busy: true,
         refused: false,
         unavailable: false,
+        overdue: false,
         never_sent: false,
         unread: true,
         action: NextAction::Read,
@@ -249,6 +257,7 @@ mod tests {
         busy: false,
         refused: false,
         unavailable: false,
+        overdue: false,
         never_sent: true,
         unread: false,
         action: NextAction::Nothing,

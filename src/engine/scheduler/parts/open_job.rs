@@ -440,6 +440,8 @@ impl OpenJob {
                 && present.is_some_and(|of| of.refused > 0),
             unavailable: matches!(job.state(), State::Fetching { .. })
                 && present.is_some_and(|of| of.unavailable > 0),
+            overdue: job.is_overdue()
+                && matches!(job.state(), State::Submitting { .. } | State::Running { .. }),
             never_sent: is_queued && job.first_sent().is_none(),
             unread: others.any(AttemptProgress::is_to_be_read),
             action,

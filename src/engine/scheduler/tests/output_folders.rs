@@ -43,3 +43,15 @@ fn what_waits_for_its_folder_is_downloaded_as_soon_as_it_can_be_and_keeps_no_run
     assert_eq!(stage.step(vec![Input::FolderTakes(BatchNo(1))]), "fetch 0#1");
     assert_eq!(stage.scheduler.standstill(), None);
 }
+
+#[test]
+fn what_waits_for_its_folder_keeps_no_other_batch_from_sending() {
+    let mut stage = Stage::of(1);
+    stage.step(vec![]);
+    stage.posted(0, task("success"));
+    assert_eq!(stage.scheduler.backlog().0, 1, "it is downloaded");
+    refused(&mut stage, 0);
+    assert_eq!(stage.scheduler.backlog().0, 0, "it waits for itself alone");
+    stage.pass_until("fetch 0#1");
+    assert_eq!(stage.scheduler.backlog().0, 1, "it is tried again");
+}
