@@ -103,6 +103,7 @@ async fn show_until_done(
             if !global.json {
                 parked.iter().for_each(|parked| say!("{}: {}", parked.name(), parked.explain()));
                 summary::why_paused(&status.batches);
+                summary::may_be_charged(&status.batches);
                 summary::overdue(&status.batches);
                 summary::short_of_credits(&status.batches);
                 if let Some(waiting) =

@@ -286,6 +286,18 @@ pub(super) fn why_paused(batches: &[BatchStatus]) {
     }
 }
 
+/// Says of batches what they may have been charged by a state that is gone.
+pub(super) fn may_be_charged(batches: &[BatchStatus]) {
+    for BatchStatus { name, may_be_charged_credits: credits, .. } in batches {
+        if *credits > 0 {
+            say!(
+                "{name}: up to {credits} credits may have been charged before the state was rebuilt; they count against budget.total and \
+                 budget.per_day until its jobs are looked up: callsheet resume {name}"
+            );
+        }
+    }
+}
+
 /// Says of batches how many of their jobs are overdue.
 pub(super) fn overdue(batches: &[BatchStatus]) {
     for BatchStatus { name, overdue, .. } in batches.iter().filter(|batch| batch.overdue > 0) {

@@ -60,6 +60,10 @@ pub struct BatchStatus {
     pub waived_credits: u64,
     /// Given back by the service, of all that was ever charged.
     pub refunded_credits: u64,
+    /// The most that may have been charged for jobs that a state which is gone may have sent: it counts against
+    /// `budget.total` and `budget.per_day` until they are looked up, after the batch is resumed.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub may_be_charged_credits: u64,
     /// Jobs of those that are submitting or running that are overdue: they are watched, and nothing waits for them.
     #[serde(default, skip_serializing_if = "is_none")]
     pub overdue: u32,
@@ -164,6 +168,7 @@ impl BatchStatus {
             charged_credits: overview.totals.spent.0,
             waived_credits: overview.totals.waived.0,
             refunded_credits: overview.totals.refunded.0,
+            may_be_charged_credits: record.may_be_charged.0,
             overdue: overview.overdue,
             refused_rows: record.refused_rows,
             waiting_for_review: record.unreviewed,

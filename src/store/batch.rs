@@ -168,7 +168,7 @@ pub struct BatchRecord {
 pub enum Pause {
     /// Its owner said so.
     Owner,
-    /// Too many prompts in a row were rejected: the next would probably be, too.
+    /// Too many prompts in a row were rejected, or their endpoint was not found: the next would probably be, too.
     Rejections,
     /// Too many outputs in a row were paid for and could not be downloaded: the next could probably not, either.
     Downloads,
@@ -183,7 +183,7 @@ impl Pause {
     pub fn reason(self) -> Option<&'static str> {
         match self {
             Pause::Owner => None,
-            Pause::Rejections => Some("too many prompts in a row were rejected (pause_after_rejections)"),
+            Pause::Rejections => Some("too many requests in a row were rejected (pause_after_rejections)"),
             Pause::Downloads => Some("too many paid outputs in a row could not be downloaded"),
             Pause::Drift => Some(
                 "a job was charged otherwise than planned, or run with another model or options; the log names it",

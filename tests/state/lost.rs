@@ -88,6 +88,7 @@ fn what_may_have_been_charged_counts_until_it_is_asked_for() {
     fs::remove_dir_all(env.path("state/db")).unwrap();
     let rebuilt = env.run(["state", "rebuild"]).exited(0);
     rebuilt.says("up to 8 credits may have been charged for requests without a record");
+    env.run(["status"]).exited(0).says("up to 8 credits may have been charged before the state was rebuilt");
     // Another one, of a whole database, knows of it.
     env.run(["state", "rebuild"]).exited(0);
     env.write("other.csv", "id,kind,model,prompt\nother-1,image,gi-2,A lighthouse at dusk\n");

@@ -391,10 +391,11 @@ impl ActiveBatch {
         record.count_ended(spec.order.kind, job.state(), is_superseded);
         record.replaced = record.replaced + record.unspent_of(job, &spec.order);
         let pause = match job.state() {
-            State::Failed { fault, .. } if fault.code == "content_rejected" => {
+            // What the endpoint itself is missing for would fail all others, too.
+            State::Failed { fault, .. } if ["content_rejected", "not_found"].contains(&&*fault.code) => {
                 record.rejections = record.rejections.saturating_add(1);
                 (record.rejections >= in_row_max)
-                    .then_some((Pause::Rejections, "prompts were rejected one after the other"))
+                    .then_some((Pause::Rejections, "requests were rejected one after the other"))
             }
             State::Failed { fault, .. } if fault.code == DOWNLOAD_FAILED => {
                 record.failed_downloads = record.failed_downloads.saturating_add(1);
@@ -658,16 +659,15 @@ mod tests {
 
     #[test]
     fn failures_of_a_kind_in_a_row_pause_it_and_a_resume_counts_anew() {
-        let mut active = batch();
         let spec = spec(0, Kind::Video);
         let failed = |code: &str| {
             let state = State::Failed { task: None, fault: Fault::new(code, "no") };
             Job::at(crate::domain::ids::AttemptNo::FIRST, state)
         };
-        let (rejected, other, undelivered) =
-            (failed("content_rejected"), failed("generic"), failed(DOWNLOAD_FAILED));
-        for (job, pause) in [(&rejected, Pause::Rejections), (&undelivered, Pause::Downloads)] {
-            for job in [job, &other, job] {
+        let [rejected, lost] = ["content_rejected", "not_found"].map(|code| (code, Pause::Rejections));
+        for (code, pause) in [rejected, lost, (DOWNLOAD_FAILED, Pause::Downloads)] {
+            let (mut active, job) = (batch(), &failed(code));
+            for job in [job, &failed("generic"), job] {
                 assert_eq!(active.record().paused, None);
                 active.job_ended(&spec, job, 2);
             }
