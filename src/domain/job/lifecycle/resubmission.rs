@@ -9,8 +9,8 @@ use crate::domain::job::lifecycle::{AttemptRules, Change, Event};
 use crate::domain::job::{Attempt, Books, Job, State};
 use crate::domain::retry_delay::{self, Prospect};
 
-/// Whether an overdue job may be given another attempt: its owner did not cancel it, it has one left, its key keeps the attempts apart, what its
-/// task was charged is known, and nobody said that the same request would be refused again.
+/// Whether an overdue job may be given another attempt: its owner did not cancel it, it has one left, its key keeps the
+/// attempts apart, what its task was charged is known, and nobody said that the same request would be refused again.
 pub(super) fn may_resubmit(job: &Job, rules: AttemptRules) -> bool {
     let present = job.present();
     rules.keyed
