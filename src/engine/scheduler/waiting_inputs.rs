@@ -1,5 +1,7 @@
 //! Jobs that need outputs of other rows: they wait for these, and go before what was not begun.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use crate::domain::ids::{AttemptNo, BatchNo, JobId, JobKey};
@@ -108,9 +110,12 @@ impl Scheduler {
             let mut lets_in = None;
             while let Some(key) = self.next_waiting_row(batch) {
                 let waiting = self.inputs.waiting_count(batch);
-                if waiting >= WAITING_MAX && !*lets_in.get_or_insert_with(|| !self.waits_for_progress(batch))
-                {
-                    break;
+                if waiting >= WAITING_MAX {
+                    let lets_in_more = lets_in.unwrap_or_else(|| !self.waits_for_progress(batch));
+                    lets_in = Some(lets_in_more);
+                    if !lets_in_more {
+                        break;
+                    }
                 }
                 if opened >= OPENED_MAX {
                     self.pending.wake_at(now.tick);
@@ -131,14 +136,17 @@ impl Scheduler {
 
     /// Whether waiting rows of a batch may get their inputs without more of its rows in memory: one of the next rows is
     /// ready, or a job goes on whose outputs they lack.
-    fn waits_for_progress(&self, batch: BatchNo) -> bool {
+    fn waits_for_progress(&mut self, batch: BatchNo) -> bool {
         let Some(active) = self.batches.get(&batch) else { return false };
-        active.is_loading()
-            || active.fronts().any(|spec| self.inputs.are_there(batch, &spec.order))
-            || self
-                .inputs
-                .lacked_by(batch)
-                .any(|(no, id)| self.jobs.named(no, id).is_some_and(|open| self.goes_on(open)))
+        if active.is_loading() || active.fronts().any(|spec| self.inputs.are_there(batch, &spec.order)) {
+            return true;
+        }
+        let lacked: Vec<(BatchNo, JobId)> = self.inputs.lacked_by(batch).collect();
+        let of_batches: BTreeSet<BatchNo> = lacked.iter().map(|(no, _)| *no).collect();
+        of_batches.into_iter().for_each(|no| self.jobs.identify(no));
+        let goes_on =
+            |(no, id): &(BatchNo, JobId)| self.jobs.named(*no, *id).is_some_and(|open| self.goes_on(open));
+        lacked.iter().any(goes_on)
     }
 
     /// Whether an open job gets on by itself. One that is overdue may take a day, and no other row is to wait for it.

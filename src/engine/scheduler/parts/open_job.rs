@@ -41,8 +41,23 @@ struct AttemptProgress {
     faults: u32,
     /// Readings in a row that did not find its task.
     missing: u32,
+    /// What is known of its download, once it has one: most jobs are in flight for longer than that takes.
+    download: Option<Box<DownloadProgress>>,
+    /// Since when this process has had it in flight.
+    in_flight_since: Option<Tick>,
+    /// When its task was first seen by this process.
+    task_since: Option<Tick>,
+    /// When the first answer to its POST showed the task running: only then it is known how long it has run.
+    task_created: Option<Tick>,
+    /// When its task was last seen running, or its request was last answered without one.
+    last_running: Option<Tick>,
+}
+
+/// What this process knows of the download of an attempt.
+#[derive(Debug, Default)]
+struct DownloadProgress {
     /// Downloads in a row that failed; fresh links alone are no progress.
-    fetch_faults: u32,
+    faults: u32,
     /// Downloads in a row whose result host was not available, and since when it is not.
     unavailable: u32,
     unavailable_since: Option<Tick>,
@@ -60,14 +75,6 @@ struct AttemptProgress {
     refused: u32,
     /// How much was known of the versions of edited rows when its download began, in bytes.
     versions_bytes: u64,
-    /// Since when this process has had it in flight.
-    in_flight_since: Option<Tick>,
-    /// When its task was first seen by this process.
-    task_since: Option<Tick>,
-    /// When the first answer to its POST showed the task running: only then it is known how long it has run.
-    task_created: Option<Tick>,
-    /// When its task was last seen running, or its request was last answered without one.
-    last_running: Option<Tick>,
 }
 
 impl AttemptProgress {
@@ -79,16 +86,7 @@ impl AttemptProgress {
             is_timed: false,
             faults: 0,
             missing: 0,
-            fetch_faults: 0,
-            unavailable: 0,
-            unavailable_since: None,
-            links_since: None,
-            had_old_links: false,
-            expiring_since: None,
-            renews_links: false,
-            slow_rounds: 0,
-            refused: 0,
-            versions_bytes: 0,
+            download: None,
             in_flight_since: None,
             task_since: None,
             task_created: None,
@@ -222,6 +220,11 @@ impl OpenJob {
         self.of(self.record.job.attempt())
     }
 
+    /// What this process knows of the download of an attempt; nothing where that wants nothing any more.
+    fn download(&mut self, attempt: AttemptNo) -> Option<&mut DownloadProgress> {
+        Some(self.progress(attempt)?.download.get_or_insert_default())
+    }
+
     /// Whether it is sent with inputs that are still to be found.
     pub fn lacks_found_inputs(&self) -> bool {
         self.spec.order.inputs_to_find() > 0 && self.record.job.present().inputs().is_empty()
@@ -244,7 +247,7 @@ impl OpenJob {
 
     /// Its download begins, when so much is known of the versions of edited rows of its batch, in bytes.
     pub fn fetch_began(&mut self, attempt: AttemptNo, versions_bytes: u64, now: Tick) {
-        self.progress(attempt).into_iter().for_each(|of| {
+        self.download(attempt).into_iter().for_each(|of| {
             of.versions_bytes = versions_bytes;
             // Those of an earlier process are as old as they may be.
             of.had_old_links = of.links_since.is_none_or(|since| now.since(since) >= LINK_FRESH_FOR);
@@ -255,7 +258,7 @@ impl OpenJob {
     /// The result host refused a link of its download; fresh ones are read next. True: it was not fresh when the download
     /// began, so that the refusal says nothing of the next; at most for a span of `most`.
     pub fn link_refused(&mut self, attempt: AttemptNo, now: Tick, most: Millis) -> bool {
-        self.progress(attempt).is_some_and(|of| {
+        self.download(attempt).is_some_and(|of| {
             of.renews_links = true;
             of.had_old_links && now.since(*of.expiring_since.get_or_insert(now)) < most
         })
@@ -263,7 +266,8 @@ impl OpenJob {
 
     /// Whether more is known of them since.
     pub fn has_newer_versions(&self, attempt: AttemptNo, versions_bytes: u64) -> bool {
-        self.of(attempt).is_some_and(|of| of.versions_bytes != versions_bytes)
+        let known = |of: &AttemptProgress| of.download.as_ref().map_or(0, |download| download.versions_bytes);
+        self.of(attempt).is_some_and(|of| known(of) != versions_bytes)
     }
 
     /// An effect of an attempt came to an end. Returns its faults in a row so far.
@@ -303,21 +307,21 @@ impl OpenJob {
 
     /// Its download failed. Returns how many others in a row did before.
     pub fn count_fetch_fault(&mut self, attempt: AttemptNo) -> u32 {
-        self.progress(attempt).map_or(0, |of| {
-            of.fetch_faults = of.fetch_faults.saturating_add(1);
-            of.fetch_faults - 1
+        self.download(attempt).map_or(0, |of| {
+            of.faults = of.faults.saturating_add(1);
+            of.faults - 1
         })
     }
 
     /// The result host of its download answered, whatever came of it.
     pub fn result_host_answered(&mut self, attempt: AttemptNo) {
-        self.progress(attempt).into_iter().for_each(|of| (of.unavailable, of.unavailable_since) = (0, None));
+        self.download(attempt).into_iter().for_each(|of| (of.unavailable, of.unavailable_since) = (0, None));
     }
 
     /// The result host of its download was not available. Returns how many times in a row it was not before, and since
     /// when it is not.
     pub fn count_unavailable(&mut self, attempt: AttemptNo, now: Tick) -> (u32, Tick) {
-        self.progress(attempt).map_or((0, now), |of| {
+        self.download(attempt).map_or((0, now), |of| {
             of.unavailable = of.unavailable.saturating_add(1);
             (of.unavailable - 1, *of.unavailable_since.get_or_insert(now))
         })
@@ -325,7 +329,7 @@ impl OpenJob {
 
     /// Its download gave its slot up to another. Returns how often it did before.
     pub fn count_slow_round(&mut self, attempt: AttemptNo) -> u32 {
-        self.progress(attempt).map_or(0, |of| {
+        self.download(attempt).map_or(0, |of| {
             of.slow_rounds = of.slow_rounds.saturating_add(1);
             of.slow_rounds - 1
         })
@@ -333,7 +337,7 @@ impl OpenJob {
 
     /// The object store refused its outputs while it takes others. Returns how often it did before.
     pub fn count_refused(&mut self, attempt: AttemptNo) -> u32 {
-        self.progress(attempt).map_or(0, |of| {
+        self.download(attempt).map_or(0, |of| {
             of.refused = of.refused.saturating_add(1);
             of.refused - 1
         })
@@ -341,9 +345,9 @@ impl OpenJob {
 
     /// When its download has its turn.
     pub fn download_turn(&self) -> DownloadTurn {
-        match self.of_present() {
-            Some(present) if present.slow_rounds > 0 => DownloadTurn::Last,
-            Some(present) if present.renews_links => DownloadTurn::First,
+        match self.of_present().and_then(|present| present.download.as_ref()) {
+            Some(download) if download.slow_rounds > 0 => DownloadTurn::Last,
+            Some(download) if download.renews_links => DownloadTurn::First,
             _ => DownloadTurn::Usual,
         }
     }
@@ -385,7 +389,7 @@ impl OpenJob {
         of.task_since.get_or_insert(now);
         match status {
             TaskStatus::Success => {
-                of.links_since = Some(now);
+                of.download.get_or_insert_default().links_since = Some(now);
                 let (created, last_running) = of.task_created.take().zip(of.last_running)?;
                 Some(Observed { created, last_running, ended: now })
             }
@@ -431,15 +435,15 @@ impl OpenJob {
             Want::Admission | Want::Post | Want::Read | Want::Nothing => NextAction::Nothing,
         };
         let is_queued = matches!(job.state(), State::Queued);
+        let is_fetching = matches!(job.state(), State::Fetching { .. });
+        let download = present.filter(|_| is_fetching).and_then(|of| of.download.as_ref());
         let mut others = self.attempts.iter().filter(|of| of.no != job.attempt());
         CountedAs {
             state: job.state().job_state(),
             holds_slot: job.holds_slot(),
             busy: self.attempts.iter().any(|of| of.is_busy),
-            refused: matches!(job.state(), State::Fetching { .. })
-                && present.is_some_and(|of| of.refused > 0),
-            unavailable: matches!(job.state(), State::Fetching { .. })
-                && present.is_some_and(|of| of.unavailable > 0),
+            refused: download.is_some_and(|of| of.refused > 0),
+            unavailable: download.is_some_and(|of| of.unavailable > 0),
             overdue: job.is_overdue()
                 && matches!(job.state(), State::Submitting { .. } | State::Running { .. }),
             never_sent: is_queued && job.first_sent().is_none(),
@@ -487,6 +491,16 @@ mod tests {
         };
         apply(&mut open, Event::Posted(PostAnswer::Task(task)));
         open
+    }
+
+    #[test]
+    fn an_attempt_in_flight_takes_no_memory_for_a_download_that_it_does_not_have_yet() {
+        assert!(size_of::<AttemptProgress>() <= 96, "{} bytes", size_of::<AttemptProgress>());
+        let mut open = running();
+        open.observe(FIRST, &TaskStatus::Processing, Tick(1));
+        assert!(open.of(FIRST).unwrap().download.is_none());
+        open.observe(FIRST, &TaskStatus::Success, Tick(2));
+        assert!(open.of(FIRST).unwrap().download.is_some());
     }
 
     #[test]

@@ -22,7 +22,7 @@ use crate::store::BatchRecord;
 pub struct OpenJobs {
     /// Boxed, since the table has a place for more jobs than there are.
     jobs: HashMap<JobKey, Box<OpenJob>, RandomState>,
-    /// The same by identity, for rows that name them.
+    /// The same by identity, of the batches that were asked for so: see [`OpenJobs::identify`].
     numbers: BTreeMap<BatchNo, HashMap<JobId, Seq, RandomState>>,
     counts: JobCounts,
     /// Queued jobs whose wait is over, if they had one.
@@ -48,7 +48,14 @@ impl OpenJobs {
         self.jobs.get(key).map(Box::as_ref)
     }
 
-    /// An open job of a batch, by its identity.
+    /// Has the open jobs of a batch found by their identity from now on: [`OpenJobs::named`]. They are looked at once.
+    pub fn identify(&mut self, batch: BatchNo) {
+        let of_batch = || self.jobs.values().filter(|open| open.key().batch == batch);
+        let ids = || of_batch().map(|open| (open.record().id, open.key().seq)).collect();
+        self.numbers.entry(batch).or_insert_with(ids);
+    }
+
+    /// An open job of a batch, by its identity; the batch was named to [`OpenJobs::identify`] before.
     pub fn named(&self, batch: BatchNo, id: JobId) -> Option<&OpenJob> {
         let seq = *self.numbers.get(&batch)?.get(&id)?;
         self.get(&JobKey { batch, seq })
@@ -76,7 +83,9 @@ impl OpenJobs {
         let key = open.key();
         self.remove(&key);
         recount(&mut open, &mut self.counts);
-        self.numbers.entry(key.batch).or_default().insert(open.record().id, key.seq);
+        if let Some(numbers) = self.numbers.get_mut(&key.batch) {
+            numbers.insert(open.record().id, key.seq);
+        }
         self.jobs.insert(key, Box::new(open));
     }
 
