@@ -109,7 +109,8 @@ fn what_a_moved_batch_was_charged_today_counts_for_today() {
 #[test]
 fn a_rebuild_that_was_killed_is_repeated_with_what_the_old_database_knew() {
     let env = images(2);
-    killed_at(&env, "task-known:2", RUN);
+    env.configure("[limits]\nin_flight = 1\n");
+    killed_at(&env, "task-known:1", RUN);
     let tasks = env.audit().tasks.len();
     distrust_the_database(&env);
     killed_at(&env, "database-replaced", ["state", "rebuild"]);
