@@ -64,7 +64,8 @@ impl ApiKeyRefusal {
         self.next_check = self.next_check.or(Some(now.after(interval)));
     }
 
-    /// Another call was answered 401: the balance is asked for next, at once at first, later where that was in vain.
+    /// Another call was answered 401: the balance is asked for next, at once the first time, and later after each time that
+    /// it was told although the call was refused.
     pub fn suspect(&mut self, call: Call, now: Tick) {
         if self.next_check.is_none() {
             job_log::key_suspected();

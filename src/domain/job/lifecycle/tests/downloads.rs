@@ -15,7 +15,7 @@ fn outputs_that_cannot_be_downloaded_again_are_not_forgotten() {
         let before = [admit(10), task("success", 10), Event::Fetched(vec![file()]), Event::FetchAgain];
         for event in before.into_iter().chain(events) {
             job = apply(&job, job.attempt(), event, TERMS, Timestamp(0)).unwrap().job;
-            // A process that is killed goes on with them.
+            // A new process continues with what is stored.
             let stored = serde_json::to_string(&job).unwrap();
             assert_eq!(serde_json::from_str::<Job>(&stored).unwrap(), job);
         }
