@@ -35,14 +35,14 @@ impl Scheduler {
         }
         let store = self.output_store.is_down().then_some(Parked::Store);
         let closed = disk.or(store).or((!self.scratch.has_room()).then_some(Parked::Scratch));
-        let closed = closed.or(self.look_at_result_hosts().then_some(Parked::ResultHost));
+        let (open, backlog) = self.backlog();
+        let closed = closed.or(self.look_at_result_hosts(open, backlog).then_some(Parked::ResultHost));
         self.keep_batches(closed, now);
         // A batch that is kept is said to be, whether or not prices are known: none are asked for on its account.
         if closed.is_some() || !self.prices.are_known(now.tick) {
             self.unpark_batches();
             return Ok(None);
         }
-        let (open, backlog) = self.backlog();
         let counts = self.jobs.counts();
         if open >= backlog || counts.in_flight().all >= self.adaptive_limit.slots(now.tick) {
             // What was found of budgets before still stands, as long as something is under way that will change it.
@@ -129,8 +129,7 @@ impl Scheduler {
 
     /// Whether outputs that wait for result hosts that are not available keep more from being bought, of any batch: others may
     /// come from the same host. It is said when that begins and when it is over.
-    fn look_at_result_hosts(&mut self) -> bool {
-        let (open, backlog) = self.backlog();
+    fn look_at_result_hosts(&mut self, open: usize, backlog: usize) -> bool {
         let unavailable = self.jobs.counts().unavailable() as usize;
         let is_kept = open >= backlog && open.saturating_sub(unavailable) < backlog;
         if is_kept != std::mem::replace(&mut self.is_kept_by_result_hosts, is_kept) {

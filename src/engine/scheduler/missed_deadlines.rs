@@ -33,8 +33,9 @@ impl Scheduler {
             let is_unread =
                 open.seen_for(attempt, now.tick).is_none() && matches!(state, Some(State::Running { .. }));
             // One that cannot be read is late, and no reason to buy another.
-            let is_unreadable = is_unread && !is_watched && open.is_unreadable(attempt);
-            if is_unread && (is_watched || self.resubmits(key)) && !is_unreadable {
+            let is_unreadable = is_unread && open.is_unreadable(attempt);
+            let resubmits = !is_watched && !is_unreadable && self.resubmits(key);
+            if is_unread && (is_watched || resubmits) {
                 self.postpone_deadline(key, attempt, UNREAD_GRACE, now);
                 continue;
             }
@@ -42,16 +43,13 @@ impl Scheduler {
                 self.postpone_deadline(key, attempt, self.settings.overdue_poll, now);
                 continue;
             }
-            if !is_watched
-                && !is_unreadable
-                && let Some(left) = self.resubmission_wait(key, now)
-            {
+            if resubmits && let Some(left) = self.resubmission_wait(key, now) {
                 self.postpone_deadline(key, attempt, left, now);
                 continue;
             }
             let event = if is_watched {
                 overdue_watchdog::expired(matches!(state, Some(State::Submitting { .. })))
-            } else if self.resubmits(key) && !is_unreadable {
+            } else if resubmits {
                 Event::Resubmit
             } else {
                 Event::Overdue
@@ -94,10 +92,10 @@ impl Scheduler {
         open.last_running(attempt).is_some_and(|at| now.tick.since(at) <= now.wall.since(end))
     }
 
-    /// How much longer a job must be seen in flight before it is resubmitted. The calendar may step, and downtimes count
+    /// How much longer a job that is to be resubmitted must be seen in flight before that. The calendar may step, and downtimes count
     /// for nothing: what is bought for want of an answer is bought by the clock that never steps.
     fn resubmission_wait(&self, key: JobKey, now: Now) -> Option<Millis> {
-        let open = self.jobs.get(&key).filter(|_| self.resubmits(key))?;
+        let open = self.jobs.get(&key)?;
         let span = self.deadline_span(open.spec())?;
         let seen = open.in_flight_for(now.tick)?;
         (seen < span).then(|| Millis(span.0 - seen.0))

@@ -177,8 +177,17 @@ impl Scheduler {
         let is_for_host = parked == Some(Parked::ResultHost);
         let unfetched = if is_for_host { self.jobs.counts().unavailable() } else { 0 };
         let overdue = self.jobs.counts().of_batch(no).overdue;
-        let overview = BatchOverview { overdue, ..overview };
-        BatchOverview { parked, needs, balance, is_refused, shortage, unfetched, last_failures, ..overview }
+        BatchOverview {
+            parked,
+            overdue,
+            needs,
+            balance,
+            is_refused,
+            shortage,
+            unfetched,
+            last_failures,
+            ..overview
+        }
     }
 
     /// What is to be read of the spools before [`Scheduler::foresee`] can tell.
@@ -232,16 +241,19 @@ impl Scheduler {
 
     /// Batches of which all that is left waits for rows that a person has to see to, and whose owners were not told.
     pub fn waiting_untold(&self) -> impl Iterator<Item = BatchNo> {
-        let is_untold = |no: &BatchNo| self.batches.get(no).is_some_and(ActiveBatch::waits_untold);
-        self.waiting_for_people().filter(is_untold)
+        self.waiting_among(ActiveBatch::waits_untold)
     }
 
-    /// Batches of which all that is left waits for rows that a person has to see to. A row that takes outputs of another
-    /// batch waits for that one as long as anything of it moves.
+    /// Batches of which all that is left waits for rows that a person has to see to.
     pub fn waiting_for_people(&self) -> impl Iterator<Item = BatchNo> {
+        self.waiting_among(|active| active.parked() == Some(Parked::Inputs))
+    }
+
+    /// Those of these batches of which nothing moves. A row that takes outputs of another batch waits for that one as long
+    /// as anything of it moves.
+    fn waiting_among(&self, is_one: impl Fn(&ActiveBatch) -> bool) -> impl Iterator<Item = BatchNo> {
         let parked = self.batches.sorted(Attention::IsParked);
-        let still =
-            parked.filter(|active| active.parked() == Some(Parked::Inputs) && self.stands_still(active));
+        let still = parked.filter(move |active| is_one(active) && self.stands_still(active));
         still.map(|active| active.record().no).filter(|no| {
             let mut others = self.inputs.named_by(*no);
             others.all(|other| self.batches.get(&other).is_none_or(|active| self.stands_still(active)))

@@ -106,7 +106,7 @@ impl Scheduler {
             if !fronts.iter().all(|spec| self.inputs.are_known_for(batch, &spec.order)) {
                 continue;
             }
-            // Computed once a step: it changes little with each row that is let in.
+            // Computed once a step: each row that is let in changes it only a little.
             let mut lets_in = None;
             while let Some(key) = self.next_waiting_row(batch) {
                 let waiting = self.inputs.waiting_count(batch);

@@ -98,6 +98,11 @@ impl AttemptProgress {
     fn is_to_be_read(&self) -> bool {
         self.task_since.is_none() && self.faults < READINGS_WAITED_FOR
     }
+
+    /// Whether its task was not read since the start although that was tried often enough.
+    fn is_unreadable(&self) -> bool {
+        self.task_since.is_none() && !self.is_to_be_read()
+    }
 }
 
 impl OpenJob {
@@ -161,7 +166,7 @@ impl OpenJob {
 
     /// Whether the task of an attempt was not read since the start although that was tried often enough.
     pub fn is_unreadable(&self, attempt: AttemptNo) -> bool {
-        self.of(attempt).is_some_and(|of| of.task_since.is_none() && !of.is_to_be_read())
+        self.of(attempt).is_some_and(AttemptProgress::is_unreadable)
     }
 
     /// Whether it waits in the queue.
@@ -172,7 +177,7 @@ impl OpenJob {
     /// Whether it waits in the queue until the task of an earlier attempt is read, which nobody waits for any longer.
     pub fn waits_for_unreadable(&self) -> bool {
         let mut others = self.attempts.iter().filter(|of| of.no != self.record.job.attempt());
-        self.is_queued() && others.any(|of| of.task_since.is_none() && !of.is_to_be_read())
+        self.is_queued() && others.any(AttemptProgress::is_unreadable)
     }
 
     /// Forgets its links, so that its task is read again for fresh ones.
@@ -434,7 +439,7 @@ impl OpenJob {
             Want::Fetch => NextAction::Fetch,
             Want::Admission | Want::Post | Want::Read | Want::Nothing => NextAction::Nothing,
         };
-        let is_queued = matches!(job.state(), State::Queued);
+        let is_queued = self.is_queued();
         let is_fetching = matches!(job.state(), State::Fetching { .. });
         let download = present.filter(|_| is_fetching).and_then(|of| of.download.as_ref());
         let mut others = self.attempts.iter().filter(|of| of.no != job.attempt());
