@@ -69,13 +69,6 @@ use crate::failpoint;
 use crate::metrics::Metrics;
 use crate::store::{Change, JobRecord, Store, StoreError};
 
-/// Exchanges that are open at once, at least. More were slower and larger (measured)...
-const EXCHANGES: usize = 64;
-/// ...unless so many tasks are in flight that each would be read too late: at an answer time of 50 ms, 64
-/// exchanges read 1,280 tasks a second (`benches/in_flight.rs`).
-const TASKS_PER_EXCHANGE: usize = 100;
-/// Exchanges that are open at once, at most.
-const EXCHANGES_MAX: usize = 1_024;
 /// How long a stop waits for requests in flight.
 const STOP_GRACE: Millis = Millis::from_secs(30);
 /// Between two looks, afterwards, whether creating requests are still unanswered.
@@ -164,7 +157,6 @@ impl Engine {
             Mode::Free(deps) | Mode::Paying(deps) => Some(Arc::from(deps)),
         };
         let metrics = deps.as_ref().map_or_else(Metrics::new, |deps: &Arc<EngineDeps>| deps.metrics.clone());
-        let in_flight = settings.limits.in_flight as usize / TASKS_PER_EXCHANGE;
         let is_ours = |no: BatchNo| match scope {
             Scope::All => true,
             Scope::Only(batches) => batches.contains(&no),
@@ -173,6 +165,7 @@ impl Engine {
         if !sends {
             scheduler.disable_sending();
         }
+        let exchanges = Arc::new(Semaphore::new(scheduler.readings_at_once()));
         let (sender, events) = mpsc::channel(INBOX_EVENTS);
         let (handle, messages, questions) = Handle::new(deps.is_some());
         Ok(Engine {
@@ -187,7 +180,7 @@ impl Engine {
             messages,
             questions,
             handle,
-            exchanges: Arc::new(Semaphore::new(in_flight.clamp(EXCHANGES, EXCHANGES_MAX))),
+            exchanges,
             publish_queue: Arc::default(),
             suspended_downloads: Arc::default(),
             gallery: Gallery::default(),

@@ -21,7 +21,7 @@ impl Scheduler {
         // What is left over is due at once.
         let most = self.most_changed_jobs();
         while self.pending.changed_jobs() < most
-            && let Some((at, key, attempt)) = self.timers.pop_effect(now.tick)
+            && let Some((at, key, attempt)) = self.timers.pop_effect(now.tick, self.reading_slots.has_room())
         {
             let Some(mut open) = self.jobs.get_mut(&key) else { continue };
             open.set_timed(attempt, false);
@@ -66,6 +66,7 @@ impl Scheduler {
                     self.begin(key, attempt, want, at);
                 }
                 Want::Read if !self.account.key_lets(Call::ReadTask) => self.postpone(key, attempt, now),
+                Want::Read if !self.reading_slots.has_room() => self.delay_reading(key, attempt, at),
                 Want::Read => self.begin(key, attempt, want, at),
             }
         }

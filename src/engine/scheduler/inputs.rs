@@ -36,6 +36,7 @@ impl Scheduler {
                 self.posted(key, attempt, answer, now)
             }
             Input::Read(key, attempt, answer) => {
+                self.reading_slots.release();
                 let fault = if let ReadAnswer::Again { fault, .. } = &answer { Some(fault) } else { None };
                 self.outage_detector.note_answer(fault, self.settings.backoff.base, now);
                 self.read(key, attempt, answer, now)

@@ -72,6 +72,7 @@ use crate::engine::scheduler::parts::outage_detector::OutageDetector;
 use crate::engine::scheduler::parts::output_store_state::StoreState;
 use crate::engine::scheduler::parts::pending_step::PendingStep;
 use crate::engine::scheduler::parts::prices::Prices;
+use crate::engine::scheduler::parts::reading_slots::ReadingSlots;
 use crate::engine::scheduler::parts::refused_folders::RefusedFolders;
 use crate::engine::scheduler::parts::scratch::Scratch;
 use crate::engine::scheduler::parts::submit_rate::SubmitRate;
@@ -103,6 +104,7 @@ pub struct Scheduler {
     batches: ActiveBatches,
     jobs: OpenJobs,
     timers: Timers,
+    reading_slots: ReadingSlots,
     wait_times: WaitTimes,
     downloads: DownloadQueue,
     /// Outputs that wait for result hosts that are not available keep more from being bought.
@@ -132,6 +134,7 @@ impl Scheduler {
     /// A scheduler with nothing to do.
     pub fn new(settings: Settings, total: Totals) -> Scheduler {
         Scheduler {
+            reading_slots: ReadingSlots::for_jobs(settings.limits.in_flight),
             adaptive_limit: AdaptiveLimit::new(settings.limits.in_flight, settings.adaptive),
             submit_rate: SubmitRate::new(settings.submits_per_second),
             outage_detector: OutageDetector::default(),

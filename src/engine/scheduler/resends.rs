@@ -142,7 +142,7 @@ impl Scheduler {
     pub(super) fn requeue_at_stop(&mut self, now: Now) -> Result<(), SchedulerError> {
         let most = self.most_changed_jobs();
         while self.pending.changed_jobs() < most
-            && let Some((_, key, attempt)) = self.timers.pop_effect(Tick(u64::MAX))
+            && let Some((_, key, attempt)) = self.timers.pop_effect(Tick(u64::MAX), true)
         {
             let wants = self.jobs.get(&key).map(|open| open.wants(attempt));
             if wants == Some(Want::Post) && self.waits_untaken(key) {

@@ -183,6 +183,7 @@ impl Scheduler {
                 }
             }
             (Want::Read, State::Running { task } | State::Fetching { task, .. }) => {
+                self.reading_slots.take();
                 Effect::Read { key, attempt, task: task.clone(), spec: open.spec().clone(), due }
             }
             (Want::Fetch, State::Fetching { urls, .. }) => {
@@ -221,6 +222,13 @@ impl Scheduler {
         let Some(mut open) = self.jobs.get_mut(&key) else { return };
         open.set_timed(attempt, true);
         self.timers.set_effect(key, attempt, at);
+    }
+
+    /// Has the task of an attempt, which was due at `at`, read once fewer others are.
+    pub(super) fn delay_reading(&mut self, key: JobKey, attempt: AttemptNo, at: Tick) {
+        let Some(mut open) = self.jobs.get_mut(&key) else { return };
+        open.set_timed(attempt, true);
+        self.timers.delay_reading(key, attempt, at);
     }
 
     /// The wait before the task of an attempt is read (again).

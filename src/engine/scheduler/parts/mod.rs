@@ -26,6 +26,7 @@ pub mod output_store_state;
 pub mod pending_step;
 pub mod prices;
 pub mod queued_jobs;
+pub mod reading_slots;
 pub mod refused_folders;
 pub mod row_windows;
 pub mod scratch;

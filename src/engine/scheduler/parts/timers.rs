@@ -79,26 +79,36 @@ impl<When: Copy + Ord> Queue<When> {
 #[derive(Debug, Default)]
 pub struct Timers {
     effects: Queue<Tick>,
+    /// Attempts whose tasks were due to be read while too many others were.
+    delayed_readings: Queue<Tick>,
     deadlines: Queue<Timestamp>,
 }
 
 impl Timers {
     /// Sets when an attempt wants its next effect, or to be admitted again, in place of what was set before.
     pub fn set_effect(&mut self, key: JobKey, attempt: AttemptNo, at: Tick) {
+        self.delayed_readings.cancel((key, attempt));
         self.effects.set((key, attempt), at);
+    }
+
+    /// An attempt whose task was to be read at `at` waits until fewer others are.
+    pub fn delay_reading(&mut self, key: JobKey, attempt: AttemptNo, at: Tick) {
+        self.effects.cancel((key, attempt));
+        self.delayed_readings.set((key, attempt), at);
     }
 
     /// Whether an attempt waits for its next effect, or to be admitted again.
     pub fn has_effect(&self, key: JobKey, attempt: AttemptNo) -> bool {
-        self.effects.set.contains_key(&(key, attempt))
+        [&self.effects, &self.delayed_readings].iter().any(|queue| queue.set.contains_key(&(key, attempt)))
     }
 
-    /// The next attempt that wants its effect by now, and when it wanted it.
-    pub fn pop_effect(&mut self, now: Tick) -> Option<(Tick, JobKey, AttemptNo)> {
-        self.effects.pop(now).map(|(at, (key, attempt))| (at, key, attempt))
+    /// The next attempt that wants its effect by now, and when it wanted it: a delayed reading first where `may_read`.
+    pub fn pop_effect(&mut self, now: Tick, may_read: bool) -> Option<(Tick, JobKey, AttemptNo)> {
+        let delayed = may_read.then(|| self.delayed_readings.pop(now)).flatten();
+        delayed.or_else(|| self.effects.pop(now)).map(|(at, (key, attempt))| (at, key, attempt))
     }
 
-    /// When the next attempt wants its effect.
+    /// When the next attempt wants its effect, but for delayed readings: those wait for the end of others.
     pub fn next_effect(&self) -> Option<Tick> {
         self.effects.first()
     }
@@ -119,12 +129,14 @@ impl Timers {
     /// An attempt wants nothing any more.
     pub fn cancel_attempt(&mut self, key: JobKey, attempt: AttemptNo) {
         self.effects.cancel((key, attempt));
+        self.delayed_readings.cancel((key, attempt));
         self.deadlines.cancel((key, attempt));
     }
 
     /// No attempt at a job wants anything any more.
     pub fn cancel_job(&mut self, key: JobKey) {
         self.effects.cancel_job(key);
+        self.delayed_readings.cancel_job(key);
         self.deadlines.cancel_job(key);
     }
 
@@ -153,10 +165,30 @@ mod tests {
         timers.set_effect(key(2), FIRST, Tick(20));
         timers.set_effect(key(1), FIRST, Tick(10));
         assert_eq!(timers.next_effect(), Some(Tick(10)));
-        assert_eq!(timers.pop_effect(Tick(9)), None);
-        assert_eq!(timers.pop_effect(Tick(40)), Some((Tick(10), key(1), FIRST)));
-        assert_eq!(timers.pop_effect(Tick(40)), Some((Tick(20), key(2), FIRST)));
-        assert_eq!(timers.pop_effect(Tick(40)), None, "the first place of a moved timer is empty");
+        assert_eq!(timers.pop_effect(Tick(9), true), None);
+        assert_eq!(timers.pop_effect(Tick(40), true), Some((Tick(10), key(1), FIRST)));
+        assert_eq!(timers.pop_effect(Tick(40), true), Some((Tick(20), key(2), FIRST)));
+        assert_eq!(timers.pop_effect(Tick(40), true), None, "the first place of a moved timer is empty");
+    }
+
+    #[test]
+    fn a_delayed_reading_waits_for_room_and_for_no_instant() {
+        let mut timers = Timers::default();
+        timers.set_effect(key(1), FIRST, Tick(10));
+        timers.set_effect(key(2), FIRST, Tick(20));
+        assert_eq!(timers.pop_effect(Tick(30), false), Some((Tick(10), key(1), FIRST)));
+        timers.delay_reading(key(1), FIRST, Tick(10));
+        assert!(timers.has_effect(key(1), FIRST));
+        assert_eq!(timers.next_effect(), Some(Tick(20)));
+        assert_eq!(timers.pop_effect(Tick(30), false), Some((Tick(20), key(2), FIRST)));
+        assert_eq!((timers.pop_effect(Tick(30), false), timers.next_effect()), (None, None));
+        assert_eq!(timers.pop_effect(Tick(30), true), Some((Tick(10), key(1), FIRST)));
+        // Set anew or canceled, it waits no longer.
+        timers.delay_reading(key(1), FIRST, Tick(10));
+        timers.set_effect(key(1), FIRST, Tick(40));
+        timers.delay_reading(key(2), FIRST, Tick(20));
+        timers.cancel_attempt(key(2), FIRST);
+        assert_eq!(timers.pop_effect(Tick(39), true), None);
     }
 
     #[test]
@@ -177,7 +209,7 @@ mod tests {
         (5..1000).for_each(|seq| timers.cancel_job(key(seq)));
         assert!(timers.deadlines.by_time.len() <= 2 * 5 + STALE_MAX, "{}", timers.deadlines.by_time.len());
         let left: Vec<JobKey> =
-            std::iter::from_fn(|| timers.pop_effect(Tick(u64::MAX))).map(|(_, key, _)| key).collect();
+            std::iter::from_fn(|| timers.pop_effect(Tick(u64::MAX), true)).map(|(_, key, _)| key).collect();
         assert_eq!(left, (0..5).map(key).collect::<Vec<_>>());
         assert_eq!((timers.effects.by_time.len(), timers.effects.set.len()), (0, 0));
     }
@@ -217,8 +249,8 @@ mod tests {
         timers.set_deadline(key(1), FIRST, Some(Timestamp(7)));
         timers.set_deadline(key(1), SECOND, Some(Timestamp(8)));
         timers.cancel_attempt(key(1), SECOND);
-        assert_eq!(timers.pop_effect(Tick(9)), Some((Tick(3), key(1), FIRST)));
-        assert_eq!(timers.pop_effect(Tick(9)), None);
+        assert_eq!(timers.pop_effect(Tick(9), true), Some((Tick(3), key(1), FIRST)));
+        assert_eq!(timers.pop_effect(Tick(9), true), None);
         assert_eq!(timers.pop_deadline(Timestamp(6)), None);
         assert_eq!(timers.pop_deadline(Timestamp(9)), Some((key(1), FIRST)));
         assert!(!timers.has_calendar());
@@ -230,7 +262,7 @@ mod tests {
         timers.set_effect(key(1), FIRST, Tick(5));
         timers.set_deadline(key(1), FIRST, Some(Timestamp(-5)));
         timers.set_deadline(key(2), FIRST, Some(Timestamp(9)));
-        assert_eq!(timers.pop_effect(Tick(u64::MAX)), Some((Tick(5), key(1), FIRST)));
+        assert_eq!(timers.pop_effect(Tick(u64::MAX), true), Some((Tick(5), key(1), FIRST)));
         assert_eq!((timers.next_effect(), timers.has_calendar()), (None, true));
         timers.set_effect(key(1), FIRST, Tick(6));
         timers.set_effect(key(1), SECOND, Tick(6));

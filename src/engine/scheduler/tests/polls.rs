@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A service whose tasks take some minutes and whose answers take up to a second.
+/// A service whose tasks take some minutes, and whose answers take up to a second, of tasks that are read a tenth of that.
 struct Crowd {
     scheduler: Scheduler,
     now: Tick,
@@ -57,6 +57,7 @@ impl Crowd {
     }
 
     fn begin(&mut self, effect: Effect) {
+        let slowest = if matches!(effect, Effect::Read { .. }) { 100 } else { 1_000 };
         let input = match effect {
             Effect::Post { key, attempt, .. } => {
                 let took = Millis(self.random.u64(60_000..240_000));
@@ -96,7 +97,7 @@ impl Crowd {
             }
         };
         self.number += 1;
-        let at = self.now.after(Millis(self.random.u64(1..1_000)));
+        let at = self.now.after(Millis(self.random.u64(1..slowest)));
         self.arrivals.insert((at, self.number), input);
     }
 }
@@ -129,6 +130,38 @@ fn three_thousand_tasks_are_read_on_time_and_never_after_their_end() {
     assert_eq!(crowd.scheduler.standstill(), Some(Standstill::Done));
     assert!(crowd.polls > 20_000, "{} polls", crowd.polls);
     assert!(crowd.scheduler.jobs.counts_right());
+}
+
+#[test]
+fn what_is_due_beyond_the_readings_at_once_waits_for_the_end_of_one_and_holds_back_nothing_else() {
+    let limits = Limits { in_flight: 70, ..settings().limits };
+    let mut stage = Stage::with(71, Settings { limits, ..settings() });
+    stage.scheduler.adaptive_limit = AdaptiveLimit::new(70, false);
+    while stage.durable.len() < 70 {
+        stage.step(vec![]);
+    }
+    let posted = |seq| Input::Posted(Stage::key(seq), AttemptNo::FIRST, task("pending"));
+    stage.step((0..70).map(posted).collect());
+    let first = stage.pass(Millis(20_000)).step(vec![]);
+    assert_eq!(first.matches("read").count(), 64, "{first}");
+    assert_eq!(stage.pass(Millis(20_000)).step(vec![]), "", "all others wait for these");
+    let begun: Vec<u32> = (first.split(", "))
+        .filter_map(|what| what.strip_prefix("read ")?.strip_suffix("#1")?.parse().ok())
+        .collect();
+    let waiting: Vec<u32> = (0..70).filter(|seq| !begun.contains(seq)).collect();
+    let next = stage.read(begun[0], ReadAnswer::Task(reading("failed")));
+    assert!(next.contains("post 70#1"), "a slot in flight is free for the last row: {next}");
+    assert!(waiting.iter().any(|seq| next.contains(&format!("read {seq}#1"))), "{next}");
+    assert_eq!(next.matches("read").count(), 1, "{next}");
+    let rest = (begun[1..6].iter()).map(|seq| stage.read(*seq, ReadAnswer::Task(reading("processing"))));
+    assert_eq!(
+        rest.collect::<Vec<_>>().join(", ").matches("read").count(),
+        5,
+        "those that waited come first"
+    );
+    stage.restart();
+    let anew = stage.pass(Millis(20_000)).step(vec![]);
+    assert_eq!(anew.matches("read").count(), 64, "the next process reads anew: {anew}");
 }
 
 #[test]
