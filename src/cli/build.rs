@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::api::{Service, install_tls_provider};
 use crate::cli::failure::Failure;
 use crate::cli::invocation;
+use crate::cli::open_files_limit;
 use crate::cli::service_target::{self, ServiceTarget};
 use crate::clock::Clock;
 use crate::config::{Config, InputsConfig};
@@ -45,6 +46,7 @@ pub(super) fn scheduler_settings(config: &Config, speed: f64) -> Result<Settings
             min_balance: config.budget.min_balance,
         },
         group_limits: config.budget.groups(),
+        requests_at_once: open_files_limit::requests_at_once(&config.limits),
         adaptive: config.limits.adaptive,
         rejections: config.limits.pause_after_rejections,
         downloads: config.limits.downloads,

@@ -40,6 +40,7 @@ mod name_arguments;
 mod new_file;
 mod next_steps;
 mod open;
+mod open_files_limit;
 mod outcome_json;
 mod outputs;
 mod pause;
@@ -72,7 +73,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use clap::{CommandFactory, Parser};
-use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
+use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
 
 use crate::cli::command_line::{Arguments, Command};
 use crate::cli::failure::Failure;
@@ -85,7 +86,7 @@ const END_TIMEOUT: Duration = Duration::from_millis(500);
 /// Runs the program with the process's arguments and says how it ended.
 pub fn main() -> Exit {
     keep_memory_private();
-    raise_open_files_limit();
+    open_files_limit::raise();
     if let Some(code) = state::try_database() {
         return code;
     }
@@ -212,14 +213,6 @@ fn keep_memory_private() {
     let none = Rlimit { current: Some(0), maximum: Some(0) };
     let _ = setrlimit(Resource::Core, none);
     let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
-}
-
-/// Every request in flight has a connection: with the 1,024 files that a shell or systemd grants at first, a thousand of them
-/// would leave none to the state. What the limit may be raised to is more than any configuration needs.
-fn raise_open_files_limit() {
-    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
-    // Refused, it is as it was.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
 }
 
 /// What came of writing data to stdout. A reader that has seen enough and went away is no error.

@@ -44,7 +44,8 @@ impl Scheduler {
             return Ok(None);
         }
         let counts = self.jobs.counts();
-        if open >= backlog || counts.in_flight().all >= self.adaptive_limit.slots(now.tick) {
+        let requests = self.requests_left();
+        if open >= backlog || requests == 0 || counts.in_flight().all >= self.adaptive_limit.slots(now.tick) {
             // What was found of budgets before still stands, as long as something is under way that will change it.
             if open == 0 {
                 self.unpark_batches();
@@ -64,7 +65,7 @@ impl Scheduler {
         let board = AdmissionInput { in_flight: in_flight.clone(), ..board };
         let limits = board.limits.clone();
         let mut waiting_jobs = self.waiting_jobs(&limits, &in_flight, now);
-        let most = ADMIT_MAX.min(backlog - open).min(submits);
+        let most = ADMIT_MAX.min(backlog - open).min(submits).min(requests);
         let decision = admission::admit(board, turns, |no| waiting_jobs.look_at(no, &mut found), most);
         if !found.too_dear.is_empty() {
             self.refuse(found.too_dear, now)?;
@@ -109,6 +110,11 @@ impl Scheduler {
             }
         }
         Ok(Some(decision))
+    }
+
+    /// How many requests more may be under way.
+    pub(super) fn requests_left(&self) -> usize {
+        self.settings.requests_at_once.saturating_sub(self.jobs.counts().busy() as usize)
     }
 
     /// How many jobs are in flight or wait for their outputs, and how many may. Outputs that pile up because the disk or the

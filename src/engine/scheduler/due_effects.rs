@@ -54,7 +54,9 @@ impl Scheduler {
                     }
                 },
                 Want::Post if !is_keyed => self.mark_outcome_unknown(key, now)?,
-                Want::Post if !self.may_post_again(key, now) => self.postpone(key, attempt, now),
+                Want::Post if self.requests_left() == 0 || !self.may_post_again(key, now) => {
+                    self.postpone(key, attempt, now);
+                }
                 Want::Post if self.submit_rate.turns(now.tick) == 0 => {
                     self.schedule(key, attempt, self.submit_rate.next_turn(now.tick));
                 }

@@ -32,6 +32,8 @@ pub struct Settings {
     pub group_limits: GroupLimits,
     /// Creating requests a second; nothing for no limit.
     pub submits_per_second: Option<NonZeroU32>,
+    /// Requests, downloads among them, that may be under way at once: open files limit them.
+    pub requests_at_once: usize,
     /// Whether the number of jobs in flight follows what the service takes.
     pub adaptive: bool,
     /// Rejected prompts in a row that pause a batch.

@@ -60,6 +60,7 @@ pub(super) fn settings() -> Settings {
             per_day: None,
             min_balance: None,
         },
+        requests_at_once: usize::MAX,
         adaptive: true,
         rejections: 3,
         downloads: 4,

@@ -402,6 +402,7 @@ impl Draw {
             limits,
             deadlines: deadlines.collect(),
             submits_per_second: NonZeroU32::new([0, 0, 0, 1, 20][Rng::with_seed(seed ^ 0x7261).usize(0..5)]),
+            requests_at_once: [3, 1_000][Rng::with_seed(seed ^ 0x51a7).usize(0..2)],
             adaptive: self.random.bool(),
             rejections: self.one_of(&[2, 5]),
             downloads: self.one_of(&[1, 4]),
