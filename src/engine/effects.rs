@@ -98,8 +98,6 @@ pub(super) async fn run_effect(
             }
         }
         Effect::Read { key, attempt, task, spec, due } => {
-            // Closed only when the program ends.
-            let _permit = exchanges.acquire().await;
             deps.polls.wait().await;
             metrics.poll_late(clock.now().tick.since(due));
             let begun = clock.elapsed();

@@ -69,6 +69,8 @@ use crate::failpoint;
 use crate::metrics::Metrics;
 use crate::store::{Change, JobRecord, Store, StoreError};
 
+/// Tasks and links that are read at once for the inputs of jobs.
+const EXCHANGES: usize = 64;
 /// How long a stop waits for requests in flight.
 const STOP_GRACE: Millis = Millis::from_secs(30);
 /// Between two looks, afterwards, whether creating requests are still unanswered.
@@ -165,7 +167,6 @@ impl Engine {
         if !sends {
             scheduler.disable_sending();
         }
-        let exchanges = Arc::new(Semaphore::new(scheduler.readings_at_once()));
         let (sender, events) = mpsc::channel(INBOX_EVENTS);
         let (handle, messages, questions) = Handle::new(deps.is_some());
         Ok(Engine {
@@ -180,7 +181,7 @@ impl Engine {
             messages,
             questions,
             handle,
-            exchanges,
+            exchanges: Arc::new(Semaphore::new(EXCHANGES)),
             publish_queue: Arc::default(),
             suspended_downloads: Arc::default(),
             gallery: Gallery::default(),

@@ -127,10 +127,9 @@ impl OutputDir {
     /// # Errors
     /// When the folder cannot be made or written to.
     pub fn prepare(&self, batch: &BatchName) -> io::Result<()> {
-        self.check_root()?;
         let dir = self.batch_dir(batch);
         let is_new = dir.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound);
-        make_folder(&self.root, &dir)?;
+        self.make_folder(&dir)?;
         if is_new {
             let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
             made.truncate(MADE_MAX - 1);
@@ -157,7 +156,7 @@ impl OutputDir {
         tempfile::tempfile_in(&dir)?;
         let sidecars = dir.join(SIDECAR_FOLDER);
         if sidecars.symlink_metadata().is_ok() {
-            make_folder(&self.root, &sidecars)?;
+            self.make_folder(&sidecars)?;
             tempfile::tempfile_in(&sidecars)?;
         }
         Ok(())
@@ -192,8 +191,7 @@ impl OutputDir {
     /// # Errors
     /// When the folder cannot be created.
     pub fn make_batch_dir(&self, batch: &BatchName) -> io::Result<()> {
-        self.check_root()?;
-        make_folder(&self.root, &self.batch_dir(batch))
+        self.make_folder(&self.batch_dir(batch))
     }
 
     /// Creates a folder in a batch's folder, and what leads to it, where that is missing.
@@ -201,7 +199,24 @@ impl OutputDir {
     /// # Errors
     /// When it cannot be created, or a part of it is a link.
     pub fn make_folder_in(&self, batch: &BatchName, folder: &str) -> io::Result<()> {
-        make_folder(&self.root, &self.batch_dir(batch).join(folder))
+        self.make_folder(&self.batch_dir(batch).join(folder))
+    }
+
+    /// Creates a folder below the output folder that is no batch's, where it is missing. Returns its path.
+    ///
+    /// # Errors
+    /// As [`OutputDir::make_folder_in`].
+    pub fn make_folder_beside_batches(&self, name: &str) -> io::Result<PathBuf> {
+        let folder = self.root.join(name);
+        self.make_folder(&folder)?;
+        Ok(folder)
+    }
+
+    /// Creates a folder below the output folder, and what leads to it, unless the output folder is gone. That may be a link,
+    /// since a person named it; what is below it belongs to the program, and a link there may lead anywhere.
+    pub(super) fn make_folder(&self, dir: &Path) -> io::Result<()> {
+        self.check_root()?;
+        make_folder(&self.root, dir)
     }
 
     /// Checks that a file of so many bytes fits on the disk, by allocating and freeing it.
@@ -383,9 +398,7 @@ pub fn is_folder_error(error: &io::Error) -> bool {
         || Errno::from_io_error(error).is_some_and(|errno| FAILING.contains(&errno))
 }
 
-/// Creates a folder below the output folder. The output folder itself may be a link, since a person named it; what
-/// is below it belongs to the program, and a link there may lead anywhere.
-pub(super) fn make_folder(root: &Path, dir: &Path) -> io::Result<()> {
+fn make_folder(root: &Path, dir: &Path) -> io::Result<()> {
     if !root.is_dir() {
         return fs::create_dir_all(dir);
     }

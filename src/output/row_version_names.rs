@@ -17,7 +17,7 @@ use crate::failpoint;
 use crate::output::file_names::{self, Layout};
 use crate::output::group_sync::sync_folders;
 use crate::output::publish::name_when_taken::{is_edited, is_taken};
-use crate::output::publish::{OutputDir, create, folders_of, make_folder, rename};
+use crate::output::publish::{OutputDir, create, folders_of, rename};
 use crate::output::sidecar::Sidecar;
 
 /// Held while outputs move: two versions of one row may be published at once.
@@ -105,7 +105,7 @@ impl OutputDir {
                         continue;
                     }
                     for path in files.iter().map(|file| dir.join(&file.path)).chain([place.clone()]) {
-                        make_folder(self.root(), path.parent().unwrap_or(&dir))?;
+                        self.make_folder(path.parent().unwrap_or(&dir))?;
                     }
                     let draft = self.part_path(batch, spec.id, 0);
                     let mut file = create(&draft)?;

@@ -1,6 +1,5 @@
 //! The list of batches beside their folders.
 
-use std::fs;
 use std::io;
 
 use crate::engine::EngineError;
@@ -25,8 +24,7 @@ pub(super) fn write(store: &Store, output_dir: &OutputDir) -> Result<(), EngineE
     let not_listed = store.finished_count().saturating_sub(finished);
     let listed: Vec<ListedBatch> = batches.iter().map(|batch| listed(batch, output_dir)).collect();
     let save = || -> io::Result<()> {
-        let folder = output_dir.root().join(LIST_FOLDER);
-        fs::create_dir_all(&folder)?;
+        let folder = output_dir.make_folder_beside_batches(LIST_FOLDER)?;
         for (name, content) in ASSETS {
             replace_if_changed(&folder.join(name), content)?;
         }

@@ -21,7 +21,7 @@ impl Scheduler {
         // What is left over is due at once.
         let most = self.most_changed_jobs();
         while self.pending.changed_jobs() < most
-            && let Some((at, key, attempt)) = self.timers.pop_effect(now.tick, self.reading_slots.has_room())
+            && let Some((at, key, attempt)) = self.timers.pop_effect(now.tick, self.may_read())
         {
             let Some(mut open) = self.jobs.get_mut(&key) else { continue };
             open.set_timed(attempt, false);
@@ -68,7 +68,7 @@ impl Scheduler {
                     self.begin(key, attempt, want, at);
                 }
                 Want::Read if !self.account.key_lets(Call::ReadTask) => self.postpone(key, attempt, now),
-                Want::Read if !self.reading_slots.has_room() => self.delay_reading(key, attempt, at),
+                Want::Read if !self.may_read() => self.delay_reading(key, attempt, at),
                 Want::Read => self.begin(key, attempt, want, at),
             }
         }
@@ -89,6 +89,12 @@ impl Scheduler {
         let fault = Fault::new("interrupted", "the program ended while the request was on its way");
         let unknown = PostAnswer::Again { fault, wait: None, may_have_run: true };
         self.apply(key, attempt, Event::Posted(unknown), now)
+    }
+
+    /// Whether one more task may be read now.
+    fn may_read(&self) -> bool {
+        let tasks = self.jobs.counts().in_flight().all;
+        self.requests_left() > 0 && self.reading_slots.has_room(tasks, self.settings.poll_min)
     }
 
     /// Whether a job's POST may be sent again.

@@ -134,7 +134,7 @@ impl Scheduler {
     /// A scheduler with nothing to do.
     pub fn new(settings: Settings, total: Totals) -> Scheduler {
         Scheduler {
-            reading_slots: ReadingSlots::for_jobs(settings.limits.in_flight),
+            reading_slots: ReadingSlots::default(),
             adaptive_limit: AdaptiveLimit::new(settings.limits.in_flight, settings.adaptive),
             submit_rate: SubmitRate::new(settings.submits_per_second),
             outage_detector: OutageDetector::default(),
@@ -277,6 +277,7 @@ impl Scheduler {
     /// [`SchedulerError`] when the books do not balance; nothing of the step may then be used.
     pub fn step(&mut self, inputs: Vec<Input>, now: Now) -> Result<Step, SchedulerError> {
         self.forget_finished();
+        self.reading_slots.pass_time(now.tick);
         for input in inputs {
             self.handle_input(input, now)?;
         }

@@ -287,11 +287,6 @@ impl Scheduler {
         self.settings.limits.in_flight
     }
 
-    /// How many tasks are read at once, at most.
-    pub fn readings_at_once(&self) -> usize {
-        self.reading_slots.most()
-    }
-
     /// How many jobs may be in flight, as learned so far.
     pub fn present_limit(&self) -> u32 {
         self.adaptive_limit.present()

@@ -11,7 +11,7 @@ use crate::failpoint;
 use crate::output::group_sync::{sync_contents, sync_folders};
 use crate::output::output_spec::OutputSpec;
 use crate::output::publish::name_when_taken::{Chosen, UntriedNames};
-use crate::output::publish::{OutputDir, Publication, create, folders_of, make_folder, rename};
+use crate::output::publish::{OutputDir, Publication, create, folders_of, rename};
 use crate::output::sidecar::Sidecar;
 
 /// What becomes of one of the jobs.
@@ -140,7 +140,7 @@ impl<'a> Publishing<'a> {
         let Publication { output_spec, parts, now } = *self.publication;
         let mut files = Vec::with_capacity(parts.len() + 1);
         let batch_dir = dir.batch_dir(output_spec.batch);
-        make_folder_once(&dir.root, &batch_dir, made)?;
+        make_folder_once(dir, &batch_dir, made)?;
         if !self.parts_are_written {
             for part in parts {
                 files.extend(part.write()?);
@@ -152,7 +152,7 @@ impl<'a> Publishing<'a> {
         };
         for path in chosen.files.iter().map(|file| batch_dir.join(&file.path)).chain([chosen.sidecar.clone()])
         {
-            make_folder_once(&dir.root, path.parent().unwrap_or(&batch_dir), made)?;
+            make_folder_once(dir, path.parent().unwrap_or(&batch_dir), made)?;
         }
         // Called a part, so that nothing takes it for a result and a sweep finds it.
         let mut draft = create(&dir.part_path(output_spec.batch, output_spec.spec.id, 0))?;
@@ -210,9 +210,9 @@ impl<'a> Publishing<'a> {
     }
 }
 
-fn make_folder_once(root: &Path, folder: &Path, made: &mut BTreeSet<PathBuf>) -> io::Result<()> {
+fn make_folder_once(dir: &OutputDir, folder: &Path, made: &mut BTreeSet<PathBuf>) -> io::Result<()> {
     if !made.contains(folder) {
-        make_folder(root, folder)?;
+        dir.make_folder(folder)?;
         made.insert(folder.to_owned());
     }
     Ok(())

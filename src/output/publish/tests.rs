@@ -178,6 +178,25 @@ fn a_folder_for_sidecars_that_is_a_link_is_found_out_before_anything_is_bought()
     assert!(refused.ends_with("b/sidecars is a link; a directory is required"), "{refused}");
 }
 
+#[test]
+fn an_output_folder_that_is_gone_is_made_anew_by_nobody_but_a_person() {
+    let bench = bench();
+    let root = bench.dir.path();
+    fs::remove_dir_all(root).unwrap();
+    let output_dir = &bench.output_dir;
+    for made in [
+        output_dir.prepare(&bench.batch),
+        output_dir.make_batch_dir(&bench.batch),
+        output_dir.make_folder_in(&bench.batch, "_gallery"),
+        output_dir.make_folder_beside_batches("_gallery").map(drop),
+    ] {
+        assert!(made.unwrap_err().to_string().contains(" is gone; mount its disk again"));
+    }
+    assert!(!root.exists());
+    fs::create_dir(root).unwrap();
+    output_dir.prepare(&bench.batch).unwrap();
+}
+
 /// The folder of an output may depend on its number.
 #[test]
 fn each_output_may_have_a_folder_of_its_own() {

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A service whose tasks take some minutes, and whose answers take up to a second, of tasks that are read a tenth of that.
+/// A service whose tasks take some minutes and whose answers take up to a second.
 struct Crowd {
     scheduler: Scheduler,
     now: Tick,
@@ -57,7 +57,6 @@ impl Crowd {
     }
 
     fn begin(&mut self, effect: Effect) {
-        let slowest = if matches!(effect, Effect::Read { .. }) { 100 } else { 1_000 };
         let input = match effect {
             Effect::Post { key, attempt, .. } => {
                 let took = Millis(self.random.u64(60_000..240_000));
@@ -97,7 +96,7 @@ impl Crowd {
             }
         };
         self.number += 1;
-        let at = self.now.after(Millis(self.random.u64(1..slowest)));
+        let at = self.now.after(Millis(self.random.u64(1..1_000)));
         self.arrivals.insert((at, self.number), input);
     }
 }
