@@ -63,7 +63,8 @@ pub(super) fn choose(
         }
         let is_new = matches!(found.verdict, Verdict::Wanted { have: 0, .. });
         if let (Some(_), true, Some((before, JobStanding::Waiting))) = (standing, is_new, &found.replaces) {
-            let replaced = u32::try_from(found.changes.len()).unwrap_or(u32::MAX);
+            let replaced = found.changes.iter().filter(|change| change.was_wanted).count();
+            let replaced = u32::try_from(replaced).unwrap_or(u32::MAX);
             pilot.drop_waiting(replaced, before.order.hold().unwrap_or_default().times(replaced));
         }
     }

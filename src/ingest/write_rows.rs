@@ -84,7 +84,7 @@ pub(super) fn write_rows(
             let RowWithVerdict { row, .. } = read;
             let is_order = matches!(row.wanted, RowRequest::Order(_));
             changes.extend(of_row.into_iter().filter_map(|change| {
-                let VariationChange { variation, instead_of, back_to, is_dropped } = change;
+                let VariationChange { variation, instead_of, back_to, is_dropped, .. } = change;
                 match back_to {
                     Some((wanted, at)) => {
                         let row_at = Some(at).filter(|_| !is_dropped);

@@ -178,7 +178,7 @@ pub struct RowWithVerdict {
     /// it lacks.
     pub known: Vec<Option<KnownJob>>,
     /// The row of the same `id` that the batch has, and that asks for something else; and where its job stands. The
-    /// batch may have this row, too, from an earlier manifest.
+    /// batch may have this row, too, from an earlier manifest, or its first variations.
     pub replaces: Option<(Box<JobSpec>, JobStanding)>,
     /// The variations of it that take the place of another version.
     pub changes: Vec<VariationChange>,
@@ -558,7 +558,12 @@ impl StagedRows<'_> {
         let changed = self.staged.changes_of(ordinal);
         let is_new = matches!(verdict, Verdict::Wanted { have: 0, .. });
         let takes_place = |changed: &&ChangedRow| {
-            changed.change.variation == 1 && (is_new || changed.change.back_to.is_some())
+            let VariationChange { variation, was_wanted, back_to, .. } = changed.change;
+            match variation {
+                1 => is_new || back_to.is_some(),
+                // An earlier version had it, and the present one did not ask for it so far.
+                _ => !was_wanted && back_to.is_none(),
+            }
         };
         let before = changed.first().filter(takes_place);
         let replaces = before.and_then(|changed| Some((self.row_at(changed.before)?, changed.standing)));

@@ -542,7 +542,13 @@ fn a_row_replaces_the_newest_one_of_its_id() {
     let mut next = || rows.next_row().unwrap().unwrap();
     let first = next();
     assert_eq!(first.replaces.map(|(spec, _)| spec.seq), Some(Seq(2)));
-    let change = VariationChange { variation: 1, instead_of: Seq(2), back_to: None, is_dropped: false };
+    let change = VariationChange {
+        variation: 1,
+        instead_of: Seq(2),
+        was_wanted: true,
+        back_to: None,
+        is_dropped: false,
+    };
     assert_eq!(first.changes, [change]);
     assert!(next().replaces.is_none());
     let known = next().known.into_iter().flatten().next().unwrap();

@@ -296,6 +296,33 @@ fn going_back_to_fewer_variations_drops_those_of_the_version_between() {
 }
 
 #[test]
+fn a_variation_that_an_edited_row_asks_for_later_takes_the_name_of_the_one_before() {
+    let env = TestEnv::new();
+    for (prompt, count) in [("a gull", 2), ("a gull in a storm", 1)] {
+        write_count(&env, prompt, count);
+        env.run(["run", "birds.csv"]).exited(0);
+    }
+    write_count(&env, "a gull in a storm", 3);
+    let plan = env.run(["plan", "birds.csv", "--json"]).exited(0).json();
+    assert_eq!(plan["total_credits"], 16, "{plan:#}");
+    let run = env.run(["run", "birds.csv"]).exited(0);
+    run.says("2 new (16 credits), 2 of them changed")
+        .says("gull-v2 is in the batch with another request, and is bought again: was");
+    let expected = [
+        "gull-ID.png: a gull",
+        "gull-v2-ID.png: a gull",
+        "gull-v2.png: a gull in a storm",
+        "gull-v3.png: a gull in a storm",
+        "gull.png: a gull in a storm",
+    ];
+    assert_eq!(outputs(&env), expected);
+    shows(&env.run(["explain", "birds/gull-v2"]).exited(0), "gull-v2@2 of 2, the wanted version");
+    env.run(["run", "birds.csv"]).exited(0).says("0 new (0 credits), 3 already there");
+    env.run(["state", "verify"]).exited(0);
+    env.audit().each_paid_once(5);
+}
+
+#[test]
 fn a_mistake_in_an_edited_row_is_said_together_with_what_its_earlier_version_may_still_cost() {
     let env = TestEnv::new();
     let row =

@@ -12,8 +12,10 @@ use crate::store::staging::partition_entry::{NOT_VALID, PartitionEntry, Tag, lab
 pub struct VariationChange {
     /// Which variation.
     pub variation: u32,
-    /// The job that was wanted before.
+    /// The job that was wanted before: until now, or before the row asked for fewer variations.
     pub instead_of: Seq,
+    /// It was wanted until now.
+    pub was_wanted: bool,
     /// The job that the batch has of this version, and the byte where its row begins: the manifest goes back to it. Where
     /// the row has no such variation any more, the first variation that the batch has of this version.
     pub back_to: Option<(Seq, u64)>,
@@ -89,10 +91,10 @@ impl KnownVersions {
     /// What a row's variation, in `count`, takes the place of; nothing where the batch wants the same.
     pub(super) fn change(&mut self, entry: &PartitionEntry) -> Option<ChangedRow> {
         let PartitionEntry { fingerprint, ordinal, count: variation, .. } = *entry;
-        let mut of_row = self.older.get(&entry.place).into_iter().flatten();
-        let same = of_row.rfind(|version| version.fingerprint == fingerprint);
+        let older = self.older.get(&entry.place).map(Vec::as_slice).unwrap_or_default();
+        let same = older.iter().rfind(|version| version.fingerprint == fingerprint);
         let back_to = same.map(|version| (version.job.seq, version.job.at));
-        let instead_of = match self.wanted.get_mut(&entry.place) {
+        let (instead_of, was_wanted) = match self.wanted.get_mut(&entry.place) {
             Some(wanted) => {
                 let is_same = wanted.fingerprint == fingerprint;
                 let back_to = if is_same { Some((wanted.job.seq, wanted.job.at)) } else { back_to };
@@ -101,13 +103,13 @@ impl KnownVersions {
                 if is_same {
                     return None;
                 }
-                wanted.job
+                (wanted.job, true)
             }
             // None of them is wanted: the version before asked for fewer variations.
-            None => same?.job,
+            None => (same.or(older.last())?.job, false),
         };
-        let change = VariationChange { variation, instead_of: instead_of.seq, back_to, is_dropped: false };
-        let AbsentJob { at: before, standing, .. } = instead_of;
+        let AbsentJob { seq: instead_of, at: before, standing, .. } = instead_of;
+        let change = VariationChange { variation, instead_of, was_wanted, back_to, is_dropped: false };
         Some(ChangedRow { ordinal, change, before, standing })
     }
 
@@ -145,7 +147,8 @@ impl KnownVersions {
             let AskedBy { ordinal, back_to, .. } = self.replaced_by(place, version)?;
             let Version { variation, job: AbsentJob { seq: instead_of, at: before, standing, .. }, .. } =
                 *version;
-            let change = VariationChange { variation, instead_of, back_to, is_dropped: true };
+            let change =
+                VariationChange { variation, instead_of, was_wanted: true, back_to, is_dropped: true };
             Some(ChangedRow { ordinal, change, before, standing })
         })
     }
