@@ -34,7 +34,7 @@ pub struct BatchTerms {
 /// Which terms hold from now on.
 ///
 /// For each: the command's word; else the manifest's, where it is another than the last time; else what holds
-/// already; else the manifest's. `strict` and `allow_unknown_options` are about one manifest alone and are never kept.
+/// already. `strict` and `allow_unknown_options` are about one manifest alone and are never kept.
 pub fn resolve(said: TermSources<'_>, standing: Option<&BatchTerms>) -> BatchTerms {
     let mut heard = said.manifest.over(said.defaults);
     heard.budget = [heard.budget, said.ceiling].into_iter().flatten().min();
@@ -52,7 +52,7 @@ pub fn resolve(said: TermSources<'_>, standing: Option<&BatchTerms>) -> BatchTer
         // Whether its words are old or new is not known. The lower budget is never the wrong one.
         None => Policy { budget: [heard.budget, stored.budget].into_iter().flatten().min(), ..heard.clone() },
     };
-    let mut policy = said.flags.over(&news).over(stored).over(&heard);
+    let mut policy = said.flags.over(&news).over(stored);
     policy.strict = strict;
     policy.allow_unknown_options = allow_unknown_options;
     if said.is_default_budget {
@@ -159,6 +159,11 @@ mod tests {
         assert_eq!(in_force(&more), Some(8));
         let none = TermSources { is_default_budget: true, ..said(&NOTHING, &NOTHING, &NOTHING) };
         assert_eq!(in_force(&resolve(none, Some(&more))), None);
+        let ten = budget(10);
+        let first = resolve(said(&NOTHING, &ten, &NOTHING), None);
+        let none = BatchTerms { policy: NOTHING, ..first };
+        let again = resolve(said(&NOTHING, &ten, &NOTHING), Some(&none));
+        assert_eq!(in_force(&again), None, "a command asked for the default since the manifest said 10");
     }
 
     #[test]

@@ -224,6 +224,27 @@ fn the_configurations_budget_is_what_none_goes_back_to() {
     env.audit().each_paid_once(2);
 }
 
+/// A manifest of three images, with these terms.
+fn with_policy(env: &TestEnv, policy: &Value) {
+    let job = |n: u32| json!({"id": format!("w-{n}"), "kind": "image", "model": "gi-2", "prompt": format!("fox {n}")});
+    let jobs: Vec<Value> = (1..=3).map(job).collect();
+    env.write("w.json", json!({"policy": policy, "jobs": jobs}).to_string());
+}
+
+#[test]
+fn a_default_that_was_asked_for_stays_though_the_manifest_repeats_its_budget() {
+    let env = TestEnv::new();
+    with_policy(&env, &json!({"budget": 9}));
+    env.run(["run", "w.json"]).exited(4).says("; budget 9\n");
+    env.run(["budget", "w", "none"]).exited(0).says("w: budget 9 -> 24 credits (the planned cost)");
+    let run = env.run(["run", "w.json"]).exited(0);
+    assert!(!run.says("3 already there").stderr.contains("->"));
+    env.audit().each_paid_once(3);
+    // Another word of it counts.
+    with_policy(&env, &json!({"budget": 30}));
+    env.run(["run", "w.json"]).exited(0).says("; budget default -> 30\n");
+}
+
 // ---- time that is over ----
 
 #[test]
