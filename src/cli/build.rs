@@ -14,7 +14,6 @@ use crate::domain::admission::Limits;
 use crate::domain::balance_check_interval::BALANCE_CHECK_INTERVAL;
 use crate::domain::batch_origin::{SharedSource, SourcePlace};
 use crate::domain::exit_code::Exit;
-use crate::domain::manifest::row::Policy;
 use crate::domain::quote::AccountPlan;
 use crate::domain::retry_delay::{Backoff, scale};
 use crate::domain::slow_download::MinRate;
@@ -136,7 +135,7 @@ pub(super) fn ingest_defaults(
         identity: identity.unwrap_or_default(),
         rules: config.rules()?,
         namespace: config.service.key_namespace.clone(),
-        default_policy: Policy { budget: config.budget.per_batch, ..Policy::default() },
+        default_budget: config.budget.per_batch,
         plan: config.service.plan,
         group_limits: config.budget.groups(),
         inputs: input_rules(config),

@@ -16,8 +16,10 @@ pub struct TermSources<'a> {
     /// The command asks for the default budget: whatever was set before is forgotten.
     pub is_default_budget: bool,
     pub manifest: &'a Policy,
-    /// By its inbox or schedule and by the configuration, for what the manifest does not say.
+    /// By its inbox or schedule, for what the manifest does not say.
     pub defaults: &'a Policy,
+    /// By the configuration, for a batch that nobody sets a budget of its own for.
+    pub default_budget: Option<Credits>,
     /// The most that a manifest may allow: the budget of its inbox or schedule.
     pub ceiling: Option<Credits>,
 }
@@ -27,39 +29,58 @@ pub struct TermSources<'a> {
 pub struct BatchTerms {
     /// The terms in force.
     pub policy: Policy,
-    /// What manifests and defaults said the last time, whatever the commands said; nothing where that is not known.
+    /// The budget in force is that of the configuration, and nobody has set another.
+    pub has_default_budget: bool,
+    /// What manifests and their inboxes or schedules said the last time, whatever the commands said; nothing where that is
+    /// not known.
     pub said: Option<Policy>,
+    /// What of that the inbox or schedule says, where the manifest says something else, too; nothing where there is none,
+    /// or that is not known.
+    pub said_by_defaults: Option<Policy>,
 }
 
 /// Which terms hold from now on.
 ///
-/// For each: the command's word; else the manifest's, where it is another than the last time; else what holds
-/// already. `strict` and `allow_unknown_options` are about one manifest alone and are never kept.
+/// For each: the command's word; else the manifest's, or that of its inbox or schedule, where it is another than the last
+/// time; else what holds already. The budget of the configuration holds where nobody has set one. `strict` and
+/// `allow_unknown_options` are about one manifest alone and are never kept.
 pub fn resolve(said: TermSources<'_>, standing: Option<&BatchTerms>) -> BatchTerms {
-    let mut heard = said.manifest.over(said.defaults);
-    heard.budget = [heard.budget, said.ceiling].into_iter().flatten().min();
-    let strict = said.flags.strict.or(heard.strict);
-    let allow_unknown_options = said.flags.allow_unknown_options.or(heard.allow_unknown_options);
-    let Some(BatchTerms { policy: stored, said: last }) = standing else {
-        let mut policy = said.flags.over(&heard);
-        if said.is_default_budget {
-            policy.budget = said.defaults.budget;
-        }
-        return BatchTerms { policy, said: Some(heard) };
+    let first = BatchTerms { said: Some(Policy::default()), ..BatchTerms::default() };
+    let standing = standing.unwrap_or(&first);
+    let BatchTerms { policy: stored, .. } = standing;
+    let own_budget = stored.budget.filter(|_| !standing.has_default_budget);
+    let least = |budgets: [Option<Credits>; 2]| budgets.into_iter().flatten().min();
+    let by_manifest = Policy {
+        budget: said.manifest.budget.and_then(|budget| least([Some(budget), said.ceiling])),
+        ..said.manifest.clone()
     };
-    let news = match last {
-        Some(last) => changed(&heard, last),
-        // Whether its words are old or new is not known. The lower budget is never the wrong one.
-        None => Policy { budget: [heard.budget, stored.budget].into_iter().flatten().min(), ..heard.clone() },
+    let by_defaults = Policy {
+        budget: match said.ceiling {
+            Some(ceiling) => least([said.defaults.budget.or(said.default_budget), Some(ceiling)]),
+            None => said.defaults.budget,
+        },
+        ..said.defaults.clone()
     };
-    let mut policy = said.flags.over(&news).over(stored);
-    policy.strict = strict;
-    policy.allow_unknown_options = allow_unknown_options;
-    if said.is_default_budget {
-        policy.budget = said.defaults.budget;
+    let last_by_defaults = standing.said_by_defaults.clone().unwrap_or_default();
+    // A key that was removed from a manifest does not make its inbox's word a new one.
+    let heard = by_manifest.over(&changed(&by_defaults, &last_by_defaults));
+    let last = standing.said.clone().unwrap_or_default();
+    let mut news = changed(&heard, &last);
+    if standing.said.is_none() || by_manifest.budget.is_none() && last_by_defaults.budget.is_none() {
+        // Whether its word is old or new is not known. The lower budget is never the wrong one.
+        news.budget = news.budget.and_then(|budget| least([Some(budget), own_budget]));
     }
-    let last = last.clone().unwrap_or_default();
-    BatchTerms { policy, said: Some(heard.over(&last)) }
+    let mut policy = said.flags.over(&news).over(stored);
+    let of_manifest = said.flags.over(&by_manifest).over(&by_defaults);
+    policy.strict = of_manifest.strict;
+    policy.allow_unknown_options = of_manifest.allow_unknown_options;
+    let set = said.flags.budget.or(news.budget).or(own_budget).filter(|_| !said.is_default_budget);
+    let before = stored.budget.filter(|_| !said.is_default_budget);
+    policy.budget = set.or(said.default_budget).or(before);
+    let has_default_budget = set.is_none() && policy.budget.is_some();
+    let said_by_defaults =
+        Some(by_defaults.over(&last_by_defaults)).filter(|said| *said != Policy::default());
+    BatchTerms { policy, has_default_budget, said: Some(heard.over(&last)), said_by_defaults }
 }
 
 /// The terms of `heard` that differ from `last`.
@@ -141,7 +162,14 @@ mod tests {
     };
 
     fn said<'a>(flags: &'a Policy, manifest: &'a Policy, defaults: &'a Policy) -> TermSources<'a> {
-        TermSources { flags, is_default_budget: false, manifest, defaults, ceiling: None }
+        TermSources {
+            flags,
+            is_default_budget: false,
+            manifest,
+            defaults,
+            default_budget: None,
+            ceiling: None,
+        }
     }
 
     fn in_force(standing: &BatchTerms) -> Option<u64> {
@@ -183,9 +211,11 @@ mod tests {
     #[test]
     fn no_budget_of_its_own_leaves_a_limit_of_the_configuration() {
         let (five, hundred) = (budget(5), budget(100));
-        let first = resolve(said(&five, &NOTHING, &hundred), None);
+        let by_configuration =
+            |flags| TermSources { default_budget: hundred.budget, ..said(flags, &NOTHING, &NOTHING) };
+        let first = resolve(by_configuration(&five), None);
         assert_eq!(in_force(&first), Some(5));
-        let none = TermSources { is_default_budget: true, ..said(&NOTHING, &NOTHING, &hundred) };
+        let none = TermSources { is_default_budget: true, ..by_configuration(&NOTHING) };
         assert_eq!(in_force(&resolve(none, Some(&first))), Some(100));
     }
 
@@ -202,8 +232,56 @@ mod tests {
     }
 
     #[test]
+    fn the_budget_of_the_configuration_takes_the_place_of_no_other() {
+        let (five, hundred) = (budget(5), budget(100));
+        let hear = |flags, manifest, per_batch: u64, standing: Option<&BatchTerms>| {
+            let default_budget = Some(Credits(per_batch));
+            resolve(TermSources { default_budget, ..said(flags, manifest, &NOTHING) }, standing)
+        };
+        for first in [hear(&five, &NOTHING, 40, None), hear(&NOTHING, &five, 40, None)] {
+            assert_eq!(in_force(&hear(&NOTHING, &NOTHING, 40, Some(&first))), Some(5), "it was left out");
+            assert_eq!(in_force(&hear(&NOTHING, &NOTHING, 41, Some(&first))), Some(5));
+        }
+        let first = resolve(said(&hundred, &NOTHING, &NOTHING), None);
+        assert_eq!(
+            in_force(&hear(&NOTHING, &NOTHING, 40, Some(&first))),
+            Some(100),
+            "none was configured then"
+        );
+        // Where nobody has set one, it is the one that is configured now.
+        let mut standing = hear(&NOTHING, &NOTHING, 40, None);
+        for (per_batch, expected) in [(41, 41), (30, 30)] {
+            standing = hear(&NOTHING, &NOTHING, per_batch, Some(&standing));
+            assert_eq!(in_force(&standing), Some(expected));
+        }
+        let without = resolve(said(&NOTHING, &NOTHING, &NOTHING), Some(&standing));
+        assert_eq!(in_force(&without), Some(30), "a key that was removed sets nothing");
+        let planned = resolve(said(&NOTHING, &NOTHING, &NOTHING), None);
+        assert_eq!(in_force(&hear(&NOTHING, &NOTHING, 40, Some(&planned))), Some(40));
+    }
+
+    #[test]
+    fn the_budget_of_an_inbox_is_news_where_the_inbox_says_another() {
+        let (five, twelve, twenty) = (budget(5), budget(12), budget(20));
+        let drop_in = |manifest, inbox: &Policy, standing: Option<&BatchTerms>| {
+            resolve(TermSources { ceiling: inbox.budget, ..said(&NOTHING, manifest, inbox) }, standing)
+        };
+        let first = drop_in(&five, &twelve, None);
+        let without = drop_in(&NOTHING, &twelve, Some(&first));
+        assert_eq!(in_force(&without), Some(5), "a key that was removed says nothing");
+        assert_eq!(in_force(&drop_in(&twelve, &twelve, Some(&without))), Some(12));
+        assert_eq!(in_force(&drop_in(&NOTHING, &twenty, Some(&without))), Some(20));
+        let submitted = resolve(said(&five, &NOTHING, &NOTHING), None);
+        assert_eq!(in_force(&drop_in(&NOTHING, &twelve, Some(&submitted))), Some(5));
+        let dropped = drop_in(&NOTHING, &twelve, None);
+        let submitted = resolve(said(&NOTHING, &NOTHING, &NOTHING), Some(&dropped));
+        assert_eq!(in_force(&drop_in(&NOTHING, &twelve, Some(&submitted))), Some(12));
+        assert_eq!(in_force(&drop_in(&NOTHING, &five, Some(&submitted))), Some(5));
+    }
+
+    #[test]
     fn a_batch_of_an_earlier_version_keeps_the_lower_budget() {
-        let old = |credits| BatchTerms { policy: budget(credits), said: None };
+        let old = |credits| BatchTerms { policy: budget(credits), ..BatchTerms::default() };
         let (ten, twenty) = (budget(10), budget(20));
         assert_eq!(in_force(&resolve(said(&NOTHING, &twenty, &NOTHING), Some(&old(Some(10))))), Some(10));
         assert_eq!(in_force(&resolve(said(&NOTHING, &ten, &NOTHING), Some(&old(Some(20))))), Some(10));

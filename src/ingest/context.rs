@@ -62,6 +62,8 @@ pub struct IngestOptions {
     pub policy: Policy,
     /// For what neither says: the terms of its inbox or schedule.
     pub default_policy: Policy,
+    /// For a batch that nobody sets a budget of its own for: that of the configuration.
+    pub default_budget: Option<Credits>,
     /// The batch goes back to its default budget, whatever was set before.
     pub is_default_budget: bool,
     /// The most that a manifest may allow its batch to spend: the budget of its inbox or schedule.
@@ -111,7 +113,6 @@ impl IngestOptions {
                 allow_unknown_options: batch.policy.allow_unknown_options,
                 ..Policy::default()
             },
-            default_policy: batch.said.clone().unwrap_or_default(),
             place: batch.origin.as_ref().map_or(SourcePlace::Socket, |origin| origin.place.clone()),
             amends: Some(BatchVersion::of(batch)),
             ..IngestOptions::default()

@@ -10,9 +10,9 @@ use crate::api::Service;
 use crate::clock::Clock;
 use crate::domain::budget::BudgetSetting;
 use crate::domain::budget_group::{GroupLimits, GroupTotals};
+use crate::domain::credits::Credits;
 use crate::domain::ids::{BatchName, BatchNo};
 use crate::domain::ledger::Totals;
-use crate::domain::manifest::row::Policy;
 use crate::domain::quote::{AccountPlan, Catalog, Rules};
 use crate::domain::time::{Millis, Now, Timestamp};
 use crate::engine::scheduler::{Command, CommandOutcome};
@@ -46,8 +46,8 @@ pub struct IngestDefaults {
     pub rules: Rules,
     /// `service.key_namespace`.
     pub namespace: String,
-    /// For what neither the manifest nor who brings it says.
-    pub default_policy: Policy,
+    /// The budget of batches that nobody sets one of their own for.
+    pub default_budget: Option<Credits>,
     /// The account's plan.
     pub plan: AccountPlan,
     /// Budgets by group.
@@ -59,7 +59,8 @@ pub struct IngestDefaults {
 impl IngestDefaults {
     /// What a manifest that comes in so is validated by.
     pub fn context<'a>(&'a self, catalog: &'a Catalog, options: IngestOptions) -> IngestContext<'a> {
-        let default_policy = options.default_policy.over(&self.default_policy);
+        // What is changed of rows of a batch changes none of its terms.
+        let default_budget = self.default_budget.filter(|_| options.amends.is_none());
         IngestContext {
             catalog,
             rules: &self.rules,
@@ -67,7 +68,7 @@ impl IngestDefaults {
             plan: self.plan,
             group_limits: &self.group_limits,
             inputs: &self.inputs,
-            options: IngestOptions { default_policy, ..options },
+            options: IngestOptions { default_budget, ..options },
         }
     }
 }
@@ -311,9 +312,12 @@ impl IngestHandle {
         // One that is not known, or cannot be read, no manifest is taken in for: the engine says so.
         let hold = move || store.batch(batch).ok().flatten().map(|batch| locks.hold(&batch.name));
         let _held = blocking(hold).await;
-        let default = self.in_force().defaults.default_policy.budget;
-        let budget = setting.limit().or(default);
-        self.engine.execute(Command::SetBudget(batch, budget)).await
+        let default = self.in_force().defaults.default_budget;
+        let command = match setting {
+            BudgetSetting::Limit(budget) => Command::SetBudget(batch, budget),
+            BudgetSetting::Default => Command::SetDefaultBudget(batch, default),
+        };
+        self.engine.execute(command).await
     }
 
     /// The catalogs in force, which the service is asked for where they are old, and what goes with them.

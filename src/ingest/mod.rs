@@ -213,7 +213,8 @@ pub fn prepare(
     stage(store, &files)?;
     let before = batch.clone();
     batch.policy = terms.policy;
-    batch.said = terms.said;
+    batch.has_default_budget = terms.has_default_budget;
+    (batch.said, batch.said_by_defaults) = (terms.said, terms.said_by_defaults);
     if context.options.amends.is_some() {
         batch.policy.strict = before.policy.strict;
     } else {

@@ -433,8 +433,11 @@ fn expired(terms: &mut BatchTerms, batch: Option<&Present>, now: Timestamp) -> O
     }
     if let Some(batch) = batch {
         terms.policy.expires = batch.terms.policy.expires;
-        if let Some(said) = &mut terms.said {
-            said.expires = batch.terms.said.as_ref().and_then(|last| last.expires);
+        let BatchTerms { said: last, said_by_defaults: last_by_defaults, .. } = &batch.terms;
+        for (said, last) in [(&mut terms.said, last), (&mut terms.said_by_defaults, last_by_defaults)] {
+            if let Some(said) = said {
+                said.expires = last.as_ref().and_then(|last| last.expires);
+            }
         }
     }
     let message = match expires {
@@ -571,6 +574,7 @@ fn resolve(options: &IngestOptions, header: &Header, batch: Option<&Present>) ->
         is_default_budget: options.is_default_budget,
         manifest: &header.policy,
         defaults: &options.default_policy,
+        default_budget: options.default_budget,
         ceiling: options.ceiling,
     };
     batch_terms::resolve(said, batch.map(|batch| &batch.terms))

@@ -75,10 +75,16 @@ pub struct BatchRecord {
     pub counts_dropped: bool,
     /// The terms in force: those of the last manifest over those before it.
     pub policy: Policy,
-    /// What its manifests, inbox, schedule and configuration said about the terms the last time, whatever commands
-    /// said beside them.
+    /// Its budget is that of the configuration, and nobody has set another. False for a batch that was begun before that
+    /// was noted.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub has_default_budget: bool,
+    /// What its manifests, inbox and schedule said about the terms the last time, whatever commands said beside them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub said: Option<Policy>,
+    /// What its inbox or schedule says of that, where its manifest says something else, too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub said_by_defaults: Option<Policy>,
     /// Where its first manifest came from; nothing of a batch that was begun before that was noted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Origin>,
@@ -207,7 +213,9 @@ impl BatchRecord {
             replaced: Credits::ZERO,
             counts_dropped: true,
             policy: Policy::default(),
+            has_default_budget: false,
             said: None,
+            said_by_defaults: None,
             origin: None,
             totals: Totals::default(),
             ended: Ended::default(),
@@ -240,7 +248,12 @@ impl BatchRecord {
 
     /// Its terms as they stand.
     pub fn standing(&self) -> BatchTerms {
-        BatchTerms { policy: self.policy.clone(), said: self.said.clone() }
+        BatchTerms {
+            policy: self.policy.clone(),
+            has_default_budget: self.has_default_budget,
+            said: self.said.clone(),
+            said_by_defaults: self.said_by_defaults.clone(),
+        }
     }
 
     /// Whether a job that has ended like this leaves something of the plan that nobody will spend: it was canceled, replaced

@@ -39,9 +39,15 @@ pub(super) struct BatchBackup {
     pub(super) planned: Credits,
     /// Its terms.
     pub(super) policy: Policy,
+    /// Its budget is that of the configuration.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub(super) has_default_budget: bool,
     /// What was said about them the last time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) said: Option<Policy>,
+    /// What its inbox or schedule says of that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) said_by_defaults: Option<Policy>,
     /// Where it was begun from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) origin: Option<Origin>,
@@ -81,7 +87,9 @@ impl BatchBackup {
             spool_bytes: batch.spool_bytes,
             planned: batch.planned,
             policy: batch.policy.clone(),
+            has_default_budget: batch.has_default_budget,
             said: batch.said.clone(),
+            said_by_defaults: batch.said_by_defaults.clone(),
             origin: batch.origin.clone(),
             canceled: batch.canceled,
             pilot: batch.pilot,
@@ -117,7 +125,9 @@ impl BatchBackup {
             spool_bytes: self.spool_bytes,
             planned: self.planned,
             policy: self.policy.clone(),
+            has_default_budget: self.has_default_budget,
             said: self.said.clone(),
+            said_by_defaults: self.said_by_defaults.clone(),
             origin: self.origin.clone(),
             canceled: self.canceled,
             pilot: self.pilot,

@@ -250,8 +250,9 @@ impl ReadOnlyState {
     pub fn batch(&self, name: &BatchName) -> Result<Option<ReadOnlyBatch>, StoreError> {
         let of = |dir: PathBuf| {
             let backup = batch_backup::read(&dir)?.backup;
-            let terms = BatchTerms { policy: backup.policy, said: backup.said };
             let BatchBackup { origin, created, pilot, no, spool_bytes: bytes, .. } = backup;
+            let BatchBackup { policy, has_default_budget, said, said_by_defaults, .. } = backup;
+            let terms = BatchTerms { policy, has_default_budget, said, said_by_defaults };
             (backup.name == *name).then_some(ReadOnlyBatch { origin, terms, created, pilot, no, bytes, dir })
         };
         Ok(self.batch_dirs()?.into_iter().find_map(of))

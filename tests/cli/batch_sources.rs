@@ -232,6 +232,55 @@ fn with_policy(env: &TestEnv, policy: &Value) {
 }
 
 #[test]
+fn the_configurations_budget_takes_the_place_of_no_other_that_is_left_out_later() {
+    let env = TestEnv::new();
+    let per_batch = |credits: u32| env.configure(&format!("[budget]\nper_batch = {credits}"));
+    per_batch(40);
+    with_policy(&env, &json!({"budget": 9}));
+    env.run(["run", "w.json"]).exited(4).says("3 new (24 credits); budget 9\n");
+    with_policy(&env, &json!({}));
+    env.run(["run", "w.json"]).exited(4).says("; budget 9\n");
+    env.configure("");
+    env.write("x.csv", images("x", 3));
+    env.run(["run", "x.csv", "--budget", "9"]).exited(4);
+    per_batch(40);
+    env.run(["run", "x.csv"]).exited(4).says("; budget 9\n");
+    env.run(["budget", "x", "8"]).exited(0);
+    per_batch(41);
+    env.run(["run", "x.csv"]).exited(4).says("; budget 8\n");
+    env.audit().each_paid_once(2);
+    // Nor does it lower one.
+    per_batch(5);
+    env.run(["budget", "x", "100"]).exited(0);
+    env.run(["run", "x.csv"]).exited(0).says("; budget 100\n");
+    env.audit().each_paid_once(4);
+    // Whoever asks for the default gets the one that is configured from then on.
+    env.run(["budget", "w", "none"]).exited(0).says("w: budget 9 -> 5 credits");
+    per_batch(16);
+    env.run(["run", "w.json"]).exited(4).says("; budget 5 -> 16\n");
+    env.audit().each_paid_once(5);
+}
+
+#[test]
+fn the_budget_of_an_inbox_stays_where_a_manifest_comes_in_another_way() {
+    let env = TestEnv::new();
+    env.configure("[budget]\nper_batch = 40\n[[inbox]]\npath = \"acme\"\npolicy = { budget = 9 }");
+    let daemon = env.daemon("info");
+    until("the inbox", || env.path("acme").exists());
+    env.write("w.csv", images("w", 3));
+    env.write("acme/.w.csv", images("w", 3));
+    fs::rename(env.path("acme/.w.csv"), env.path("acme/w.csv")).unwrap();
+    let is_parked = || status(&env, "acme--w")["parked_by"] == "batch_budget";
+    until("it to be filed", || env.path("acme/accepted/w.csv").exists());
+    until("the budget to be used up", is_parked);
+    let again = env.run(["submit", "w.csv", "--batch", "acme--w"]).exited(0);
+    again.says("0 new (0 credits), 3 already there").says("; budget 9\n");
+    until("the same as before", is_parked);
+    daemon.stop();
+    env.audit().each_paid_once(1);
+}
+
+#[test]
 fn a_default_that_was_asked_for_stays_though_the_manifest_repeats_its_budget() {
     let env = TestEnv::new();
     with_policy(&env, &json!({"budget": 9}));

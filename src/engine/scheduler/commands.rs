@@ -37,8 +37,10 @@ pub enum Command {
     Resume(BatchNo),
     /// Send what waits after the pilot of a batch.
     Continue(BatchNo),
-    /// Another budget for a batch; nothing for what its plans come to.
-    SetBudget(BatchNo, Option<Credits>),
+    /// Another budget for a batch.
+    SetBudget(BatchNo, Credits),
+    /// The budget of the configuration for a batch, whatever was set before; nothing for what its plans come to.
+    SetDefaultBudget(BatchNo, Option<Credits>),
     /// Drop what is not sent yet of a batch.
     Cancel(BatchNo),
     /// Drop one job, if it is not sent yet.
@@ -71,6 +73,7 @@ impl Command {
             | Command::Resume(no)
             | Command::Continue(no)
             | Command::SetBudget(no, _)
+            | Command::SetDefaultBudget(no, _)
             | Command::Cancel(no)
             | Command::MarkWaitAnnounced(no) => Some(*no),
             Command::Decide(decided) => decided.first().map(|((_, record), _)| record.key.batch),
@@ -220,7 +223,11 @@ impl Scheduler {
             }
             Command::SetBudget(no, budget) => {
                 self.prices.renew_for_owner(now.tick);
-                Ok(self.change(no, |batch| batch.set_budget(budget)))
+                Ok(self.change(no, |batch| batch.set_budget(Some(budget), false)))
+            }
+            Command::SetDefaultBudget(no, budget) => {
+                self.prices.renew_for_owner(now.tick);
+                Ok(self.change(no, |batch| batch.set_budget(budget, budget.is_some())))
             }
             Command::MarkAnnounced(announced) => {
                 Ok(self.change(announced.no, |batch| batch.mark_announced(&announced, now)))

@@ -548,7 +548,7 @@ fn a_batch_that_its_budget_parks_is_parked_while_every_slot_is_taken() {
     stage.posted(1, PostAnswer::Again { fault: fault("http_429"), wait, may_have_run: false });
     stage.step(vec![]);
     assert_eq!(stage.scheduler.overview()[0].parked, Some(Parked::BatchBudget), "no slot now");
-    stage.scheduler.execute(Command::SetBudget(BatchNo(1), Some(Credits(30))), stage.now).unwrap();
+    stage.scheduler.execute(Command::SetBudget(BatchNo(1), Credits(30)), stage.now).unwrap();
     stage.step(vec![]);
     assert_eq!(stage.scheduler.overview()[0].parked, None, "it waits for a slot only");
 }

@@ -281,9 +281,9 @@ impl ActiveBatch {
         (self.record.rejections, self.record.failed_downloads) = (0, 0);
     }
 
-    /// Another budget, in credits; nothing for what its plans come to.
-    pub fn set_budget(&mut self, budget: Option<Credits>) {
-        self.record.policy.budget = budget;
+    /// Another budget, in credits, which may be that of the configuration; nothing for what its plans come to.
+    pub fn set_budget(&mut self, budget: Option<Credits>, is_default: bool) {
+        (self.record.policy.budget, self.record.has_default_budget) = (budget, is_default);
     }
 
     /// Hooks have announced that it is done, as it stood then. A later end is still to be announced.

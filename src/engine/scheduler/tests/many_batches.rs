@@ -98,13 +98,13 @@ fn the_urgent_one_goes_first_whenever_it_came() {
 fn batches_that_wait_for_a_budget_stand_in_nobodys_way_and_go_once_they_have_one() {
     let mut crowd = Crowd::new();
     for no in 1..=1_000 {
-        let budget = Command::SetBudget(BatchNo(no), Some(Credits(0)));
+        let budget = Command::SetBudget(BatchNo(no), Credits(0));
         crowd.scheduler.execute(budget, NOW).unwrap();
     }
     assert_eq!(crowd.step(vec![]), (1_001..=1_016).collect::<Vec<_>>());
     let parked = |crowd: &Crowd, no: u32| crowd.scheduler.batches.get(&BatchNo(no)).unwrap().parked();
     assert_eq!(parked(&crowd, 1_000), Some(Parked::BatchBudget));
-    let budget = Command::SetBudget(BatchNo(7), Some(Credits(PRICE)));
+    let budget = Command::SetBudget(BatchNo(7), Credits(PRICE));
     crowd.scheduler.execute(budget, NOW).unwrap();
     let others = (BATCHES - 1_016) as usize / 16;
     let turn = (0..=others).position(|_| crowd.succeed().contains(&7));

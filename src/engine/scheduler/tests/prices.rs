@@ -117,7 +117,7 @@ fn a_batch_that_is_accepted_later_is_sent_at_the_prices_of_then() {
 #[test]
 fn what_an_owner_lets_go_is_sent_at_the_prices_of_then() {
     let budget = |stage: &mut Stage| {
-        stage.scheduler.execute(Command::SetBudget(BatchNo(1), Some(Credits(100))), stage.now).unwrap();
+        stage.scheduler.execute(Command::SetBudget(BatchNo(1), Credits(100)), stage.now).unwrap();
     };
     let reload = |stage: &mut Stage| {
         stage.scheduler.execute(Command::Reload(Box::new(priced())), stage.now).unwrap();

@@ -61,11 +61,11 @@ fn a_day_later_it_counts_for_that_day_and_is_asked_against_its_budget() {
 #[test]
 fn a_budget_that_was_lowered_keeps_it() {
     let mut stage = turned_away_once(1, settings().limits);
-    execute(&mut stage, Command::SetBudget(BatchNo(1), Some(Credits(PRICE - 1))));
+    execute(&mut stage, Command::SetBudget(BatchNo(1), Credits(PRICE - 1)));
     stage.step(vec![]);
     assert_eq!(stage.pass(Millis::from_secs(60)).step(vec![]), "");
     assert_eq!(first(&stage), WAITING);
-    execute(&mut stage, Command::SetBudget(BatchNo(1), Some(Credits(PRICE))));
+    execute(&mut stage, Command::SetBudget(BatchNo(1), Credits(PRICE)));
     assert_eq!(stage.step(vec![]), "post 0#1");
 }
 

@@ -269,12 +269,12 @@ fn what_was_not_seen_in_flight_counts_for_nothing() {
 fn nothing_is_paid_for_again_before_the_tasks_of_earlier_attempts_were_read() {
     let mut stage = resubmitting(1);
     stage.batch.policy.budget = Some(Credits(10));
-    stage.scheduler.execute(Command::SetBudget(BatchNo(1), Some(Credits(10))), stage.now).unwrap();
+    stage.scheduler.execute(Command::SetBudget(BatchNo(1), Credits(10)), stage.now).unwrap();
     assert_eq!(deadline_passes(&mut stage), "");
     assert_eq!(stage.scheduler.standstill(), Some(Standstill::Parked(Parked::BatchBudget)));
     // Its owner lets it go much later, when the service has been done for long.
     stage.pass(Millis::from_secs(60));
-    stage.scheduler.execute(Command::SetBudget(BatchNo(1), Some(Credits(100))), stage.now).unwrap();
+    stage.scheduler.execute(Command::SetBudget(BatchNo(1), Credits(100)), stage.now).unwrap();
     assert_eq!(stage.step(vec![]), "");
     assert_eq!(stage.step(vec![]), "read 0#1");
     let again = ReadAnswer::Again { fault: fault("http_503"), wait: None };
