@@ -104,6 +104,30 @@ impl Pilot {
         *sum = *sum + credits;
     }
 
+    /// A job that waits for its end is wanted again, or is not any more, at such a price.
+    pub fn change_waiting(&mut self, is_wanted: bool, credits: Credits) {
+        match is_wanted {
+            true => self.count(false, 1, credits),
+            false => self.drop_waiting(1, credits),
+        }
+    }
+
+    /// All that waits is dropped.
+    #[must_use]
+    pub fn without_rest(self) -> Pilot {
+        Pilot { rest_jobs: 0, rest_credits: Credits::ZERO, ..self }
+    }
+
+    /// With no more waiting than waited before and came since: `jobs`, for so many credits.
+    #[must_use]
+    pub fn at_most(self, before: Pilot, jobs: u32, credits: Credits) -> Pilot {
+        Pilot {
+            rest_jobs: self.rest_jobs.min(before.rest_jobs.saturating_add(jobs)),
+            rest_credits: self.rest_credits.min(before.rest_credits + credits),
+            ..self
+        }
+    }
+
     /// Jobs that wait are not wanted any more: other versions of their rows took their place.
     pub fn drop_waiting(&mut self, jobs: u32, credits: Credits) {
         self.rest_jobs = self.rest_jobs.saturating_sub(jobs);

@@ -120,7 +120,7 @@ impl BatchDone {
                 verdicts: Verdicts::of(batch.ended),
                 waiting_for_review: batch.unreviewed,
                 decisions,
-                pilot: batch.pilot,
+                pilot: batch.open_pilot(),
                 refused_rows: batch.refused_rows,
                 planned_credits: batch.planned_credits(),
                 charged_credits: batch.totals.spent,
@@ -155,7 +155,7 @@ fn id(batch: &BatchRecord, waits_for_inputs: bool) -> String {
         (unreviewed, decided) => format!(" review {unreviewed} {decided}"),
     };
     let waiting = if waits_for_inputs { " waiting" } else { "" };
-    let pilot = batch.pilot.map(|pilot| format!(" pilot {}", pilot.jobs)).unwrap_or_default();
+    let pilot = batch.open_pilot().map(|pilot| format!(" pilot {}", pilot.jobs)).unwrap_or_default();
     let again = if batch.reopened > 0 { format!(" again {}", batch.reopened) } else { String::new() };
     let text = format!(
         "{} {name} {} {rows} {succeeded} {failed} {canceled} {expired} {in_doubt} {} {} {}{review}{pilot}{waiting}{again}",

@@ -290,7 +290,8 @@ pub(super) fn validate_opened(
             has_references: !references.rows.is_empty(),
         };
         validation.pilot = pilot_choice::choose(&validation.staged, terms, &validation.receipt)?;
-        validation.receipt.pilot = validation.pilot.as_ref().map(|plan| plan.pilot);
+        let waits = |pilot: &Pilot| pilot.rest_jobs > 0;
+        validation.receipt.pilot = validation.pilot.as_ref().map(|plan| plan.pilot).filter(waits);
     }
     if let Some(present) = &present {
         let own = validation.origin.as_ref().filter(|_| options.batch.is_none());

@@ -290,8 +290,8 @@ pub async fn continue_batch(
         return Err(HandlerError::ManifestRead { batch: batch.clone() });
     };
     let pointless = |record: &BatchRecord| match record.pilot {
+        _ if record.is_done() => Some("done, nothing waits for a pilot"),
         Some(_) => None,
-        None if record.is_done() => Some("done, nothing waits for a pilot"),
         None => Some("none of its rows waits for a pilot"),
     };
     for_each(engine, Some(batch), Command::Continue, pointless).await

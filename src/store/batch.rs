@@ -95,7 +95,7 @@ pub struct BatchRecord {
     /// Its owner canceled it: no job of it gets another attempt, until more is asked of it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub canceled: bool,
-    /// Rows before this byte that have not begun were canceled with it.
+    /// Rows before this byte that have not begun were canceled with it, or expired while it had a pilot.
     #[serde(default, skip_serializing_if = "is_default")]
     pub canceled_below: u64,
     /// Jobs that were canceled one by one before their turn: their rows are passed over.
@@ -302,9 +302,16 @@ impl BatchRecord {
         Some(self.policy.expires?.instant(self.created))
     }
 
-    /// Whether the rows of a segment may be sent: all, or those of the pilot. What is left of an earlier pilot waits.
+    /// Whether the rows of a segment may leave the queue: all, or those of the pilot and those that are dropped. What is left
+    /// of an earlier pilot waits.
     pub fn may_send(&self, segment: &Segment) -> bool {
-        self.pilot.is_none() || (segment.pilot && segment.end > self.pilot_from)
+        let is_dropped = segment.end <= self.canceled_below && self.rebuilt_rows == 0;
+        self.pilot.is_none() || is_dropped || (segment.pilot && segment.end > self.pilot_from)
+    }
+
+    /// Its pilot, while some of it has not ended.
+    pub fn open_pilot(&self) -> Option<Pilot> {
+        self.pilot.filter(|_| !self.has_ended())
     }
 
     /// Whether some rows have not begun that may be sent.
@@ -355,6 +362,19 @@ impl BatchRecord {
             }
             join
         });
+    }
+
+    /// Takes what has become of its pilot since a manifest was read from the record as it was then: `present` is that of the
+    /// scheduler.
+    pub fn take_pilot(&mut self, present: &BatchRecord) {
+        // One that has ended while the manifest was read does not come back; another begins where that one's rows end.
+        let is_old = present.pilot.is_none() && self.pilot_from == present.pilot_from;
+        self.pilot = self.pilot.filter(|_| !is_old || present.rows == 0);
+        if let (Some(pilot), Some(before)) = (&mut self.pilot, present.pilot) {
+            // What was dropped meanwhile does not wait.
+            let credits = self.planned.saturating_sub(present.planned);
+            *pilot = pilot.at_most(before, self.rows.saturating_sub(present.rows), credits);
+        }
     }
 
     /// Takes the places reached from an earlier record of the batch. Where that has joined segments, or this one,

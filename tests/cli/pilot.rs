@@ -275,6 +275,32 @@ fn a_row_of_the_rest_that_is_canceled_and_retried_waits_on() {
 }
 
 #[test]
+fn the_rest_that_was_canceled_with_its_batch_waits_again_once_it_is_retried() {
+    let env = birds(5);
+    env.run(["run", "birds.csv", "--pilot", "1"]).exited(7);
+    env.run(["cancel", "birds"]).exited(0);
+    env.run(["continue", "birds"]).exited(0).says("birds: done, nothing waits for a pilot");
+    let done = env.run(["run", "birds.csv"]).exited(1);
+    assert!(!done.stderr.contains("pilot"), "{}", done.stderr);
+    env.run(["retry", "birds/image-2"]).exited(0);
+    env.run(["run", "birds.csv"]).exited(7).says("birds: 1 job (8 credits) wait until you continue");
+    env.run(["retry", "birds"]).exited(0);
+    env.run(["run", "birds.csv"])
+        .exited(7)
+        .says("birds: 4 jobs (32 credits) wait until you continue:\n    callsheet continue birds\n");
+    env.audit().each_paid_once(1);
+    // A row that comes later is none of the pilot, either.
+    env.run(["cancel", "birds"]).exited(0);
+    env.write("birds.csv", images(0..6));
+    env.run(["run", "birds.csv"]).exited(7).says("birds: 1 job (8 credits) wait until you continue");
+    env.run(["retry", "birds"]).exited(0);
+    env.run(["continue", "birds"]).exited(0).says("birds: continued with 5 jobs (40 credits)");
+    env.run(["run", "birds.csv"]).exited(0);
+    env.audit().each_paid_once(6);
+    env.run(["state", "verify"]).exited(0).says("all fits");
+}
+
+#[test]
 fn the_rest_of_a_rebuilt_batch_is_not_sent_by_a_cancel_and_a_resume() {
     let env = birds(6);
     env.run(["run", "birds.csv", "--pilot", "2"]).exited(7);

@@ -41,8 +41,9 @@ impl Scheduler {
     fn drop_of_batches(&mut self, now: Now) -> Result<(), SchedulerError> {
         let reason = |active: &ActiveBatch| match active {
             _ if active.record().has_ended() => None,
-            _ if active.is_canceled() => Some(Event::Cancel),
+            _ if active.record().canceled => Some(Event::Cancel),
             _ if active.has_expired(now) => Some(Event::Expire),
+            _ if active.is_canceled() => Some(Event::Cancel),
             _ => None,
         };
         for no in self.batches.needing_or_expired(Attention::IsCanceled, now.wall) {
@@ -51,9 +52,10 @@ impl Scheduler {
                 && let Some(active) = self.batches.get_mut(&no)
                 && active.record().pilot.is_some()
                 && active.record().rebuilt_rows == 0
+                && active.record().canceled_below < active.record().spool_bytes
             {
                 // What waits after its pilot is dropped, too, unless it may have been sent by a state that is gone.
-                active.end_pilot();
+                active.drop_rest_of_pilot();
                 self.pending.batch_changed(no);
             }
             self.drop_rows(no, &event, now)?;

@@ -8,6 +8,7 @@ use crate::domain::ids::{BatchNo, Seq};
 use crate::domain::job::{DOWNLOAD_FAILED, Job, JobSpec, Order, State};
 use crate::domain::ledger::{Movement, OutOfBalance};
 use crate::domain::parked_reason::Parked;
+use crate::domain::pilot::Pilot;
 use crate::domain::request::Kind;
 use crate::domain::row_versions::RowVersions;
 use crate::domain::task::Fault;
@@ -91,9 +92,7 @@ impl ActiveBatch {
         record.decided = present.decided;
         record.review_announced = present.review_announced && !has_more;
         record.pilot_announced = present.pilot_announced && !has_more;
-        // One that has ended while the manifest was read does not come back; another begins where that one's rows end.
-        let is_old = present.pilot.is_none() && record.pilot_from == present.pilot_from;
-        record.pilot = record.pilot.filter(|_| !is_old || present.rows == 0);
+        record.take_pilot(&present);
         record.inputs_announced = present.inputs_announced && !has_more;
         record.paused = present.paused;
         record.rejections = present.rejections;
@@ -195,10 +194,16 @@ impl ActiveBatch {
 
     /// A job that waits for the end of its pilot is wanted again, or is not any more; what it costs.
     pub fn change_waiting(&mut self, is_wanted: bool, hold: Credits) {
-        let Some(pilot) = &mut self.record.pilot else { return };
-        match is_wanted {
-            true => pilot.count(false, 1, hold),
-            false => pilot.drop_waiting(1, hold),
+        self.record.pilot.iter_mut().for_each(|pilot| pilot.change_waiting(is_wanted, hold));
+    }
+
+    /// What waits for the end of its pilot is dropped. What of it is wanted again later waits as before.
+    pub fn drop_rest_of_pilot(&mut self) {
+        let record = &mut self.record;
+        (record.canceled_below, record.pilot_announced) = (record.spool_bytes, false);
+        record.pilot = record.pilot.map(Pilot::without_rest);
+        if record.pilot.is_some() {
+            self.windows = windows_of(record);
         }
     }
 
@@ -324,8 +329,7 @@ impl ActiveBatch {
     pub fn note_finished(&mut self, now: Timestamp) {
         let record = &mut self.record;
         record.finished = record.finished.or(Some(now)).filter(|_| record.is_done());
-        // Nothing waits for the end of its pilot.
-        record.pilot = record.pilot.filter(|_| !record.has_ended());
+        record.pilot = record.open_pilot().or(record.pilot.map(Pilot::without_rest));
     }
 
     /// Books a movement of one of its jobs.
@@ -355,8 +359,7 @@ impl ActiveBatch {
             // What waits after its pilot stays, too: only a person who continues has it sent.
             record.paused = Some(Pause::Rebuilt);
         } else {
-            // What waits after its pilot is dropped, too.
-            self.end_pilot();
+            self.drop_rest_of_pilot();
         }
         (not_begun.saturating_sub(may_have_been_sent.saturating_sub(kept)), may_have_been_sent)
     }

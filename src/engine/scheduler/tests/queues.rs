@@ -1,6 +1,7 @@
 //! What waits, and what it stands in the way of: nothing but its own class.
 
 use super::*;
+use crate::domain::manifest::row::Deadline;
 use crate::domain::pilot::Pilot;
 use crate::domain::queue_class::{Census, Classes, GroupHash};
 
@@ -278,4 +279,64 @@ fn a_pilot_that_ends_while_a_manifest_is_read_does_not_come_back_and_another_one
     (more.pilot, more.pilot_from) = (Some(pilot(2)), 5);
     stage.scheduler.execute(Command::AddBatch(Box::new(more)), stage.now).unwrap();
     assert_eq!(pilot_now(&stage), Some(pilot(2)));
+}
+
+/// A batch of a pilot of which nothing but the rest is left.
+fn after_its_pilot(rows: u32) -> Stage {
+    let mut stage = Stage::of(rows);
+    let rest_credits = Credits(PRICE * u64::from(rows));
+    stage.batch.pilot = Some(Pilot { rest_jobs: rows, rest_credits, ..Pilot::default() });
+    stage.restart();
+    assert_eq!(stage.step(vec![]), "");
+    stage
+}
+
+fn all_ended(stage: &Stage) -> Vec<FoundJob> {
+    stage
+        .outcomes
+        .values()
+        .map(|ended| (stage.specs[ended.key.seq.0 as usize].clone(), ended.clone()))
+        .collect()
+}
+
+#[test]
+fn the_rest_of_a_pilot_that_expired_waits_again_once_it_is_wanted() {
+    let rows = 200;
+    let mut stage = after_its_pilot(rows);
+    stage.batch.policy.expires = Some(Deadline::At(Timestamp(2_000_000)));
+    stage.restart();
+    stage.pass(Millis(1_000_000));
+    assert_eq!(stage.step(vec![]), "");
+    // A restart between two steps of it changes nothing.
+    stage.restart();
+    (0..9).for_each(|_| assert_eq!(stage.step(vec![]), ""));
+    assert!(stage.ended.iter().all(|line| line.ends_with("expired")), "{:?}", stage.ended);
+    assert_eq!((stage.batch.ended.expired, stage.batch.pilot.unwrap().rest_jobs), (rows, 0));
+    // There is more time for it.
+    stage.batch.policy.expires = None;
+    stage.restart();
+    let found = all_ended(&stage);
+    stage.scheduler.execute(Command::Retry(found), stage.now).unwrap();
+    assert_eq!(stage.step(vec![]), "");
+    let Pilot { rest_jobs, rest_credits, .. } = stage.batch.pilot.unwrap();
+    assert_eq!((rest_jobs, rest_credits), (rows, Credits(PRICE * u64::from(rows))));
+    stage.scheduler.execute(Command::Continue(BatchNo(1)), stage.now).unwrap();
+    assert!(stage.step(vec![]).starts_with("post 0#1"));
+}
+
+#[test]
+fn rows_of_the_rest_that_are_being_canceled_and_one_that_is_wanted_again_are_not_sent() {
+    let rows = 200;
+    let mut stage = after_its_pilot(rows);
+    let more = stage.batch.clone();
+    stage.scheduler.execute(Command::Cancel(BatchNo(1)), stage.now).unwrap();
+    assert_eq!(stage.step(vec![]), "");
+    let first = all_ended(&stage)[..1].to_vec();
+    stage.scheduler.execute(Command::Retry(first), stage.now).unwrap();
+    (0..9).for_each(|_| assert_eq!(stage.step(vec![]), ""));
+    assert_eq!((stage.batch.ended.canceled, stage.batch.pilot.unwrap().rest_jobs), (rows - 1, 1));
+    // A manifest that was read meanwhile did not know that they are dropped.
+    stage.scheduler.execute(Command::AddBatch(Box::new(more)), stage.now).unwrap();
+    assert_eq!(stage.step(vec![]), "");
+    assert_eq!(stage.batch.pilot.unwrap().rest_jobs, 1);
 }
