@@ -171,7 +171,8 @@ fn lines(end: &BatchEnd<'_>, invocation: &Invocation) -> Vec<Line> {
                 JobState::Expired => "submit the manifest with a later policy.expires, and then, ",
                 _ => "",
             };
-            lines.push(Line::plain(format!("{name}: {count} {state}; {first}to queue them again:")));
+            let along = queued_along(status, state);
+            lines.push(Line::plain(format!("{name}: {count} {state}; {first}to queue them again{along}:")));
             lines.push(Line::Command(invocation.command(&["retry", name])));
         }
     }
@@ -183,6 +184,15 @@ fn lines(end: &BatchEnd<'_>, invocation: &Invocation) -> Vec<Line> {
     }
     parked(end, invocation, &mut lines);
     lines
+}
+
+/// What a retry of a whole batch queues again beside its jobs in `state`: `, together with 2 failed`.
+fn queued_along(status: &BatchStatus, state: JobState) -> String {
+    let others = [JobState::Failed, JobState::Canceled, JobState::Expired].into_iter();
+    let others = others.filter(|other| *other != state).map(|other| (status.in_state(other), other));
+    let others: Vec<String> =
+        others.filter(|(count, _)| *count > 0).map(|(count, other)| format!("{count} {other}")).collect();
+    if others.is_empty() { String::new() } else { format!(", together with {}", others.join(" and ")) }
 }
 
 /// The command for the manifest again. Of one that was handed in in part that would buy the rest.
@@ -230,7 +240,11 @@ fn failures(end: &BatchEnd<'_>, invocation: &Invocation, lines: &mut Vec<Line>) 
     if !again.is_empty() {
         let failed = if again.len() == 1 { "failed job".to_owned() } else { "failed jobs".to_owned() };
         lines.push(Line::plain(format!("{name}: {} {failed} may succeed at another attempt:", again.len())));
-        lines.push(Line::Command(invocation.command(&["retry", name])));
+        // What was canceled or has expired may not be wanted any more.
+        let is_dropped = |state| end.status.in_state(state) > 0;
+        let has_dropped = is_dropped(JobState::Canceled) || is_dropped(JobState::Expired);
+        let words: &[&str] = if has_dropped { &["retry", name, "--failed"] } else { &["retry", name] };
+        lines.push(Line::Command(invocation.command(words)));
         if invocation.verb == "run" {
             lines.push(hand_in_again(end, invocation));
         }
@@ -439,6 +453,30 @@ spring: 1 job is in doubt; look up the charge in the account and record it, or -
     callsheet resolve spring/gull-11 --charged N
 spring: 2 succeeded, 1 file missing:
     callsheet download spring";
+        assert_eq!(said(&end, &run()), expected);
+    }
+
+    #[test]
+    fn the_command_for_failed_jobs_leaves_canceled_ones() {
+        let status = status(&serde_json::json!({ "failed": 1, "canceled": 2, "expired": 1, "succeeded": 8 }));
+        let end = BatchEnd {
+            status: &status,
+            manifest: Some(Path::new("spring.csv")),
+            is_part: false,
+            failed: vec![trouble(2, "busy")],
+            in_doubt: Vec::new(),
+            missing_files: 0,
+        };
+        let expected = "\
+spring/gull-2 (line 2): busy: why
+spring: 1 failed job may succeed at another attempt:
+    callsheet retry spring --failed
+    callsheet run spring.csv
+spring: 2 canceled; to queue them again, together with 1 failed and 1 expired:
+    callsheet retry spring
+spring: 1 expired; submit the manifest with a later policy.expires, and then, to queue them again, together with 1 \
+                        failed and 2 canceled:
+    callsheet retry spring";
         assert_eq!(said(&end, &run()), expected);
     }
 

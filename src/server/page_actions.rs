@@ -8,6 +8,7 @@ use crate::domain::budget::BudgetSetting;
 use crate::domain::credits::Credits;
 use crate::domain::ids::BatchName;
 use crate::domain::job::State as JobStateNow;
+use crate::domain::job_state::JobState;
 use crate::domain::number_text::counted;
 use crate::engine::job_iter::JobIter;
 use crate::engine::{blocking, to_the_end};
@@ -208,7 +209,7 @@ async fn question_of_batch(
             view("Continue", "continue", vec![text], Some(price), Vec::new())
         }
         Action::Cancel => {
-            let waiting = status.in_state(crate::domain::job_state::JobState::Queued);
+            let waiting = status.in_state(JobState::Queued);
             let text = format!(
                 "{waiting} jobs that are not submitted yet are dropped. Those in flight finish, and are paid for."
             );
@@ -223,7 +224,21 @@ async fn question_of_batch(
                 credits(cost),
                 credits(left)
             );
-            view("Retry", "retry", vec![text], Some(price), vec![max_credits(None)])
+            let dropped = [JobState::Canceled, JobState::Expired]
+                .map(|state| status.in_state(state))
+                .iter()
+                .sum::<u32>();
+            let only_failed = Field {
+                name: "failed",
+                label: "Only the failed ones".to_owned(),
+                value: "true".to_owned(),
+                is_required: false,
+                kind: FieldKind::Check,
+            };
+            // With one group alone there is nothing to choose.
+            let is_choice = dropped > 0 && status.in_state(JobState::Failed) > 0;
+            let fields = [Some(max_credits(None)), is_choice.then_some(only_failed)];
+            view("Retry", "retry", vec![text], Some(price), fields.into_iter().flatten().collect())
         }
         Action::Download => {
             let text = "Outputs that are paid for and not on disk are downloaded again, free of charge. Files that were edited stay.";
@@ -390,7 +405,8 @@ async fn carry_out(
             .map(|done| said("Canceled", &done)),
         (Action::Retry, _) => {
             let max_credits = max_credits.map(|most| most.0);
-            let request = RetryRequest { name, max_credits, failed: false };
+            let failed = form.get("failed") == Some("true");
+            let request = RetryRequest { name, max_credits, failed };
             to_the_end(async move { handlers::retry(&engine, &request).await })
                 .await
                 .map(|done| said("Queued again", &done))

@@ -14,6 +14,7 @@ mod input_files;
 mod log;
 mod matrix;
 mod measured_length;
+mod next_steps;
 mod output_store;
 mod pilot;
 mod plan;

@@ -259,6 +259,32 @@ fn a_button_submits_what_waits_after_a_pilot_and_says_its_price_first() {
     server.env.audit().each_paid_once(3);
 }
 
+#[test]
+fn a_retry_may_leave_out_what_was_canceled() {
+    let server = serve(true, "");
+    server.env.faults(
+        "[[rules]]\ncontains = 'once'\ntimes = 1\neffect = { do = 'task-fails', code = 'provider_unavailable' }\n",
+    );
+    let cookie = server.login();
+    let cookie = cookie.as_str();
+    let jobs = r#"[{"id": "a", "kind": "sound-effect", "prompt": "once"}, {"id": "b", "kind": "image", "model": "gi-2", "prompt": "unwanted"}]"#;
+    server.env.write("w.json", format!(r#"{{"policy": {{"attempts": 1}}, "jobs": {jobs}}}"#));
+    server.env.run(["submit", "w.json", "--budget", "0"]).exited(0);
+    server.env.run(["cancel", "w/b"]).exited(0);
+    let asked = || server.ask("GET /batches/w/retry", &[cookie], "");
+    assert!(!asked().body.contains("Only the failed ones"), "{}", asked().body);
+    server.env.run(["budget", "w", "100"]).exited(0);
+    until("the job to fail", || asked().body.contains("Only the failed ones"));
+    let form = format!("form_token={}&failed=true", asked().field("form_token"));
+    let done = server.ask("POST /batches/w/retry", &[cookie], &form);
+    assert_eq!(done.status, 303, "{}", done.body);
+    until("the second attempt", || server.env.audit().tasks.iter().any(|task| task.status == "success"));
+    server.env.run(["submit", "w.json", "--wait"]).exited(1);
+    server.daemon.stop();
+    let audit = server.env.audit();
+    assert!(audit.tasks.iter().all(|task| task.prompt == "once"), "{:#?}", audit.tasks);
+}
+
 /// Ids of the next events of a stream.
 fn ids(stream: TcpStream, most: usize) -> Vec<u64> {
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
