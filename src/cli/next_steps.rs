@@ -68,6 +68,8 @@ pub(super) struct BatchEnd<'a> {
     pub(super) in_doubt: Vec<FailedJob>,
     /// Outputs that were downloaded and are not on disk any more.
     pub(super) missing_files: u32,
+    /// Jobs that expired and whose own deadline has passed; nothing where that is not known.
+    pub(super) past_deadline: Option<u32>,
 }
 
 impl<'a> BatchEnd<'a> {
@@ -85,6 +87,7 @@ impl<'a> BatchEnd<'a> {
             failed: Vec::new(),
             in_doubt: Vec::new(),
             missing_files: 0,
+            past_deadline: None,
         };
         let dir = output.join(status.name.as_str());
         for state in [JobState::Failed, JobState::InDoubt, JobState::Succeeded] {
@@ -164,17 +167,31 @@ fn lines(end: &BatchEnd<'_>, invocation: &Invocation) -> Vec<Line> {
         let job = job_argument(name, &job.id);
         lines.push(Line::Command(invocation.command(&["resolve", &job, "--charged", "N"])));
     }
+    let past = end.past_deadline.unwrap_or_default();
     for state in [JobState::Canceled, JobState::Expired] {
         let count = status.in_state(state);
+        let count = if state == JobState::Expired { count.saturating_sub(past) } else { count };
         if count > 0 {
-            let first = match state {
-                JobState::Expired => "submit the manifest with a later policy.expires, and then, ",
+            let first = match (state, end.past_deadline) {
+                (JobState::Expired, Some(_)) => "submit the manifest with a later policy.expires, and then, ",
+                (JobState::Expired, None) => {
+                    "add the rows whose own deadline has passed with other ids; for the others, submit the manifest with \
+                     a later policy.expires, and then, "
+                }
                 _ => "",
             };
             let along = queued_along(status, state);
             lines.push(Line::plain(format!("{name}: {count} {state}; {first}to queue them again{along}:")));
             lines.push(Line::Command(invocation.command(&["retry", name])));
         }
+    }
+    if past > 0 {
+        let (rows, ids) = if past == 1 { ("its row", "another id") } else { ("their rows", "other ids") };
+        lines.push(Line::plain(format!(
+            "{name}: {past} expired, because the deadline of {rows} had passed; a retry would expire, too: to have {} \
+             made, add {rows} with {ids} and a later deadline",
+            if past == 1 { "it" } else { "them" }
+        )));
     }
     if end.missing_files > 0 {
         let (succeeded, missing) = (status.in_state(JobState::Succeeded), end.missing_files);
@@ -431,6 +448,7 @@ mod tests {
             failed,
             in_doubt: vec![trouble(11, "timeout")],
             missing_files: 1,
+            past_deadline: Some(0),
         };
         let expected = "\
 spring/gull-2 (line 2): content_rejected: why
@@ -466,6 +484,7 @@ spring: 2 succeeded, 1 file missing:
             failed: vec![trouble(2, "busy")],
             in_doubt: Vec::new(),
             missing_files: 0,
+            past_deadline: Some(0),
         };
         let expected = "\
 spring/gull-2 (line 2): busy: why
@@ -487,7 +506,15 @@ spring: 1 expired; submit the manifest with a later policy.expires, and then, to
             let (failed, in_doubt) = (Vec::new(), Vec::new());
             let manifest = Some(Path::new("spring.csv"));
             said(
-                &BatchEnd { status: &status, manifest, is_part: false, failed, in_doubt, missing_files: 0 },
+                &BatchEnd {
+                    status: &status,
+                    manifest,
+                    is_part: false,
+                    failed,
+                    in_doubt,
+                    missing_files: 0,
+                    past_deadline: Some(0),
+                },
                 invocation,
             )
         };
@@ -540,6 +567,7 @@ spring: the next job needs 8 credits and the service refuses it for want of cred
             failed: vec![trouble(2, "content_rejected"), trouble(3, "busy")],
             in_doubt: Vec::new(),
             missing_files: 0,
+            past_deadline: None,
         };
         let said = said(&end, &run());
         assert!(!said.contains("callsheet run"), "{said}");

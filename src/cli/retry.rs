@@ -45,6 +45,7 @@ pub(super) async fn run(command: &RetryCommand, global: &Global) -> Result<Exit,
                 0 if result.hopeless.is_empty()
                     && result.paid.is_empty()
                     && result.expired.is_empty()
+                    && result.late.is_empty()
                     && result.superseded.is_empty() =>
                 {
                     say!("{}: nothing to retry: no job failed, expired or was canceled", request.name);
@@ -66,6 +67,11 @@ pub(super) async fn run(command: &RetryCommand, global: &Global) -> Result<Exit,
                 &result.expired,
                 "would expire at once: set a later policy.expires (in the manifest, or in the configuration of its inbox \
                  or schedule), submit the manifest again, then retry",
+            );
+            list(
+                &result.late,
+                "would expire at once, because the deadline of their row has passed: to have one made, add its row with \
+                 another id and a later deadline",
             );
             list(
                 &result.superseded,

@@ -442,6 +442,7 @@ fn end_of<'a>(written: &Written, status: &'a BatchStatus, receipts: &'a [Receipt
         failed: troubles(Report::failed),
         in_doubt: troubles(Report::in_doubt),
         missing_files: report.map(Report::missing_files).unwrap_or_default(),
+        past_deadline: report.map(Report::past_deadline),
     }
 }
 

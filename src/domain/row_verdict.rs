@@ -20,8 +20,10 @@ pub enum JobStanding {
     InDoubt,
     /// Failed; `retry` would buy it again.
     Failed,
-    /// Canceled or expired, so that it is not wanted any more; `retry` would buy it again.
+    /// Canceled, so that it is not wanted any more; `retry` would buy it again.
     Canceled,
+    /// Expired before it was sent; `retry` would buy it unless its time is over.
+    Expired,
     /// Failed in a way that `retry` does not take up: unchanged it would be refused again, or it is paid for and
     /// only was not downloaded.
     FailedForGood,
@@ -45,7 +47,8 @@ impl JobStanding {
             JobState::InDoubt => JobStanding::InDoubt,
             JobState::Failed if is_hopeless() || !charged.is_zero() => JobStanding::FailedForGood,
             JobState::Failed => JobStanding::Failed,
-            JobState::Canceled | JobState::Expired => JobStanding::Canceled,
+            JobState::Canceled => JobStanding::Canceled,
+            JobState::Expired => JobStanding::Expired,
         }
     }
 
@@ -122,7 +125,10 @@ impl From<JobStanding> for RowVerdict {
             JobStanding::Waiting => RowVerdict::Waiting,
             JobStanding::Running => RowVerdict::Running,
             JobStanding::InDoubt => RowVerdict::InDoubt,
-            JobStanding::Failed | JobStanding::Canceled | JobStanding::FailedForGood => RowVerdict::Failed,
+            JobStanding::Failed
+            | JobStanding::Canceled
+            | JobStanding::Expired
+            | JobStanding::FailedForGood => RowVerdict::Failed,
             JobStanding::Done => RowVerdict::Done,
         }
     }

@@ -28,6 +28,15 @@ pub(super) fn is_for_now(problem: &Diagnostic) -> bool {
     problem.hint.as_deref() == Some(LATER)
 }
 
+/// What to do about a row whose deadline has passed.
+pub(super) const MISSED_DEADLINE: &str =
+    "set a later instant, or a span such as 30m, which is counted from when the job is sent";
+
+/// Whether a problem is a deadline that has passed, so that a job that was not sent would expire after a retry.
+pub(super) fn is_missed_deadline(problem: &Diagnostic) -> bool {
+    problem.hint.as_deref() == Some(MISSED_DEADLINE)
+}
+
 /// Diagnostics and notes that a receipt lists; the rest are counted.
 pub const LISTED_MAX: usize = 1000;
 
@@ -259,6 +268,7 @@ impl Receipt {
                 "which failed; this one takes its place"
             }
             Some(JobStanding::Canceled) => "which was canceled; this one takes its place",
+            Some(JobStanding::Expired) => "which has expired; this one takes its place",
             Some(JobStanding::Done) | None => "and is bought again",
         };
         let what = format!("{label} is in the batch with another request, {becomes}");
@@ -281,6 +291,7 @@ impl Receipt {
             }
             Some(JobStanding::Failed | JobStanding::FailedForGood) => "failed",
             Some(JobStanding::Canceled) => "was canceled",
+            Some(JobStanding::Expired) => "has expired",
             Some(JobStanding::Done) | None => "is done and stays in the batch",
         };
         let what = format!(

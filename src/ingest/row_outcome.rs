@@ -151,7 +151,8 @@ fn priced(known: &KnownJob, price: Credits) -> (RowVerdict, Credits) {
         | JobStanding::Running
         | JobStanding::InDoubt
         | JobStanding::Failed
-        | JobStanding::Canceled => known.credits.unwrap_or(price),
+        | JobStanding::Canceled
+        | JobStanding::Expired => known.credits.unwrap_or(price),
     };
     (known.standing.into(), credits)
 }

@@ -13,9 +13,9 @@ use crate::domain::queue_class::{Classes, GroupHash};
 use crate::domain::quote::{self, AccountPlan, Allowance, CatalogPart, LengthError, Quote};
 use crate::domain::request::{Kind, Request};
 use crate::domain::shell_word::job_argument;
-use crate::domain::time::Millis;
+use crate::domain::time::{Millis, Timestamp};
 use crate::ingest::input_files::{self, InputFiles};
-use crate::ingest::receipt::{LATER, is_for_now};
+use crate::ingest::receipt::{LATER, MISSED_DEADLINE, is_for_now};
 use crate::ingest::row_references::{ChoiceOfTakes, RowReferences, with_identities};
 use crate::ingest::validation_cache::ValidationCache;
 use crate::ingest::{IngestContext, accepted_row};
@@ -46,6 +46,8 @@ pub(super) struct RowRules<'a> {
     pub context: &'a IngestContext<'a>,
     /// The files that they name.
     pub files: &'a InputFiles<'a>,
+    /// When they are validated.
+    pub now: Timestamp,
 }
 
 /// What rows of a batch are validated by.
@@ -154,6 +156,7 @@ impl RowValidator<'_> {
         let wanted = match (self.rules.quoted(row, kind), too_long) {
             (quoted @ Err(_), too_long) | (quoted, too_long @ Some(_)) => {
                 let errors = too_long.into_iter().chain(quoted.err().into_iter().flatten());
+                let errors = errors.chain(self.rules.missed_deadline(row));
                 let errors = errors.map(|error| placed(row, error));
                 RowRequest::Invalid(errors.collect())
             }
@@ -322,6 +325,9 @@ impl RowValidator<'_> {
         draws: Option<&AllowanceDraw>,
     ) -> RowRequest {
         let RowRules { policy, context, .. } = self.rules;
+        if let Some(problem) = self.rules.missed_deadline(row) {
+            return RowRequest::Invalid(vec![placed(row, problem)]);
+        }
         if let Some(problem) = self.rules.outlives_links(row, &files) {
             return RowRequest::Invalid(vec![problem]);
         }
@@ -468,6 +474,14 @@ impl RowRules<'_> {
             place.is_none_or(|at| !is_blamed(blamed, at))
         };
         errors.filter(|error| !is_for_now(error)).filter(is_new).map(|error| placed(row, error)).collect()
+    }
+
+    /// A row whose deadline is an instant that has passed: its job would expire unsent.
+    fn missed_deadline(&self, row: &Row) -> Option<Diagnostic> {
+        let Some(Deadline::At(at)) = row.deadline.or(self.policy.deadline) else { return None };
+        let field = if row.deadline.is_some() { "deadline" } else { "policy.deadline" };
+        let message = format!("is {at}, which has passed: the job would not be sent");
+        (at <= self.now).then(|| Diagnostic::new(message).in_field(field).hint(MISSED_DEADLINE))
     }
 
     /// A row whose deadline is later than a link to a file can live.

@@ -160,7 +160,7 @@ pub(super) fn validate_opened(
         Err(RefusedManifest { problems, rows }) => {
             refuse_file(problems, &mut receipt, &mut draft)?;
             if let Some(rows) = rows {
-                check_rows(*rows, context, &mut receipt, &mut draft)?;
+                check_rows(*rows, context, now, &mut receipt, &mut draft)?;
             }
             // One that is still being written is not refused for what is missing of it.
             identity.check(path)?;
@@ -181,7 +181,7 @@ pub(super) fn validate_opened(
     let header = manifest.header().clone();
     let Named { mut name, formerly, stem } = named(path, &header, options)?;
     if let Some(formerly) = formerly
-        && keeps_name(path, identity, context, &formerly, batches)?
+        && keeps_name((path, identity), context, &formerly, now, batches)?
     {
         name = formerly;
     }
@@ -200,7 +200,7 @@ pub(super) fn validate_opened(
     }
     let expired = expired(&mut standing, present.as_ref(), now);
     let files = InputFiles::new(options.files.as_deref(), folder_of(path), context.inputs);
-    let rules = RowRules { policy: &standing.policy, context, files: &files };
+    let rules = RowRules { policy: &standing.policy, context, files: &files, now };
     let no_references = RowReferences::default();
     let validator = RowValidator { batch: &name, rules, references: &no_references };
     let drawn = drawn_rows(path, identity, &validator)?;
@@ -469,13 +469,14 @@ fn refuse_file(
 fn check_rows(
     rows: Manifest<ManifestFile>,
     context: &IngestContext<'_>,
+    now: Timestamp,
     receipt: &mut Receipt,
     draft: &mut Staging,
 ) -> Result<(), StoreError> {
     let policy = rows.header().policy.clone();
     // The rows have no identity here, so their files are not read.
     let files = InputFiles::new(None, Path::new(""), context.inputs);
-    let rules = RowRules { policy: &policy, context, files: &files };
+    let rules = RowRules { policy: &policy, context, files: &files, now };
     for read in rows {
         let bad = match read {
             ReadRow::Good(row) => BadRow { problems: Vec::new(), row: Some(row), has_unknown_fields: true },
@@ -534,10 +535,10 @@ fn named(path: &Path, header: &Header, options: &IngestOptions) -> Result<Named,
 /// Whether a manifest of an inbox keeps to the batch that it made before batches of an inbox carried the inbox's
 /// name: under another name its rows would be other jobs, and bought again.
 fn keeps_name(
-    path: &Path,
-    identity: Identity,
+    (path, identity): (&Path, Identity),
     context: &IngestContext<'_>,
     formerly: &BatchName,
+    now: Timestamp,
     batches: &mut dyn Batches,
 ) -> Result<bool, ManifestError> {
     let mut rows = HashSet::new();
@@ -554,7 +555,7 @@ fn keeps_name(
     let Ok(manifest) = open_manifest(path, file, context) else { return Ok(false) };
     let policy = Policy::default();
     let files = InputFiles::new(context.options.files.as_deref(), folder_of(path), context.inputs);
-    let rules = RowRules { policy: &policy, context, files: &files };
+    let rules = RowRules { policy: &policy, context, files: &files, now };
     // Rows with references came later than such batches.
     let references = RowReferences::default();
     let validator = RowValidator { batch: formerly, rules, references: &references };

@@ -2,9 +2,11 @@
 
 use crate::domain::diagnostic::{Diagnostic, Position};
 use crate::domain::row_changes;
+use crate::domain::row_verdict::JobStanding;
+use crate::ingest::receipt::is_missed_deadline;
 use crate::ingest::row_outcome::{Jobs, Outcome};
 use crate::store::StoreError;
-use crate::store::staging::{RowRequest, RowWithVerdict, StagedRow, StagedRows, Verdict};
+use crate::store::staging::{KnownJob, RowRequest, RowWithVerdict, StagedRow, StagedRows, Verdict};
 
 /// One row of a validated manifest.
 #[derive(Debug)]
@@ -51,6 +53,15 @@ impl Rows<'_> {
     }
 }
 
+/// No retry takes up jobs that expired and whose deadline has passed.
+fn without_retry(mut known: Vec<Option<KnownJob>>, problems: &[Diagnostic]) -> Vec<Option<KnownJob>> {
+    if problems.iter().any(is_missed_deadline) {
+        let expired = known.iter_mut().flatten().filter(|known| known.standing == JobStanding::Expired);
+        expired.for_each(|known| known.standing = JobStanding::FailedForGood);
+    }
+    known
+}
+
 /// What becomes of a row.
 ///
 /// # Errors
@@ -88,7 +99,7 @@ pub(super) fn outcome(found: RowWithVerdict) -> Result<Outcome, StoreError> {
             }))
         }
         RowRequest::Invalid(problems) if known.iter().flatten().count() == count as usize => {
-            Outcome::Kept { id, known, problems }
+            Outcome::Kept { id, known: without_retry(known, &problems), problems }
         }
         RowRequest::Invalid(problems) => Outcome::Invalid { id, known, problems },
     })

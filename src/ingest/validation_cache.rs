@@ -248,7 +248,7 @@ mod tests {
     use crate::domain::quote::Rules;
     use crate::domain::quote::tests::{catalog, properties};
     use crate::domain::request::Kind;
-    use crate::domain::time::Millis;
+    use crate::domain::time::{Millis, Timestamp};
     use crate::ingest::IngestOptions;
     use crate::ingest::input_files::{InputFiles, NO_FILES};
     use crate::ingest::row_references::RowReferences;
@@ -269,7 +269,7 @@ mod tests {
         let policy = Policy { allow_unknown_options: Some(allow_unknown_options), ..Policy::default() };
         let (batch, references) = ("spring".parse().unwrap(), RowReferences::default());
         let files = InputFiles::new(None, Path::new(""), &NO_FILES);
-        let rules = RowRules { policy: &policy, context: &context, files: &files };
+        let rules = RowRules { policy: &policy, context: &context, files: &files, now: Timestamp(0) };
         let validator = RowValidator { batch: &batch, rules, references: &references };
         let alone = || ValidationCache::new(&batch, &context);
         let mut alike = alone();

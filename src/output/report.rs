@@ -14,6 +14,7 @@ use crate::domain::ids::BatchName;
 use crate::domain::job::{Job, JobSpec, OutputFile, State};
 use crate::domain::job_state::JobState;
 use crate::domain::ledger::{Movement, Totals};
+use crate::domain::manifest::row::Deadline;
 use crate::domain::review::Verdict;
 use crate::domain::task::Fault;
 use crate::output::csv_dialect::draft_path;
@@ -113,6 +114,9 @@ pub struct Report {
     refused_rows: u32,
     /// Outputs that are paid for, were downloaded, and are neither on disk any more nor in the object store.
     missing_files: u32,
+    /// Jobs that expired and whose own deadline, an instant, had passed: another attempt would expire, too.
+    #[serde(skip)]
+    past_deadline: u32,
     waiting: Waiting,
     total: Sums,
     by_kind: BTreeMap<&'static str, Sums>,
@@ -139,6 +143,7 @@ impl Report {
             batch: batch.clone(),
             refused_rows,
             missing_files: 0,
+            past_deadline: 0,
             waiting: Waiting::default(),
             total: Sums::default(),
             by_kind: BTreeMap::new(),
@@ -178,6 +183,11 @@ impl Report {
             State::Failed { fault, .. } => list_fault(&mut self.failed, spec, job, fault),
             State::InDoubt { fault, .. } => list_fault(&mut self.in_doubt, spec, job, fault),
             State::Queued => self.waiting.add(spec.order.hold().unwrap_or_default()),
+            State::Expired => {
+                let ended = job.history().last().map(|line| line.at);
+                let is_past = matches!(spec.order.deadline, Some(Deadline::At(at)) if ended >= Some(at));
+                self.past_deadline += u32::from(is_past);
+            }
             _ => {}
         }
         if let Some(decision) = job.decision().filter(|_| !is_superseded) {
@@ -230,6 +240,11 @@ impl Report {
     /// Credits that waiting jobs need.
     pub fn waiting(&self) -> Waiting {
         self.waiting
+    }
+
+    /// Jobs that expired and whose own deadline, an instant, had passed.
+    pub fn past_deadline(&self) -> u32 {
+        self.past_deadline
     }
 
     /// Outputs that are paid for, were downloaded and are not on disk any more.

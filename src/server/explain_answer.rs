@@ -231,6 +231,9 @@ fn wait_for(
         MissingInput::Ended(JobState::InDoubt) => {
             format!("callsheet resolve {name} --charged N or --not-charged, as the account shows")
         }
+        MissingInput::Ended(JobState::Expired) if ends_by_own_deadline(&first.batch, &first.spec) => {
+            "the deadline of its row has passed; to have it made, add that row with another id".to_owned()
+        }
         MissingInput::Ended(_) => retry_command(&name, &first.record.job),
         MissingInput::AwaitsReview => format!("callsheet review approve {name}"),
         MissingInput::Rejected if input.variation.is_some() => {

@@ -5,11 +5,12 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use crate::support::collect_outputs::Outputs;
-use crate::support::{TestEnv, manifests, until};
+use crate::support::{TestEnv, ahead, manifests, until};
 
 /// Credits of an image.
 const IMAGE: u64 = 8;
@@ -358,15 +359,18 @@ fn another_priority_of_a_batch_is_said_not_to_be_that_of_accepted_rows() {
 #[test]
 fn a_row_that_missed_its_own_deadline_is_made_under_another_id() {
     let env = TestEnv::new();
+    let soon = ahead(Duration::from_millis(1_500));
     let manifest = |ids: &[&str]| {
         let job = |id: &&str| {
-            let deadline = if *id == "fox" { "2020-01-01T00:00:00Z" } else { "1h" };
+            let deadline = if *id == "fox" { soon.to_string() } else { "1h".to_owned() };
             json!({"id": id, "kind": "image", "model": "gi-2", "prompt": "a fox", "deadline": deadline})
         };
         json!({"jobs": ids.iter().map(job).collect::<Vec<_>>()}).to_string()
     };
     env.write("w.json", manifest(&["fox"]));
-    env.run(["run", "w.json"]).exited(1);
+    env.run(["run", "w.json", "--budget", "0"]).exited(4);
+    until("the deadline", || ahead(Duration::ZERO) > soon);
+    env.run(["run", "w.json", "--budget", "100"]).exited(1);
     let explained = env.run(["explain", "w/fox"]).exited(0).stdout;
     assert!(explained.contains("add its row with another id"), "{explained}");
     env.write("w.json", manifest(&["fox", "fox-2"]));

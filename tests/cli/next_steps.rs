@@ -2,9 +2,11 @@
 //! nothing else.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
+use std::time::Duration;
+
 use serde_json::json;
 
-use crate::support::TestEnv;
+use crate::support::{TestEnv, ahead, until};
 
 /// The first task of a row with this prompt fails.
 const ONCE: &str = "[[rules]]\ncontains = 'once'\ntimes = 1\neffect = { do = 'task-fails', code = 'provider_unavailable' }\n";
@@ -28,4 +30,52 @@ fn the_command_for_failed_jobs_buys_no_canceled_one() {
     env.run(["run", "w.json"]).exited(1).says("w: 1 canceled; to queue them again:\n    callsheet retry w\n");
     let audit = env.audit();
     assert!(audit.tasks.iter().all(|task| task.prompt != "unwanted"), "{:#?}", audit.tasks);
+}
+
+#[test]
+fn a_row_whose_deadline_has_passed_is_refused_before_it_is_accepted() {
+    let env = TestEnv::new();
+    env.write(
+        "r.csv",
+        "id,kind,prompt,deadline\na,sound-effect,rr,2020-01-01T00:00:00Z\nb,sound-effect,bb,1h\n",
+    );
+    let told = "r.csv:2:19: deadline: is 2020-01-01T00:00:00.000Z, which has passed: the job would not be sent (hint: set a \
+                later instant, or a span such as 30m, which is counted from when the job is sent)";
+    env.run(["plan", "r.csv"]).exited(2).says(told);
+    env.run(["run", "r.csv"]).exited(2).says(told).says("1 new (5 credits), 1 not valid");
+    let audit = env.audit();
+    assert_eq!(audit.tasks.len(), 1, "{:#?}", audit.tasks);
+    let policy = json!({"policy": {"deadline": "2020-01-01T00:00:00Z"}, "jobs": [{"kind": "sound-effect", "prompt": "ss"}]});
+    env.write("s.json", policy.to_string());
+    env.run(["plan", "s.json"])
+        .exited(2)
+        .says("policy.deadline: is 2020-01-01T00:00:00.000Z, which has passed");
+}
+
+#[test]
+fn a_row_that_missed_its_own_deadline_is_not_queued_again_and_again() {
+    let env = TestEnv::new();
+    let soon = ahead(Duration::from_secs(2));
+    let jobs = json!([
+        {"id": "late", "kind": "sound-effect", "prompt": "rr", "deadline": soon.to_string()},
+        {"id": "fine", "kind": "sound-effect", "prompt": "ff"},
+    ]);
+    let manifest = |budget: u64| json!({"policy": {"budget": budget}, "jobs": jobs}).to_string();
+    env.write("r.json", manifest(0));
+    env.run(["run", "r.json"]).exited(4);
+    until("the deadline", || ahead(Duration::ZERO) > soon);
+    env.write("r.json", manifest(100));
+    let told = "r: 1 expired, because the deadline of its row had passed; a retry would expire, too: to have it made, add its \
+                row with another id and a later deadline";
+    let ended = env.run(["run", "r.json"]).exited(1).says(told);
+    assert!(!ended.stderr.contains("callsheet retry"), "{}", ended.stderr);
+    env.run(["retry", "r"])
+        .exited(0)
+        .says("r: nothing was queued again")
+        .says("1 would expire at once, because the deadline of their row has passed");
+    let plan = env.run(["plan", "r.json"]).exited(0).stdout;
+    assert!(plan.contains("callsheet retry r would queue none again"), "{plan}");
+    // What is done stays done, whatever its deadline.
+    env.run(["run", "r.json"]).exited(1).says("2 already there");
+    env.audit().each_paid_once(1);
 }

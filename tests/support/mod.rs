@@ -32,8 +32,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
+use callsheet::domain::time::Timestamp;
 use callsheet_emulator::{self as emulator, Emulator, FaultPlan, Options};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -256,6 +257,12 @@ pub fn audit_of_state(dir: &Path) -> Audit {
     let options = Options { state_dir: Some(dir.to_owned()), ..Options::default() };
     let emulator = runtime.block_on(emulator::start(options)).unwrap();
     Audit::read(&emulator)
+}
+
+/// The instant that lies so long ahead.
+pub fn ahead(by: Duration) -> Timestamp {
+    let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap() + by;
+    Timestamp(i64::try_from(since_1970.as_millis()).unwrap())
 }
 
 /// Looks again and again until there is something to see.

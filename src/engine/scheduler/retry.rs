@@ -6,6 +6,7 @@ use crate::domain::credits::Credits;
 use crate::domain::ids::JobKey;
 use crate::domain::job::{Job, JobSpec, State};
 use crate::domain::lifecycle::{self, AttemptRules, Event, IllegalEvent, Want};
+use crate::domain::manifest::row::Deadline;
 use crate::domain::retry_delay;
 use crate::domain::time::Now;
 use crate::engine::scheduler::commands::FoundJob;
@@ -28,6 +29,10 @@ impl Scheduler {
                 outcome.same_key += is_allowed;
                 continue;
             }
+            if self.missed_its_deadline(&spec, &record, now) {
+                outcome.late.push(spec.label.clone());
+                continue;
+            }
             let expires = self.batches.get(&record.key.batch).and_then(|active| active.record().expires());
             if record.job.first_sent().is_none() && expires.is_some_and(|at| at <= now.wall) {
                 outcome.expired.push(spec.label.clone());
@@ -44,6 +49,15 @@ impl Scheduler {
             }
         }
         outcome
+    }
+
+    /// Whether a job could only expire again: it was never sent, and its own deadline, an instant, has passed.
+    fn missed_its_deadline(&self, spec: &JobSpec, record: &JobRecord, now: Now) -> bool {
+        let is_past = matches!(spec.order.deadline, Some(Deadline::At(at)) if at <= now.wall);
+        let batch = self.batches.get(&record.key.batch);
+        let may_have_been_sent = record.job.may_have_been_sent()
+            || batch.is_some_and(|active| active.record().may_have_been_sent(spec.seq));
+        is_past && record.job.first_sent().is_none() && !may_have_been_sent
     }
 
     /// Queues a job that has ended again, where that can help.

@@ -44,11 +44,12 @@ pub(super) struct AbsentJobs {
 }
 
 impl AbsentJobs {
-    /// Adds one, unless it was canceled: it is not wanted then. Of those whose row is not valid only those count that may
+    /// Adds one, unless it was canceled or has expired: it is not wanted then. Of those whose row is not valid only those count that may
     /// still cost something: what has ended stays until the row is corrected.
     pub(super) fn add(&mut self, job: AbsentJob) {
         let is_over = job.order().0 > 1;
-        if job.standing == JobStanding::Canceled || job.row_is_not_valid && is_over {
+        let is_dropped = matches!(job.standing, JobStanding::Canceled | JobStanding::Expired);
+        if is_dropped || job.row_is_not_valid && is_over {
             return;
         }
         self.count += 1;

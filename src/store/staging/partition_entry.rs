@@ -71,19 +71,20 @@ pub(super) const MISSING: u8 = 0x7f;
 pub(super) const NOT_VALID: u8 = 1;
 
 /// In the order of their bytes.
-pub(super) const STANDINGS: [JobStanding; 7] = [
+pub(super) const STANDINGS: [JobStanding; 8] = [
     JobStanding::Waiting,
     JobStanding::Running,
     JobStanding::InDoubt,
     JobStanding::Failed,
     JobStanding::Canceled,
+    JobStanding::Expired,
     JobStanding::FailedForGood,
     JobStanding::Done,
 ];
 
 pub(super) fn pack(standing: JobStanding, is_counted: bool) -> u8 {
     let index = STANDINGS.iter().position(|one| *one == standing).unwrap_or_default();
-    // There are seven.
+    // There are eight.
     u8::try_from(index).unwrap_or_default() | if is_counted { COUNTED } else { 0 }
 }
 
