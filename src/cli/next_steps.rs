@@ -313,6 +313,14 @@ fn parked(end: &BatchEnd<'_>, invocation: &Invocation, lines: &mut Vec<Line>) {
     let BatchStatus { name, needed_credits, balance_credits, budget_credits, .. } = end.status;
     let name = name.as_str();
     let mut wait = |text: String| lines.push(Line::Text(text, Tone::Waiting));
+    let is_parked = end.status.parked_by.is_some_and(|parked| parked != Parked::NoProcess);
+    if end.status.watched > 0 && is_parked {
+        wait(still_running(name, end.status.watched, invocation));
+        if invocation.verb == "run" {
+            lines.push(hand_in_again(end, invocation));
+        }
+    }
+    let mut wait = |text: String| lines.push(Line::Text(text, Tone::Waiting));
     if let Some(shortage) = &end.status.budget_shortage {
         wait(format!("{name}: {shortage}"));
     }
@@ -385,6 +393,23 @@ fn parked(end: &BatchEnd<'_>, invocation: &Invocation, lines: &mut Vec<Line>) {
             lines.push(again);
         }
     }
+}
+
+/// Says of jobs that are queued for another attempt that tasks which are paid for are still running.
+fn still_running(name: &str, watched: u32, invocation: &Invocation) -> String {
+    let tasks = match watched {
+        1 => "the overdue task of 1 queued job is".to_owned(),
+        _ => format!("the overdue tasks of {watched} queued jobs are"),
+    };
+    let collected = match invocation.verb {
+        "run" => {
+            "to collect what has succeeded by then, without paying for another attempt, repeat the command later:"
+        }
+        _ => {
+            "what succeeds of it is collected, and only a larger budget, or more credits, pays for another attempt"
+        }
+    };
+    format!("{name}: {tasks} still running and paid for; {collected}")
 }
 
 /// What has the rest sent that waits after a pilot.

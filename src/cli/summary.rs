@@ -306,6 +306,12 @@ pub(super) fn overdue(batches: &[BatchStatus]) {
              what ends one: callsheet explain JOB"
         );
     }
+    for BatchStatus { name, watched, .. } in batches.iter().filter(|batch| batch.watched > 0) {
+        say!(
+            "{name}: {watched} queued for another attempt while an earlier task, which is paid for, is still running: if it \
+             succeeds before another attempt is sent, it is collected"
+        );
+    }
 }
 
 /// Says of batches that outputs of theirs wait for a decision, and what to type.

@@ -67,6 +67,10 @@ pub struct BatchStatus {
     /// Jobs of those that are submitting or running that are overdue: they are watched, and nothing waits for them.
     #[serde(default, skip_serializing_if = "is_none")]
     pub overdue: u32,
+    /// Queued jobs of which a task of an earlier attempt is still running: it is watched, and its outputs are downloaded in
+    /// the place of another attempt if it succeeds first.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub watched: u32,
     /// Rows of the last manifest that were refused: its receipt says why.
     #[serde(default, skip_serializing_if = "is_none")]
     pub refused_rows: u32,
@@ -170,6 +174,7 @@ impl BatchStatus {
             refunded_credits: overview.totals.refunded.0,
             may_be_charged_credits: record.may_be_charged.0,
             overdue: overview.overdue,
+            watched: overview.watched,
             refused_rows: record.refused_rows,
             waiting_for_review: record.unreviewed,
             pilot: record.pilot.filter(|_| !matches!(state, BatchState::Done | BatchState::Review)),

@@ -80,7 +80,14 @@ fn the_first_task_is_collected_when_it_succeeds_after_all() {
 #[test]
 fn a_second_attempt_that_no_budget_covers_is_not_sent() {
     let env = env(FIRST_IS_LATE, &json!({"on_deadline": "resubmit", "deadline": "2s"}));
-    env.run(["run", "m.json"]).exited(4).says("does not fit into the rest of the batch's budget");
+    env.run(["run", "m.json"])
+        .exited(4)
+        .says("does not fit into the rest of the batch's budget")
+        .says(
+            "m: the overdue task of 1 queued job is still running and paid for; to collect what has succeeded by then, \
+             without paying for another attempt, repeat the command later:\n    callsheet run m.json\nm: the next job needs",
+        );
+    assert_eq!(env.run(["status", "m", "--json"]).exited(0).json()["batches"][0]["watched"], 1);
     until("the task ends", || env.audit().tasks[0].status == "success");
     env.run(["run", "m.json"]).exited(0);
     env.audit().each_paid_once(1);

@@ -386,6 +386,8 @@ pub struct BatchOverview {
     pub states: JobStateCounts,
     /// Jobs that are submitting or running, and overdue.
     pub overdue: u32,
+    /// Jobs in the queue of which a task of an earlier attempt is still running; of many open jobs only some are looked at.
+    pub watched: u32,
     /// Sum of the prices.
     pub planned: Credits,
     /// Credits.

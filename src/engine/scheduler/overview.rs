@@ -1,6 +1,6 @@
 //! What can be seen from outside.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::domain::ids::{BatchName, BatchNo};
 use crate::domain::job_state::{JobState, JobStateCounts};
@@ -118,16 +118,16 @@ impl Scheduler {
 
     /// Every batch in numbers, oldest first.
     pub fn overview(&self) -> Vec<BatchOverview> {
-        let blocked = self.blocked_batches();
-        self.batches.iter().map(|active| self.overview_of(active, &blocked)).collect()
+        let (blocked, watched) = (self.blocked_batches(), self.watched_in_queue());
+        self.batches.iter().map(|active| self.overview_of(active, &blocked, &watched)).collect()
     }
 
     /// Every batch as it stands and in numbers, oldest first, or the one called so.
     pub fn batch_snapshots(&self, name: Option<&BatchName>) -> Vec<(BatchRecord, BatchOverview)> {
-        let blocked = self.blocked_batches();
+        let (blocked, watched) = (self.blocked_batches(), self.watched_in_queue());
         let batches = self.batches.iter();
         let named = batches.filter(|active| name.is_none_or(|name| *name == active.record().name));
-        named.map(|active| (active.record().clone(), self.overview_of(active, &blocked))).collect()
+        named.map(|active| (active.record().clone(), self.overview_of(active, &blocked, &watched))).collect()
     }
 
     /// A batch as it stands and in numbers, with `most` of its open jobs at most, those first that are overdue. Of many
@@ -138,7 +138,7 @@ impl Scheduler {
         most: usize,
     ) -> Option<(BatchRecord, BatchOverview, Vec<JobRecord>)> {
         let active = self.batches.get(&no)?;
-        let overview = self.overview_of(active, &self.blocked_batches());
+        let overview = self.overview_of(active, &self.blocked_batches(), &self.watched_in_queue());
         let open = self.jobs.iter().take(OPEN_LOOKED_AT_MAX).map(OpenJob::record);
         let mut open: Vec<&JobRecord> = open.filter(|record| record.key.batch == no).collect();
         open.sort_by_key(|record| (!record.job.is_overdue(), record.key.seq));
@@ -151,7 +151,12 @@ impl Scheduler {
         self.account.blocked().iter().map(|key| key.batch).collect()
     }
 
-    fn overview_of(&self, active: &ActiveBatch, blocked: &BTreeSet<BatchNo>) -> BatchOverview {
+    fn overview_of(
+        &self,
+        active: &ActiveBatch,
+        blocked: &BTreeSet<BatchNo>,
+        watched: &BTreeMap<BatchNo, u32>,
+    ) -> BatchOverview {
         let no = active.record().no;
         let overview = overview_of(active.record(), self.jobs.counts().of_batch(no).states);
         let key = self.account.key_is_refused().then_some(Parked::Key);
@@ -177,9 +182,11 @@ impl Scheduler {
         let is_for_host = parked == Some(Parked::ResultHost);
         let unfetched = if is_for_host { self.jobs.counts().unavailable() } else { 0 };
         let overdue = self.jobs.counts().of_batch(no).overdue;
+        let watched = watched.get(&no).copied().unwrap_or_default();
         BatchOverview {
             parked,
             overdue,
+            watched,
             needs,
             balance,
             is_refused,
@@ -188,6 +195,15 @@ impl Scheduler {
             last_failures,
             ..overview
         }
+    }
+
+    /// By batch the jobs in the queue of which a task of an earlier attempt is still running.
+    fn watched_in_queue(&self) -> BTreeMap<BatchNo, u32> {
+        let queued = self.jobs.iter().take(OPEN_LOOKED_AT_MAX).filter(|open| open.is_queued());
+        let watched = queued.filter(|open| open.job().watched_attempts().next().is_some());
+        let mut by_batch = BTreeMap::new();
+        watched.for_each(|open| *by_batch.entry(open.key().batch).or_default() += 1);
+        by_batch
     }
 
     /// What is to be read of the spools before [`Scheduler::foresee`] can tell.
@@ -312,6 +328,7 @@ fn overview_of(record: &BatchRecord, open: JobStateCounts) -> BatchOverview {
         rows: record.rows,
         states,
         overdue: 0,
+        watched: 0,
         planned: record.planned_credits(),
         totals: record.totals,
         parked,
