@@ -8,7 +8,7 @@ use crate::cli::terminal::{self, Tone};
 use crate::cli::{printable, printable_path};
 use crate::client::Client;
 use crate::domain::credit_hold::ABOVE_MAX;
-use crate::domain::job::{DOWNLOAD_FAILED, OutputFile, RESOLVED};
+use crate::domain::job::{DOWNLOAD_FAILED, MADE_BEFORE, OutputFile, RESOLVED};
 use crate::domain::job_reference::{INPUT_LENGTH, INPUT_TOO_LONG};
 use crate::domain::job_state::JobState;
 use crate::domain::parked_reason::Parked;
@@ -253,6 +253,16 @@ fn failures(end: &BatchEnd<'_>, invocation: &Invocation, lines: &mut Vec<Line>) 
         lines.push(Line::plain(format!("{name}: {} paid for and not downloaded:", jobs(paid.len()))));
         lines.push(Line::Command(invocation.download(name)));
     }
+    let made = of(|job| remedy(job) == Remedy::MoveAway);
+    if let Some(first) = made.first() {
+        lines.push(Line::plain(format!(
+            "{name}: {} made and paid for before, and nothing was bought. To pay for one again, move the file away that its \
+             error names, then:",
+            jobs(made.len())
+        )));
+        let job = job_argument(name, &first.id);
+        lines.push(Line::Command(invocation.command(&["retry", &job])));
+    }
     let again = of(|job| remedy(job) == Remedy::Retry);
     if !again.is_empty() {
         let failed = if again.len() == 1 { "failed job".to_owned() } else { "failed jobs".to_owned() };
@@ -273,6 +283,7 @@ enum Remedy {
     Change,
     Limit,
     Download,
+    MoveAway,
     Retry,
     Nothing,
 }
@@ -282,6 +293,7 @@ fn remedy(job: &FailedJob) -> Remedy {
     match job.code.as_str() {
         ABOVE_MAX => Remedy::Limit,
         DOWNLOAD_FAILED => Remedy::Download,
+        MADE_BEFORE => Remedy::MoveAway,
         // A person has told what became of it.
         RESOLVED => Remedy::Nothing,
         _ if job.is_paid => Remedy::Download,

@@ -9,6 +9,7 @@ use crate::cli::terminal::say;
 use crate::cli::{client, examples, outcome_json, printable};
 use crate::domain::exit_code::Exit;
 use crate::domain::manifest::FieldEdit;
+use crate::domain::shell_word::shell_word;
 use crate::server::protocol::{Request, RetryRequest};
 
 /// What `retry` takes.
@@ -53,14 +54,15 @@ pub(super) async fn run(command: &RetryCommand, global: &Global) -> Result<Exit,
                 0 => say!("{}: nothing was queued again", request.name),
                 jobs => {
                     let next = client.next_step(&outcome.batch).await?;
-                    let keys = match result.same_key {
-                        0 => "each under a new key".to_owned(),
-                        same if same == jobs => "each under its old key".to_owned(),
-                        same => format!("{same} of them under their old keys, the others under new keys"),
-                    };
+                    let keys = keys(jobs, result.same_key, result.without_key);
                     say!("{}: {jobs} queued again, {keys}; {next}", outcome.batch);
                 }
             }
+            list(
+                &result.made_before,
+                "were made and paid for already, under a state that is gone: while the file is there that their error names, \
+                 they fail again, free of charge; to pay for one again, move that file away first",
+            );
             list(&result.hopeless, "would be rejected again: change their rows and submit the manifest again, or repeat the command with --set \
                  FIELD=VALUE");
             list(
@@ -77,11 +79,30 @@ pub(super) async fn run(command: &RetryCommand, global: &Global) -> Result<Exit,
                 &result.superseded,
                 "are older versions of edited rows: to want one again, submit a manifest with its text",
             );
-            list(&result.paid, "are paid for: callsheet download fetches their outputs, if their tasks are known");
+            let download = format!(
+                "are paid for: callsheet download {} fetches their outputs, if their tasks are known",
+                shell_word(&request.name)
+            );
+            list(&result.paid, &download);
         }
         Ok(Exit::Success)
     })
     .await
+}
+
+/// Under which keys so many jobs are sent.
+fn keys(jobs: u32, same_key: u32, without_key: u32) -> String {
+    let new_key = jobs.saturating_sub(same_key + without_key);
+    match (same_key, new_key, without_key) {
+        (0, 0, _) => "without a key, since the endpoint supports none".to_owned(),
+        (0, _, 0) => "each under a new key".to_owned(),
+        (_, 0, 0) => "each under its old key".to_owned(),
+        (same, _, 0) => format!("{same} of them under their old keys, the others under new keys"),
+        (same, new, without) => format!(
+            "{same} of them under their old keys, {new} under new keys and {without} without a key, since their endpoint \
+             supports none"
+        ),
+    }
 }
 
 pub(super) fn list(labels: &[String], why: &str) {

@@ -13,7 +13,7 @@ use crate::domain::credits::Credits;
 use crate::domain::default_fields::is_default;
 use crate::domain::ids::{AttemptNo, Fingerprint, JobId, Seq, TaskId};
 use crate::domain::input_file::InputFile;
-pub use crate::domain::job::attempt::{Attempt, Books, DOWNLOAD_FAILED, RESOLVED, State};
+pub use crate::domain::job::attempt::{Attempt, Books, DOWNLOAD_FAILED, MADE_BEFORE, RESOLVED, State};
 pub use crate::domain::job::record_format::RecordView;
 use crate::domain::job_reference::{InputField, JobInput, length_reference};
 use crate::domain::json_object::JsonObject;

@@ -1,7 +1,7 @@
 //! The command that helps a job which ended without outputs: a retry, where that does something.
 
 use crate::domain::credit_hold::ABOVE_MAX;
-use crate::domain::job::{Job, RESOLVED, State};
+use crate::domain::job::{Job, MADE_BEFORE, RESOLVED, State};
 use crate::domain::job_reference::{INPUT_LENGTH, INPUT_TOO_LONG};
 use crate::domain::row_verdict::JobStanding;
 
@@ -26,6 +26,7 @@ pub fn retry_command(name: &str, job: &Job) -> String {
     }
     match code {
         ABOVE_MAX => format!("callsheet retry {name} --max-credits N"),
+        MADE_BEFORE => format!("move the file away that its error names, then: callsheet retry {name}"),
         _ if is_for_good || [INPUT_LENGTH, INPUT_TOO_LONG].contains(&code) => with_other_fields(name),
         _ => format!("callsheet retry {name}"),
     }

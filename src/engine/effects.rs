@@ -9,7 +9,7 @@ use crate::api::{DownloadError, ServiceError};
 use crate::clock::{Clock, whole_ms};
 use crate::domain::idempotency_key::IdempotencyKey;
 use crate::domain::ids::{BatchName, BatchNo, JobId};
-use crate::domain::job::{JobSpec, Order};
+use crate::domain::job::{JobSpec, MADE_BEFORE, Order};
 use crate::domain::task::{Fault, PostAnswer};
 use crate::engine::download::{Fetcher, disk_fault};
 use crate::engine::publish_queue::PublishQueue;
@@ -271,7 +271,7 @@ async fn paid_by_lost_state(
          callsheet retry",
         path.display()
     );
-    Some(Fault::new("made_before", text))
+    Some(Fault::new(MADE_BEFORE, text))
 }
 
 impl From<DownloadError> for Fault {

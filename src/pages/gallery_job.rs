@@ -7,7 +7,7 @@ use crate::domain::charge_drift;
 use crate::domain::credit_hold::ABOVE_MAX;
 use crate::domain::default_fields::is_default;
 use crate::domain::ids::BatchName;
-use crate::domain::job::{Job, JobSpec, OutputFile, State};
+use crate::domain::job::{Job, JobSpec, MADE_BEFORE, OutputFile, State};
 use crate::domain::job_reference::{INPUT_LENGTH, INPUT_TOO_LONG};
 use crate::domain::json_object::JsonObject;
 use crate::domain::row_verdict::JobStanding;
@@ -220,6 +220,11 @@ fn next_step(name: &str, job: &Job) -> Option<NextStep> {
         State::Failed { fault, .. } if [INPUT_TOO_LONG, INPUT_LENGTH].contains(&fault.code.as_str()) => step(
             "Nothing was charged. A length of its own lets it be sent.",
             "callsheet retry JOB --set FIELD=SECONDS",
+        ),
+        State::Failed { fault, .. } if fault.code == MADE_BEFORE => step(
+            "It was made and paid for before: see the file that its error names. To pay for it again, move that file away \
+             first.",
+            "callsheet retry JOB",
         ),
         State::Failed { .. } if JobStanding::of_job(job) == JobStanding::FailedForGood => {
             step("It would be rejected again. Change its row and submit the manifest again.", "")

@@ -6,7 +6,7 @@ use crate::domain::credit_hold::ABOVE_MAX;
 use crate::domain::idempotency_key::IdempotencyKey;
 use crate::domain::ids::{BatchName, JobId};
 use crate::domain::input_file::InputContent;
-use crate::domain::job::{Job, JobSpec, State};
+use crate::domain::job::{Job, JobSpec, MADE_BEFORE, State};
 use crate::domain::job_reference::{EndedTake, INPUT_LENGTH, INPUT_TOO_LONG, JobInput, MissingInput, parent};
 use crate::domain::job_state::JobState;
 use crate::domain::manifest::row::Deadline;
@@ -379,7 +379,7 @@ fn next(
             )
         }
         State::Failed { fault, .. }
-            if [ABOVE_MAX, INPUT_TOO_LONG, INPUT_LENGTH].contains(&fault.code.as_str()) =>
+            if [ABOVE_MAX, INPUT_TOO_LONG, INPUT_LENGTH, MADE_BEFORE].contains(&fault.code.as_str()) =>
         {
             format!("nothing: {}", fault.message)
         }

@@ -446,6 +446,7 @@ fn said(verb: &str, done: &BatchOutcomes) -> String {
         let more = [
             (outcome.in_flight as usize, "in flight finish"),
             (outcome.may_have_been_sent as usize, "may have been sent before and stay"),
+            (outcome.made_before.len(), "were made and paid for before: see the file that their error names"),
             (outcome.hopeless.len(), "would be rejected again unchanged: change their rows"),
             (outcome.paid.len(), "are paid for but not downloaded: download them"),
             (outcome.expired.len(), "would expire again at once"),

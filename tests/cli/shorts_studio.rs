@@ -107,3 +107,28 @@ fn a_state_that_was_begun_anew_buys_nothing_again_that_lies_there() {
     assert!(line["error"]["message"].as_str().unwrap().contains("short.json"), "{line:#}");
     assert_eq!(gone, run_twice("").2, "charged once");
 }
+
+#[test]
+fn what_was_made_before_is_named_with_the_file_that_tells_so_and_not_with_a_retry_that_fails_again() {
+    let env = TestEnv::new();
+    env.write("m.json", manifest());
+    env.run(["run", "m.json"]).exited(0);
+    let paid = env.audit().totals.charged_credits;
+    std::fs::remove_dir_all(env.path("state")).unwrap();
+    let told = "m: 1 job is made and paid for before, and nothing was bought. To pay for one again, move the file away that \
+                its error names, then:\n    callsheet retry m/short\n";
+    let ended = env.run(["run", "m.json"]).exited(1).says(told);
+    assert!(!ended.stderr.contains("may succeed at another attempt"), "{}", ended.stderr);
+    let explained = env.run(["explain", "short"]).exited(0).stdout;
+    assert!(explained.contains("move that file away"), "{explained}");
+    env.run(["retry", "m"])
+        .exited(0)
+        .says("m: 1 queued again, without a key, since the endpoint supports none")
+        .says("1 were made and paid for already");
+    env.run(["run", "m.json"]).exited(1).says(told);
+    assert_eq!(env.audit().totals.charged_credits, paid, "bought once");
+    env.run(["retry", "m/short"]).exited(0);
+    std::fs::rename(env.path("output/m/sidecars/short.json"), env.path("short.json")).unwrap();
+    env.run(["run", "m.json"]).exited(0);
+    assert_eq!(env.audit().totals.charged_credits, 2 * paid, "bought again as it was wanted");
+}

@@ -18,6 +18,8 @@ use crate::domain::utc_day::UtcDay;
 pub const DOWNLOAD_FAILED: &str = "download_failed";
 /// The code of a job in doubt, once a person found out what it was charged.
 pub const RESOLVED: &str = "resolved";
+/// The code of a job that was made and paid for under a state that is gone, as a file beside its outputs tells.
+pub const MADE_BEFORE: &str = "made_before";
 
 /// Where an attempt stands. The present attempt's state is its job's. See [`crate::domain::lifecycle`] for every way in
 /// and out.

@@ -152,6 +152,13 @@ pub struct CommandOutcome {
     /// Jobs that are queued again under the key that they had.
     #[serde(default, skip_serializing_if = "is_default")]
     pub same_key: u32,
+    /// Jobs that are queued again whose endpoint supports no keys.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub without_key: u32,
+    /// Jobs that are queued again and were made and paid for under a state that is gone: they fail again, free of charge,
+    /// while the file is there that their error names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub made_before: Vec<String>,
     /// Jobs that would expire again at once: the time of their batch is over.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub expired: Vec<String>,
@@ -183,6 +190,8 @@ impl CommandOutcome {
         self.superseded.extend(more.superseded);
         self.may_have_been_sent += more.may_have_been_sent;
         self.same_key += more.same_key;
+        self.without_key += more.without_key;
+        self.made_before.extend(more.made_before);
         self.refused = self.refused.take().or(more.refused);
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::domain::credits::Credits;
 use crate::domain::ids::JobKey;
-use crate::domain::job::{Job, JobSpec, State};
+use crate::domain::job::{Job, JobSpec, MADE_BEFORE, State};
 use crate::domain::lifecycle::{self, AttemptRules, Event, IllegalEvent, Want};
 use crate::domain::manifest::row::Deadline;
 use crate::domain::retry_delay;
@@ -26,7 +26,10 @@ impl Scheduler {
             if matches!(record.job.state(), State::Queued) || self.jobs.contains_key(&record.key) {
                 let is_allowed = u32::from(self.allow(record.key, record.job.max_credits()));
                 outcome.jobs += is_allowed;
-                outcome.same_key += is_allowed;
+                match spec.order.kind.is_keyed() {
+                    true => outcome.same_key += is_allowed,
+                    false => outcome.without_key += is_allowed,
+                }
                 continue;
             }
             if self.missed_its_deadline(&spec, &record, now) {
@@ -38,13 +41,20 @@ impl Scheduler {
                 outcome.expired.push(spec.label.clone());
                 continue;
             }
+            let is_made =
+                matches!(record.job.state(), State::Failed { fault, .. } if fault.code == MADE_BEFORE);
             match self.queue_again(&spec, &record, now) {
                 QueuedAgain::No => {}
                 QueuedAgain::Hopeless => outcome.hopeless.push(spec.label.clone()),
                 QueuedAgain::Paid => outcome.paid.push(spec.label.clone()),
                 QueuedAgain::Yes { same_key } => {
-                    outcome.same_key += u32::from(same_key);
+                    let is_keyed = spec.order.kind.is_keyed();
+                    outcome.same_key += u32::from(same_key && is_keyed);
+                    outcome.without_key += u32::from(!is_keyed);
                     outcome.jobs += 1;
+                    if is_made {
+                        outcome.made_before.push(spec.label.clone());
+                    }
                 }
             }
         }
