@@ -12,6 +12,7 @@ use crate::cli::retry::{RetryCommand, list};
 use crate::cli::terminal::say;
 use crate::cli::{submit, summary, written};
 use crate::domain::exit_code::Exit;
+use crate::domain::shell_word::shell_word;
 use crate::ingest::receipt::Receipt;
 use crate::ingest::retry_edited::EditedRetry;
 use crate::server::protocol::RetryEditedRequest;
@@ -73,9 +74,10 @@ fn say_plan(name: &str, planned: &EditedRetry) {
         None => say!("{name}: nothing to retry: no job failed, expired or was canceled"),
     }
     if *other_variations > 0 {
+        let take = if *other_variations == 1 { "takes the place of one" } else { "take the place of ones" };
         say!(
-            "all variations of a row are edited together: {other_variations} of these jobs take the place of ones that \
-             did not fail"
+            "all variations of a row are edited together: {other_variations} of these jobs {take} that the command does not \
+             name"
         );
     }
     match dependent_jobs {
@@ -90,7 +92,11 @@ fn say_plan(name: &str, planned: &EditedRetry) {
         "have rows without an id, so that no other job can take their place: edit them in their manifest and submit it again",
     );
     list(superseded, "are older versions of edited rows: to want one again, submit a manifest with its text");
-    list(paid, "are paid for: callsheet download fetches their outputs, if their tasks are known");
+    let download = format!(
+        "are paid for: callsheet download {} fetches their outputs, if their tasks are known",
+        shell_word(name)
+    );
+    list(paid, &download);
 }
 
 fn end(retried: &EditedRetry, global: &Global) -> Result<Exit, Failure> {

@@ -26,7 +26,7 @@ pub struct EditedRetry {
     pub batch: BatchName,
     /// Jobs that were chosen, to be replaced by those of the edited rows.
     pub jobs: u64,
-    /// Variations of their rows that did not fail, and are replaced, too: all variations of a row are edited together.
+    /// Variations of their rows that were not chosen, and are replaced, too: all variations of a row are edited together.
     #[serde(default)]
     pub other_variations: u64,
     /// Jobs that take outputs of their rows, or of such jobs: they are replaced, too.

@@ -282,7 +282,7 @@ fn all_variations_of_a_row_are_edited_with_it_and_rows_that_were_refused_stay_to
     assert_eq!(plan["other_variations"], 2, "{plan:#}");
     env.run(["retry", "birds", "--set", "prompt=a calm sea"])
         .exited(0)
-        .says("all variations of a row are edited together: 2 of these jobs take the place of ones that did not fail")
+        .says("all variations of a row are edited together: 2 of these jobs take the place of ones that the command does not name")
         .says("3 new jobs accepted");
     assert_eq!(refused(&env), 1);
     env.write("birds.csv", rows("a calm sea"));
