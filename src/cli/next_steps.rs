@@ -22,7 +22,7 @@ use crate::server::protocol::{BatchStatus, JobSummary, JobsRequest};
 /// Jobs and lines that are named; the rest are counted.
 pub(super) const NAMED_MAX: usize = 5;
 
-/// Up to so many jobs of a daemon's batch are asked for their files.
+/// Up to so many jobs of a daemon's batch are asked for their files, or for what they wait for.
 const LOOKED_FOR_MAX: u32 = 10_000;
 
 /// A job that failed or is in doubt.
@@ -70,6 +70,8 @@ pub(super) struct BatchEnd<'a> {
     pub(super) missing_files: u32,
     /// Jobs that expired and whose own deadline has passed; nothing where that is not known.
     pub(super) past_deadline: Option<u32>,
+    /// The first job that waits and takes outputs of other rows.
+    pub(super) waits_for_rows: Option<String>,
 }
 
 impl<'a> BatchEnd<'a> {
@@ -88,11 +90,14 @@ impl<'a> BatchEnd<'a> {
             in_doubt: Vec::new(),
             missing_files: 0,
             past_deadline: None,
+            waits_for_rows: None,
         };
         let dir = output.join(status.name.as_str());
-        for state in [JobState::Failed, JobState::InDoubt, JobState::Succeeded] {
-            let is_many = state == JobState::Succeeded && status.in_state(state) > LOOKED_FOR_MAX;
-            if status.in_state(state) == 0 || is_many {
+        for state in [JobState::Failed, JobState::InDoubt, JobState::Succeeded, JobState::Queued] {
+            let is_listed = matches!(state, JobState::Failed | JobState::InDoubt);
+            let is_many = !is_listed && status.in_state(state) > LOOKED_FOR_MAX;
+            let is_asked = state != JobState::Queued || status.parked_by == Some(Parked::Inputs);
+            if status.in_state(state) == 0 || is_many || !is_asked {
                 continue;
             }
             let request =
@@ -105,6 +110,10 @@ impl<'a> BatchEnd<'a> {
                 match state {
                     JobState::Failed => end.failed.extend(FailedJob::of_summary(job)),
                     JobState::InDoubt => end.in_doubt.extend(FailedJob::of_summary(job)),
+                    JobState::Queued if !job.inputs.is_empty() && !job.superseded => {
+                        end.waits_for_rows.get_or_insert(job.id);
+                    }
+                    JobState::Queued => {}
                     _ => {
                         let missing = job.files.iter().filter(is_missing).count();
                         end.missing_files += u32::try_from(missing).unwrap_or(u32::MAX);
@@ -381,7 +390,9 @@ fn parked(end: &BatchEnd<'_>, invocation: &Invocation, lines: &mut Vec<Line>) {
                 jobs(queued as usize),
                 if queued == 1 { "refers to" } else { "refer to" }
             ));
-            lines.push(Line::Command(invocation.command(&["explain", &format!("{name}/JOB")])));
+            let job = end.waits_for_rows.as_ref().map(|label| job_argument(name, label));
+            let job = job.unwrap_or_else(|| format!("{name}/JOB"));
+            lines.push(Line::Command(invocation.command(&["explain", &job])));
             if let Some(numbers) = pilot {
                 continue_with_rest(name, numbers, invocation, lines);
             }
@@ -486,6 +497,7 @@ mod tests {
             in_doubt: vec![trouble(11, "timeout")],
             missing_files: 1,
             past_deadline: Some(0),
+            waits_for_rows: None,
         };
         let expected = "\
 spring/gull-2 (line 2): content_rejected: why
@@ -522,6 +534,7 @@ spring: 2 succeeded, 1 file missing:
             in_doubt: Vec::new(),
             missing_files: 0,
             past_deadline: Some(0),
+            waits_for_rows: None,
         };
         let expected = "\
 spring/gull-2 (line 2): busy: why
@@ -551,6 +564,7 @@ spring: 1 expired; submit the manifest with a later policy.expires, and then, to
                     in_doubt,
                     missing_files: 0,
                     past_deadline: Some(0),
+                    waits_for_rows: None,
                 },
                 invocation,
             )
@@ -605,6 +619,7 @@ spring: the next job needs 8 credits and the service refuses it for want of cred
             in_doubt: Vec::new(),
             missing_files: 0,
             past_deadline: None,
+            waits_for_rows: None,
         };
         let said = said(&end, &run());
         assert!(!said.contains("callsheet run"), "{said}");

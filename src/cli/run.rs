@@ -443,6 +443,7 @@ fn end_of<'a>(written: &Written, status: &'a BatchStatus, receipts: &'a [Receipt
         in_doubt: troubles(Report::in_doubt),
         missing_files: report.map(Report::missing_files).unwrap_or_default(),
         past_deadline: report.map(Report::past_deadline),
+        waits_for_rows: report.and_then(Report::waits_for_rows).map(str::to_owned),
     }
 }
 

@@ -117,6 +117,9 @@ pub struct Report {
     /// Jobs that expired and whose own deadline, an instant, had passed: another attempt would expire, too.
     #[serde(skip)]
     past_deadline: u32,
+    /// The first job that waits and takes outputs of other rows.
+    #[serde(skip)]
+    waits_for_rows: Option<String>,
     waiting: Waiting,
     total: Sums,
     by_kind: BTreeMap<&'static str, Sums>,
@@ -144,6 +147,7 @@ impl Report {
             refused_rows,
             missing_files: 0,
             past_deadline: 0,
+            waits_for_rows: None,
             waiting: Waiting::default(),
             total: Sums::default(),
             by_kind: BTreeMap::new(),
@@ -182,7 +186,12 @@ impl Report {
             _ if is_replaced => {}
             State::Failed { fault, .. } => list_fault(&mut self.failed, spec, job, fault),
             State::InDoubt { fault, .. } => list_fault(&mut self.in_doubt, spec, job, fault),
-            State::Queued => self.waiting.add(spec.order.hold().unwrap_or_default()),
+            State::Queued => {
+                self.waiting.add(spec.order.hold().unwrap_or_default());
+                if self.waits_for_rows.is_none() && !spec.order.inputs.is_empty() && !is_superseded {
+                    self.waits_for_rows = Some(spec.label.clone());
+                }
+            }
             State::Expired => {
                 let ended = job.history().last().map(|line| line.at);
                 let is_past = matches!(spec.order.deadline, Some(Deadline::At(at)) if ended >= Some(at));
@@ -245,6 +254,11 @@ impl Report {
     /// Jobs that expired and whose own deadline, an instant, had passed.
     pub fn past_deadline(&self) -> u32 {
         self.past_deadline
+    }
+
+    /// The label of the first job that waits and takes outputs of other rows.
+    pub fn waits_for_rows(&self) -> Option<&str> {
+        self.waits_for_rows.as_deref()
     }
 
     /// Outputs that are paid for, were downloaded and are not on disk any more.

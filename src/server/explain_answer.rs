@@ -1,5 +1,7 @@
 //! `callsheet explain`: the whole story of a job, and what comes next.
 
+use std::pin::Pin;
+
 use crate::domain::budget::BudgetShortage;
 use crate::domain::charge_drift;
 use crate::domain::credit_hold::ABOVE_MAX;
@@ -51,7 +53,8 @@ pub(super) async fn explain(engine: &EngineClient, job: &str) -> Result<Explanat
             };
             let parked_by = parked.filter(|_| !record.job.is_over());
             let versions = versions_of(engine, &batch, &spec).await?;
-            let (inputs, missing) = inputs_of(engine, &batch.name, &spec, &record.job).await?;
+            let (inputs, missing) = inputs_of(engine, &batch.name, &spec, &record.job, 0).await?;
+            let missing = missing.map(|missing| format!("it waits: {missing}"));
             let superseded = versions.iter().any(|version| version.job == spec.id && version.superseded);
             let next = match (superseded, record.job.state().is_final()) {
                 (true, true) => after_edit(&record),
@@ -77,15 +80,39 @@ pub(super) async fn explain(engine: &EngineClient, job: &str) -> Result<Explanat
     }
 }
 
+/// Most rows between a job that waits and the row that it waits for.
+const CHAIN_MAX: u32 = 64;
+
+/// What an input waits for that waits itself: `depth` rows are between it and the job that is asked about.
+fn what_it_waits_for<'a>(
+    engine: &'a EngineClient,
+    input: &'a NamedJob,
+    depth: u32,
+) -> Pin<Box<dyn Future<Output = Result<Option<String>, HandlerError>> + Send + 'a>> {
+    Box::pin(async move {
+        let NamedJob { batch, spec, record, .. } = input;
+        if depth >= CHAIN_MAX || !matches!(record.job.state(), State::Queued) {
+            return Ok(None);
+        }
+        let (_, missing) = inputs_of(engine, &batch.name, spec, &record.job, depth + 1).await?;
+        Ok(missing)
+    })
+}
+
 /// The inputs of a job that are outputs of other rows or files, and what it waits for where one is missing.
 async fn inputs_of(
     engine: &EngineClient,
     batch: &BatchName,
     spec: &JobSpec,
     job: &Job,
+    depth: u32,
 ) -> Result<(Vec<InputView>, Option<String>), HandlerError> {
     let (mut views, mut missing) = (Vec::new(), None);
     for (index, input) in spec.order.inputs.iter().enumerate() {
+        // Of a row between, the first that is missing is enough.
+        if depth > 0 && missing.is_some() {
+            break;
+        }
         let address = job.present().inputs().get(index).cloned();
         let measured = job.present().input_lengths().get(index).filter(|length| length.0 > 0).copied();
         let view = |state: String| InputView {
@@ -100,7 +127,7 @@ async fn inputs_of(
         let batch = input.batch.as_ref().map_or(batch, |other| &other.name);
         if let Some(moved) = moved_away(engine, batch).await? {
             let waits = matches!(job.state(), State::Queued);
-            missing = missing.or_else(|| waits.then(|| format!("it waits: {moved}")));
+            missing = missing.or_else(|| waits.then(|| moved.clone()));
             views.push(view(moved));
             continue;
         }
@@ -130,10 +157,17 @@ async fn inputs_of(
             Err(why) => {
                 let wait = match older_version(engine, &takes, why).await? {
                     Some(version) => wait_for_older(batch, input, &version, why),
-                    None => wait_for(batch, input, &takes, why),
+                    None => {
+                        let unfinished = takes.iter().find(|(_, ended)| ended.is_none());
+                        let root = match unfinished.filter(|_| why == MissingInput::Unfinished) {
+                            Some((named, _)) => what_it_waits_for(engine, named, depth).await?,
+                            None => None,
+                        };
+                        let wait = wait_for(batch, input, &takes, why);
+                        root.map(|root| format!("{wait}, since {root}")).unwrap_or(wait)
+                    }
                 };
-                missing = missing
-                    .or_else(|| matches!(job.state(), State::Queued).then(|| format!("it waits: {wait}")));
+                missing = missing.or_else(|| matches!(job.state(), State::Queued).then(|| wait.clone()));
                 wait
             }
         };

@@ -109,7 +109,11 @@ fn children_of_a_row_that_failed_wait_for_its_retry() {
     env.run(["run", "story.json"]).exited(7).says("parked: what is left refers to rows that failed");
     assert_eq!(made(&env), ["a fox"]);
     told(&env, "story/clip", "the row still is failed: callsheet retry story/still");
-    told(&env, "story/long", "the row clip is queued");
+    told(
+        &env,
+        "story/long",
+        "the row clip is queued, since the row still is failed: callsheet retry story/still",
+    );
     // The same command again buys nothing and says the same.
     env.run(["run", "story.json"]).exited(7);
     assert_eq!(made(&env), ["a fox"]);
@@ -185,6 +189,27 @@ fn another_pick_makes_the_children_new_priced_first_and_the_former_one_costs_not
     let sent = explained(&env, "story/clip")["inputs"][0]["address"].as_str().unwrap().to_owned();
     assert!(sent.contains(&task("story/still-v2")), "{sent}");
     env.run(["state", "verify"]).exited(0).says("all fits");
+}
+
+#[test]
+fn what_names_a_canceled_row_at_any_distance_waits_and_is_told_the_command_that_helps() {
+    let env = TestEnv::new();
+    story(&env, STORY);
+    env.run(["run", "story.json", "--budget", "0"]).exited(4);
+    env.run(["cancel", "story/still"]).exited(0);
+    // `long` comes first in the manifest, and waits for `clip`.
+    env.run(["run", "story.json", "--budget", "1000"])
+        .exited(7)
+        .says("what a job waits for:\n    callsheet explain story/long\n");
+    told(
+        &env,
+        "story/long",
+        "it waits: the row clip is queued, since the row still is canceled: callsheet retry story/still",
+    );
+    told(&env, "story/clip", "it waits: the row still is canceled: callsheet retry story/still");
+    env.run(["retry", "story/still"]).exited(0);
+    env.run(["run", "story.json"]).exited(0);
+    env.audit().each_paid_once(3);
 }
 
 #[test]
