@@ -89,13 +89,14 @@ async fn with_tables(input: ManifestInput, folder: &Path) -> Result<ManifestInpu
         return Ok(ManifestInput { path, shown, submission, files, copy });
     }
     let (folder, source, name) = (folder.to_owned(), path.clone(), submission.file.clone());
+    let read_from = shown.clone();
     let whole = blocking(move || -> Result<_, Failure> {
         // What is wrong with it is said when it is handed in.
         let Ok(document) = fs::read_to_string(&source) else { return Ok(None) };
         let mut read = |table: &str| table_files::read(&folder, Roots::Any, table);
         let whole = manifest::with_tables(&document, &mut read, &Limits::default());
-        let whole =
-            whole.map_err(|problem| Failure::new(Exit::Usage, format!("{}:{problem}", source.display())))?;
+        let whole = whole
+            .map_err(|problem| Failure::new(Exit::Usage, format!("{}:{problem}", read_from.display())))?;
         let Some(whole) = whole else { return Ok(None) };
         let unwritten =
             |error: io::Error| Failure::new(Exit::Disk, format!("failed to copy the manifest: {error}"));

@@ -46,6 +46,9 @@ fn standard_input_has_a_name_and_a_format() {
     refused(&["run", "-", "-", "--name", "a"], "can be given only once");
     refused(&["run", "batch.csv", "--format", "csv"], "--format is for standard input");
     refused(&["plan", "-", "--name", "a", "--format", "json"], "standard input:1:1: not JSON");
+    env.write("batch.json", r#"{"matrix": {"bird": "gone.csv"}, "jobs": [{"prompt": "a {bird}"}]}"#);
+    let (code, said) = piped(&env, "batch.json", &["plan", "-", "--name", "a"]);
+    assert!(code == Some(2) && said.contains("standard input:1:21: matrix.bird: failed to read"), "{said}");
     env.write(
         "batch.json",
         r#"{"batch": "told", "jobs": [{"kind": "image", "model": "gi-2", "prompt": "x"}]}"#,
