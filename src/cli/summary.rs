@@ -138,9 +138,11 @@ pub(super) fn problems(receipt: &Receipt) {
 }
 
 /// Says of batches that the balance or their budget parks what is left, what is needed, and what to type.
-pub(super) fn short_of_credits(batches: &[BatchStatus]) {
+///
+/// Where `is_priced` is false, no process knows the prices in force: what is needed was planned.
+pub(super) fn short_of_credits(batches: &[BatchStatus], is_priced: bool) {
     short_balances(batches);
-    short_budgets(batches);
+    short_budgets(batches, is_priced);
 }
 
 fn short_balances(batches: &[BatchStatus]) {
@@ -162,7 +164,7 @@ fn short_balances(batches: &[BatchStatus]) {
 }
 
 /// Says of batches that their budget parks what is left, what is needed, and what to type.
-pub(super) fn short_budgets(batches: &[BatchStatus]) {
+pub(super) fn short_budgets(batches: &[BatchStatus], is_priced: bool) {
     let shared = batches.iter().filter_map(|batch| Some((&batch.name, batch.budget_shortage.as_ref()?)));
     for (name, shortage) in shared.take(SHORT_SHOWN) {
         say!("{name}: {}", printable(&shortage.to_string()));
@@ -177,8 +179,13 @@ pub(super) fn short_budgets(batches: &[BatchStatus]) {
         };
         say!(
             "{name}: the next job needs {needed}, {left} of {budget} credits are left: callsheet budget {name} N, where N \
-             is {next} for that job{}",
-            if all > next { format!(", {all} for all of the batch") } else { String::new() }
+             is {next} for that job{}{}",
+            if all > next { format!(", {all} for all of the batch") } else { String::new() },
+            if is_priced {
+                ""
+            } else {
+                ", at the prices at which they were accepted; they may cost more by now"
+            }
         );
     }
 }

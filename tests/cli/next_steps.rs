@@ -79,3 +79,12 @@ fn a_row_that_missed_its_own_deadline_is_not_queued_again_and_again() {
     env.run(["run", "r.json"]).exited(1).says("2 already there");
     env.audit().each_paid_once(1);
 }
+
+#[test]
+fn a_status_without_a_process_says_that_prices_may_have_risen() {
+    let env = TestEnv::new();
+    env.write("m.json", json!([{"id": "a", "kind": "sound-effect", "prompt": "rr"}]).to_string());
+    env.run(["run", "m.json", "--budget", "0"]).exited(4);
+    let told = "callsheet budget m N, where N is 5 for that job, at the prices at which they were accepted; they may cost more by now";
+    env.run(["status"]).exited(0).says(told);
+}
