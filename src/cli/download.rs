@@ -20,6 +20,7 @@ use crate::config::Config;
 use crate::domain::exit_code::Exit;
 use crate::domain::ids::BatchName;
 use crate::domain::job_state::JobState;
+use crate::domain::number_text::counted;
 use crate::domain::time::Timestamp;
 use crate::engine::gallery::Standing;
 use crate::engine::job_iter::JobIter;
@@ -57,7 +58,8 @@ pub(super) async fn run(command: &DownloadCommand, global: &Global) -> Result<Ex
                     let unfinished =
                         [JobState::Queued, JobState::Submitting, JobState::Running, JobState::Fetching];
                     let unfinished: u32 = unfinished.into_iter().map(in_state).sum();
-                    say_nothing_is_missing(&outcome.batch, in_state(JobState::InDoubt), unfinished);
+                    let in_doubt = in_state(JobState::InDoubt);
+                    say_nothing_is_missing(&outcome.batch, outcome.result.restored, in_doubt, unfinished);
                 }
                 jobs => say!("{}: {} downloads {jobs} again", outcome.batch, health.process.name()),
             }
@@ -83,14 +85,19 @@ async fn request(
 ) -> Result<Vec<BatchOutcome>, Failure> {
     let outcomes = client.call(&DownloadRequest { name: command.name.clone() }).await?;
     let outcomes = outcome_json::print(outcomes, global)?;
+    for BatchOutcome { batch, result } in outcomes.iter().filter(|outcome| outcome.result.restored > 0) {
+        let jobs = counted(result.restored, "job");
+        say!("{batch}: the outputs of {jobs} were restored from the object store");
+    }
     outcomes.iter().for_each(say_what_stays);
     Ok(outcomes)
 }
 
 /// The outputs of jobs that are not done, or in doubt, may be paid for, too.
-fn say_nothing_is_missing(batch: &BatchName, in_doubt: u32, unfinished: u32) {
+fn say_nothing_is_missing(batch: &BatchName, restored: u32, in_doubt: u32, unfinished: u32) {
     if in_doubt == 0 && unfinished == 0 {
-        say!("{batch}: nothing to download: all outputs of known tasks are on disk");
+        let what = if restored == 0 { "nothing" } else { "nothing more" };
+        say!("{batch}: {what} to download: all outputs of known tasks are on disk");
         return;
     }
     say!(
@@ -146,7 +153,8 @@ async fn download(
     let present = store.batch(batch.no)?.unwrap_or_else(|| batch.clone());
     if again == 0 && left == 0 && present.ended.succeeded == succeeded_before {
         let unfinished = present.rows.saturating_sub(present.ended.all());
-        say_nothing_is_missing(&batch.name, present.ended.in_doubt, unfinished);
+        let restored = sum(|result| result.restored);
+        say_nothing_is_missing(&batch.name, restored, present.ended.in_doubt, unfinished);
         return Ok(Exit::Success);
     }
     if let Standstill::Parked(parked) = standstill {

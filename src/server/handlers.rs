@@ -415,13 +415,16 @@ pub async fn download(
     OutputPlaces { dir, layout, store }: OutputPlaces<'_>,
 ) -> Result<BatchOutcomes, HandlerError> {
     let named = engine.find(name).await?;
+    let mut restored = 0;
     if let Some(store) = store {
         let synced = engine.sync_outputs(&named, store, dir, layout).await?;
+        restored = synced.restored;
         // What it has the service may have no more: nothing is taken up that may come from there.
         if let Some(fault) = synced.fault {
             return Err(HandlerError::NotCompared { name: name.to_owned(), fault });
         }
     }
     let result = engine.fetch_again(&named, dir.clone(), layout.clone()).await?;
+    let result = CommandOutcome { restored, ..result };
     Ok(BatchOutcomes { batches: vec![BatchOutcome { batch: named.batch().name.clone(), result }] })
 }

@@ -290,6 +290,21 @@ fn nothing_is_downloaded_again_while_the_store_that_has_it_cannot_be_asked() {
     env.audit().each_paid_once(2);
 }
 
+#[test]
+fn a_download_says_what_came_back_from_the_store() {
+    let (env, store) = env();
+    run(&env, &store, &["run", "stills.csv"]).exited(0);
+    for name in ["a.png", "b.png"] {
+        fs::remove_file(env.path(&format!("output/stills/{name}"))).unwrap();
+    }
+    run(&env, &store, &["download", "stills"])
+        .exited(0)
+        .says("stills: the outputs of 2 jobs were restored from the object store")
+        .says("nothing more to download");
+    run(&env, &store, &["download", "stills"]).exited(0).says("stills: nothing to download");
+    assert_eq!(env.audit().totals.downloads, 2);
+}
+
 /// The service deletes results after a while.
 #[test]
 fn what_cannot_be_downloaded_again_is_found_where_it_was() {

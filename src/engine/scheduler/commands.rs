@@ -168,6 +168,9 @@ pub struct CommandOutcome {
     /// Jobs that are older versions of edited rows: the newer ones are wanted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub superseded: Vec<String>,
+    /// Jobs whose outputs were brought back to disk from the object store.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub restored: u32,
     /// Outputs that a person edited: they stay, and what is fetched again is put beside them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub edited: Vec<String>,
@@ -190,6 +193,7 @@ impl CommandOutcome {
         self.superseded.extend(more.superseded);
         self.may_have_been_sent += more.may_have_been_sent;
         self.same_key += more.same_key;
+        self.restored += more.restored;
         self.without_key += more.without_key;
         self.made_before.extend(more.made_before);
         self.refused = self.refused.take().or(more.refused);
