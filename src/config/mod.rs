@@ -44,7 +44,7 @@ pub use self::output::OutputConfig;
 use self::output::{is_same_or_below, store_mistake};
 pub use self::paths::Paths;
 pub use self::poll::{POLL_ADVISED, Poll};
-use self::read::Positions;
+use self::read::{Damaged, Positions};
 pub use self::retention::RetentionConfig;
 pub use self::retry::Retry;
 pub use self::schedule::ScheduleConfig;
@@ -115,7 +115,23 @@ impl Config {
     /// [`ConfigError`], with line and suggestion.
     pub fn parse(text: &str, path: &Path) -> Result<Config, ConfigError> {
         let invalid = |problems| ConfigError::Invalid { path: path.to_owned(), problems };
-        let (config, places) = read::read(text).map_err(invalid)?;
+        let (config, places) = match read::read(text) {
+            Ok(read) => read,
+            Err(damaged) => {
+                let Damaged { mut problems, rest, sections } = *damaged;
+                if let Some((config, places)) = rest {
+                    // What does not fit to a value that could not be read may be right. Limits stand each by itself.
+                    let is_known = |problem: &Diagnostic| {
+                        let field = problem.field.as_deref().unwrap_or_default();
+                        let section = field.split('.').next().unwrap_or_default();
+                        section == "limits" || !sections.contains(section)
+                    };
+                    problems.extend(config.problems(&places).into_iter().filter(is_known));
+                    problems.sort_by_key(|problem| problem.position);
+                }
+                return Err(invalid(problems));
+            }
+        };
         let mut problems = config.problems(&places);
         if problems.is_empty() {
             return Ok(config);
@@ -353,6 +369,31 @@ mod tests {
                 "callsheet.toml:6: output.layout",
                 "callsheet.toml:8: log.level"
             ]
+        );
+        // What could be read is checked, too, but not against what could not.
+        assert_eq!(
+            error(
+                "[limits]\nin_flight = \"many\"\ndownloads = 0\n[poll]\nmin = \"1m\"\n[output]\nstore = \"/tmp/x\"\nkeep_local = \
+                 false\n[log]\nlevel = \"loud\"\n[retry]\nattempts = 0\nbase = \"soon\"\n"
+            )
+            .lines()
+            .map(|line| line.split(": ").take(2).collect::<Vec<_>>().join(": "))
+            .collect::<Vec<_>>(),
+            [
+                "callsheet.toml:2: limits.in_flight",
+                "callsheet.toml:3: limits.downloads",
+                "callsheet.toml:5: poll.min",
+                "callsheet.toml:7: output.store",
+                "callsheet.toml:10: log.level",
+                "callsheet.toml:13: retry.base",
+            ]
+        );
+        assert_eq!(
+            error("[output]\nstore = \"/tmp/x\"\n[inputs]\nstore = \"bucket\"\n"),
+            "callsheet.toml:2: output.store: found \"/tmp/x\", expected an object store such as s3://bucket/prefix, gs://… or \
+             az://…, or a folder as file:///path/of/folder\n\
+             callsheet.toml:4: inputs.store: found \"bucket\", expected an object store such as s3://bucket/prefix, gs://… or \
+             az://…"
         );
         let broken = error("[limits]\nin_flight = \n[budget\ntotal = 5\n");
         assert!(broken.starts_with("callsheet.toml:2: "), "{broken}");

@@ -11,7 +11,7 @@ use crate::output::file_names::Layout;
 pub(super) fn policy<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Policy, D::Error> {
     let terms = serde_json::Map::deserialize(deserializer)?;
     let policy = read_policy(terms).map_err(|problems| {
-        let said: Vec<String> = problems.iter().map(|problem| with_suggestion(problem)).collect();
+        let said: Vec<String> = problems.iter().map(|problem| with_suggestion("", problem)).collect();
         serde::de::Error::custom(said.join("; "))
     })?;
     let layout = policy.layout.as_deref().map(Layout::parse).transpose();

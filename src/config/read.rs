@@ -3,6 +3,7 @@
 //! A deserializer stops at the first problem. It is asked again without the entry that it stopped at, until nothing is
 //! wrong with the rest.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use serde::Deserialize;
@@ -23,8 +24,18 @@ pub(super) struct Positions<'t> {
     root: Spanned<DeTable<'t>>,
 }
 
-/// The configuration, and where its keys stand; or everything that is wrong with the text by itself.
-pub(super) fn read(text: &str) -> Result<(Config, Positions<'_>), Vec<Diagnostic>> {
+/// A text with which something is wrong by itself.
+pub(super) struct Damaged<'t> {
+    /// Everything that is wrong with it.
+    pub(super) problems: Vec<Diagnostic>,
+    /// What could be read of it without that.
+    pub(super) rest: Option<(Config, Positions<'t>)>,
+    /// The sections that lack something which was written.
+    pub(super) sections: BTreeSet<String>,
+}
+
+/// The configuration, and where its keys stand; or what is wrong with the text by itself.
+pub(super) fn read(text: &str) -> Result<(Config, Positions<'_>), Box<Damaged<'_>>> {
     let (root, broken) = DeTable::parse_recoverable(text);
     let places = Positions { text, root };
     if !broken.is_empty() {
@@ -32,15 +43,16 @@ pub(super) fn read(text: &str) -> Result<(Config, Positions<'_>), Vec<Diagnostic
         let mut problems: Vec<Diagnostic> = broken.iter().map(|error| places.diagnostic(error)).collect();
         problems.sort_by_key(|problem| problem.position);
         problems.truncate(PROBLEMS_MAX);
-        return Err(problems);
+        return Err(Box::new(Damaged { problems, rest: None, sections: BTreeSet::new() }));
     }
     let mut rest = places.root.clone();
     let mut problems: Vec<Diagnostic> = Vec::new();
     let mut removed: Vec<String> = Vec::new();
-    loop {
+    let mut sections = BTreeSet::new();
+    let read = loop {
         match Config::deserialize(Deserializer::from(rest.clone())) {
             Ok(config) if problems.is_empty() => return Ok((config, places)),
-            Ok(_) => break,
+            Ok(config) => break Some(config),
             Err(error) => {
                 let span = error.span().unwrap_or_default();
                 // What was removed for its own problem is not missing.
@@ -50,14 +62,15 @@ pub(super) fn read(text: &str) -> Result<(Config, Positions<'_>), Vec<Diagnostic
                 }
                 let key = key_at(rest.get_ref(), &span).map(|(key, _)| key).unwrap_or_default();
                 removed.extend(key.rsplit('.').next().map(str::to_owned));
+                sections.extend(section_at(rest.get_ref(), &span));
                 if problems.len() == PROBLEMS_MAX || !remove(rest.get_mut(), &span) {
-                    break;
+                    break None;
                 }
             }
         }
-    }
+    };
     problems.sort_by_key(|problem| problem.position);
-    Err(problems)
+    Err(Box::new(Damaged { problems, rest: read.map(|config| (config, places)), sections }))
 }
 
 impl Positions<'_> {
@@ -96,9 +109,11 @@ impl Positions<'_> {
     /// The message alone: the error's own display would print the line, whatever is in it.
     fn diagnostic(&self, error: &Error) -> Diagnostic {
         let span = error.span().unwrap_or_default();
-        let diagnostic = Diagnostic::at(self.position(span.start), with_suggestion(error.message()));
+        let found = key_at(self.root.get_ref(), &span);
+        let key = found.as_ref().map(|(key, _)| key.as_str()).unwrap_or_default();
+        let diagnostic = Diagnostic::at(self.position(span.start), with_suggestion(key, error.message()));
         // A message about a key names it already: it stands at the key, or at the table that lacks it.
-        match key_at(self.root.get_ref(), &span) {
+        match found {
             Some((key, value)) if !value.is_table() => diagnostic.in_field(key),
             Some(_) | None => diagnostic,
         }
@@ -122,6 +137,22 @@ fn key_at<'t, 'v>(table: &'v DeTable<'t>, span: &Range<usize>) -> Option<(String
         }?;
         Some((if below.is_empty() { name.to_string() } else { format!("{name}.{below}") }, value))
     })
+}
+
+/// The section in which a key or a value stands at `span`.
+fn section_at(table: &DeTable<'_>, span: &Range<usize>) -> Option<String> {
+    fn stands_in(value: &Spanned<DeValue<'_>>, span: &Range<usize>) -> bool {
+        value.span() == *span
+            || match value.get_ref() {
+                DeValue::Table(table) => {
+                    table.iter().any(|(key, value)| key.span() == *span || stands_in(value, span))
+                }
+                DeValue::Array(items) => items.iter().any(|item| stands_in(item, span)),
+                _ => false,
+            }
+    }
+    let found = table.iter().find(|(key, value)| key.span() == *span || stands_in(value, span));
+    found.map(|(key, _)| key.get_ref().to_string())
 }
 
 /// Removes the entry whose key or value stands at `span`; nothing where there is none. The first of many tables stands

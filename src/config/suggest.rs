@@ -12,12 +12,27 @@ const RENAMED: &[(&str, &str)] = &[
     ("slow_download", "min_download_rate"),
 ];
 
-/// Adds the nearest known word to a message about an unknown one: a key, or a value of which there are a few.
-pub(super) fn with_suggestion(message: &str) -> String {
+/// Adds the nearest known word to a message about an unknown one: a key, or a value of which there are a few. `key` is the
+/// one that the message is about.
+pub(super) fn with_suggestion(key: &str, message: &str) -> String {
     if let Some(typed) = type_message(message) {
         return typed;
     }
     if let Some(found) = message.strip_prefix("relative URL without a base: ") {
+        match key {
+            "output.store" => {
+                return format!(
+                    "found {found}, expected an object store such as s3://bucket/prefix, gs://… or az://…, or a folder as \
+                     file:///path/of/folder"
+                );
+            }
+            "inputs.store" => {
+                return format!(
+                    "found {found}, expected an object store such as s3://bucket/prefix, gs://… or az://…"
+                );
+            }
+            _ => {}
+        }
         return format!("found {found}, expected an address such as https://service.example");
     }
     let mut quoted = message.split('`').skip(1).step_by(2);

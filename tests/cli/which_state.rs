@@ -115,11 +115,11 @@ fn each_problem_of_the_configuration_is_one_of_the_error() {
     let problems = found["problems"].as_array().unwrap();
     let each = problems.iter().map(|problem| (problem["file"].as_str(), problem["line"].as_u64()));
     let file = Some("callsheet.toml");
-    assert_eq!(each.collect::<Vec<_>>(), [(file, Some(2)), (file, Some(5))], "{found}");
+    assert_eq!(each.collect::<Vec<_>>(), [(file, Some(2)), (file, Some(4)), (file, Some(5))], "{found}");
     assert!(problems[0]["message"].as_str().unwrap().contains("did you mean `base_url`"), "{found}");
-    assert_eq!(problems[1]["field"], "limits.downloads", "{found}");
+    assert_eq!(problems[2]["field"], "limits.downloads", "{found}");
     let text = env.run(["status"]).exited(2);
-    assert_eq!(text.stderr.lines().count(), 2, "{}", text.stderr);
+    assert_eq!(text.stderr.lines().count(), 3, "{}", text.stderr);
 }
 
 #[test]
