@@ -12,6 +12,7 @@ use crate::cli::retry::{RetryCommand, list};
 use crate::cli::terminal::say;
 use crate::cli::{submit, summary, written};
 use crate::domain::exit_code::Exit;
+use crate::domain::quote::kind_fields::is_on_unknown_option;
 use crate::domain::shell_word::shell_word;
 use crate::ingest::receipt::Receipt;
 use crate::ingest::retry_edited::EditedRetry;
@@ -42,8 +43,9 @@ pub(super) async fn run(command: &RetryCommand, global: &Global) -> Result<Exit,
             let batch = &taken.batch;
             say!("{batch}: {}; {next}", accepted(&taken));
             // A note tells of each row that goes back to an earlier request.
+            let goes_back = |receipt: &Receipt| !receipt.notes.iter().all(is_on_unknown_option);
             let is_edited =
-                taken.receipt.as_ref().is_some_and(|receipt| receipt.added() > 0 || !receipt.notes.is_empty());
+                taken.receipt.as_ref().is_some_and(|receipt| receipt.added() > 0 || goes_back(receipt));
             if is_edited {
                 say!(
                     "the manifest of {batch} still has the old rows: change them in the same way, which costs nothing \

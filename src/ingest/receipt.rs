@@ -1,5 +1,6 @@
 //! The receipt of a manifest: how many rows were accepted, refused or known, and why.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize, Serializer};
@@ -14,6 +15,7 @@ use crate::domain::diagnostic::{Diagnostic, Position};
 use crate::domain::ids::BatchName;
 use crate::domain::manifest::row::Policy;
 use crate::domain::pilot::Pilot;
+use crate::domain::quote::kind_fields::is_on_unknown_option;
 use crate::domain::row_changes::FieldChange;
 use crate::domain::row_verdict::{JobStanding, RowVerdict};
 use crate::domain::shell_word::job_argument;
@@ -114,6 +116,9 @@ pub struct Receipt {
     pub problems_total: u64,
     /// What is worth saying and refuses nothing; the first thousand.
     pub notes: Vec<Diagnostic>,
+    /// The options of these notes that the service does not document: of each, one row is named.
+    #[serde(skip)]
+    pub(crate) unknown_options: BTreeSet<String>,
     /// The terms of the batch.
     #[serde(default)]
     pub terms: Policy,
@@ -162,6 +167,7 @@ impl Receipt {
             problems: Vec::new(),
             problems_total: 0,
             notes: Vec::new(),
+            unknown_options: BTreeSet::new(),
             terms: Policy::default(),
             budget: None,
             changes: Vec::new(),
@@ -208,8 +214,16 @@ impl Receipt {
     }
 
     pub(super) fn note(&mut self, notes: Vec<Diagnostic>) {
-        let room = LISTED_MAX.saturating_sub(self.notes.len());
-        self.notes.extend(notes.into_iter().take(room));
+        for note in notes {
+            if self.notes.len() >= LISTED_MAX {
+                return;
+            }
+            let field = note.field.as_deref().unwrap_or_default();
+            if is_on_unknown_option(&note) && !self.unknown_options.insert(field.to_owned()) {
+                continue;
+            }
+            self.notes.push(note);
+        }
     }
 
     /// Counts jobs that are new, and the credits of all of them together. Returns whether they were counted: not where

@@ -81,6 +81,23 @@ fn a_row_that_missed_its_own_deadline_is_not_queued_again_and_again() {
 }
 
 #[test]
+fn an_option_that_nobody_documents_is_noted_once() {
+    let env = TestEnv::new();
+    let row = |n: u32| {
+        let options = json!({"zork": n, "qualtiy": "high"});
+        json!({"kind": "video", "model": "house-c1", "prompt": format!("a boat {n}"), "options": options})
+    };
+    env.write("m.json", json!([row(1), row(2), row(3)]).to_string());
+    let plan = env.run(["plan", "m.json"]).exited(0);
+    for option in ["options.zork", "options.qualtiy"] {
+        let told = format!(
+            "{option}: is not an option of video that the service documents; it is sent as it is, unchecked"
+        );
+        assert_eq!(plan.stderr.matches(&told).count(), 1, "{}", plan.stderr);
+    }
+}
+
+#[test]
 fn a_status_without_a_process_says_that_prices_may_have_risen() {
     let env = TestEnv::new();
     env.write("m.json", json!([{"id": "a", "kind": "sound-effect", "prompt": "rr"}]).to_string());

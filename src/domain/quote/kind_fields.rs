@@ -87,6 +87,14 @@ pub fn misspelt_options(kind: Kind, request: &Request) -> Vec<Diagnostic> {
     meant.map(error).collect()
 }
 
+/// What a note on an option that no kind documents says of it.
+const UNDOCUMENTED: &str = " that the service documents; it is sent as it is, unchecked";
+
+/// Whether a note is on an option that no kind documents: the same for every row that has it.
+pub fn is_on_unknown_option(note: &Diagnostic) -> bool {
+    note.message.contains(UNDOCUMENTED)
+}
+
 /// An option of another kind, or a misspelt one, is forwarded as every unknown one is; the writer
 /// should know, since what it was meant to change is not changed.
 fn check_option(kind: Kind, name: &str, value: &Value, diagnostics: &mut Diagnostics) {
@@ -97,6 +105,8 @@ fn check_option(kind: Kind, name: &str, value: &Value, diagnostics: &mut Diagnos
     let whose = owners(kinds_of_option(name));
     let meant = meant(kind, name).or_else(|| misspelt(name, documented));
     if whose.is_empty() && meant.is_none() {
+        // Without the value: rows that each have another one are told of once.
+        diagnostics.note(&format!("options.{name}"), format!("is not an option of {kind}{UNDOCUMENTED}"));
         return;
     }
     let meant = meant.map_or(String::new(), |meant| format!("; did you mean {meant}?"));

@@ -321,6 +321,7 @@ fn a_misspelt_or_misplaced_option_is_said() {
         json!({"options": {"durration": 15, "duration_seconds": 15, "seed": 4}}),
         "10 credits: 5 s x 2/s = 10\nnote: options.duration_seconds: is not an option of video, but of music or \
          sound-effect; 15 is sent as it is, unchecked; did you mean duration?\nnote: options.durration: is not an \
-         option of video; 15 is sent as it is, unchecked; did you mean duration?",
+         option of video; 15 is sent as it is, unchecked; did you mean duration?\nnote: options.seed: is not an option of \
+         video that the service documents; it is sent as it is, unchecked",
     );
 }
