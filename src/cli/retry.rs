@@ -46,7 +46,7 @@ pub(super) async fn run(command: &RetryCommand, global: &Global) -> Result<Exit,
                 0 if result.hopeless.is_empty()
                     && result.paid.is_empty()
                     && result.expired.is_empty()
-                    && result.late.is_empty()
+                    && result.missed_deadline.is_empty()
                     && result.superseded.is_empty() =>
                 {
                     say!("{}: nothing to retry: no job failed, expired or was canceled", request.name);
@@ -71,7 +71,7 @@ pub(super) async fn run(command: &RetryCommand, global: &Global) -> Result<Exit,
                  or schedule), submit the manifest again, then retry",
             );
             list(
-                &result.late,
+                &result.missed_deadline,
                 "would expire at once, because the deadline of their row has passed: to have one made, add its row with \
                  another id and a later deadline",
             );
@@ -98,9 +98,9 @@ fn keys(jobs: u32, same_key: u32, without_key: u32) -> String {
         (0, _, 0) => "each under a new key".to_owned(),
         (_, 0, 0) => "each under its old key".to_owned(),
         (same, _, 0) => format!("{same} of them under their old keys, the others under new keys"),
-        (same, new, without) => format!(
-            "{same} of them under their old keys, {new} under new keys and {without} without a key, since their endpoint \
-             supports none"
+        (_, _, without) => format!(
+            "{without} of them without a key, since their endpoint supports none, {same_key} under their old keys and {new_key} \
+             under new keys"
         ),
     }
 }

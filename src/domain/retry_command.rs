@@ -1,8 +1,9 @@
 //! The command that helps a job which ended without outputs: a retry, where that does something.
 
 use crate::domain::credit_hold::ABOVE_MAX;
-use crate::domain::job::{Job, MADE_BEFORE, RESOLVED, State};
+use crate::domain::job::{Job, MADE_BEFORE, Order, RESOLVED, State};
 use crate::domain::job_reference::{INPUT_LENGTH, INPUT_TOO_LONG};
+use crate::domain::manifest::row::Deadline;
 use crate::domain::row_verdict::JobStanding;
 
 /// What helps a job that failed, was canceled or expired, by its name as `BATCH/LABEL`, as it is typed. A retry queues no job again whose
@@ -30,6 +31,13 @@ pub fn retry_command(name: &str, job: &Job) -> String {
         _ if is_for_good || [INPUT_LENGTH, INPUT_TOO_LONG].contains(&code) => with_other_fields(name),
         _ => format!("callsheet retry {name}"),
     }
+}
+
+/// Whether a job expired because the deadline of its row, an instant, had passed: a retry would end it again.
+pub fn missed_its_deadline(order: &Order, job: &Job) -> bool {
+    let ended = job.history().last().map(|line| line.at);
+    let is_past = matches!(order.deadline, Some(Deadline::At(at)) if ended >= Some(at));
+    is_past && matches!(job.state(), State::Expired)
 }
 
 /// Why nothing can be downloaded of a job that was charged; nothing where something can.

@@ -14,7 +14,7 @@ use crate::domain::ids::BatchName;
 use crate::domain::job::{Job, JobSpec, OutputFile, State};
 use crate::domain::job_state::JobState;
 use crate::domain::ledger::{Movement, Totals};
-use crate::domain::manifest::row::Deadline;
+use crate::domain::retry_command::missed_its_deadline;
 use crate::domain::review::Verdict;
 use crate::domain::task::Fault;
 use crate::output::csv_dialect::draft_path;
@@ -192,11 +192,7 @@ impl Report {
                     self.waits_for_rows = Some(spec.label.clone());
                 }
             }
-            State::Expired => {
-                let ended = job.history().last().map(|line| line.at);
-                let is_past = matches!(spec.order.deadline, Some(Deadline::At(at)) if ended >= Some(at));
-                self.past_deadline += u32::from(is_past);
-            }
+            State::Expired => self.past_deadline += u32::from(missed_its_deadline(&spec.order, job)),
             _ => {}
         }
         if let Some(decision) = job.decision().filter(|_| !is_superseded) {

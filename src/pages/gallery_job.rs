@@ -10,6 +10,7 @@ use crate::domain::ids::BatchName;
 use crate::domain::job::{Job, JobSpec, MADE_BEFORE, OutputFile, State};
 use crate::domain::job_reference::{INPUT_LENGTH, INPUT_TOO_LONG};
 use crate::domain::json_object::JsonObject;
+use crate::domain::retry_command::missed_its_deadline;
 use crate::domain::row_verdict::JobStanding;
 use crate::domain::shell_word::job_argument;
 
@@ -156,7 +157,7 @@ impl<'a> GalleryJob<'a> {
             ended: ended.map(|line| line.at.0),
             error: error.map(|fault| GalleryError { code: &fault.code, message: &fault.message }),
             review: review(job),
-            next: next_step(&name, job),
+            next: next_step(&name, spec, job),
             drift: charge_drift::of(&spec.order, job).iter().map(ToString::to_string).collect(),
             meta: &spec.order.meta,
             name,
@@ -198,7 +199,7 @@ fn options(spec: &JobSpec, job: &Job) -> Map<String, Value> {
 }
 
 /// What a person can do for a job that did not succeed; `name` is what commands call it.
-fn next_step(name: &str, job: &Job) -> Option<NextStep> {
+fn next_step(name: &str, spec: &JobSpec, job: &Job) -> Option<NextStep> {
     let step = |text, command: &str| {
         let command = (!command.is_empty()).then(|| command.replace("JOB", name));
         Some(NextStep { text, command })
@@ -235,6 +236,11 @@ fn next_step(name: &str, job: &Job) -> Option<NextStep> {
         state if state.is_ended_by_record() => {
             step("Another attempt has a new key and its own charge.", "callsheet retry JOB")
         }
+        State::Expired if missed_its_deadline(&spec.order, job) => step(
+            "The deadline of its row had passed before it was sent. To have it made, add its row with another id and a later \
+             deadline.",
+            "",
+        ),
         State::Failed { .. } | State::Canceled { .. } | State::Expired => {
             step("It can be queued again, under the same key.", "callsheet retry JOB")
         }

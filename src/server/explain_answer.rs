@@ -13,7 +13,9 @@ use crate::domain::job_reference::{EndedTake, INPUT_LENGTH, INPUT_TOO_LONG, JobI
 use crate::domain::job_state::JobState;
 use crate::domain::manifest::row::Deadline;
 use crate::domain::parked_reason::Parked;
-use crate::domain::retry_command::{nothing_to_download, retry_command, with_other_fields};
+use crate::domain::retry_command::{
+    missed_its_deadline, nothing_to_download, retry_command, with_other_fields,
+};
 use crate::domain::row_verdict::JobStanding;
 use crate::domain::shell_word::job_argument;
 use crate::engine::engine_client::EngineClient;
@@ -265,7 +267,9 @@ fn wait_for(
         MissingInput::Ended(JobState::InDoubt) => {
             format!("callsheet resolve {name} --charged N or --not-charged, as the account shows")
         }
-        MissingInput::Ended(JobState::Expired) if ends_by_own_deadline(&first.batch, &first.spec) => {
+        MissingInput::Ended(JobState::Expired)
+            if missed_its_deadline(&first.spec.order, &first.record.job) =>
+        {
             "the deadline of its row has passed; to have it made, add that row with another id".to_owned()
         }
         MissingInput::Ended(_) => retry_command(&name, &first.record.job),

@@ -450,7 +450,10 @@ fn said(verb: &str, done: &BatchOutcomes) -> String {
             (outcome.hopeless.len(), "would be rejected again unchanged: change their rows"),
             (outcome.paid.len(), "are paid for but not downloaded: download them"),
             (outcome.expired.len(), "would expire again at once"),
-            (outcome.late.len(), "have passed the deadline of their row: add their rows with other ids"),
+            (
+                outcome.missed_deadline.len(),
+                "have passed the deadline of their row: add their rows with other ids",
+            ),
             (outcome.superseded.len(), "are older versions of edited rows"),
             (outcome.edited.len(), "edited outputs are kept; downloads get other names beside them"),
         ];

@@ -164,7 +164,7 @@ pub struct CommandOutcome {
     pub expired: Vec<String>,
     /// Jobs that would expire again at once: the deadline of their row has passed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub late: Vec<String>,
+    pub missed_deadline: Vec<String>,
     /// Jobs that are older versions of edited rows: the newer ones are wanted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub superseded: Vec<String>,
@@ -188,7 +188,7 @@ impl CommandOutcome {
         self.hopeless.extend(more.hopeless);
         self.paid.extend(more.paid);
         self.expired.extend(more.expired);
-        self.late.extend(more.late);
+        self.missed_deadline.extend(more.missed_deadline);
         self.edited.extend(more.edited);
         self.superseded.extend(more.superseded);
         self.may_have_been_sent += more.may_have_been_sent;

@@ -33,7 +33,7 @@ impl Scheduler {
                 continue;
             }
             if self.missed_its_deadline(&spec, &record, now) {
-                outcome.late.push(spec.label.clone());
+                outcome.missed_deadline.push(spec.label.clone());
                 continue;
             }
             let expires = self.batches.get(&record.key.batch).and_then(|active| active.record().expires());
