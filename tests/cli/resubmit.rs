@@ -92,3 +92,15 @@ fn a_second_attempt_that_no_budget_covers_is_not_sent() {
     env.run(["run", "m.json"]).exited(0);
     env.audit().each_paid_once(1);
 }
+
+#[test]
+fn a_task_that_cannot_be_read_is_not_bought_again_and_the_run_ends() {
+    let unreadable =
+        "[[rules]]\non = 'poll'\neffect = { do = 'answer', status = 500, body = 'error', when = 'before' }\n";
+    let env = env(unreadable, &resubmitting());
+    env.run(["run", "m.json"]).exited(7).says("the remaining jobs are overdue");
+    assert_eq!(env.audit().tasks.len(), 1);
+    env.faults("");
+    env.run(["run", "m.json"]).exited(0);
+    env.audit().each_paid_once(1);
+}

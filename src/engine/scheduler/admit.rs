@@ -150,7 +150,7 @@ impl Scheduler {
     /// Whether tasks of earlier attempts at a job are read before another is paid for: they may have ended since they were
     /// read. It stays in the queue meanwhile.
     fn reads_first(&mut self, key: JobKey, now: Now) -> bool {
-        let within = Millis(self.settings.poll_max.0.saturating_mul(2));
+        let within = self.reading_counts_for();
         let Some(open) = self.jobs.get(&key) else { return false };
         let unread: Vec<(AttemptNo, bool)> = open.unread_attempts(now.tick, within).collect();
         for (attempt, _) in unread.iter().filter(|(_, is_idle)| *is_idle) {
@@ -158,6 +158,11 @@ impl Scheduler {
             self.pending.wake_at(now.tick);
         }
         !unread.is_empty()
+    }
+
+    /// For how long a reading of a task tells that it still runs, before another attempt is paid for.
+    pub(super) fn reading_counts_for(&self) -> Millis {
+        Millis(self.settings.poll_max.0.saturating_mul(2))
     }
 
     /// Ends jobs that cost more than they may.

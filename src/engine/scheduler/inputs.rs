@@ -190,7 +190,9 @@ impl Scheduler {
         let wait = match answer {
             ReadAnswer::Task(reading) => {
                 self.account.task_was_read();
-                self.reset_faults(key, attempt);
+                if let Some(mut open) = self.jobs.get_mut(&key) {
+                    open.task_was_read(attempt);
+                }
                 self.learn_from_task(key, attempt, &reading, now);
                 let is_present = self.jobs.get(&key).is_some_and(|open| open.job().attempt() == attempt);
                 self.apply(key, attempt, Event::Read(reading), now)?;

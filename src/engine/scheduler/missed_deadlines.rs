@@ -30,12 +30,15 @@ impl Scheduler {
                 continue;
             }
             let state = open.job().attempt_of(attempt).map(Attempt::state);
-            let is_unread =
-                open.seen_for(attempt, now.tick).is_none() && matches!(state, Some(State::Running { .. }));
+            let is_running = matches!(state, Some(State::Running { .. }));
+            let is_unread = is_running && open.seen_for(attempt, now.tick).is_none();
+            // Another is bought only where a reading has just told that the task runs: the answer to its POST is none.
+            let lacks_reading =
+                is_running && !open.was_read_within(attempt, now.tick, self.reading_counts_for());
             // One that cannot be read is late, and no reason to buy another.
-            let is_unreadable = is_unread && open.is_unreadable(attempt);
+            let is_unreadable = lacks_reading && open.is_unreadable(attempt);
             let resubmits = !is_watched && !is_unreadable && self.resubmits(key);
-            if is_unread && (is_watched || resubmits) {
+            if is_unread && is_watched || lacks_reading && resubmits {
                 self.postpone_deadline(key, attempt, UNREAD_GRACE, now);
                 continue;
             }
@@ -112,7 +115,11 @@ impl Scheduler {
     fn resubmits(&self, key: JobKey) -> bool {
         let Some(active) = self.batches.get(&key.batch) else { return false };
         let Some(open) = self.jobs.get(&key) else { return false };
-        active.record().policy.on_deadline == Some(OnDeadline::Resubmit)
+        let policy = &active.record().policy;
+        let is_left = open.job().newest_attempt().0 < policy.attempts.unwrap_or(self.settings.attempts);
+        policy.on_deadline == Some(OnDeadline::Resubmit)
+            && open.spec().order.kind.is_keyed()
+            && is_left
             && !active.record().canceled
             && !open.job().has_no_more_attempts()
             && !active.versions().is_superseded(key.seq)

@@ -37,6 +37,8 @@ struct AttemptProgress {
     is_busy: bool,
     /// A timer is set for what it wants next.
     is_timed: bool,
+    /// Its task was read by this process: the answer to its POST is no reading.
+    was_read: bool,
     /// Faults in a row, of whatever is being tried.
     faults: u32,
     /// Readings in a row that did not find its task.
@@ -84,6 +86,7 @@ impl AttemptProgress {
             no,
             is_busy: false,
             is_timed: false,
+            was_read: false,
             faults: 0,
             missing: 0,
             download: None,
@@ -99,9 +102,15 @@ impl AttemptProgress {
         self.task_since.is_none() && self.faults < READINGS_WAITED_FOR
     }
 
-    /// Whether its task was not read since the start although that was tried often enough.
+    /// Whether reading its task has failed so often in a row that nobody waits for it.
     fn is_unreadable(&self) -> bool {
-        self.task_since.is_none() && !self.is_to_be_read()
+        self.faults >= READINGS_WAITED_FOR
+    }
+
+    /// Whether its task was read within this span and ran, and no reading has failed since.
+    fn was_read_within(&self, now: Tick, within: Millis) -> bool {
+        let is_recent = self.last_running.is_some_and(|seen| now.since(seen) <= within);
+        self.was_read && self.faults == 0 && is_recent
     }
 }
 
@@ -154,19 +163,23 @@ impl OpenJob {
         self.record.job.set_max_credits(max_credits);
     }
 
-    /// The attempts beside the present one whose tasks were not seen running within this span, each with whether it can be
-    /// read at once: one that is being read, or could not be, comes by itself.
+    /// The attempts beside the present one whose tasks were not read within this span, or could not be read since, each with
+    /// whether it can be read at once: one that is being read, or could not be, comes by itself.
     pub fn unread_attempts(&self, now: Tick, within: Millis) -> impl Iterator<Item = (AttemptNo, bool)> {
         let present = self.record.job.attempt();
-        let is_fresh =
-            move |of: &AttemptProgress| of.last_running.is_some_and(|seen| now.since(seen) <= within);
-        let others = self.attempts.iter().filter(move |of| of.no != present && !is_fresh(of));
+        let is_unread = move |of: &AttemptProgress| of.no != present && !of.was_read_within(now, within);
+        let others = self.attempts.iter().filter(move |of| is_unread(of));
         others.map(|of| (of.no, !of.is_busy && of.faults == 0))
     }
 
-    /// Whether the task of an attempt was not read since the start although that was tried often enough.
+    /// Whether reading the task of an attempt has failed so often in a row that nobody waits for it.
     pub fn is_unreadable(&self, attempt: AttemptNo) -> bool {
         self.of(attempt).is_some_and(AttemptProgress::is_unreadable)
+    }
+
+    /// Whether the task of an attempt was read within this span and ran, and no reading has failed since.
+    pub fn was_read_within(&self, attempt: AttemptNo, now: Tick, within: Millis) -> bool {
+        self.of(attempt).is_some_and(|of| of.was_read_within(now, within))
     }
 
     /// Whether it waits in the queue.
@@ -300,6 +313,11 @@ impl OpenJob {
     /// What was tried worked.
     pub fn reset_faults(&mut self, attempt: AttemptNo) {
         self.progress(attempt).into_iter().for_each(|of| (of.faults, of.missing) = (0, 0));
+    }
+
+    /// The task of an attempt was read.
+    pub fn task_was_read(&mut self, attempt: AttemptNo) {
+        self.progress(attempt).into_iter().for_each(|of| (of.was_read, of.faults, of.missing) = (true, 0, 0));
     }
 
     /// The task of an attempt was not found. Returns how often in a row.

@@ -19,13 +19,29 @@ fn answer(stage: &mut Stage, attempt: u32, answer: ReadAnswer) -> String {
     stage.step(vec![Input::Read(Stage::key(0), AttemptNo(attempt), answer)])
 }
 
-/// Half an hour passes. Where another attempt may follow, the task is read once more, and runs. Returns what is said then.
+/// Half an hour passes. The task is read once more before another attempt follows, and runs. Returns what is said then.
 fn deadline_passes(stage: &mut Stage) -> String {
-    assert_eq!(stage.pass(Millis::from_secs(1_800)).step(vec![]), "");
-    match stage.step(vec![]).as_str() {
-        "read 0#1" => answer(stage, 1, ReadAnswer::Task(reading("processing"))),
-        said => said.to_owned(),
+    assert_eq!(stage.pass(Millis::from_secs(1_800)).step(vec![]), "read 0#1");
+    answer(stage, 1, ReadAnswer::Task(reading("processing")))
+}
+
+/// Time passes until nothing moves by itself any more; no reading of the first task works meanwhile. Returns how many there
+/// were.
+fn fails_to_read_the_first(stage: &mut Stage) -> u32 {
+    let mut readings = 0;
+    while stage.scheduler.standstill().is_none() {
+        match stage.pass(Millis(5_000)).step(vec![]).as_str() {
+            "" => {}
+            "read 0#1" => {
+                readings += 1;
+                let failed = ReadAnswer::Again { fault: fault("http_500"), wait: None };
+                assert_eq!(answer(stage, 1, failed), "");
+            }
+            said => panic!("{said}"),
+        }
+        assert!(readings < 20, "nobody waits for ever");
     }
+    readings
 }
 
 fn second(status: &str) -> TaskReading {
@@ -58,18 +74,49 @@ fn an_overdue_task_is_watched_beside_the_next_attempt() {
 #[test]
 fn a_command_ends_where_the_first_task_cannot_be_read_before_the_next_attempt() {
     let mut stage = resubmitting(1);
-    let refused = || ReadAnswer::Again { fault: fault("http_403"), wait: None };
     stage.pass(Millis::from_secs(1_800)).restart();
-    let mut readings = 0;
-    while stage.scheduler.standstill().is_none() {
-        if stage.pass(Millis(10_000)).step(vec![]) == "read 0#1" {
-            readings += 1;
-            answer(&mut stage, 1, refused());
-        }
-        assert!(readings < 20, "nobody waits for ever");
-    }
+    fails_to_read_the_first(&mut stage);
     assert_eq!(stage.scheduler.standstill(), Some(Standstill::Overdue));
     assert_eq!(stage.batch.totals.committed(), Credits(10), "nothing was bought for it meanwhile");
+}
+
+#[test]
+fn a_task_that_was_only_named_by_its_post_and_cannot_be_read_is_overdue_and_nothing_is_bought_for_it() {
+    for deadline in [8, 15, 45, 1_800] {
+        let mut stage = resubmitting(1);
+        stage.scheduler.settings.deadlines = BTreeMap::from([(Kind::Video, Millis::from_secs(deadline))]);
+        let settings = Box::new(stage.scheduler.settings.clone());
+        stage.scheduler.execute(Command::Reload(settings), stage.now).unwrap();
+        let readings = fails_to_read_the_first(&mut stage);
+        assert!(readings >= 8, "{readings} with a deadline of {deadline} s");
+        assert_eq!(stage.scheduler.standstill(), Some(Standstill::Overdue));
+        assert!(stage.durable[&Stage::key(0)].job.is_overdue());
+        assert_eq!((stage.attempt(0), stage.batch.totals.committed()), (AttemptNo(1), Credits(10)));
+    }
+}
+
+#[test]
+fn a_task_is_resubmitted_over_once_it_can_be_read_again() {
+    let mut stage = resubmitting(1);
+    assert_eq!(stage.pass(Millis::from_secs(1_790)).step(vec![]), "read 0#1");
+    answer(&mut stage, 1, ReadAnswer::Again { fault: fault("http_500"), wait: None });
+    assert_eq!(stage.pass(Millis::from_secs(10)).step(vec![]), "read 0#1");
+    assert_eq!(answer(&mut stage, 1, ReadAnswer::Task(reading("processing"))), "post 0#2");
+}
+
+#[test]
+fn a_command_ends_where_the_first_task_can_be_read_no_more_while_the_next_attempt_waits() {
+    let mut stage = resubmitting(1);
+    stage.scheduler.execute(Command::SetBudget(BatchNo(1), Some(Credits(10))), stage.now).unwrap();
+    assert_eq!(deadline_passes(&mut stage), "");
+    stage.pass(Millis::from_secs(60));
+    stage.scheduler.execute(Command::SetBudget(BatchNo(1), Some(Credits(100))), stage.now).unwrap();
+    assert_eq!(fails_to_read_the_first(&mut stage), 8);
+    assert_eq!(stage.scheduler.standstill(), Some(Standstill::Overdue));
+    assert_eq!(stage.batch.totals.committed(), Credits(10));
+    // It goes on once the task can be read.
+    stage.pass_until("read 0#1");
+    assert_eq!(answer(&mut stage, 1, ReadAnswer::Task(reading("processing"))), "post 0#2");
 }
 
 #[test]
