@@ -262,11 +262,15 @@ impl EngineClient {
     ) -> Result<CommandOutcome, EngineError> {
         let edited = Arc::new(std::sync::Mutex::new(Vec::new()));
         let found = edited.clone();
+        let is_named = target.job().is_some();
         let missing = move |batch: &BatchRecord, spec: &JobSpec, record: &JobRecord| {
             let layout = batch.policy.layout.as_deref().and_then(|text| Layout::parse(text).ok());
             let layout = layout.unwrap_or_else(|| default_layout.clone());
             let output_spec = OutputSpec { batch: &batch.name, layout: &layout, spec, job: &record.job };
-            let is_missing = record.job.state().is_final() && output_dir.published(output_spec).is_none();
+            // What a person recorded stays, unless its outputs are asked for by name.
+            let is_asked_for = is_named || !record.job.state().is_resolved();
+            let is_missing =
+                is_asked_for && record.job.state().is_final() && output_dir.published(output_spec).is_none();
             if is_missing {
                 let mut edited = found.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
                 let room = EDITED_LISTED_MAX.saturating_sub(edited.len());

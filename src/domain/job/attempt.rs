@@ -133,6 +133,11 @@ impl State {
         }
     }
 
+    /// Whether a person recorded what it was charged, and that ended it.
+    pub fn is_resolved(&self) -> bool {
+        matches!(self, State::Failed { fault, .. } if fault.code == RESOLVED)
+    }
+
     /// The state's name in everything shown.
     pub fn name(&self) -> &'static str {
         self.job_state().name()
@@ -215,7 +220,8 @@ pub struct Attempt {
     /// A request under its key may have been sent by a state that is gone.
     #[serde(default, skip_serializing_if = "is_default")]
     pub(super) may_have_been_sent: bool,
-    /// The error that named its task. The task's record decides whether the attempt is over, and may say less of why.
+    /// The error that named its task. The task's record decides whether the attempt is over, and may say less of why. Of
+    /// outputs that are asked for again after it had failed, that failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) rejected: Option<Box<Fault>>,
     /// Since when its task is, or was, watched beside the job's present attempt.

@@ -19,6 +19,7 @@
 
 mod charges_and_refunds;
 mod event;
+mod fetch_again;
 mod history;
 mod resubmission;
 #[cfg(test)]
@@ -28,7 +29,6 @@ use crate::domain::credit_hold::{Basis, Hold};
 use crate::domain::credits::Credits;
 use crate::domain::ids::{AttemptNo, TaskId};
 pub use crate::domain::job::lifecycle::event::Event;
-use crate::domain::job::lifecycle::history::DOWNLOAD_GIVEN_UP;
 use crate::domain::job::{
     ATTEMPTS_MAX, Attempt, Books, DOWNLOAD_FAILED, HistoryLine, Job, OutputFile, RESOLVED, State,
 };
@@ -346,13 +346,7 @@ impl Change {
                 if !is_paid || !change.job.is_over() {
                     return Err(misplaced);
                 }
-                let (task, files) = match state {
-                    State::Succeeded { task, files } => (task, files),
-                    State::Failed { task: Some(task), .. } => (task, Vec::new()),
-                    _ => return Err(misplaced),
-                };
-                let fetching = State::Fetching { task, urls: Vec::new(), files };
-                change.end(fetching, "its outputs are downloaded again");
+                change.fetch_again(state);
             }
 
             (State::Queued, Event::Resolve(charged)) if may_have_been_sent => {
@@ -536,13 +530,21 @@ impl Change {
             attempt.record.clone_from(&reading.record);
         }
         match reading.status {
+            // A person has said what it was charged: it does not go on.
+            TaskStatus::Pending | TaskStatus::Processing | TaskStatus::Other(_)
+                if self.attempt().was_resolved() =>
+            {
+                let fault = Fault::new("unfinished", format!("task {} has not ended", reading.id));
+                self.give_up_download(reading.id, Vec::new(), fault, "its task has not ended");
+            }
             TaskStatus::Pending | TaskStatus::Processing | TaskStatus::Other(_) => {
                 self.settle(&reading);
+                let was_over = self.attempt().was_over();
                 let files = self.take_earlier_files();
-                self.attempt_mut().state = match files.is_empty() {
-                    true => State::Running { task: reading.id },
+                self.attempt_mut().state = match was_over {
+                    false => State::Running { task: reading.id },
                     // It has succeeded before, and is read until it shows results.
-                    false => State::Fetching { task: reading.id, urls: Vec::new(), files },
+                    true => State::Fetching { task: reading.id, urls: Vec::new(), files },
                 };
             }
             TaskStatus::Success => {
@@ -567,17 +569,6 @@ impl Change {
         }
     }
 
-    /// A download is given up. A job that had outputs before has succeeded with these: they may be in the object store, or
-    /// edited, and are found there again.
-    fn give_up_download(&mut self, task: TaskId, files: Vec<OutputFile>, fault: Fault, why: &str) {
-        if files.is_empty() {
-            self.end(State::Failed { fault, task: Some(task) }, &format!("{DOWNLOAD_GIVEN_UP}: {why}"));
-        } else {
-            let what = format!("{DOWNLOAD_GIVEN_UP}: {why}; its earlier outputs stay recorded");
-            self.end(State::Succeeded { task, files }, &what);
-        }
-    }
-
     fn note_finished(&mut self, task: &TaskId) {
         match (self.is_present, self.job.overdue) {
             (true, false) => self.note("finished", None),
@@ -588,6 +579,7 @@ impl Change {
 
     /// The task failed or was canceled, and gave its charge back. Another attempt follows the present one alone.
     fn attempt_over(&mut self, reading: TaskReading, rules: AttemptRules) {
+        let was_over = self.attempt().was_over();
         if !self.attempt().books.held.is_zero() {
             // Charged and given back before anybody looked.
             self.settle(&reading);
@@ -600,6 +592,13 @@ impl Change {
             Fault::new(code, format!("the service ended the task as {word} and gave no reason"))
         });
         let named = self.attempt_mut().rejected.take();
+        let files = self.take_earlier_files();
+        if !files.is_empty() {
+            let word = if is_canceled { "was canceled" } else { "failed" };
+            let why = format!("the service says that task {} {word} after all", reading.id);
+            self.give_up_download(reading.id, files, fault, &why);
+            return;
+        }
         if is_canceled {
             // Somebody has decided: only a person buys it again.
             let what = format!("task {} was canceled at the service by another client: {fault}", reading.id);
@@ -624,7 +623,8 @@ impl Change {
             Prospect::OnlyAsked | Prospect::Hopeless => false,
         };
         let is_left = self.job.newest_attempt().0 < rules.attempts && !self.job.overdue;
-        let is_followed = self.is_present && is_left && may_help;
+        // Who asks for outputs again buys nothing.
+        let is_followed = self.is_present && is_left && may_help && !was_over;
         let is_retried = is_followed && !self.job.no_more_attempts;
         let next = if is_retried { ", retrying with a new key" } else { "" };
         let what = format!("task {} failed{next}: {fault}", reading.id);
