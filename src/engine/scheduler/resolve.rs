@@ -8,7 +8,7 @@ use crate::domain::time::Now;
 use crate::engine::scheduler::commands::FoundJob;
 use crate::engine::scheduler::parts::active_batch::SKIPPED_MAX;
 use crate::engine::scheduler::parts::open_job::OpenJob;
-use crate::engine::scheduler::{CommandOutcome, Scheduler, SchedulerError};
+use crate::engine::scheduler::{CommandOutcome, Mode, Scheduler, SchedulerError};
 
 impl Scheduler {
     /// What a person found out of a job that may have been sent ends it where it stands in the queue.
@@ -54,8 +54,9 @@ impl Scheduler {
                 return Ok(CommandOutcome { refused: Some(refused), ..CommandOutcome::default() });
             }
         };
-        // An answer that is on its way would come to an attempt that is over.
-        if self.jobs.get(&key).is_some_and(|open| open.is_attempt_busy(attempt)) {
+        // An answer that is on its way would come to an attempt that is over. Without a process none is: what was due when the
+        // state was opened was not begun.
+        if self.mode != Mode::Free && self.jobs.get(&key).is_some_and(|open| open.is_attempt_busy(attempt)) {
             let refused = "a request about it is under way; repeat the command in a moment".to_owned();
             return Ok(CommandOutcome { refused: Some(refused), ..CommandOutcome::default() });
         }
