@@ -354,18 +354,25 @@ fn next(
     {
         return missing;
     }
+    let name = job_argument(&batch.name, &spec.label);
+    let to_end_it = format!("callsheet resolve {name} --charged N or --not-charged, as the account shows");
     if let Some(parked_reason) =
         parked.and_then(|parked| parked_reason(batch, spec, record, parked, shortage))
     {
-        return parked_reason;
+        return match record.job.state() {
+            State::Submitting { may_have_run: true, .. } | State::Running { .. }
+                if record.job.is_overdue() =>
+            {
+                format!("{parked_reason}. It is overdue. To end it: {to_end_it}")
+            }
+            _ => parked_reason,
+        };
     }
-    let name = job_argument(&batch.name, &spec.label);
     let overdue = match record.job.is_overdue() {
         false => String::new(),
-        true => format!(
-            " It is overdue, so it is asked less often. To end it instead: callsheet resolve {name} --charged N or \
-             --not-charged, as the account shows"
-        ),
+        true => {
+            format!(" It is overdue, so it is asked less often. To end it instead: {to_end_it}")
+        }
     };
     match record.job.state() {
         State::Queued if record.job.may_have_been_sent() || batch.may_have_been_sent(spec.seq) => {
@@ -434,6 +441,10 @@ fn next(
         }
         State::Expired => format!(
             "nothing; submit its manifest with a later policy.expires, then callsheet retry {name} queues it again"
+        ),
+        State::Failed { task: Some(task), .. } if spec.order.kind.is_keyed() => format!(
+            "nothing; callsheet retry {name} queues it again, under the same key: as long as the service has task \
+             {task}, that is its answer. To have it made anew, submit its row with another id"
         ),
         State::Failed { .. } | State::Canceled { .. } if spec.order.kind.is_keyed() => {
             format!("nothing; callsheet retry {name} queues it again, under the same key")

@@ -104,3 +104,31 @@ fn a_task_that_cannot_be_read_is_not_bought_again_and_the_run_ends() {
     env.run(["run", "m.json"]).exited(0);
     env.audit().each_paid_once(1);
 }
+
+#[test]
+fn an_overdue_job_that_was_resolved_stays_resolved_though_its_task_still_runs() {
+    let env = env("[[rules]]\neffect = { do = 'task-never' }\n", &json!({"deadline": "1s"}));
+    env.run(["run", "m.json"]).exited(7).says("see what ends one: callsheet explain JOB");
+    let explained = || env.run(["explain", "m/boat"]).exited(0).stdout;
+    let (next, named) =
+        (explained(), "It is overdue. To end it: callsheet resolve m/boat --charged N or --not-charged");
+    assert!(next.contains("its task is not polled") && next.contains(named), "{next}");
+
+    env.run(["resolve", "m/boat", "--charged", "1"]).exited(0);
+    let resolved = |job: &Value| job["state"] == "failed" && job["error"]["code"] == "resolved";
+    let job = || env.run(["jobs", "m", "--json"]).exited(0).stdout;
+    let line = || serde_json::from_str::<Value>(job().lines().next().unwrap()).unwrap();
+    assert!(resolved(&line()), "{:#}", line());
+    env.run(["download", "m"]).exited(0);
+    assert!(!explained().contains("downloaded again"), "{}", explained());
+    // Its outputs are asked for by its name alone, and are not there.
+    env.run(["download", "m/boat"]).exited(1);
+    assert!(
+        resolved(&line()) && explained().contains("what was recorded of its charge stays"),
+        "{}",
+        explained()
+    );
+    env.run(["run", "m.json"]).exited(1);
+    assert_eq!(env.audit().tasks.len(), 1);
+    env.run(["state", "verify"]).exited(0).says("all fits");
+}
