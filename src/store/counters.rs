@@ -5,12 +5,28 @@
 
 use crate::domain::job::State;
 use crate::domain::request::Kind;
-use crate::store::{BatchRecord, Ended};
+use crate::store::{BatchRecord, Ended, KindCounts};
 
 impl BatchRecord {
     /// Counts a job that is accepted.
     pub fn count_accepted(&mut self, kind: Kind) {
         self.kinds.entry(kind).or_default().rows += 1;
+    }
+
+    /// Whether a failure with this code of a job of this kind counts among the rejections in a row, of which `in_row_max`
+    /// pause it: a rejected prompt does. An endpoint that is missing fails all jobs of its kind, free of charge, and counts
+    /// where no other kind has jobs left that may succeed.
+    pub fn is_rejection(&self, code: &str, kind: Kind, in_row_max: u32) -> bool {
+        code == "content_rejected" || code == "not_found" && !self.others_may_succeed(kind, in_row_max)
+    }
+
+    /// Whether jobs of another kind than this have not ended, and may succeed: one of that kind did, or fewer than
+    /// `failures_max` have failed.
+    fn others_may_succeed(&self, kind: Kind, failures_max: u32) -> bool {
+        let mut others = self.kinds.iter().filter(|(other, _)| **other != kind).map(|(_, counts)| counts);
+        others.any(|KindCounts { rows, ended }| {
+            ended.all() < *rows && (ended.succeeded > 0 || ended.failed < failures_max)
+        })
     }
 
     /// How its jobs ended, by kind; nothing stands for those that were accepted before kinds were counted.

@@ -394,8 +394,7 @@ impl ActiveBatch {
         record.count_ended(spec.order.kind, job.state(), is_superseded);
         record.replaced = record.replaced + record.unspent_of(job, &spec.order);
         let pause = match job.state() {
-            // What the endpoint itself is missing for would fail all others, too.
-            State::Failed { fault, .. } if ["content_rejected", "not_found"].contains(&&*fault.code) => {
+            State::Failed { fault, .. } if record.is_rejection(&fault.code, spec.order.kind, in_row_max) => {
                 record.rejections = record.rejections.saturating_add(1);
                 (record.rejections >= in_row_max)
                     .then_some((Pause::Rejections, "requests were rejected one after the other"))

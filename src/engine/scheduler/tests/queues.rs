@@ -4,6 +4,7 @@ use super::*;
 use crate::domain::manifest::row::Deadline;
 use crate::domain::pilot::Pilot;
 use crate::domain::queue_class::{Census, Classes, GroupHash};
+use crate::store::Pause;
 
 /// A row of a kind at a price.
 type Row = (Kind, u64);
@@ -251,6 +252,41 @@ fn what_a_retry_queued_and_a_cancel_drops_ends_by_and_by_and_is_not_sent() {
     assert_eq!(canceled, [128, 64, 64, 44]);
     assert!(stage.outcomes.values().all(|record| *record.job.state() == State::DROPPED));
     assert_eq!(stage.scheduler.standstill(), Some(Standstill::Done));
+}
+
+/// How a batch stands that is sent one by one, whose requests of these kinds meet an endpoint that is missing.
+fn with_missing_endpoints(rows: &[Row], missing: &[Kind]) -> (usize, usize, Option<Pause>) {
+    let limits = Limits { in_flight: 1, ..settings().limits };
+    let mut stage = Stage::queue_of(rows, false, Settings { limits, ..settings() });
+    rows.iter().for_each(|(kind, _)| stage.batch.count_accepted(*kind));
+    stage.scheduler.add_batch(stage.batch.clone());
+    let mut said = stage.step(vec![]);
+    while let Some(sent) = said.split(", ").find_map(|said| said.strip_prefix("post ")) {
+        let seq: u32 = sent.strip_suffix("#1").unwrap().parse().unwrap();
+        said = if missing.contains(&rows[seq as usize].0) {
+            stage.posted(seq, PostAnswer::Refused(fault("not_found")))
+        } else {
+            let next = stage.posted(seq, task("success"));
+            let fetched = vec![Input::Fetched(Stage::key(seq), AttemptNo::FIRST, Ok(files()))];
+            format!("{next}, {}", stage.step(fetched))
+        };
+    }
+    (stage.batch.ended.failed as usize, stage.batch.ended.succeeded as usize, stage.batch.paused)
+}
+
+#[test]
+fn an_endpoint_that_is_missing_stops_no_rows_of_other_kinds() {
+    let (sound, image) = ((Kind::SoundEffect, PRICE), (Kind::Image, PRICE));
+    let both = [vec![sound; 5], vec![image; 4]].concat();
+    let missing = [Kind::SoundEffect];
+    assert_eq!(with_missing_endpoints(&both, &missing), (5, 4, None));
+    let images_first = [vec![image; 4], vec![sound; 5]].concat();
+    assert_eq!(with_missing_endpoints(&images_first, &missing), (3, 4, Some(Pause::Rejections)));
+    assert_eq!(with_missing_endpoints(&[sound; 5], &missing), (3, 0, Some(Pause::Rejections)));
+    // Where all are missing, it ends soon.
+    let many = [[sound, image]; 50].concat();
+    let missing = [Kind::SoundEffect, Kind::Image];
+    assert_eq!(with_missing_endpoints(&many, &missing), (8, 0, Some(Pause::Rejections)));
 }
 
 #[test]
