@@ -43,6 +43,10 @@ mod tests;
 /// Longest time between two looks at the clock.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
+/// Between two questions which batches wait for people, while the engine is looking that up; it is asked so often at most.
+const LOOKUP_INTERVAL: Duration = Duration::from_millis(50);
+const LOOKUP_QUESTIONS_MAX: u32 = 100;
+
 /// Between two tries to take a run in that could not be.
 const RETRY_INTERVAL: crate::domain::time::Millis = crate::domain::time::Millis::from_secs(10);
 
@@ -134,8 +138,16 @@ impl RunIngest for DaemonIngest {
     }
 
     async fn unfinished(&self) -> Result<Vec<BatchName>, StoreError> {
+        let mut waiting = self.engine.waiting_for_people().await;
+        for _ in 1..LOOKUP_QUESTIONS_MAX {
+            if !matches!(waiting, Ok(None)) {
+                break;
+            }
+            tokio::time::sleep(LOOKUP_INTERVAL).await;
+            waiting = self.engine.waiting_for_people().await;
+        }
         // Where the engine has ended, no run starts either.
-        let waiting = self.engine.waiting_for_people().await.unwrap_or_default();
+        let waiting = waiting.unwrap_or_default().unwrap_or_default();
         let moves = |batch: &BatchRecord| !batch.has_ended() && !waiting.contains(&batch.no);
         let batches = self.store.batches()?;
         Ok(batches.into_iter().filter(moves).map(|batch| batch.name).collect())

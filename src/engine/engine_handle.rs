@@ -33,7 +33,7 @@ pub(super) enum Message {
 #[derive(Debug)]
 pub(super) enum Question {
     Overview(oneshot::Sender<Vec<BatchOverview>>),
-    WaitingForPeople(oneshot::Sender<Vec<BatchNo>>),
+    WaitingForPeople(oneshot::Sender<Option<Vec<BatchNo>>>),
     Batches(Option<BatchName>, oneshot::Sender<Vec<BatchSnapshot>>),
     Standing(BatchNo, usize, oneshot::Sender<Option<BatchStanding>>),
     Account(oneshot::Sender<AccountOverview>),
@@ -51,7 +51,7 @@ impl Question {
     pub(super) fn answer(self, scheduler: &Scheduler, now: Now) {
         match self {
             Question::Overview(reply) => drop(reply.send(scheduler.overview())),
-            Question::WaitingForPeople(reply) => drop(reply.send(scheduler.waiting_for_people().collect())),
+            Question::WaitingForPeople(reply) => drop(reply.send(scheduler.waiting_for_people())),
             Question::Batches(name, reply) => drop(reply.send(scheduler.batch_snapshots(name.as_ref()))),
             Question::Standing(no, most, reply) => drop(reply.send(scheduler.batch_standing(no, most))),
             Question::Account(reply) => drop(reply.send(scheduler.account_overview(now))),
@@ -120,11 +120,12 @@ impl Handle {
         answer.await.map_err(|_| EngineGone)
     }
 
-    /// The batches of which nothing is in flight, and all that is left waits for rows that a person has to see to.
+    /// The batches of which nothing is in flight, and all that is left waits for rows that a person has to see to; nothing
+    /// while that is being looked up, as after a start.
     ///
     /// # Errors
     /// [`EngineGone`].
-    pub async fn waiting_for_people(&self) -> Result<Vec<BatchNo>, EngineGone> {
+    pub async fn waiting_for_people(&self) -> Result<Option<Vec<BatchNo>>, EngineGone> {
         let (reply, answer) = oneshot::channel();
         self.questions.send(Question::WaitingForPeople(reply)).await.map_err(|_| EngineGone)?;
         answer.await.map_err(|_| EngineGone)

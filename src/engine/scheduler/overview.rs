@@ -260,20 +260,30 @@ impl Scheduler {
         self.waiting_among(ActiveBatch::waits_untold)
     }
 
-    /// Batches of which all that is left waits for rows that a person has to see to.
-    pub fn waiting_for_people(&self) -> impl Iterator<Item = BatchNo> {
-        self.waiting_among(|active| active.parked() == Some(Parked::Inputs))
+    /// Batches of which all that is left waits for rows that a person has to see to, whether or not admission has come to
+    /// them since the start. Nothing while it is being looked up how rows ended that some of them need.
+    pub fn waiting_for_people(&self) -> Option<Vec<BatchNo>> {
+        let waiting = self.inputs.with_waiting().filter_map(|no| self.batches.get(&no));
+        let still = waiting.filter(|active| active.kept().is_none() && self.stands_still(active));
+        let mut still: Vec<BatchNo> = still.map(|active| active.record().no).collect();
+        if !still.iter().all(|no| self.inputs.are_known(*no)) {
+            return None;
+        }
+        still.retain(|no| self.waits_for_nothing_that_moves(*no));
+        Some(still)
     }
 
-    /// Those of these batches of which nothing moves. A row that takes outputs of another batch waits for that one as long
-    /// as anything of it moves.
+    /// Those of these batches of which nothing moves.
     fn waiting_among(&self, is_one: impl Fn(&ActiveBatch) -> bool) -> impl Iterator<Item = BatchNo> {
         let parked = self.batches.sorted(Attention::IsParked);
         let still = parked.filter(move |active| is_one(active) && self.stands_still(active));
-        still.map(|active| active.record().no).filter(|no| {
-            let mut others = self.inputs.named_by(*no);
-            others.all(|other| self.batches.get(&other).is_none_or(|active| self.stands_still(active)))
-        })
+        still.map(|active| active.record().no).filter(|no| self.waits_for_nothing_that_moves(*no))
+    }
+
+    /// A row that takes outputs of another batch waits for that one as long as anything of it moves.
+    fn waits_for_nothing_that_moves(&self, no: BatchNo) -> bool {
+        let mut others = self.inputs.named_by(no);
+        others.all(|other| self.batches.get(&other).is_none_or(|active| self.stands_still(active)))
     }
 
     /// Whether all that is open of a batch waits for inputs, and none of its rows may be sent.
