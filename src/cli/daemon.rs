@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::Args;
 
@@ -16,7 +16,7 @@ use crate::cli::global_flags::EmulatorArguments;
 use crate::cli::global_flags::Global;
 use crate::cli::service_target::{self, ServiceTarget};
 use crate::clock::Clock;
-use crate::config::{Config, INBOX_SETTLE};
+use crate::config::{Budget, Config, INBOX_SETTLE};
 use crate::daemon::inboxes::InboxSettings;
 use crate::daemon::schedules::ConfiguredSchedule;
 use crate::daemon::{self, DaemonError, Parts};
@@ -40,7 +40,8 @@ pub(super) struct DaemonCommand {
 
 pub(super) async fn run(command: &DaemonCommand, global: &Global) -> Result<Exit, Failure> {
     let clock = Clock::start();
-    let config = service_target::config(global)?;
+    let file = Config::place(global.config.as_deref()).map(Path::to_owned);
+    let config = service_target::config(&reading(global, file.as_deref()))?;
     let state = service_target::state_dir(&config, global.emulator);
     // Before anything else of that state is used, such as the emulator's own.
     if let Some(first) = daemon_discovery::ask_who_listens(&daemon_discovery::socket(&config, &state)).await
@@ -53,7 +54,8 @@ pub(super) async fn run(command: &DaemonCommand, global: &Global) -> Result<Exit
     let store = Arc::new(Store::open(&chosen.state, &chosen.identity, command.adopt_state)?);
     let parts = parts(&config, &chosen)?;
     let global = global.clone();
-    let reload = move || reread(&global, &chosen).map_err(|failure| failure.to_string());
+    let loaded = Mutex::new(Loaded { file, budget: config.budget.clone() });
+    let reload = move || reread(&global, &chosen, &loaded).map_err(|failure| failure.to_string());
     let socket = parts.socket.clone();
     match daemon::run(store, parts, clock, Box::new(reload)).await {
         Err(error @ DaemonError::Listen { .. }) => return Err(cannot_listen(error, &socket).await),
@@ -84,23 +86,66 @@ async fn cannot_listen(error: DaemonError, socket: &Path) -> Failure {
     }
 }
 
-/// Reads the configuration anew. What a running daemon cannot change is refused, and the old one stays.
-fn reread(global: &Global, present: &ServiceTarget) -> Result<Parts, Failure> {
-    let config = service_target::config(global)?;
-    if global.emulator {
-        return parts(&config, present);
+/// What the configuration in force was read from, and its budgets.
+struct Loaded {
+    /// Nothing: there was no configuration file.
+    file: Option<PathBuf>,
+    budget: Budget,
+}
+
+/// Flags that read this file and no other, whatever becomes of the default paths meanwhile.
+fn reading(global: &Global, file: Option<&Path>) -> Global {
+    Global { config: file.map(Path::to_owned), ..global.clone() }
+}
+
+/// Reads the configuration anew. What a running daemon cannot change is refused, and the old one stays; so is another
+/// file than the one that was loaded, since without its budgets the daemon would buy at once.
+fn reread(global: &Global, present: &ServiceTarget, loaded: &Mutex<Loaded>) -> Result<Parts, Failure> {
+    let mut loaded = loaded.lock().unwrap_or_else(PoisonError::into_inner);
+    let file = Config::place(global.config.as_deref()).map(Path::to_owned);
+    if let Some(before) = loaded.file.as_ref().filter(|before| file.as_ref() != Some(*before)) {
+        let before = before.display();
+        let message = match &file {
+            None => format!("{before}, which the configuration was loaded from, is missing"),
+            Some(file) => {
+                format!(
+                    "the configuration was loaded from {before}, and would now be read from {}",
+                    file.display()
+                )
+            }
+        };
+        return Err(Failure::new(Exit::Usage, message)
+            .hint("restore the file and reload; to use another one or none, restart the daemon"));
     }
-    let chosen = service_target::configured_target(&config)?;
+    let config = service_target::config(&reading(global, file.as_deref()))?;
+    let parts = reread_parts(&config, global, present)?;
+    let lifted = loaded.budget.lifted_by(&config.budget);
+    if !lifted.is_empty() {
+        tracing::warn!("the new configuration lifts limits that were set before: {}", lifted.join(", "));
+    }
+    *loaded = Loaded { file, budget: config.budget };
+    Ok(parts)
+}
+
+fn reread_parts(config: &Config, global: &Global, present: &ServiceTarget) -> Result<Parts, Failure> {
+    if global.emulator {
+        return parts(config, present);
+    }
+    let chosen = service_target::configured_target(config)?;
     let moved = [
         (chosen.identity != present.identity, "service.base_url"),
         (chosen.state != present.state, "paths.state"),
         (chosen.output != present.output, "paths.output"),
     ];
     if let Some((_, key)) = moved.iter().find(|(is_moved, _)| *is_moved) {
-        let message = format!("{key} cannot change while the daemon runs; restart it");
-        return Err(Failure::new(Exit::Usage, message));
+        return Err(cannot_change(key));
     }
-    parts(&config, &chosen)
+    parts(config, &chosen)
+}
+
+/// Why a key keeps its value until the daemon is restarted.
+pub(super) fn cannot_change(key: &str) -> Failure {
+    Failure::new(Exit::Usage, format!("{key} cannot change while the daemon runs; restart it"))
 }
 
 fn parts(config: &Config, chosen: &ServiceTarget) -> Result<Parts, Failure> {

@@ -1,6 +1,6 @@
 //! `[budget]`: limits of what is held and spent, in credits.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde::de::value::MapAccessDeserializer;
@@ -90,6 +90,34 @@ impl Budget {
         };
         self.by.iter().map(|(key, budget)| (key.clone(), limits(budget))).collect()
     }
+
+    /// The limits of this configuration that `new` does not have, by their keys.
+    pub fn lifted_by(&self, new: &Budget) -> Vec<String> {
+        let (before, after) = (self.limits(), new.limits());
+        before.into_iter().filter(|key| !after.contains(key)).collect()
+    }
+
+    /// The keys of all limits that are set.
+    fn limits(&self) -> BTreeSet<String> {
+        let all = [
+            ("total", self.total),
+            ("per_day", self.per_day),
+            ("min_balance", self.min_balance),
+            ("per_batch", self.per_batch),
+        ];
+        let single = all.into_iter().filter(|(_, limit)| limit.is_some());
+        let mut keys: BTreeSet<String> = single.map(|(key, _)| format!("budget.{key}")).collect();
+        for (group, limits) in self.groups() {
+            for (values, part) in [(limits.total, ""), (limits.per_day, ".per_day")] {
+                let at = format!("budget.by.\"{group}\"{part}");
+                let of_all = [("default", values.default), ("missing", values.missing)];
+                let of_all = of_all.into_iter().filter(|(_, limit)| limit.is_some());
+                keys.extend(of_all.map(|(key, _)| format!("{at}.{key}")));
+                keys.extend(values.values.keys().map(|value| format!("{at}.values.{value}")));
+            }
+        }
+        keys
+    }
 }
 
 impl Config {
@@ -164,6 +192,26 @@ mod tests {
         assert_eq!(client.per_day.values["acme"], Credits(400));
         let inbox = &found[&GroupKey::Inbox];
         assert_eq!((inbox.total.clone(), inbox.per_day.default), (ValueLimits::default(), credits(30)));
+    }
+
+    #[test]
+    fn limits_that_a_new_configuration_does_not_have_are_lifted() {
+        let read = |text: &str| Config::parse(text, Path::new("callsheet.toml")).unwrap().budget;
+        let meta = "[budget.by.\"meta.client\"]\n";
+        let before = read(&format!(
+            "[budget]\ntotal = 5\nper_day = 3\n{meta}default = 1\nvalues = {{ acme = 9, zen = 4 }}\nper_day = 1\n"
+        ));
+        assert_eq!(before.lifted_by(&before), [""; 0]);
+        let after = read(&format!("[budget]\ntotal = 50\nper_batch = 1\n{meta}values = {{ acme = 90 }}\n"));
+        assert_eq!(
+            before.lifted_by(&after),
+            [
+                "budget.by.\"meta.client\".default",
+                "budget.by.\"meta.client\".per_day.default",
+                "budget.by.\"meta.client\".values.zen",
+                "budget.per_day"
+            ]
+        );
     }
 
     #[test]

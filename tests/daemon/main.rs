@@ -7,6 +7,7 @@ mod log_reader;
 mod metrics_of_a_run;
 mod monitoring;
 mod page_costs;
+mod reload;
 mod retention;
 mod review_page;
 mod schedule_table;
