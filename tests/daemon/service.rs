@@ -342,6 +342,23 @@ fn drop_in(env: &TestEnv, inbox: &str, name: &str, content: &str) {
     std::fs::rename(temporary, env.path(&format!("{inbox}/{name}"))).unwrap();
 }
 
+#[test]
+fn what_programs_put_beside_a_manifest_in_an_inbox_is_not_bought() {
+    let env = TestEnv::new();
+    let copies = ["spring.csv.bak", "spring.csv.filepart", "~$spring.csv", "README"];
+    for name in copies {
+        env.write(&format!("jobs/inbox/{name}"), manifests::manifest("image", 2));
+    }
+    let daemon = env.daemon("info");
+    daemon.says("spring.csv.bak is ignored: only manifests are taken here").says("README is ignored");
+    drop_in(&env, "jobs/inbox", "spring.csv", &manifests::manifest("image", 2));
+    until("the manifest", || env.path("output/spring/report.json").exists());
+    let said = daemon.stop().stderr;
+    assert_eq!(said.matches("spring.csv.filepart is ignored").count(), 1, "{said}");
+    assert!(copies.iter().all(|name| env.path(&format!("jobs/inbox/{name}")).exists()));
+    env.audit().each_paid_once(2);
+}
+
 fn receipt(env: &TestEnv, path: &str) -> Value {
     let path = env.path(path);
     until("a receipt", || path.exists());

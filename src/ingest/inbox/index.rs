@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use crate::domain::time::{Millis, Tick};
 use crate::ingest::inbox::ReadyManifest;
 use crate::ingest::inbox::complete_manifest::{CompletionSign, FileStat, FileState};
-use crate::ingest::inbox::ignored_names::is_left_alone;
+use crate::ingest::inbox::ignored_names::{has_manifest_ending, is_left_alone, other_ending_report};
 use crate::ingest::inbox::settle_time::SettleTimes;
 
 /// Files of one inbox that are kept in mind at once. What lies there beyond that is found by a later
@@ -42,7 +42,7 @@ pub(super) struct FileIndex {
     /// What keeps the folder from being read, as it was last reported.
     trouble: Option<String>,
     is_full: bool,
-    /// Links, pipes and the like, which the last scan passed over.
+    /// Links, pipes and the like, and files with other endings, which the last scan passed over.
     passed_over: HashSet<OsString>,
     reports: Vec<String>,
 }
@@ -102,7 +102,7 @@ impl FileIndex {
 
     /// A sign was seen of a name.
     pub(super) fn note(&mut self, name: &OsStr, sign: CompletionSign, now: Tick) {
-        if is_left_alone(name) {
+        if is_left_alone(name) || !has_manifest_ending(name) {
             return;
         }
         // What cannot even be looked at is told by the next scan, which looks at all of them.
@@ -169,6 +169,15 @@ impl FileIndex {
                 if !kind.is_dir() && passed_over.len() < self.known_max {
                     if !self.passed_over.contains(&name) {
                         self.reports.push(passed_over_report(&entry.path(), kind));
+                    }
+                    passed_over.insert(name);
+                }
+                continue;
+            }
+            if !has_manifest_ending(&name) {
+                if passed_over.len() < self.known_max {
+                    if !self.passed_over.contains(&name) {
+                        self.reports.push(other_ending_report(&entry.path()));
                     }
                     passed_over.insert(name);
                 }

@@ -4,8 +4,8 @@
 //! is filed away afterwards. Until then a manifest stays where it was dropped, so that a crash at any
 //! point leads to a second reading, which finds every job there and adds nothing.
 //!
-//! What is left alone: names that say so (`ignored_names.rs`), symbolic links, folders, pipes and devices. A file
-//! with several hard links stays where it is, too, and is reported: under its other name it may still be
+//! What is left alone: names that say so and those without a manifest's ending (`ignored_names.rs`), symbolic links,
+//! folders, pipes and devices. A file with several hard links stays where it is, too, and is reported: under its other name it may still be
 //! changed, or belong to somebody who did not mean to drop it. `link` and then `unlink`, as some writers
 //! publish files, ends with one name and is found by the next scan.
 

@@ -233,6 +233,23 @@ fn an_unreadable_folder_is_said_once_and_tried_again() {
 }
 
 #[test]
+fn copies_beside_a_manifest_are_left_alone_and_reported_once() {
+    let mut folder = Folder::new();
+    for name in ["spring.csv", "spring.csv.bak", "spring.csv.filepart", "~$spring.csv", "README"] {
+        folder.write(name, "x");
+    }
+    folder.index.note(OsStr::new("spring.csv.bak"), CompletionSign::Renamed, Tick(0));
+    assert_eq!(folder.found(), ["spring.csv"]);
+    folder.index.scan(Tick(LATER.0 + 1));
+    let mut reports = folder.index.take_reports();
+    reports.sort();
+    assert_eq!(reports.len(), 3, "{reports:?}");
+    for (report, name) in reports.iter().zip(["README", "spring.csv.bak", "spring.csv.filepart"]) {
+        assert!(report.contains(&format!("{name} is ignored")), "{report}");
+    }
+}
+
+#[test]
 fn what_is_too_much_at_once_waits_until_there_is_room() {
     let mut folder = Folder::new();
     folder.index.known_max = 2;
