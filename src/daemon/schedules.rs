@@ -47,8 +47,12 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 const LOOKUP_INTERVAL: Duration = Duration::from_millis(50);
 const LOOKUP_QUESTIONS_MAX: u32 = 100;
 
-/// Between two tries to take a run in that could not be.
-const RETRY_INTERVAL: crate::domain::time::Millis = crate::domain::time::Millis::from_secs(10);
+/// Between two tries to take a run in that could not be...
+const RETRY_INTERVAL: Millis = Millis::from_secs(10);
+/// ...and, twice as long after every one that failed in the same way, at most.
+const RETRY_INTERVAL_MAX: Millis = Millis::from_secs(300);
+/// The same failure is logged again after this time.
+const WARN_AGAIN_AFTER: Millis = Millis::from_secs(3600);
 
 /// A schedule as the daemon carries it out.
 #[derive(Debug, Clone)]
@@ -187,8 +191,34 @@ struct Progress {
     waiting: VecDeque<Timestamp>,
     /// Not tried before.
     retry_at: Tick,
+    /// Why the last try failed.
+    failed: Option<FailedTry>,
     /// It was said that the clock is behind.
     is_behind: bool,
+}
+
+/// Why a run could not be taken in.
+#[derive(Debug)]
+struct FailedTry {
+    said: String,
+    /// When it was logged.
+    logged: Tick,
+    /// Before the next try.
+    wait: Millis,
+}
+
+impl FailedTry {
+    /// A try that failed after `last`; whether it is logged: the same failure is not logged at every try.
+    fn after(last: Option<FailedTry>, said: String, now: Tick) -> (FailedTry, bool) {
+        match last.filter(|last| last.said == said) {
+            None => (FailedTry { said, logged: now, wait: RETRY_INTERVAL }, true),
+            Some(last) => {
+                let is_logged = now.since(last.logged) >= WARN_AGAIN_AFTER;
+                let wait = Millis(last.wait.0 * 2).min(RETRY_INTERVAL_MAX);
+                (FailedTry { said, logged: if is_logged { now } else { last.logged }, wait }, is_logged)
+            }
+        }
+    }
 }
 
 /// The schedules and how far they are.
@@ -312,6 +342,10 @@ impl<D: RunIngest> ScheduleRunner<D> {
         // What is due together goes together.
         let most = usize::try_from(most).unwrap_or(usize::MAX).max(due.start.len());
         progress.waiting.extend(&due.start);
+        if !due.start.is_empty() {
+            // One that is due now waits for no long wait of those before it.
+            progress.retry_at = progress.retry_at.min(tick.after(RETRY_INTERVAL));
+        }
         while progress.waiting.len() > most {
             if let Some(at) = progress.waiting.pop_front() {
                 tracing::warn!(schedule = name, %at, "skipped: the run could not start before the next was due");
@@ -345,10 +379,14 @@ impl<D: RunIngest> ScheduleRunner<D> {
             match self.start(configured, at).await {
                 Err(IngestError::Gone(_)) => return Err(EngineEnded),
                 Err(error) if !is_hopeless(&error) => {
-                    tracing::warn!(schedule = name, %at, %error, "failed to start a run; retrying");
-                    if let Some(progress) = self.progress.get_mut(name) {
-                        progress.retry_at = now.after(RETRY_INTERVAL);
+                    let Some(progress) = self.progress.get_mut(name) else { return Ok(()) };
+                    let (failed, is_logged) =
+                        FailedTry::after(progress.failed.take(), error.to_string(), now);
+                    if is_logged {
+                        tracing::warn!(schedule = name, %at, %error, "failed to start a run; retrying with increasing delays");
                     }
+                    progress.retry_at = now.after(failed.wait);
+                    progress.failed = Some(failed);
                     return Ok(());
                 }
                 Err(error) => tracing::error!(schedule = name, %at, %error, "failed to start a run"),
@@ -356,6 +394,7 @@ impl<D: RunIngest> ScheduleRunner<D> {
             }
             if let Some(progress) = self.progress.get_mut(name) {
                 progress.waiting.pop_front();
+                progress.failed = None;
             }
         }
         if let Some(handled) = self.progress.get(name).and_then(|progress| progress.handled.clone()) {

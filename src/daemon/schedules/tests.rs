@@ -178,6 +178,38 @@ async fn what_cannot_be_taken_in_is_tried_again_and_noted_only_then() {
 }
 
 #[tokio::test]
+async fn what_cannot_be_taken_in_for_long_is_tried_less_and_less_often() {
+    let stage = Stage::new();
+    let mut runner = stage.begin(hourly());
+    look(&mut runner, "2026-11-21T02:30:00Z").await;
+    *stage.script.refusals.lock().unwrap() = 1_000;
+    for minute in 0..60 {
+        for second in ["00", "10", "20", "30", "40", "50"] {
+            look(&mut runner, &format!("2026-11-21T03:{minute:02}:{second}Z")).await;
+        }
+    }
+    let tries = 1_000 - *stage.script.refusals.lock().unwrap();
+    assert!((10..=20).contains(&tries), "{tries} tries in an hour");
+    // The next one that is due is not kept waiting for as long.
+    *stage.script.refusals.lock().unwrap() = 0;
+    look(&mut runner, "2026-11-21T04:00:00Z").await;
+    look(&mut runner, "2026-11-21T04:00:10Z").await;
+    assert_eq!(stage.taken(), ["news-2026-11-21T0400Z"]);
+}
+
+#[test]
+fn the_same_failure_is_logged_once_an_hour() {
+    let (mut last, mut logged) = (None, Vec::new());
+    let said = |secs: u64| if secs == 7_000 { "another" } else { "no such file" };
+    for secs in (0..8_000).step_by(1_000) {
+        let (failed, is_logged) = FailedTry::after(last, said(secs).to_owned(), Tick(secs * 1_000));
+        last = Some(failed);
+        logged.extend(is_logged.then_some(secs));
+    }
+    assert_eq!(logged, [0, 4_000, 7_000]);
+}
+
+#[tokio::test]
 async fn a_manifest_that_is_being_written_is_waited_for() {
     let stage = Stage::new();
     let mut runner = stage.begin(hourly());
