@@ -10,6 +10,8 @@ use tokio::process::{Child, Command};
 
 /// How much of what a command prints is kept for the log, in bytes.
 const OUTPUT_MAX_BYTES: usize = 16 * 1024;
+/// How many lines of each of its streams are logged.
+const OUTPUT_MAX_LINES: usize = 50;
 /// How long the output of a command that has ended is waited for: what it left running may hold it open.
 const OUTPUT_TIMEOUT: Duration = Duration::from_secs(1);
 /// Variables of the environment that a command does not get.
@@ -69,9 +71,13 @@ pub(super) async fn run(command: &[String], body: &str, timeout: Duration) -> Re
     for output in outputs {
         let abort = output.abort_handle();
         match tokio::time::timeout(OUTPUT_TIMEOUT, output).await {
-            Ok(Ok(text)) => {
-                for line in text.lines() {
+            Ok(Ok(printed)) => {
+                let (lines, left_out) = printed.logged();
+                for line in lines {
                     tracing::info!(hook = %program, "{line}");
+                }
+                if left_out > 0 {
+                    tracing::info!(hook = %program, "{left_out} more lines left out");
                 }
             }
             _ => abort.abort(),
@@ -91,20 +97,53 @@ fn prepare(program: &str, arguments: &[String]) -> Command {
     process
 }
 
-/// Reads to the end, so that the command never blocks on a full pipe, and keeps the beginning.
-async fn collect(stream: Option<impl AsyncRead + Unpin>) -> String {
-    let (mut kept, mut buffer) = (Vec::new(), [0; 4096]);
-    let Some(mut stream) = stream else { return String::new() };
-    while let Ok(read @ 1..) = stream.read(&mut buffer).await {
-        let room = OUTPUT_MAX_BYTES - kept.len();
-        kept.extend_from_slice(&buffer[..read.min(room)]);
+/// What a command printed on one of its streams.
+#[derive(Debug, Default)]
+struct Printed {
+    /// The beginning.
+    kept: Vec<u8>,
+    /// Lines in all, the last of which may not be ended.
+    lines: usize,
+}
+
+impl Printed {
+    /// The lines that are logged, and how many more there were.
+    fn logged(&self) -> (Vec<String>, usize) {
+        let text = String::from_utf8_lossy(&self.kept);
+        let lines: Vec<String> = text.lines().take(OUTPUT_MAX_LINES).map(str::to_owned).collect();
+        let left_out = self.lines.saturating_sub(lines.len());
+        (lines, left_out)
     }
-    String::from_utf8_lossy(&kept).into_owned()
+}
+
+/// Reads to the end, so that the command never blocks on a full pipe, and keeps the beginning.
+async fn collect(stream: Option<impl AsyncRead + Unpin>) -> Printed {
+    let (mut printed, mut buffer, mut is_ended) = (Printed::default(), [0; 4096], true);
+    let Some(mut stream) = stream else { return printed };
+    while let Ok(read @ 1..) = stream.read(&mut buffer).await {
+        let room = OUTPUT_MAX_BYTES - printed.kept.len();
+        printed.kept.extend_from_slice(&buffer[..read.min(room)]);
+        printed.lines += buffer[..read].iter().filter(|byte| **byte == b'\n').count();
+        is_ended = buffer[read - 1] == b'\n';
+    }
+    printed.lines += usize::from(!is_ended);
+    printed
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn of_many_lines_the_first_are_logged() {
+        let logged = async |text: &str| collect(Some(text.as_bytes())).await.logged();
+        assert_eq!(logged("").await, (Vec::new(), 0));
+        assert_eq!(logged("one\ntwo").await, (vec!["one".to_owned(), "two".to_owned()], 0));
+        let (lines, left_out) = logged(&"x\n".repeat(24_576)).await;
+        assert_eq!((lines.len(), left_out), (50, 24_526));
+        let (lines, left_out) = logged(&format!("{}\nlast", "x".repeat(20_000))).await;
+        assert_eq!((lines[0].len(), left_out), (OUTPUT_MAX_BYTES, 1));
+    }
 
     #[test]
     fn what_is_the_daemons_alone_is_not_handed_on() {

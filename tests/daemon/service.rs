@@ -359,6 +359,18 @@ fn what_programs_put_beside_a_manifest_in_an_inbox_is_not_bought() {
     env.audit().each_paid_once(2);
 }
 
+#[test]
+fn a_hook_that_prints_many_lines_does_not_flood_the_log() {
+    let env = TestEnv::new();
+    env.configure("[hooks]\nbatch_done = [\"sh\", \"-c\", \"yes | head -n 20000; seq 60 >&2\"]");
+    env.write("batch.csv", manifests::manifest("image", 1));
+    let daemon = env.daemon("info");
+    env.run(["submit", "batch.csv", "--wait"]).exited(0);
+    daemon.says("19950 more lines left out").says("10 more lines left out");
+    let said = daemon.stop().stderr;
+    assert!(said.lines().count() < 200, "{} lines", said.lines().count());
+}
+
 fn receipt(env: &TestEnv, path: &str) -> Value {
     let path = env.path(path);
     until("a receipt", || path.exists());
