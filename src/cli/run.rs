@@ -183,6 +183,7 @@ async fn prepare(
     let backoff = parts.settings.backoff;
     let mode = Mode::Paying(Box::new(deps));
     let app = App::new(store.clone(), mode, &Scope::Only(only.clone()), parts, clock)?;
+    app.engine.show_gauges();
     let listening = listen(&app, &daemon_discovery::socket(config, &chosen.state)).await;
     let page = serve_page(&app, command.page, config).await?;
     if app.engine.scheduler().batches().any(|batch| !batch.has_ended()) {

@@ -123,6 +123,7 @@ pub async fn run(store: Arc<Store>, parts: Parts, clock: Clock, reload: Reload) 
     app.state.schedules = Some(ScheduleAccess { run: fire, in_force: scheduled.in_force() });
     let hooks = Hooks::new(&hooks, hooks_secret.as_ref(), store.dir(), HookTimeouts::default(), clock)?;
     let tcp_access = Arc::new(TcpAccess::new(token.clone()));
+    app.engine.show_gauges();
     let listening = listen(&socket, &control, (token, tcp_access.clone()), app.router()).await?;
 
     let completion_notifier =

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::support::collect_outputs::Outputs;
 use crate::support::process::Running;
-use crate::support::{TestEnv, manifests, until};
+use crate::support::{TestEnv, eventually, manifests, until};
 
 fn kill(daemon: Running) {
     daemon.signal(Signal::KILL);
@@ -369,6 +369,28 @@ fn a_hook_that_prints_many_lines_does_not_flood_the_log() {
     daemon.says("19950 more lines left out").says("10 more lines left out");
     let said = daemon.stop().stderr;
     assert!(said.lines().count() < 200, "{} lines", said.lines().count());
+}
+
+#[test]
+fn counters_that_are_kept_across_restarts_are_never_0_after_one() {
+    let env = TestEnv::new();
+    env.configure("[budget]\ntotal = 16");
+    env.write("batch.csv", manifests::manifest("image", 2));
+    env.run(["run", "batch.csv"]).exited(0);
+    // The folders of unfinished batches are prepared before the first step.
+    let unfinished: Vec<String> = (0..30).map(|n| format!("unfinished-{n}.csv")).collect();
+    unfinished.iter().for_each(|name| drop(env.write(name, manifests::manifest("image", 1))));
+    env.run(std::iter::once("run").chain(unfinished.iter().map(String::as_str))).exited(4);
+    let daemon = env.start(["daemon", "--log-level", "info"]);
+    let first = eventually("its first answer", || {
+        let mut stream = UnixStream::connect(env.path("state/callsheet.sock")).ok()?;
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").ok()?;
+        let mut answer = String::new();
+        std::io::Read::read_to_string(&mut stream, &mut answer).ok()?;
+        Some(answer).filter(|answer| !answer.is_empty())
+    });
+    assert!(first.contains("callsheet_credits_spent_total 16\n"), "{first}");
+    daemon.stop();
 }
 
 fn receipt(env: &TestEnv, path: &str) -> Value {

@@ -8,12 +8,20 @@ use crate::domain::job_state::JobState;
 use crate::domain::parked_reason::Parked;
 use crate::domain::request::Kind;
 use crate::domain::time::{Millis, Now};
+use crate::engine::Engine;
 use crate::engine::scheduler::parts::job_counts::BatchJobCounts;
 use crate::engine::scheduler::{ActiveBatch, Scheduler};
 use crate::store::KindCounts;
 
 /// Jobs by state and kind, where it is known.
 type Jobs = BTreeMap<(JobState, Option<Kind>), u64>;
+
+impl Engine {
+    /// Shows monitoring what the state holds before the first step: whoever asks until then would read counters of 0.
+    pub fn show_gauges(&self) {
+        self.metrics.set_gauges(&self.scheduler.gauges(self.clock.now()));
+    }
+}
 
 impl Scheduler {
     /// Everything at this moment, for a monitoring system.
