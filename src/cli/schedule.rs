@@ -165,10 +165,7 @@ fn listed<'a>(
     now: Timestamp,
 ) -> CatalogEntry<'a> {
     let record = records.get(name);
-    // What was handled does not fire again when the clock is set back.
-    let known = record.map(|record| &record.handled).filter(|handled| handled.by == schedule.source());
-    let after = known.map_or(now, |handled| handled.up_to.max(now));
-    let next = schedule.next_after(after);
+    let next = schedule.next_after(schedule_progress::fires_after(records, name, schedule, now));
     CatalogEntry {
         name,
         cron: schedule.cron(),
@@ -214,6 +211,7 @@ fn next(in_force: &InForce, command: &ScheduleNextCommand, global: &Global) -> R
     let (name, schedule) = found
         .ok_or_else(|| not_found(&command.name, in_force.schedules.iter().map(|(name, _)| name.as_str())))?;
     let now = Clock::start().now().wall;
+    let after = schedule_progress::fires_after(&records(&in_force.state), name, schedule, now);
     let fire = |at| -> Result<Fire, BadBatchName> {
         Ok(Fire {
             at: utc(at),
@@ -223,8 +221,11 @@ fn next(in_force: &InForce, command: &ScheduleNextCommand, global: &Global) -> R
             n: schedule.occasion(at).n,
         })
     };
-    let fires =
-        schedule.fires_after(now).take(usize::from(command.number)).map(fire).collect::<Result<Vec<_>, _>>();
+    let fires = schedule
+        .fires_after(after)
+        .take(usize::from(command.number))
+        .map(fire)
+        .collect::<Result<Vec<_>, _>>();
     let fires = fires.map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
     let mut out = io::BufWriter::new(anstream::stdout().lock());
     if global.json {

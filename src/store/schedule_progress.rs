@@ -12,6 +12,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::domain::ids::BatchName;
+use crate::domain::schedule::Schedule;
 use crate::domain::schedule::catch_up::Handled;
 use crate::domain::time::Timestamp;
 use crate::store::{StoreError, write_atomic};
@@ -57,6 +58,17 @@ pub struct LeftOutRun {
     pub at: Timestamp,
     /// The batch that had not ended.
     pub in_the_way: BatchName,
+}
+
+/// How far a schedule is handled: nothing where it is new, or has another expression or zone by now.
+pub fn handled_up_to(records: &ScheduleRecords, name: &str, schedule: &Schedule) -> Option<Timestamp> {
+    let handled = &records.get(name)?.handled;
+    Some(handled.up_to).filter(|_| handled.by == schedule.source())
+}
+
+/// The instant after which a schedule fires next. What was handled does not fire again when the clock is set back.
+pub fn fires_after(records: &ScheduleRecords, name: &str, schedule: &Schedule, now: Timestamp) -> Timestamp {
+    handled_up_to(records, name, schedule).map_or(now, |up_to| up_to.max(now))
 }
 
 /// The records of a state folder; empty where there are none yet.

@@ -140,6 +140,31 @@ fn what_is_listed_is_what_the_daemon_carries_out() {
 }
 
 #[test]
+fn after_a_clock_was_set_back_no_run_is_named_that_will_not_happen() {
+    let env = env(&schedule("news", "@hourly", ""));
+    let daemon = env.daemon("info");
+    until("it is noted", || env.path("state/schedules.json").exists());
+    daemon.stop();
+    // As it is after two days ahead.
+    let path = env.path("state/schedules.json");
+    let mut records: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    let up_to = records["news"]["handled"]["up_to"].as_i64().unwrap() + 48 * 3_600_000;
+    records["news"]["handled"]["up_to"] = up_to.into();
+    std::fs::write(&path, records.to_string()).unwrap();
+    let first = Timestamp(up_to.div_euclid(3_600_000) * 3_600_000 + 3_600_000);
+    let first = first.to_string().replace(".000Z", "Z");
+    let ask = |question: &[&str]| env.run(question.iter().copied()).exited(0).stdout;
+    let listed: Value = serde_json::from_str(&ask(&["schedule", "list", "--json"])).unwrap();
+    assert_eq!(listed["schedules"][0]["next"], first.as_str());
+    let next: Value = serde_json::from_str(&ask(&["schedule", "next", "news", "-n", "1", "--json"])).unwrap();
+    assert_eq!(next["fires"][0]["at"], first.as_str());
+    let doctor = ask(&["doctor"]);
+    assert!(doctor.contains(&format!("news fires next at {first}")), "{doctor}");
+    assert!(doctor.contains("news is handled up to"), "{doctor}");
+    assert!(doctor.contains("check this machine's clock"), "{doctor}");
+}
+
+#[test]
 fn a_schedule_that_cannot_be_meant_is_refused_when_it_is_read() {
     let env = env(&schedule("night", "0 0 30 2 *", ""));
     env.run(["schedule", "list"]).exited(2).says("schedule.cron: night: \"0 0 30 2 *\" never fires");

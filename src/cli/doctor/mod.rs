@@ -148,7 +148,7 @@ pub(super) async fn run(command: &DoctorCommand, global: &Global) -> Result<Exit
     }
     let has_other_rights = is_served && daemon.is_of_another_user();
     checks.extend(directories::all(&config, &state, chosen.as_ref(), has_other_rights));
-    checks.extend(schedules::all(&config, clock.now().wall, is_served));
+    checks.extend(schedules::all(&config, &state, clock.now().wall, is_served));
     checks.extend(hooks::all(&config, global, is_served));
     checks.extend(configuration::token(&config, is_served));
     checks.extend(daemon.checks(chosen.as_ref()));

@@ -10,19 +10,59 @@ use crate::domain::diagnostic::Diagnostic;
 use crate::domain::exit_code::Exit;
 use crate::domain::manifest::row::ReadRow;
 use crate::domain::manifest::{self, Limits};
+use crate::domain::schedule::catch_up::ON_TIME;
 use crate::domain::time::Timestamp;
 use crate::ingest::table_files::{self, Roots};
 use crate::output::file_names::Layout;
+use crate::store::schedule_progress::{self, ScheduleRecords};
 
 /// Rows that are read of a manifest: it may be of any length.
 const ROWS_MAX: usize = 10_000;
 
-pub(super) fn all(config: &Config, now: Timestamp, is_served: bool) -> Vec<Check> {
-    config.schedule.iter().map(|schedule| one(schedule, &config.inputs.roots, now, is_served)).collect()
+pub(super) fn all(config: &Config, state: &Path, now: Timestamp, is_served: bool) -> Vec<Check> {
+    // What cannot be read fires nothing that was handled.
+    let records = schedule_progress::read(state).unwrap_or_default();
+    let roots = &config.inputs.roots;
+    let checks = config.schedule.iter().flat_map(|schedule| {
+        let behind = clock_behind(schedule, &records, state, now);
+        std::iter::once(one(schedule, roots, &records, now, is_served)).chain(behind)
+    });
+    checks.collect()
 }
 
-fn one(config: &ScheduleConfig, input_roots: &[PathBuf], now: Timestamp, is_served: bool) -> Check {
-    let next = config.schedule().ok().and_then(|schedule| schedule.next_after(now));
+/// Whether the clock was set back behind what is handled.
+fn clock_behind(
+    config: &ScheduleConfig,
+    records: &ScheduleRecords,
+    state: &Path,
+    now: Timestamp,
+) -> Option<Check> {
+    let name = &config.name;
+    let up_to = schedule_progress::handled_up_to(records, name, &config.schedule().ok()?)?;
+    if up_to.since(now) <= ON_TIME {
+        return None;
+    }
+    let found = format!(
+        "{name} is handled up to {up_to}, but it is {now}: no run starts before that time is reached"
+    );
+    let todo = format!(
+        "check this machine's clock (timedatectl); if it is right now, stop the daemon and remove {}: schedules then begin \
+         anew, and nothing is bought twice",
+        state.join("schedules.json").display()
+    );
+    Some(Check::advice("schedule", found, todo))
+}
+
+fn one(
+    config: &ScheduleConfig,
+    input_roots: &[PathBuf],
+    records: &ScheduleRecords,
+    now: Timestamp,
+    is_served: bool,
+) -> Check {
+    let next = config.schedule().ok().and_then(|schedule| {
+        schedule.next_after(schedule_progress::fires_after(records, &config.name, &schedule, now))
+    });
     let next = next.map_or_else(|| "never again".to_owned(), |at| at.to_string().replace(".000Z", "Z"));
     let (name, path) = (&config.name, &config.manifest);
     let said = |what: &str| format!("{name} fires next at {next}; {} {what}", path.display());
