@@ -1,5 +1,7 @@
 //! Errors as a person is told them: what failed, what to do next, and the exit code of a command that meets them.
 
+use std::io::ErrorKind;
+
 use crate::api::ServiceError;
 use crate::domain::exit_code::Exit;
 use crate::engine::EngineError;
@@ -57,6 +59,16 @@ impl From<&StoreError> for Refusal {
                 .hint("nothing was sent: only those files know what the batch bought"),
             StoreError::NoRoom { .. } => Refusal::new(Exit::Disk, message)
                 .hint("nothing was changed; free disk space, then repeat the command to resume"),
+            // Whoever opens a state has asked its daemon before.
+            StoreError::Io { path, source }
+                if source.kind() == ErrorKind::PermissionDenied && path.ends_with("lock") =>
+            {
+                let state = path.parent().unwrap_or(path).display();
+                let message = format!("no daemon answers for {state}, and it belongs to another user: {message}");
+                Refusal::new(Exit::Disk, message).hint(
+                    "start the service (systemctl start callsheet), or run the command as the user that the state belongs to",
+                )
+            }
             StoreError::Io { .. } | StoreError::Database { .. } if error.is_disk() => {
                 Refusal::new(Exit::Disk, message)
                     .hint("free disk space or grant the rights, then repeat the command to resume")

@@ -2,7 +2,9 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
 use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
+use std::os::unix::process::CommandExt;
 use std::process::{Output, Stdio};
 
 use serde_json::Value;
@@ -348,4 +350,28 @@ fn a_question_to_a_run_that_ends_meanwhile_is_answered_by_the_state() {
     let ending = run_that_ends(&env);
     env.run(["pause", "batch"]).exited(5).says("did not answer");
     ending.join().unwrap();
+}
+
+#[test]
+fn whoever_has_no_rights_to_a_state_is_told_that_no_daemon_answers_and_whose_it_is() {
+    if !rustix::process::getuid().is_root() {
+        println!("not tested: a state of another user, which takes root");
+        return;
+    }
+    let env = TestEnv::new();
+    env.write("batch.csv", manifests::manifest("image", 1));
+    env.run(["run", "batch.csv"]).exited(0);
+    let mode = |name: &str, mode| {
+        std::fs::set_permissions(env.path(name), std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    // As a member of the service's group has it.
+    mode("", 0o755);
+    mode("state/lock", 0o644);
+    let mut command = env.command(["status"]);
+    command.uid(65534).gid(65534);
+    Running::start(command)
+        .end()
+        .exited(6)
+        .says("no daemon answers for state, and it belongs to another user")
+        .says("start the service (systemctl start callsheet), or run the command as the user");
 }
