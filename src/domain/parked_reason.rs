@@ -104,7 +104,10 @@ impl Parked {
             Parked::Credits => {
                 "the account's balance does not cover the next job, and no allowance is known that does; add credits"
             }
-            Parked::Key => "the service refuses the API key; set a valid key",
+            Parked::Key => {
+                "the service refuses the API key; set a valid key where the process reads it (CALLSHEET_API_KEY, \
+                 service.api_key_file, or /etc/callsheet/api-key of the systemd unit), then restart the process"
+            }
             Parked::Paused => "the batch is paused; to continue: callsheet resume BATCH",
             Parked::NoPrice => {
                 "the catalog has no price for it now; wait for a catalog that has one, or, if the model is still \

@@ -295,6 +295,25 @@ fn an_inbox_that_cannot_be_written_to_is_named_with_the_user() {
 }
 
 #[test]
+fn batches_that_only_a_person_can_help_are_problems() {
+    let env = TestEnv::new();
+    env.account(&json!({"key_valid": false}));
+    env.write("batch.csv", manifests::manifest("image", 2));
+    let daemon = env.daemon("info");
+    env.run(["submit", "batch.csv", "--wait"]).exited(3);
+    // With a key of its own that is valid, doctor sees the daemon's trouble all the same.
+    env.account(&json!({"key_valid": true}));
+    let report = doctor(healthy(&env), 3, KEY);
+    report.shows("credits", "good", "the key is accepted").shows(
+        "batches",
+        "wrong",
+        "batch batch is parked: the service refuses the API key",
+    );
+    assert!(report.todo("batches").contains("systemctl restart callsheet"), "{}", report.todo("batches"));
+    daemon.stop();
+}
+
+#[test]
 fn a_state_of_another_service_and_one_in_use_are_known() {
     let env = TestEnv::new();
     let daemon = env.start(["daemon", "--log-level", "info"]);

@@ -1,5 +1,6 @@
 //! The running daemon and its unit.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -9,8 +10,10 @@ use crate::cli::doctor::Check;
 use crate::cli::service_target::ServiceTarget;
 use crate::client::{Client, ClientError};
 use crate::domain::exit_code::Exit;
+use crate::domain::ids::BatchName;
+use crate::domain::parked_reason::Parked;
 use crate::server::listener::PATH_MAX_BYTES;
-use crate::server::protocol::{Health, HealthRequest, ProcessKind};
+use crate::server::protocol::{Health, HealthRequest, ProcessKind, StatusRequest};
 
 /// How long a daemon may take to say that it is there.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -23,13 +26,36 @@ pub(super) struct Daemon {
     socket: PathBuf,
     /// Nothing: no answer in time.
     answer: Option<Result<Health, ClientError>>,
+    /// Why it sends nothing of which batches, where only a person can help.
+    parked: BTreeMap<Parked, Vec<BatchName>>,
 }
+
+/// Reasons that only a person lifts: each with the exit code of a command that meets it, and what to do.
+const NEEDS_A_PERSON: [(Parked, Exit, &str); 4] = [
+    (
+        Parked::Key,
+        Exit::Unauthorised,
+        "set a valid key where the daemon reads it (CALLSHEET_API_KEY, service.api_key_file, or /etc/callsheet/api-key of \
+         the unit), then: systemctl restart callsheet; a reload does not read the unit's key again",
+    ),
+    (Parked::Credits, Exit::OutOfFunds, "add credits"),
+    (
+        Parked::Disk,
+        Exit::Disk,
+        "free space on the disks of outputs and state, or grant the rights; see the log",
+    ),
+    (Parked::Store, Exit::Unreachable, "fix output.store or inputs.store, or their credentials; see the log"),
+];
 
 impl Daemon {
     /// Asks whether one is there.
     pub(super) async fn at(socket: PathBuf) -> Daemon {
         let answer = tokio::time::timeout(TIMEOUT, health(&socket)).await.ok();
-        Daemon { socket, answer }
+        let parked = match &answer {
+            Some(Ok(_)) => tokio::time::timeout(TIMEOUT, parked(&socket)).await.unwrap_or_default(),
+            _ => BTreeMap::new(),
+        };
+        Daemon { socket, answer, parked }
     }
 
     pub(super) fn answers(&self) -> bool {
@@ -44,7 +70,19 @@ impl Daemon {
 
     pub(super) fn checks(&self, chosen: Option<&ServiceTarget>) -> Vec<Check> {
         let health = self.answer.as_ref().and_then(|answer| answer.as_ref().ok());
-        vec![self.about_socket(chosen), unit(health)]
+        let mut checks = vec![self.about_socket(chosen), unit(health)];
+        checks.extend(NEEDS_A_PERSON.iter().filter_map(|(reason, exit, todo)| {
+            let batches = self.parked.get(reason)?;
+            let (first, n) = (batches.first()?, batches.len());
+            let which = if n == 1 {
+                format!("batch {first} is")
+            } else {
+                format!("{n} batches, such as {first}, are")
+            };
+            let (why, _) = reason.explain().split_once("; ")?;
+            Some(Check::wrong("batches", *exit, format!("{which} parked: {why}"), *todo))
+        }));
+        checks
     }
 
     fn about_socket(&self, chosen: Option<&ServiceTarget>) -> Check {
@@ -89,6 +127,19 @@ fn lies_in_the_way(socket: &Path) -> bool {
 
 async fn health(socket: &Path) -> Result<Health, ClientError> {
     Client::connect(socket).await?.call(&HealthRequest {}).await
+}
+
+/// The batches that are parked by each reason. None where it does not say.
+async fn parked(socket: &Path) -> BTreeMap<Parked, Vec<BatchName>> {
+    let status = async { Client::connect(socket).await?.call(&StatusRequest::default()).await };
+    let batches = status.await.map(|status| status.batches).unwrap_or_default();
+    let mut parked: BTreeMap<Parked, Vec<BatchName>> = BTreeMap::new();
+    for batch in batches {
+        if let Some(reason) = batch.parked_by {
+            parked.entry(reason).or_default().push(batch.name);
+        }
+    }
+    parked
 }
 
 fn described(health: &Health, chosen: Option<&ServiceTarget>) -> Check {
