@@ -23,7 +23,7 @@
 //! A reader looks for one of these:
 //!
 //! - **opening**: `open`, and what guards it: `state_format`, `process_lock`, `disk_reserve`, `clean_shutdown`, `open_check`,
-//!   `child_reader`, `set_aside`, `commit_count`, `verify`;
+//!   `child_reader`, `set_aside`, `commit_count`, `verify`; after root had it open, `file_owner`;
 //! - **commit**: `commit` is the single write path. It returns once everything in it is on the device; no effect may begin
 //!   before that. `sled_files`, `batch_backup` and `write_atomic` are what it takes;
 //! - **load**: `load` reads what is not finished, `finished` what is, `snapshot` all at once, `spool` rows and outcomes, `job_record` the record of a job,
@@ -52,6 +52,7 @@ mod disk_reserve;
 pub mod dump;
 mod ended_counts;
 mod error;
+pub mod file_owner;
 mod finished;
 mod finished_sums;
 mod job_index;

@@ -2,7 +2,7 @@
 
 use std::fs::{File, TryLockError};
 use std::io::{self, ErrorKind, Read, Seek, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -10,13 +10,21 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 
-use crate::store::StoreError;
 use crate::store::state_folders::open_or_create;
+use crate::store::{StoreError, file_owner};
 
 /// Holds the state directory until dropped, or until the process ends in whatever way.
 #[derive(Debug)]
 pub(super) struct Lock {
+    dir: PathBuf,
     _file: File,
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Still locked, and nothing else is open any more.
+        file_owner::hand_over(&self.dir);
+    }
 }
 
 /// What a process takes the lock for.
@@ -61,7 +69,7 @@ impl Lock {
             .and_then(|()| file.rewind())
             .and_then(|()| writeln!(file, "{}{briefly}", std::process::id()))
             .map_err(StoreError::io(&path))?;
-        Ok(Lock { _file: file })
+        Ok(Lock { dir: dir.to_owned(), _file: file })
     }
 }
 

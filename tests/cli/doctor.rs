@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -311,6 +311,45 @@ fn batches_that_only_a_person_can_help_are_problems() {
     );
     assert!(report.todo("batches").contains("systemctl restart callsheet"), "{}", report.todo("batches"));
     daemon.stop();
+}
+
+/// A command as another user, as a unit with `UMask=0027` gives it. Only root can.
+fn as_another_user(env: &TestEnv, arguments: &[&str]) -> Command {
+    let inner = env.command(arguments.iter().copied());
+    let mut command = Command::new("sh");
+    command.args(["-c", "umask 027; exec \"$0\" \"$@\""]).arg(inner.get_program()).args(inner.get_args());
+    command.current_dir(env.path("")).env_clear().env("CALLSHEET_API_KEY", KEY).uid(65534).gid(65534);
+    command
+}
+
+#[test]
+fn what_root_makes_in_the_state_of_another_user_is_that_users() {
+    if !rustix::process::getuid().is_root() {
+        println!("not tested: files of another user, which takes root");
+        return;
+    }
+    let env = TestEnv::new();
+    fs::set_permissions(env.path(""), fs::Permissions::from_mode(0o777)).unwrap();
+    env.write("batch.csv", manifests::manifest("image", 2));
+    let mut dying = as_another_user(&env, &["run", "batch.csv"]);
+    dying.env("CALLSHEET_FAILPOINT", "reporting");
+    Running::start(dying).end().was_killed("while it wrote the results");
+    // Root recovers the state to answer.
+    env.run(["status"]).exited(0);
+    let owners = |dir: &Path| {
+        let files = content(dir).into_keys();
+        files.filter(|path| fs::metadata(path).unwrap().uid() != 65534).collect::<Vec<_>>()
+    };
+    assert_eq!(owners(&env.path("state")), Vec::<PathBuf>::new());
+    Running::start(as_another_user(&env, &["status"])).end().exited(0);
+    // What an earlier version left, or a killed command.
+    env.write("state/db/stray", "");
+    let report = doctor(healthy(&env), 6, KEY);
+    report.shows("state", "wrong", "state/db/stray does not belong to user 65534, whose state it is");
+    env.run(["status"]).exited(0);
+    doctor(healthy(&env), 0, KEY).shows("state", "good", "is not in use");
+    Running::start(as_another_user(&env, &["run", "batch.csv"])).end().exited(0);
+    env.audit().each_paid_once(2);
 }
 
 #[test]

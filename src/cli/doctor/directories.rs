@@ -17,6 +17,7 @@ use crate::ingest::inbox::overlap::overlap;
 use crate::output::OutputOptions;
 use crate::output::publish::OutputDir;
 use crate::store::StoreError;
+use crate::store::file_owner::{self, Strangers};
 use crate::store::read_only::ReadOnlyState;
 
 /// The state's files grow by far less than this in a day; with less room, a commit may fail.
@@ -35,6 +36,7 @@ pub(super) fn all(
         the_state(state, chosen, has_other_rights),
         folder("output", &output).unless_served(has_other_rights),
     ];
+    checks.extend(strangers(state));
     checks.push(room("disk", "state", state, STATE_ROOM, "the state's disk"));
     checks.push(room("disk", "output", &output, config.output.min_free, "output.min_free"));
     let inboxes = daemon::inboxes(config);
@@ -89,6 +91,18 @@ fn look(dir: &Path, chosen: Option<&ServiceTarget>, has_other_rights: bool) -> R
         Err(error @ StoreError::Damaged { .. }) => peek.holder()?.map(in_use).ok_or(error),
         Err(error) => Err(error),
     }
+}
+
+/// What is in the state and belongs to another user than its folder: a service that runs as that user cannot use it.
+fn strangers(dir: &Path) -> Option<Check> {
+    let Strangers { count, first, owner } = file_owner::strangers(dir)?;
+    let which = match count {
+        1 => format!("{} does", first.display()),
+        _ => format!("{count} files in {}, such as {}, do", dir.display(), first.display()),
+    };
+    let found = format!("{which} not belong to user {owner}, whose state it is");
+    let todo = format!("give them to that user: chown -R --reference={0} {0}", dir.display());
+    Some(Check::wrong("state", Exit::Disk, found, todo))
 }
 
 /// A folder that is written to, or will be made.
