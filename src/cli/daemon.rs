@@ -22,8 +22,10 @@ use crate::daemon::schedules::ConfiguredSchedule;
 use crate::daemon::{self, DaemonError, Parts};
 use crate::domain::exit_code::Exit;
 use crate::domain::manifest::row::Policy;
+use crate::engine::upload_limit::Uploads;
 use crate::ingest::inbox::dispose::Folders;
 use crate::ingest::inbox::overlap::overlap;
+use crate::metrics::Metrics;
 use crate::server::protocol::ProcessKind;
 use crate::store::Store;
 
@@ -144,17 +146,56 @@ fn reread_parts(config: &Config, global: &Global, present: &ServiceTarget) -> Re
 }
 
 /// Why a key keeps its value until the daemon is restarted.
-pub(super) fn cannot_change(key: &str) -> Failure {
+fn cannot_change(key: &str) -> Failure {
     Failure::new(Exit::Usage, format!("{key} cannot change while the daemon runs; restart it"))
+}
+
+/// Why a daemon would refuse this configuration at a reload, as far as that shows from outside: the key and secrets are
+/// not looked at. Where a daemon answers, what it cannot change is compared with what it says of itself.
+pub(super) async fn check_reload(config: &Config, global: &Global) -> Result<(), Failure> {
+    let (state, output) = (
+        service_target::state_dir(config, global.emulator),
+        service_target::output_dir(config, global.emulator),
+    );
+    must_not_overlap(&inboxes(config))?;
+    let transfers = Uploads::new(config.limits.uploads, Metrics::new());
+    build::input_store(config, &transfers, None)?;
+    build::output_store(config, &transfers, (&state, &output))?;
+    let running = daemon_discovery::ask_who_listens(&daemon_discovery::socket(config, &state)).await;
+    let running = running.filter(|running| running.health.process == ProcessKind::Daemon);
+    let is_emulated =
+        |running: &DaemonConnection| running.health.service == service_target::EMULATOR_IDENTITY;
+    if global.emulator || running.as_ref().is_some_and(is_emulated) {
+        return Ok(());
+    }
+    let chosen = service_target::target_with_key(config, None)?;
+    let has_file = Config::place(global.config.as_deref()).is_some();
+    match (running, chosen) {
+        (Some(running), Some(chosen)) => {
+            let moved = [
+                (chosen.identity != running.health.service, "service.base_url"),
+                (!running.works_on(&chosen.state), "paths.state"),
+                (!running.writes_to(&chosen.output), "paths.output"),
+            ];
+            moved.iter().find(|(is_moved, _)| *is_moved).map_or(Ok(()), |(_, key)| Err(cannot_change(key)))
+        }
+        (Some(_), None) => Err(service_target::not_configured()),
+        // What a daemon has loaded it is found by, which is gone together with the file.
+        (None, None) if !has_file => Err(service_target::not_configured()),
+        (None, _) => Ok(()),
+    }
+}
+
+/// Refuses inboxes that share a folder.
+fn must_not_overlap(inboxes: &[InboxSettings]) -> Result<(), Failure> {
+    let folders: Vec<&Folders> = inboxes.iter().map(|inbox| &inbox.folders).collect();
+    overlap(&folders).map_or(Ok(()), |overlap| Err(Failure::new(Exit::Usage, overlap)))
 }
 
 fn parts(config: &Config, chosen: &ServiceTarget) -> Result<Parts, Failure> {
     let service = Service::new(chosen.options.clone())?;
     let inboxes = inboxes(config);
-    let folders: Vec<&Folders> = inboxes.iter().map(|inbox| &inbox.folders).collect();
-    if let Some(overlap) = overlap(&folders) {
-        return Err(Failure::new(Exit::Usage, overlap));
-    }
+    must_not_overlap(&inboxes)?;
     Ok(Parts {
         deps: build::engine_deps(service.clone(), chosen, config)?,
         app: build::app_parts(config, &chosen.output, Some((service, chosen)))?,

@@ -46,6 +46,11 @@ impl DaemonConnection {
         is_same_path(state, &self.health.state)
     }
 
+    /// Whether it writes outputs to this folder.
+    pub(super) fn writes_to(&self, output: &Path) -> bool {
+        is_same_path(output, &self.health.output)
+    }
+
     /// `a daemon (process 12, since 2026-11-22T17:00:00.000Z, socket state/callsheet.sock) works on /srv/state`.
     pub(super) fn describe(&self) -> String {
         let Health { process, pid, since, state, .. } = &self.health;
@@ -190,7 +195,7 @@ fn check_flags_match(daemon: &DaemonConnection, global: &Global, is_emulated: bo
         check_service_matches(daemon, &service_target::identity_of(url))?;
     }
     match &global.output {
-        Some(output) if !is_same_path(output, &daemon.health.output) => {
+        Some(output) if !daemon.writes_to(output) => {
             let (output, theirs) = (output.display(), daemon.health.output.display());
             let message = format!(
                 "the daemon at {} writes outputs to {theirs}, but this command names {output}",

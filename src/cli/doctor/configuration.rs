@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use secrecy::{ExposeSecret, SecretString};
 
+use crate::cli::daemon;
 use crate::cli::doctor::Check;
 use crate::cli::global_flags::Global;
 use crate::cli::service_target;
@@ -23,6 +24,12 @@ pub(super) fn file(global: &Global) -> Check {
         Some(path) => Check::good("config", format!("{} is valid", path.display())),
         None => Check::good("config", "no configuration file; using defaults, environment and flags"),
     }
+}
+
+/// What a daemon would refuse at a reload although the file is valid.
+pub(super) async fn reload(config: &Config, global: &Global) -> Option<Check> {
+    let (exit, message, hint) = daemon::check_reload(config, global).await.err()?.into_parts();
+    Some(Check::wrong("config", exit, message, hint.unwrap_or_default()))
 }
 
 /// Where the key is from.

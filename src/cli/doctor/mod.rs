@@ -29,7 +29,7 @@ use crate::domain::exit_code::Exit;
 #[derive(Debug, Args)]
 #[command(after_help = examples::DOCTOR)]
 pub(in crate::cli) struct DoctorCommand {
-    /// Check only the configuration file and the secrets that it names, before reloading a daemon
+    /// Check only what a reload of the running daemon takes over: the configuration file and the secrets that it names
     #[arg(long)]
     pub(in crate::cli) config_only: bool,
 }
@@ -115,6 +115,7 @@ pub(super) async fn run(command: &DoctorCommand, global: &Global) -> Result<Exit
     if command.config_only {
         checks.extend(hooks::all(&config, global, false));
         checks.extend(configuration::token(&config, false));
+        checks.extend(configuration::reload(&config, global).await);
         return report(&checks, global);
     }
     let is_emulated = global.emulator;
