@@ -19,9 +19,10 @@ use crate::clock::Clock;
 use crate::config::{Budget, Config, INBOX_SETTLE};
 use crate::daemon::inboxes::InboxSettings;
 use crate::daemon::schedules::ConfiguredSchedule;
-use crate::daemon::{self, DaemonError, Parts};
+use crate::daemon::{self, DaemonError, Parts, SystemdNotifier};
 use crate::domain::exit_code::Exit;
 use crate::domain::manifest::row::Policy;
+use crate::engine::blocking;
 use crate::engine::upload_limit::Uploads;
 use crate::ingest::inbox::dispose::Folders;
 use crate::ingest::inbox::overlap::overlap;
@@ -53,13 +54,16 @@ pub(super) async fn run(command: &DaemonCommand, global: &Global) -> Result<Exit
     }
     let mut chosen = service_target::select(&config, global, &command.emulator).await?;
     let emulator = chosen.emulator.take();
-    let store = Arc::new(Store::open(&chosen.state, &chosen.identity, command.adopt_state)?);
+    // Opening a large state may take longer than systemd waits for a start.
+    let systemd = SystemdNotifier::begin(clock);
+    let (state, identity, adopts) = (chosen.state.clone(), chosen.identity.clone(), command.adopt_state);
+    let store = Arc::new(blocking(move || Store::open(&state, &identity, adopts)).await?);
     let parts = parts(&config, &chosen)?;
     let global = global.clone();
     let loaded = Mutex::new(Loaded { file, budget: config.budget.clone() });
     let reload = move || reread(&global, &chosen, &loaded).map_err(|failure| failure.to_string());
     let socket = parts.socket.clone();
-    match daemon::run(store, parts, clock, Box::new(reload)).await {
+    match daemon::run(store, parts, (clock, systemd), Box::new(reload)).await {
         Err(error @ DaemonError::Listen { .. }) => return Err(cannot_listen(error, &socket).await),
         ended => ended?,
     }

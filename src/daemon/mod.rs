@@ -1,6 +1,6 @@
 //! The service: one engine that never stands still, and everything that feeds it.
 //!
-//! Order of a start: the state is loaded, the socket listens, finished batches that were not announced are announced,
+//! Order of a start: systemd is notified that the state is being loaded, the state is loaded, the socket listens, finished batches that were not announced are announced,
 //! inboxes and schedules are watched, the engine prepares the outputs of unfinished batches and takes its first step, and
 //! only then systemd is notified that the service is ready. Until then it is asked for more time, however long that takes.
 //! Order of a stop: nothing new is accepted or sent, requests in flight finish, the socket is removed.
@@ -26,7 +26,7 @@ use crate::daemon::completion_notifier::CompletionNotifier;
 use crate::daemon::inboxes::InboxSettings;
 use crate::daemon::retention::RetentionTerms;
 use crate::daemon::schedules::{ConfiguredSchedule, Inputs, ScheduleRunner};
-use crate::daemon::sd_notify::SystemdNotifier;
+pub use crate::daemon::sd_notify::SystemdNotifier;
 use crate::daemon::signals::Signals;
 use crate::domain::time::Millis;
 use crate::engine::{EngineDeps, EngineError, Mode, Scope, Stop};
@@ -99,10 +99,14 @@ pub enum DaemonError {
 ///
 /// # Errors
 /// [`DaemonError`].
-pub async fn run(store: Arc<Store>, parts: Parts, clock: Clock, reload: Reload) -> Result<(), DaemonError> {
+pub async fn run(
+    store: Arc<Store>,
+    parts: Parts,
+    (clock, mut systemd): (Clock, SystemdNotifier),
+    reload: Reload,
+) -> Result<(), DaemonError> {
     let signals = Signals::listen()
         .map_err(|error| DaemonError::Broken(format!("failed to listen for signals: {error}")))?;
-    let mut systemd = SystemdNotifier::begin(clock);
     let incoming = store.dir().to_owned();
     ingest_handle::sweep_incoming(&incoming)
         .map_err(|source| DaemonError::Folder { path: incoming.join("incoming"), source })?;

@@ -17,7 +17,7 @@ const EXTENSION: Duration = Duration::from_secs(20);
 
 /// Sends notifications to systemd.
 #[derive(Debug)]
-pub(super) struct SystemdNotifier {
+pub struct SystemdNotifier {
     clock: Clock,
     /// Interval of the watchdog.
     watchdog: Option<Millis>,
@@ -29,8 +29,9 @@ pub(super) struct SystemdNotifier {
 }
 
 impl SystemdNotifier {
-    /// Reports that the state is being loaded.
-    pub(super) fn begin(clock: Clock) -> SystemdNotifier {
+    /// Reports that the state is being loaded, and asks for more time until it is ready. Must be called within a runtime, whose
+    /// thread stays free meanwhile.
+    pub fn begin(clock: Clock) -> SystemdNotifier {
         let watchdog = sd_notify::watchdog_enabled();
         // Twice in the time there is.
         let watchdog = watchdog.and_then(|span| u64::try_from(span.as_millis() / 2).ok()).map(Millis);

@@ -55,3 +55,16 @@ fn systemd_is_told_that_a_daemon_is_ready_once_the_outputs_of_unfinished_batches
     assert!(first("EXTEND_TIMEOUT_USEC=") < first("READY=1"), "{:?}", systemd.told);
     assert!(systemd.hears("STOPPING=1"), "{:?}", systemd.told);
 }
+
+#[test]
+fn systemd_is_told_that_a_state_is_being_loaded_before_it_is_opened() {
+    let env = TestEnv::new();
+    env.write("batch.csv", manifests::manifest("image", 1));
+    env.run(["run", "batch.csv"]).exited(0);
+    // A state that is refused when it is opened: another service's.
+    let elsewhere = TestEnv::new();
+    env.configure_for(&elsewhere.base_url(), "", "");
+    let mut systemd = Systemd::new(&env);
+    systemd.daemon(&env).end().exited(2).says("not to http");
+    assert!(systemd.hears("STATUS=loading the state"), "{:?}", systemd.told);
+}
