@@ -107,10 +107,10 @@ fn a_task_is_resubmitted_over_once_it_can_be_read_again() {
 #[test]
 fn a_command_ends_where_the_first_task_can_be_read_no_more_while_the_next_attempt_waits() {
     let mut stage = resubmitting(1);
-    stage.scheduler.execute(Command::SetBudget(BatchNo(1), Some(Credits(10))), stage.now).unwrap();
+    stage.scheduler.execute(Command::SetBudget(BatchNo(1), Credits(10)), stage.now).unwrap();
     assert_eq!(deadline_passes(&mut stage), "");
     stage.pass(Millis::from_secs(60));
-    stage.scheduler.execute(Command::SetBudget(BatchNo(1), Some(Credits(100))), stage.now).unwrap();
+    stage.scheduler.execute(Command::SetBudget(BatchNo(1), Credits(100)), stage.now).unwrap();
     assert_eq!(fails_to_read_the_first(&mut stage), 8);
     assert_eq!(stage.scheduler.standstill(), Some(Standstill::Overdue));
     assert_eq!(stage.batch.totals.committed(), Credits(10));
