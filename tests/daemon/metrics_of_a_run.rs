@@ -66,6 +66,7 @@ fn settings() -> Settings {
             min_balance: None,
         },
         submits_per_second: None,
+        requests_at_once: 1_000,
         adaptive: false,
         rejections: 5,
         downloads: 4,
