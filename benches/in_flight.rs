@@ -271,6 +271,7 @@ fn settings(tasks: u32) -> Settings {
             min_balance: None,
         },
         submits_per_second: None,
+        requests_at_once: 1_000,
         adaptive: true,
         rejections: 5,
         downloads: 64,

@@ -115,7 +115,7 @@ pub(super) fn engine_deps(
         inputs: checked_input_store(chosen, config, &transfers)?,
         outputs: checked_output_store(chosen, config, &transfers)?,
         // What an emulator makes is put nowhere, and stays.
-        keeps_local: config.output.keep_local || chosen.emulator.is_some(),
+        keeps_local: config.output.keep_local || chosen.is_emulated(),
         submits: RateLimit::per_second(config.limits.submits_per_second),
         polls: RateLimit::per_second(config.limits.polls_per_second),
         layout: config.layout()?,
@@ -219,7 +219,7 @@ fn checked_output_store(
     config: &Config,
     uploads: &Uploads,
 ) -> Result<Option<OutputStore>, Failure> {
-    if chosen.emulator.is_some() {
+    if chosen.is_emulated() {
         return Ok(None);
     }
     let store = output_store(config, uploads, (&chosen.state, &chosen.output))?;

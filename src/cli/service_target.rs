@@ -39,6 +39,13 @@ pub(super) struct ServiceTarget {
     pub(super) speed: f64,
 }
 
+impl ServiceTarget {
+    /// Whether it is the emulator, of this command or of another.
+    pub(super) fn is_emulated(&self) -> bool {
+        self.identity == EMULATOR_IDENTITY
+    }
+}
+
 pub(super) fn state_dir(config: &Config, is_emulated: bool) -> PathBuf {
     let usual = if is_emulated { EMULATOR_STATE } else { "state" };
     config.paths.state.clone().unwrap_or_else(|| PathBuf::from(usual))

@@ -330,6 +330,21 @@ fn an_emulators_daemon_is_found_by_those_who_name_the_emulator() {
 }
 
 #[test]
+fn what_the_emulator_of_a_daemon_makes_stays_out_of_the_object_store() {
+    let env = TestEnv::new();
+    let store = env.write("store/of-paid-outputs", "");
+    let store = store.parent().unwrap();
+    env.configure(&format!("[output]\nstore = \"file://{}\"\nkeep_local = false\n", store.display()));
+    env.write("batch.csv", manifests::manifest("image", 2));
+    let daemon = env.start(["daemon", "--emulator", "--emulator-speed", "500", "--log-level", "info"]);
+    daemon.says("ready");
+    env.run(["run", "batch.csv", "--emulator"]).exited(0).says("a daemon runs on this state");
+    assert!(env.path("output/emulator/batch/image-1.png").exists());
+    assert_eq!(std::fs::read_dir(store).unwrap().count(), 1, "nothing is added to what is paid for");
+    daemon.stop();
+}
+
+#[test]
 fn run_hands_over_to_a_running_daemon() {
     let env = TestEnv::new();
     env.write("batch.csv", manifests::manifest("image", 3));

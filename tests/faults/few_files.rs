@@ -1,6 +1,8 @@
 //! A process may have few files open. Batches that are under way at once need no more of them than one does, and requests
 //! are only as many as leave some to the state.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
 use std::fs;
 use std::process::Command;
 
