@@ -18,6 +18,7 @@ use crate::domain::retry_command::{
 };
 use crate::domain::row_verdict::JobStanding;
 use crate::domain::shell_word::job_argument;
+use crate::domain::time::Timestamp;
 use crate::engine::engine_client::EngineClient;
 use crate::engine::scheduler::ended_take;
 use crate::engine::{FindError, NamedJob, Target, blocking};
@@ -412,6 +413,10 @@ fn next(
         State::Running { .. } => format!("its task is polled until it ends.{overdue}"),
         State::Fetching { urls, .. } if urls.is_empty() => "its task is polled for fresh links".to_owned(),
         State::Fetching { .. } => "its outputs are downloaded".to_owned(),
+        State::Succeeded { .. } if record.job.gave_up_download_since(Timestamp(i64::MIN)) => format!(
+            "nothing; its outputs could not be downloaded again: its history says why; to try once more, free of charge: \
+             callsheet download {name}; to have another made at its price: callsheet review another-take {name}"
+        ),
         State::Succeeded { .. } => {
             format!("nothing; callsheet download {name} fetches its outputs again, free of charge")
         }

@@ -333,6 +333,7 @@ fn what_cannot_be_downloaded_again_is_found_where_it_was() {
     assert_eq!(Outputs::of(&env, "stills").lines[0]["state"], "succeeded");
     let explained = run(&env, &store, &["explain", "stills/a"]).exited(0).stdout;
     assert!(explained.contains("download given up: the service has its results no more"), "{explained}");
+    assert!(explained.contains("callsheet review another-take stills/a"), "{explained}");
     // And puts it back.
     fs::write(env.path(name), whole).unwrap();
     run(&env, &store, &["download", "stills"]).exited(0).says("nothing to download");

@@ -154,6 +154,10 @@ impl Scheduler {
         let Some(open) = self.jobs.get(&key) else { return false };
         let unread: Vec<(AttemptNo, bool)> = open.unread_attempts(now.tick, within).collect();
         for (attempt, _) in unread.iter().filter(|(_, is_idle)| *is_idle) {
+            // It has its turn when a reading ends.
+            if self.timers.has_delayed_reading(key, *attempt) {
+                continue;
+            }
             self.schedule(key, *attempt, now.tick);
             self.pending.wake_at(now.tick);
         }

@@ -97,9 +97,14 @@ impl Timers {
         self.delayed_readings.set((key, attempt), at);
     }
 
+    /// Whether the task of an attempt is read once fewer others are.
+    pub fn has_delayed_reading(&self, key: JobKey, attempt: AttemptNo) -> bool {
+        self.delayed_readings.set.contains_key(&(key, attempt))
+    }
+
     /// Whether an attempt waits for its next effect, or to be admitted again.
     pub fn has_effect(&self, key: JobKey, attempt: AttemptNo) -> bool {
-        [&self.effects, &self.delayed_readings].iter().any(|queue| queue.set.contains_key(&(key, attempt)))
+        self.effects.set.contains_key(&(key, attempt)) || self.has_delayed_reading(key, attempt)
     }
 
     /// The next attempt that wants its effect by now, and when it wanted it: a delayed reading first where `may_read`.
@@ -178,7 +183,7 @@ mod tests {
         timers.set_effect(key(2), FIRST, Tick(20));
         assert_eq!(timers.pop_effect(Tick(30), false), Some((Tick(10), key(1), FIRST)));
         timers.delay_reading(key(1), FIRST, Tick(10));
-        assert!(timers.has_effect(key(1), FIRST));
+        assert!(timers.has_effect(key(1), FIRST) && timers.has_delayed_reading(key(1), FIRST));
         assert_eq!(timers.next_effect(), Some(Tick(20)));
         assert_eq!(timers.pop_effect(Tick(30), false), Some((Tick(20), key(2), FIRST)));
         assert_eq!((timers.pop_effect(Tick(30), false), timers.next_effect()), (None, None));

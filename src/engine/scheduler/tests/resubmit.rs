@@ -120,6 +120,25 @@ fn a_command_ends_where_the_first_task_can_be_read_no_more_while_the_next_attemp
 }
 
 #[test]
+fn a_first_task_that_waits_for_a_reading_slot_is_asked_for_once() {
+    let mut stage = resubmitting(1);
+    stage.scheduler.execute(Command::SetBudget(BatchNo(1), Credits(10)), stage.now).unwrap();
+    assert_eq!(deadline_passes(&mut stage), "");
+    stage.pass(Millis::from_secs(60));
+    while stage.scheduler.reading_slots.has_room(1, Millis(5_000)) {
+        stage.scheduler.reading_slots.take();
+    }
+    stage.scheduler.execute(Command::SetBudget(BatchNo(1), Credits(100)), stage.now).unwrap();
+    let wakes: Vec<bool> = (0..4)
+        .map(|_| stage.scheduler.step(vec![], stage.now).unwrap().wake.is_some_and(|at| at <= stage.now.tick))
+        .collect();
+    assert!(!wakes[3], "nothing moves before a reading ends: {wakes:?}");
+    stage.scheduler.reading_slots.release();
+    assert_eq!(stage.step(vec![]), "read 0#1");
+    assert_eq!(answer(&mut stage, 1, ReadAnswer::Task(reading("processing"))), "post 0#2");
+}
+
+#[test]
 fn the_first_task_is_collected_when_it_succeeds_first() {
     let mut stage = resubmitting(1);
     assert_eq!(deadline_passes(&mut stage), "post 0#2");
