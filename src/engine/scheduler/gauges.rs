@@ -17,7 +17,7 @@ use crate::store::KindCounts;
 type Jobs = BTreeMap<(JobState, Option<Kind>), u64>;
 
 impl Engine {
-    /// Shows monitoring what the state holds before the first step: whoever asks until then would read counters of 0.
+    /// Shows monitoring what the state holds before the first step: a scrape before it would read counters of 0.
     pub fn show_gauges(&self) {
         self.metrics.set_gauges(&self.scheduler.gauges(self.clock.now()));
     }
