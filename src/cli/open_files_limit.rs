@@ -34,7 +34,9 @@ pub(super) fn requests_at_once(limits: &LimitsConfig) -> usize {
 fn with_files(files: usize, limits: &LimitsConfig) -> usize {
     // A transfer has a connection and a file.
     let transfers = limits.downloads.saturating_add(limits.uploads).saturating_mul(2);
-    files.saturating_sub(transfers.saturating_add(RESERVED)).max(1)
+    // A connection may be opened for a request that another one takes: then it is idle for a while.
+    let left = files.saturating_sub(transfers.saturating_add(RESERVED));
+    (left / 2).max(1)
 }
 
 #[cfg(test)]
@@ -44,7 +46,7 @@ mod tests {
     #[test]
     fn requests_leave_files_for_all_else() {
         let limits = LimitsConfig { downloads: 4, uploads: 4, ..LimitsConfig::default() };
-        assert_eq!(with_files(1_024, &limits), 912);
+        assert_eq!(with_files(1_024, &limits), 456);
         assert_eq!(with_files(64, &limits), 1, "one at a time is always tried");
     }
 }
