@@ -138,20 +138,20 @@ fn reread_parts(config: &Config, global: &Global, present: &ServiceTarget) -> Re
         return parts(config, present);
     }
     let chosen = service_target::configured_target(config)?;
-    let moved = [
+    must_not_change([
         (chosen.identity != present.identity, "service.base_url"),
         (chosen.state != present.state, "paths.state"),
         (chosen.output != present.output, "paths.output"),
-    ];
-    if let Some((_, key)) = moved.iter().find(|(is_moved, _)| *is_moved) {
-        return Err(cannot_change(key));
-    }
+    ])?;
     parts(config, &chosen)
 }
 
-/// Why a key keeps its value until the daemon is restarted.
-fn cannot_change(key: &str) -> Failure {
-    Failure::new(Exit::Usage, format!("{key} cannot change while the daemon runs; restart it"))
+/// Refuses a configuration in which one of these keys has changed: each keeps its value until the daemon is restarted.
+fn must_not_change(keys: [(bool, &str); 3]) -> Result<(), Failure> {
+    keys.iter().find(|(has_changed, _)| *has_changed).map_or(Ok(()), |(_, key)| {
+        let message = format!("{key} cannot change while the daemon runs; restart it");
+        Err(Failure::new(Exit::Usage, message))
+    })
 }
 
 /// Why a daemon would refuse this configuration at a reload, as far as that shows from outside: the key and secrets are
@@ -175,14 +175,11 @@ pub(super) async fn check_reload(config: &Config, global: &Global) -> Result<(),
     let chosen = service_target::target_with_key(config, None)?;
     let has_file = Config::place(global.config.as_deref()).is_some();
     match (running, chosen) {
-        (Some(running), Some(chosen)) => {
-            let moved = [
-                (chosen.identity != running.health.service, "service.base_url"),
-                (!running.works_on(&chosen.state), "paths.state"),
-                (!running.writes_to(&chosen.output), "paths.output"),
-            ];
-            moved.iter().find(|(is_moved, _)| *is_moved).map_or(Ok(()), |(_, key)| Err(cannot_change(key)))
-        }
+        (Some(running), Some(chosen)) => must_not_change([
+            (chosen.identity != running.health.service, "service.base_url"),
+            (!running.works_on(&chosen.state), "paths.state"),
+            (!running.writes_to(&chosen.output), "paths.output"),
+        ]),
         (Some(_), None) => Err(service_target::not_configured()),
         // What a daemon has loaded it is found by, which is gone together with the file.
         (None, None) if !has_file => Err(service_target::not_configured()),

@@ -99,7 +99,7 @@ impl AttemptProgress {
 
     /// Whether its task was not read since the start, and reading it has not failed so often that nobody waits for it.
     fn is_to_be_read(&self) -> bool {
-        self.task_since.is_none() && self.faults < READINGS_WAITED_FOR
+        self.task_since.is_none() && !self.is_unreadable()
     }
 
     /// Whether reading its task has failed so often in a row that nobody waits for it.
