@@ -84,11 +84,12 @@ pub(super) fn poll_interval_warning(chosen: &ServiceTarget, config: &Config) -> 
     config.poll.hasty().filter(|_| !chosen.options.is_loopback())
 }
 
-/// The engine's access to the service, disk and clock.
+/// The engine's access to the service, disk and clock, beside the control API with these `parts`.
 pub(super) fn engine_deps(
     service: Service,
     chosen: &ServiceTarget,
     config: &Config,
+    parts: &AppParts,
 ) -> Result<EngineDeps, Failure> {
     if let Some(hasty) = poll_interval_warning(chosen, config) {
         tracing::warn!("{hasty}: it may slow down or refuse such a client");
@@ -105,7 +106,7 @@ pub(super) fn engine_deps(
         downloads: service
             .downloads(UrlPolicy::new(&chosen.options.base_url, config.output.allow_hosts.clone()))?,
         service,
-        output_dir: OutputDir::new(&chosen.output, config.output.options()),
+        output_dir: parts.output_dir.clone(),
         max_file_bytes: config.output.max_file.as_u64(),
         min_rate: MinRate {
             bytes_per_second: config.limits.min_download_rate.as_u64(),
@@ -118,7 +119,7 @@ pub(super) fn engine_deps(
         keeps_local: config.output.keep_local || chosen.is_emulated(),
         submits: RateLimit::per_second(config.limits.submits_per_second),
         polls: RateLimit::per_second(config.limits.polls_per_second),
-        layout: config.layout()?,
+        layout: parts.layout.clone(),
         metrics: transfers.metrics().clone(),
     })
 }

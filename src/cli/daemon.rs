@@ -197,9 +197,10 @@ fn parts(config: &Config, chosen: &ServiceTarget) -> Result<Parts, Failure> {
     let service = Service::new(chosen.options.clone())?;
     let inboxes = inboxes(config);
     must_not_overlap(&inboxes)?;
+    let app = build::app_parts(config, &chosen.output, Some((service.clone(), chosen)))?;
     Ok(Parts {
-        deps: build::engine_deps(service.clone(), chosen, config)?,
-        app: build::app_parts(config, &chosen.output, Some((service, chosen)))?,
+        deps: build::engine_deps(service, chosen, config, &app)?,
+        app,
         socket: daemon_discovery::socket(config, &chosen.state),
         control: config.control.clone(),
         token: config.control.token()?,

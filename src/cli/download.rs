@@ -134,7 +134,7 @@ async fn download(
     let output_dir = parts.output_dir.clone();
     let named = engine::find_target(&store, &command.name).map_err(HandlerError::from);
     let batch = named.map_err(|error| Failure::from(error.refusal()))?.batch().clone();
-    let deps = build::engine_deps(service, chosen, config)?;
+    let deps = build::engine_deps(service, chosen, config, &parts)?;
     let scope = Scope::Only(BTreeSet::from([batch.no]));
     let app = App::new(store.clone(), Mode::Free(Box::new(deps)), &scope, parts, clock)?;
     let (succeeded_before, began) = (batch.ended.succeeded, clock.now().wall);

@@ -179,7 +179,7 @@ async fn prepare(
         summary::continued_besides(receipt, &batch);
         only.insert(batch.no);
     }
-    let deps = build::engine_deps(service.clone(), chosen, config)?;
+    let deps = build::engine_deps(service.clone(), chosen, config, &parts)?;
     let backoff = parts.settings.backoff;
     let mode = Mode::Paying(Box::new(deps));
     let app = App::new(store.clone(), mode, &Scope::Only(only.clone()), parts, clock)?;
@@ -200,7 +200,7 @@ async fn check_folders(app: &App) -> Result<(), Failure> {
     let output_dir = app.state.output_dir.clone();
     let check = move || {
         for name in names {
-            match output_dir.check_folder(&name) {
+            match output_dir.prepare(&name) {
                 Err(source) if !is_disk_full(&source) => {
                     return Err(EngineError::Output { path: output_dir.batch_dir(&name), source });
                 }

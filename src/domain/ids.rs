@@ -210,20 +210,30 @@ impl Visitor<'_> for HashVisitor {
 fn parse_hash(text: &str) -> Option<[u8; 16]> {
     let digits: &[u8; 32] = text.as_bytes().try_into().ok()?;
     let mut hash = [0; 16];
-    for (byte, pair) in hash.iter_mut().zip(digits.as_chunks::<2>().0) {
-        *byte = digit(pair[0])? << 4 | digit(pair[1])?;
+    let mut seen = 0;
+    for (byte, [high, low]) in hash.iter_mut().zip(digits.as_chunks::<2>().0) {
+        let (high, low) = (DIGITS[usize::from(*high)], DIGITS[usize::from(*low)]);
+        seen |= high | low;
+        *byte = high << 4 | low;
     }
-    Some(hash)
+    (seen != NO_DIGIT).then_some(hash)
 }
 
-fn digit(digit: u8) -> Option<u8> {
-    match digit {
-        b'0'..=b'9' => Some(digit - b'0'),
-        b'a'..=b'f' => Some(digit - b'a' + 10),
-        b'A'..=b'F' => Some(digit - b'A' + 10),
-        _ => None,
+/// In the place of a byte that is no hexadecimal digit: no digit has its highest bit.
+const NO_DIGIT: u8 = 0xff;
+
+/// What a byte says as a hexadecimal digit.
+const DIGITS: [u8; 256] = {
+    let mut digits = [NO_DIGIT; 256];
+    let mut value = 0;
+    while value < 16 {
+        let lower = b"0123456789abcdef"[value as usize];
+        digits[lower as usize] = value;
+        digits[lower.to_ascii_uppercase() as usize] = value;
+        value += 1;
     }
-}
+    digits
+};
 
 impl JobId {
     /// The first 8 digits: enough to tell the jobs of a batch apart by eye.
@@ -247,6 +257,23 @@ mod tests {
         assert_eq!(name("春"), Some("春".into()));
         assert_eq!(name("..."), None);
         assert_eq!(name(&"x".repeat(300)), Some("x".repeat(100)));
+    }
+
+    #[test]
+    fn a_hash_is_read_as_it_is_shown_and_nothing_else_is_one() {
+        let hash = JobId([0x00, 0x1f, 0xa0, 0xff, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0, 0xab, 0xcd]);
+        let text = hash.to_string();
+        assert_eq!(text, "001fa0ff09080706050403020100abcd");
+        let read = |text: &str| JobId::try_from(text.to_owned()).ok();
+        assert_eq!((read(&text), read(&text.to_uppercase())), (Some(hash), Some(hash)));
+        for at in [0, 1, 30, 31] {
+            for wrong in ["g", "/", ":", "@", "`", "G", " "] {
+                let mut text = text.clone();
+                text.replace_range(at..=at, wrong);
+                assert_eq!(read(&text), None, "{text}");
+            }
+        }
+        assert_eq!((read(&text[1..]), read("")), (None, None));
     }
 
     #[test]

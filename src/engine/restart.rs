@@ -8,9 +8,10 @@ use crate::engine::row_reader;
 use crate::engine::scheduler::{Command, CommandOutcome, Scheduler, Settings};
 use crate::store::{BatchRecord, JobRecord, Store, StoreError};
 
-/// Rows of open jobs that are read at once, and chunks of them that wait to be taken up.
+/// Rows of open jobs that are read at once, chunks of them that wait to be taken up, and threads that read.
 const CHUNK_ROWS: usize = 512;
 const CHUNKS_AHEAD: usize = 4;
+const READERS_MAX: usize = 4;
 
 /// A scheduler that knows what the state knows of the batches that are `ours`: a restart is not a
 /// special path.
@@ -61,22 +62,31 @@ fn take_up(
         scheduler.set_versions(no, versions);
     }
     let places: Vec<(BatchNo, u64)> = open.iter().map(|record| (record.key.batch, record.row_at)).collect();
-    // Their rows are read by another thread meanwhile.
+    let chunks: Vec<&[(BatchNo, u64)]> = places.chunks(CHUNK_ROWS).collect();
+    // Their rows are read by other threads meanwhile, which takes longer than taking them up: each reads every so many-th
+    // chunk.
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(READERS_MAX);
     std::thread::scope(|scope| {
-        let (send, specs) = std::sync::mpsc::sync_channel(CHUNKS_AHEAD);
-        scope.spawn(move || {
-            let mut rows = row_reader::RowReader::new(store);
-            for chunk in places.chunks(CHUNK_ROWS) {
-                let read = chunk.iter().map(|(batch, at)| rows.spec_at(*batch, *at));
-                let read = read.collect::<Result<Vec<_>, _>>();
-                // Nobody waits for more after a fault.
-                if send.send(read).is_err() {
-                    return;
+        let mut readers = Vec::new();
+        for first in 0..threads.min(chunks.len()) {
+            let (send, specs) = std::sync::mpsc::sync_channel(CHUNKS_AHEAD);
+            let own = chunks.iter().skip(first).step_by(threads);
+            scope.spawn(move || {
+                let mut rows = row_reader::RowReader::new(store);
+                for chunk in own {
+                    let read = chunk.iter().map(|(batch, at)| rows.spec_at(*batch, *at));
+                    let read = read.collect::<Result<Vec<_>, _>>();
+                    // Nobody waits for more after a fault.
+                    if send.send(read).is_err() {
+                        return;
+                    }
                 }
-            }
-        });
+            });
+            readers.push(specs);
+        }
         let mut open = open.into_iter();
-        while let Ok(chunk) = specs.recv() {
+        let in_turn = readers.iter().cycle().take(chunks.len());
+        for chunk in in_turn.map_while(|reader| reader.recv().ok()) {
             let chunk = chunk?;
             for (record, spec) in open.by_ref().take(chunk.len()).zip(chunk) {
                 for day in record.job.days() {

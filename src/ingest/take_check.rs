@@ -4,7 +4,7 @@ use crate::domain::diagnostic::{Diagnostic, Position};
 use crate::ingest::context::ExpectedTake;
 use crate::ingest::pilot_choice;
 use crate::store::StoreError;
-use crate::store::staging::StagedManifest;
+use crate::store::staging::{StagedManifest, VariationChange};
 
 /// Why nothing of it may be accepted; nothing where it adds that take alone.
 ///
@@ -17,12 +17,20 @@ pub(super) fn problem(
     let (mut is_there, mut is_more) = (false, staged.goes_back());
     let mut rows = staged.rows()?;
     while let Some(found) = rows.next_row()? {
+        let is_row = found.row.fingerprint == expected.fingerprint;
+        let was_dropped = |change: &VariationChange| change.variation == expected.take && !change.is_dropped;
+        if is_row && found.changes.iter().any(|change| was_dropped(change) && change.back_to.is_some()) {
+            let take = expected.take;
+            let message = format!("take {take} was dropped before it was sent, when the row was edited");
+            let hint = format!("submit the manifest again with count {take} in the row");
+            return Ok(Some(Diagnostic::at(Position::line(1), message).hint(hint)));
+        }
         let jobs = pilot_choice::new_jobs(&found);
         if jobs == 0 {
             continue;
         }
         let is_take = found.new_variations().all(|variation| variation == expected.take);
-        let is_expected = found.row.fingerprint == expected.fingerprint && is_take && jobs == 1;
+        let is_expected = is_row && is_take && jobs == 1;
         is_more |= is_there || !is_expected;
         is_there |= is_expected;
     }

@@ -1,4 +1,4 @@
-//! Snapshot as bytes: a format version, a checksum, JSON.
+//! Records as bytes: a format version, a checksum, JSON.
 //!
 //! The checksum is ours because the database's own did not notice every flipped bit (measured).
 
@@ -28,7 +28,7 @@ pub(super) enum DecodeError {
 /// The bytes of a record.
 pub(super) fn encode<T: Serialize>(record: &T) -> Vec<u8> {
     let mut bytes = vec![VERSION, 0, 0, 0, 0];
-    // Snapshot are plain structs with string keys: they always print. Should one not, decoding
+    // Records are plain structs with string keys: they always print. Should one not, decoding
     // refuses the empty content instead of taking it for data.
     if serde_json::to_writer(&mut bytes, record).is_err() {
         bytes.truncate(HEADER_BYTES);
@@ -49,7 +49,13 @@ pub(super) fn decode<T: for<'de> Deserialize<'de>>(bytes: &[u8]) -> Result<T, De
     if header[1..] != crc32fast::hash(json).to_be_bytes() {
         return Err(DecodeError::Checksum);
     }
-    serde_json::from_slice(json).map_err(|error| DecodeError::Content(error.to_string()))
+    json_value(json).map_err(DecodeError::Content)
+}
+
+/// What JSON says. That it is UTF-8 is found out once, and not for every name and text in it.
+pub(super) fn json_value<T: for<'de> Deserialize<'de>>(json: &[u8]) -> Result<T, String> {
+    let text = std::str::from_utf8(json).map_err(|error| error.to_string())?;
+    serde_json::from_str(text).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::store::StoreError;
+use crate::store::codec;
 use crate::store::new_row::NewRow;
 use crate::store::row_delta::{self, Base, MARK, RowShortener};
 use crate::store::state_folders::{open_or_create, sync_dir_and_parent};
@@ -367,7 +368,7 @@ impl Lines {
         } else {
             text
         };
-        serde_json::from_slice(json).map_err(|error| error.to_string())
+        codec::json_value(json)
     }
 
     /// How many bytes before the last line read the row begins that it refers to; nothing of a line in full.

@@ -89,6 +89,62 @@ fn it_costs_what_was_shown_and_a_raised_count_buys_nothing_more() {
 }
 
 #[test]
+fn it_comes_back_with_the_version_of_its_row_that_it_is_of() {
+    let env = TestEnv::new();
+    let run = |prompt: &str| {
+        let row = format!(r#"{{"id": "poster", "kind": "image", "model": "gi-2", "prompt": "{prompt}"}}"#);
+        env.write("spring.jsonl", row + "\n");
+        env.run(["run", "spring.jsonl"]).exited(0)
+    };
+    let names = || env.run(["jobs", "spring"]).exited(0).stdout;
+    run("a harbour");
+    env.run(buy("2", "8")).exited(0);
+    run("a harbour");
+    let second = fs::read(env.path("output/spring/poster-v2.png")).unwrap();
+    run("a red harbour");
+    env.audit().each_paid_once(3);
+    assert!(names().contains("superseded"), "{}", names());
+    run("a harbour").says("0 new (0 credits)");
+    env.audit().each_paid_once(3);
+    let wanted = env.run(["jobs", "spring", "--json"]).exited(0).stdout;
+    let is_wanted = |line: &&str| !line.contains("superseded\":true");
+    assert_eq!(wanted.lines().filter(is_wanted).count(), 2, "{wanted}");
+    assert_eq!(fs::read(env.path("output/spring/poster-v2.png")).unwrap(), second);
+    env.run(["review", "another-take", "spring/poster"]).exited(0).says("take 3 of its row, for 8 credits");
+    env.run(buy("3", "8")).exited(0).says("take 3 accepted");
+    run("a harbour");
+    env.audit().each_paid_once(4);
+    env.run(["state", "verify"]).exited(0).says("all fits");
+    env.run(["state", "rebuild"]).exited(0);
+    env.run(["state", "verify"]).exited(0).says("all fits");
+}
+
+#[test]
+fn a_take_that_was_dropped_unsent_is_not_offered_and_its_count_is() {
+    let env = TestEnv::new();
+    let write = |prompt: &str, count: u32| {
+        let text = format!("id,kind,model,prompt,count\nposter,image,gi-2,{prompt},{count}\n");
+        env.write("spring.csv", text);
+    };
+    write("a harbour", 1);
+    env.run(["run", "spring.csv"]).exited(0);
+    env.run(buy("2", "8")).exited(0);
+    write("a red harbour", 1);
+    env.run(["run", "spring.csv"]).exited(0);
+    write("a harbour", 1);
+    env.run(["run", "spring.csv"]).exited(0);
+    env.audit().each_paid_once(2);
+    env.run(["review", "another-take", "spring/poster"])
+        .exited(2)
+        .says("take 2 was dropped before it was sent")
+        .says("submit the manifest again with count 2 in the row");
+    write("a harbour", 2);
+    env.run(["run", "spring.csv"]).exited(0);
+    env.audit().each_paid_once(3);
+    assert!(env.path("output/spring/poster-v2.png").exists());
+}
+
+#[test]
 fn a_rebuilt_state_knows_it_and_a_lost_one_buys_it_under_the_same_key() {
     let env = made();
     env.run(buy("3", "8")).exited(0);

@@ -391,3 +391,29 @@ fn a_version_that_failed_counts_as_replaced_once_another_is_wanted() {
     env.run(["state", "verify"]).exited(0);
     env.audit().each_paid_once(2);
 }
+
+#[test]
+fn versions_that_no_budget_let_out_are_dropped_whichever_is_wanted_last() {
+    let env = TestEnv::new();
+    let submit = |prompt: &str, count: u32| {
+        let row = |id: &str, prompt: &str, count: u32| {
+            format!(
+                "{{\"id\":\"{id}\",\"kind\":\"image\",\"model\":\"gi-2\",\"prompt\":\"{prompt}\",\"count\":{count}}}\n"
+            )
+        };
+        env.write("w.jsonl", row("a", prompt, count) + &row("b", "a bird", 1));
+        env.run(["run", "w.jsonl", "--budget", "1"]).exited(4)
+    };
+    submit("a boat", 3);
+    submit("a red boat", 1);
+    submit("a red boat", 3);
+    submit("a blue boat", 1);
+    submit("a boat", 1);
+    submit("a boat", 3).says("callsheet budget w 32\n");
+    let status = env.run(["status", "w", "--json"]).exited(0).json();
+    let w = &status["batches"][0];
+    assert_eq!((&w["planned_credits"], &w["queued"]), (&32.into(), &4.into()), "{w:#}");
+    env.run(["budget", "w", "32"]).exited(0);
+    env.run(["run", "w.jsonl"]).exited(0);
+    env.audit().each_paid_once(4);
+}

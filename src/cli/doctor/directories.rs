@@ -81,7 +81,12 @@ fn look(dir: &Path, chosen: Option<&ServiceTarget>, has_other_rights: bool) -> R
         return Ok(in_use(pid));
     }
     match peek.could_be_opened() {
-        Ok(None) => Ok(Check::good("state", format!("{whose}, is not in use, and its database can be read"))),
+        Ok(None) => Ok(Check::good(
+            "state",
+            format!(
+                "{whose}, is not in use, and its database can be read; all else is read by: callsheet state verify"
+            ),
+        )),
         Ok(Some(not_copied)) => Ok(Check::advice(
             "state",
             format!("{whose}, is not in use; its database was not checked: {not_copied}"),

@@ -184,6 +184,7 @@ impl VerdictTable {
         }
         versions.absent().for_each(|job| self.absent.add(job));
         self.changed.extend(versions.dropped());
+        self.changed.extend(versions.restored());
         labels.clear();
         names.clear();
         *versions = KnownVersions::default();

@@ -91,22 +91,27 @@ impl KnownVersions {
     /// What a row's variation, in `count`, takes the place of; nothing where the batch wants the same.
     pub(super) fn change(&mut self, entry: &PartitionEntry) -> Option<ChangedRow> {
         let PartitionEntry { fingerprint, ordinal, count: variation, .. } = *entry;
-        let older = self.older.get(&entry.place).map(Vec::as_slice).unwrap_or_default();
-        let same = older.iter().rfind(|version| version.fingerprint == fingerprint);
-        let back_to = same.map(|version| (version.job.seq, version.job.at));
+        let older = self.older.get_mut(&entry.place).map(Vec::as_mut_slice).unwrap_or_default();
+        let last = older.last().map(|version| version.job);
+        let same = older.iter_mut().rfind(|version| version.fingerprint == fingerprint);
+        let back_to = same.as_ref().map(|version| (version.job.seq, version.job.at));
+        let asked_by = AskedBy { fingerprint, ordinal, is_valid: entry.standing != NOT_VALID, back_to };
+        let same = same.map(|version| {
+            version.asked_by = Some(asked_by);
+            version.job
+        });
         let (instead_of, was_wanted) = match self.wanted.get_mut(&entry.place) {
             Some(wanted) => {
                 let is_same = wanted.fingerprint == fingerprint;
                 let back_to = if is_same { Some((wanted.job.seq, wanted.job.at)) } else { back_to };
-                let is_valid = entry.standing != NOT_VALID;
-                wanted.asked_by = Some(AskedBy { fingerprint, ordinal, is_valid, back_to });
+                wanted.asked_by = Some(AskedBy { back_to, ..asked_by });
                 if is_same {
                     return None;
                 }
                 (wanted.job, true)
             }
             // None of them is wanted: the version before asked for fewer variations.
-            None => (same.or(older.last())?.job, false),
+            None => (same.or(last)?, false),
         };
         let AbsentJob { seq: instead_of, at: before, standing, .. } = instead_of;
         let change = VariationChange { variation, instead_of, was_wanted, back_to, is_dropped: false };
@@ -150,6 +155,33 @@ impl KnownVersions {
             let change =
                 VariationChange { variation, instead_of, was_wanted: true, back_to, is_dropped: true };
             Some(ChangedRow { ordinal, change, before, standing })
+        })
+    }
+
+    /// Further variations of a version that is wanted again, which its row does not ask for: another take was bought of it.
+    /// Those that were paid for are wanted as before.
+    pub(super) fn restored(&self) -> impl Iterator<Item = ChangedRow> + '_ {
+        let older = self.older.iter().flat_map(|(place, older)| older.iter().map(move |one| (place, one)));
+        older.filter_map(|(place, version)| {
+            let Version { fingerprint, variation, job, .. } = *version;
+            let is_further = version.has_id && variation > 1 && version.asked_by.is_none();
+            let asked = self.wanted.get(&first_place(*place, variation)).filter(|_| is_further)?.asked_by?;
+            let is_paid =
+                matches!(job.standing, JobStanding::Done | JobStanding::Running | JobStanding::InDoubt);
+            if asked.fingerprint != fingerprint || asked.back_to.is_none() || !is_paid {
+                return None;
+            }
+            let AskedBy { ordinal, .. } = asked;
+            let AbsentJob { seq, at, standing, .. } = job;
+            let wanted = self.wanted.get(place).map(|wanted| wanted.job.seq);
+            let change = VariationChange {
+                variation,
+                instead_of: wanted.unwrap_or(seq),
+                was_wanted: false,
+                back_to: Some((seq, at)),
+                is_dropped: false,
+            };
+            Some(ChangedRow { ordinal, change, before: at, standing })
         })
     }
 

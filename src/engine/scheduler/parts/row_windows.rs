@@ -26,7 +26,7 @@ const WINDOWS_MAX: usize = 256;
 #[derive(Debug)]
 pub struct RowWindow {
     class: QueueClass,
-    /// Places of its segments in the batch's record, in order; the rows are of the first.
+    /// Places of its segments in the batch's record, in order. Its rows are of them from the first on.
     segments: VecDeque<usize>,
     rows: VecDeque<SpooledRow>,
     is_loading: bool,
@@ -74,12 +74,12 @@ impl RowWindow {
         !self.segments.is_empty()
     }
 
-    /// From which byte to which its next rows are to be read; nothing at the end of its segment.
+    /// From which byte to which its next rows are to be read; nothing where it has them all.
     pub fn unread(&self, segments: &[Segment]) -> Option<(u64, u64)> {
-        let mut own = self.segments.iter().filter_map(|index| segments.get(*index));
-        let segment = own.find(|segment| !segment.is_through())?;
-        let from = self.rows.back().map_or(segment.cursor, |row| row.end);
-        (from < segment.end).then_some((from, segment.end))
+        let own = self.segments.iter().filter_map(|index| segments.get(*index));
+        let read_to = self.rows.back().map_or(0, |row| row.end);
+        let mut left = own.map(|segment| (segment.cursor.max(read_to), segment.end));
+        left.find(|(from, end)| from < end)
     }
 
     /// Its rows, in order.
@@ -143,6 +143,8 @@ impl RowWindow {
     /// Takes its first row out of the queue for good.
     pub fn pop(&mut self, segments: &mut [Segment]) -> Option<SpooledRow> {
         let row = self.rows.pop_front()?;
+        // The one before may have been the last of its segment.
+        self.advance(segments);
         if let Some(segment) = self.segments.front().and_then(|index| segments.get_mut(*index)) {
             segment.cursor = row.end;
         }
@@ -178,16 +180,28 @@ mod tests {
         window.add(vec![row(0)]);
         assert_eq!(window.unread(&segments), Some((1, 2)));
         window.add(vec![row(1)]);
-        assert!(window.holds(Seq(1)) && window.unread(&segments).is_none());
-        for at in 0..2 {
+        assert!(window.holds(Seq(1)));
+        assert_eq!(window.unread(&segments), Some((2, 3)), "of the next segment");
+        window.add(vec![row(2)]);
+        assert_eq!(window.unread(&segments), None);
+        for (at, cursors) in [(0, [1, 2]), (1, [2, 2]), (2, [2, 3])] {
             assert!(window.advance(&segments));
             assert_eq!(window.pop(&mut segments).map(|row| row.at), Some(at));
+            assert_eq!([segments[0].cursor, segments[1].cursor], cursors);
         }
-        assert!(window.is_empty() && window.advance(&segments));
-        assert_eq!(window.unread(&segments), Some((2, 3)));
-        window.add(vec![row(2)]);
-        window.pop(&mut segments);
-        assert!(!window.advance(&segments), "nothing is left");
+        assert!(window.is_empty() && !window.advance(&segments), "nothing is left");
+    }
+
+    #[test]
+    fn rows_of_several_segments_leave_one_after_the_other() {
+        let mut segments = vec![Segment::mixed(0, 0, 1), Segment::mixed(5, 1, 2), Segment::mixed(0, 2, 4)];
+        let mut windows = windows_of(&of(&segments));
+        let window = &mut windows[0];
+        window.add(vec![row(0), row(2)]);
+        assert_eq!(window.unread(&segments), Some((3, 4)));
+        window.add(vec![row(3)]);
+        while window.pop(&mut segments).is_some() {}
+        assert_eq!(segments.iter().map(|segment| segment.cursor).collect::<Vec<_>>(), [1, 1, 4]);
     }
 
     #[test]
