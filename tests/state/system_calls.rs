@@ -48,7 +48,7 @@ fn a_job_costs_few_system_calls() {
         ("mkdir", JOBS / 2),
         ("write", 20 * JOBS),
         ("open", 2 * JOBS + 20),
-        ("openat", 5 * JOBS)("statx", 3 * JOBS),
+        ("openat", 5 * JOBS),
     ] {
         let calls = of_jobs(name);
         println!("{name}: {:.1} a job", calls as f64 / JOBS as f64);
