@@ -21,6 +21,8 @@ use crate::store::Store;
 
 /// The identity of the emulator in a state.
 pub(super) const EMULATOR_IDENTITY: &str = "the emulator";
+/// What the emulator's own directories are called, below those that the configuration names.
+const EMULATOR: &str = "emulator";
 /// Default state directory with the emulator.
 const EMULATOR_STATE: &str = "state/emulator";
 /// In the folder of an emulator that a command runs: its address.
@@ -101,6 +103,12 @@ pub(super) fn config(global: &Global) -> Result<Config, Failure> {
         config.service.base_url = Some(url.clone());
     }
     let paths = &mut config.paths;
+    if global.emulator {
+        // Those of the file are of the service that it names.
+        for path in [&mut paths.state, &mut paths.output].into_iter().flatten() {
+            path.push(EMULATOR);
+        }
+    }
     let flags = [
         (&global.state, &mut paths.state),
         (&global.output, &mut paths.output),

@@ -10,9 +10,9 @@ use serde::Deserialize;
 pub struct Paths {
     /// Manifests: `jobs` unless given. `inbox`, `accepted` and `rejected` lie in it.
     pub jobs: Option<PathBuf>,
-    /// The state; `state` unless given, `state/emulator` with the emulator.
+    /// The state; `state` unless given. With the emulator `emulator` in it.
     pub state: Option<PathBuf>,
-    /// The outputs; `output` unless given, `output/emulator` with the emulator.
+    /// The outputs; `output` unless given. With the emulator `emulator` in it.
     pub output: Option<PathBuf>,
     /// The control socket; `callsheet.sock` in the state unless given.
     pub socket: Option<PathBuf>,

@@ -81,9 +81,10 @@ fn renamed(
     let Some(batch) = store.batch(no)? else { return Ok(renamed) };
     let layout = layout_of(&batch, default);
     for (at, spec) in jobs {
-        let Some(files) = output_dir.named_outputs(&batch.name, &layout, &spec) else { continue };
         let record = store.job_at(&batch, at, &spec)?;
-        let State::Succeeded { files: known, .. } = record.job.state() else { continue };
+        let State::Succeeded { files: known, task } = record.job.state() else { continue };
+        let named = output_dir.named_outputs(&batch.name, &layout, &spec, Some(task));
+        let Some(files) = named else { continue };
         if known.iter().map(OutputFile::on_disk).ne(files.iter().cloned()) {
             renamed.push(RenamedJob { spec: Arc::new(spec), record, files });
         }

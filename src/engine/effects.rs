@@ -263,7 +263,7 @@ async fn paid_by_lost_state(
     let path = blocking(move || {
         let batch = store.batch(no).ok().flatten()?;
         let own = batch.policy.layout.as_deref().and_then(|text| Layout::parse(text).ok());
-        output_dir.sidecar_path(&batch.name, &own.unwrap_or(default), &spec)
+        output_dir.sidecar_path(&batch.name, &own.unwrap_or(default), &spec, None)
     })
     .await?;
     let text = format!(

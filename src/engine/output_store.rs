@@ -145,8 +145,9 @@ impl OutputStore {
         }
         let (sidecars, batch, layout, spec) =
             (output_dir.clone(), job.batch.clone(), job.layout.clone(), job.spec.clone());
+        let task = job.job.state().task().cloned();
         let sidecar = blocking(move || {
-            let path = sidecars.sidecar_path(&batch, &layout, &spec)?;
+            let path = sidecars.sidecar_path(&batch, &layout, &spec, task.as_ref())?;
             let bytes = path.metadata().ok()?.len();
             let sha256 = hash_file(&path).ok()?;
             Some((path, bytes, sha256))

@@ -24,7 +24,7 @@ use rustix::fs::{Access, CWD, FallocateFlags, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 use sha2::{Digest, Sha256};
 
-use crate::domain::ids::{BatchName, JobId};
+use crate::domain::ids::{BatchName, JobId, TaskId};
 use crate::domain::job::{JobSpec, OutputFile, PublishedOutputs};
 use crate::domain::time::Timestamp;
 use crate::output::file_names::{self, Layout, SIDECAR_FOLDER};
@@ -285,7 +285,8 @@ impl OutputDir {
     /// on the device on return: the process that renamed them may have been killed before they were.
     pub fn published(&self, output_spec: OutputSpec<'_>) -> Option<Vec<OutputFile>> {
         let OutputSpec { batch, layout, spec, .. } = output_spec;
-        let (path, Sidecar { files, .. }) = self.whole_outputs(batch, layout, spec, has_its_content)?;
+        let whole = self.whole_outputs(batch, layout, spec, task_of(output_spec), has_its_content);
+        let (path, Sidecar { files, .. }) = whole?;
         let dir = self.batch_dir(batch);
         let paths = files.iter().map(|file| dir.join(&file.path)).chain([path]);
         sync_folders(&self.root, &folders_of(&dir, paths)).is_ok().then_some(files)
@@ -294,7 +295,7 @@ impl OutputDir {
     /// The same by their sizes, for one who reads their contents anyway.
     pub fn published_by_size(&self, output_spec: OutputSpec<'_>) -> Option<Vec<OutputFile>> {
         let OutputSpec { batch, layout, spec, .. } = output_spec;
-        Some(self.whole_outputs(batch, layout, spec, has_its_size)?.1.files)
+        Some(self.whole_outputs(batch, layout, spec, task_of(output_spec), has_its_size)?.1.files)
     }
 
     /// What the sidecar of a job says whose outputs are on disk, unchanged.
@@ -304,12 +305,18 @@ impl OutputDir {
         layout: &Layout,
         spec: &JobSpec,
     ) -> Option<PublishedOutputs> {
-        self.whole_outputs(batch, layout, spec, has_its_content)?.1.published_outputs()
+        self.whole_outputs(batch, layout, spec, None, has_its_content)?.1.published_outputs()
     }
 
-    /// The sidecar of a job, whatever became of the files that it names.
-    pub fn sidecar_path(&self, batch: &BatchName, layout: &Layout, spec: &JobSpec) -> Option<PathBuf> {
-        Some(self.own_sidecars(batch, layout, spec).next()?.0)
+    /// The sidecar of a job, of this task of it where one is given, whatever became of the files that it names.
+    pub fn sidecar_path(
+        &self,
+        batch: &BatchName,
+        layout: &Layout,
+        spec: &JobSpec,
+        task: Option<&TaskId>,
+    ) -> Option<PathBuf> {
+        Some(self.own_sidecars(batch, layout, spec, task).next()?.0)
     }
 
     /// The sidecar of a job whose outputs are on disk, unchanged, with its path.
@@ -318,25 +325,28 @@ impl OutputDir {
         batch: &BatchName,
         layout: &Layout,
         spec: &JobSpec,
+        task: Option<&TaskId>,
         is_whole: fn(&Path, &OutputFile) -> bool,
     ) -> Option<(PathBuf, Sidecar)> {
         let dir = self.batch_dir(batch);
         let is_there = |file: &OutputFile| is_whole(&dir.join(&file.path), file);
         let are_whole = |files: &[OutputFile]| !files.is_empty() && files.iter().all(is_there);
-        self.own_sidecars(batch, layout, spec).find(|(_, sidecar)| are_whole(&sidecar.files))
+        self.own_sidecars(batch, layout, spec, task).find(|(_, sidecar)| are_whole(&sidecar.files))
     }
 
-    /// The sidecars of a job, with their paths, wherever one may have been put.
+    /// The sidecars of a job, with their paths, wherever one may have been put. Where a task is given, those of other tasks
+    /// are left out: another service, such as an emulator, may have made the same row.
     pub(super) fn own_sidecars(
         &self,
         batch: &BatchName,
         layout: &Layout,
         spec: &JobSpec,
+        task: Option<&TaskId>,
     ) -> impl Iterator<Item = (PathBuf, Sidecar)> {
-        let (dir, job) = (self.batch_dir(batch), spec.id);
+        let (dir, job, task) = (self.batch_dir(batch), spec.id, task.cloned());
         let names = file_names::job_names(spec);
         let paths = names.iter().flat_map(|name| layout.sidecars(batch, spec, name)).collect::<Vec<_>>();
-        let read = move |path: String| own_sidecar(dir.join(path), job);
+        let read = move |path: String| own_sidecar(dir.join(path), job, task.as_ref());
         paths.into_iter().chain(layout.unreserved_sidecars(batch, spec)).filter_map(read)
     }
 
@@ -358,16 +368,22 @@ impl OutputDir {
     /// they stay when the outputs are fetched again.
     pub fn edited(&self, output_spec: OutputSpec<'_>) -> Vec<String> {
         let OutputSpec { batch, layout, spec, .. } = output_spec;
-        let Some((_, own)) = self.own_sidecars(batch, layout, spec).next() else { return Vec::new() };
+        let own = self.own_sidecars(batch, layout, spec, task_of(output_spec)).next();
+        let Some((_, own)) = own else { return Vec::new() };
         let dir = self.batch_dir(output_spec.batch);
         let is_edited = |file: &&OutputFile| is_edited(&dir.join(&file.path), &[file]).unwrap_or(false);
         own.files.iter().filter(is_edited).map(|file| file.path.clone()).collect()
     }
 }
 
+/// The task that made the outputs of a job, where one is known.
+fn task_of(output_spec: OutputSpec<'_>) -> Option<&TaskId> {
+    output_spec.job.state().task()
+}
+
 /// The sidecar at a path, with the path; none if it is not there or not this job's.
-fn own_sidecar(path: PathBuf, job: JobId) -> Option<(PathBuf, Sidecar)> {
-    let sidecar = Sidecar::read(&path).filter(|sidecar| sidecar.job == job)?;
+fn own_sidecar(path: PathBuf, job: JobId, task: Option<&TaskId>) -> Option<(PathBuf, Sidecar)> {
+    let sidecar = Sidecar::read(&path).filter(|sidecar| sidecar.is_of(job, task))?;
     Some((path, sidecar))
 }
 

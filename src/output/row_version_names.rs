@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::RenameFlags;
 
-use crate::domain::ids::BatchName;
+use crate::domain::ids::{BatchName, TaskId};
 use crate::domain::job::{JobSpec, OutputFile};
 use crate::failpoint;
 use crate::output::file_names::{self, Layout};
@@ -71,8 +71,9 @@ impl OutputDir {
         batch: &BatchName,
         layout: &Layout,
         spec: &JobSpec,
+        task: Option<&TaskId>,
     ) -> Option<Vec<OutputFile>> {
-        Some(self.own_sidecars(batch, layout, spec).next()?.1.files)
+        Some(self.own_sidecars(batch, layout, spec, task).next()?.1.files)
     }
 
     /// Moves the outputs that a job has under the name `from`, if any, to the first name of `to` that is free.

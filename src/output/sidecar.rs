@@ -71,6 +71,12 @@ impl Sidecar {
         }
     }
 
+    /// Whether it is of this job, and of this task of it where one is given and the sidecar names its own.
+    pub(super) fn is_of(&self, job: JobId, task: Option<&TaskId>) -> bool {
+        let is_same = |(own, task): (&TaskId, &TaskId)| own.0.eq_ignore_ascii_case(&task.0);
+        self.job == job && self.task_id.as_ref().zip(task).is_none_or(is_same)
+    }
+
     /// The same of files with other names.
     pub(super) fn with_files(&self, files: Vec<OutputFile>) -> Sidecar {
         Sidecar { files, ..self.clone() }

@@ -53,6 +53,50 @@ fn what_looks_and_tidies_up_finds_the_only_state_and_nothing_is_bought_in_it() {
     assert!(!env.path("state/incoming").exists());
 }
 
+#[test]
+fn outputs_of_a_trial_are_not_taken_for_what_was_paid_for() {
+    let env = TestEnv::new();
+    env.write("s.csv", IMAGE);
+    env.run(["run", "s.csv", "--output", "out", "--emulator", "--emulator-speed", "inf"]).exited(0);
+    let trial = std::fs::read(env.path("out/s/one.png")).unwrap();
+    env.run(["run", "s.csv", "--output", "out"]).exited(0);
+    let audit = env.audit();
+    audit.each_paid_once(1);
+    assert_eq!(audit.totals.downloads, 1);
+    assert_eq!(std::fs::read(env.path("out/s/one.png")).unwrap(), trial, "nothing is replaced");
+    let job = env.run(["jobs", "s", "--json"]).exited(0).json();
+    let own = job["files"][0]["path"].as_str().unwrap();
+    assert!(own.starts_with("one-") && env.path("out/s").join(own).exists(), "{job:#}");
+    // It is found again where it is, and so is that of the trial.
+    env.run(["run", "s.csv", "--output", "out"]).exited(0);
+    env.run(["download", "s", "--output", "out"]).exited(0).says("nothing to download");
+    env.run(["download", "s", "--output", "out", "--emulator"]).exited(0).says("nothing to download");
+    assert_eq!(env.audit().totals.downloads, 1);
+    std::fs::remove_dir_all(env.path("state/db")).unwrap();
+    env.run(["state", "rebuild", "--output", "out"]).exited(0);
+    env.run(["resume"]);
+    env.run(["run", "s.csv", "--output", "out"]).exited(0);
+    env.audit().each_paid_once(1);
+}
+
+#[test]
+fn a_trial_has_directories_of_its_own_below_those_that_the_configuration_names() {
+    let env = TestEnv::new();
+    env.configure("[paths]\nstate = \"real-state\"\noutput = \"real-output\"");
+    env.write("s.csv", IMAGE);
+    env.run(["run", "s.csv", "--emulator", "--emulator-speed", "inf"]).exited(0);
+    assert!(env.path("real-output/emulator/s/one.png").exists());
+    env.audit().each_paid_once(0);
+    env.run(["run", "s.csv"]).exited(0);
+    env.audit().each_paid_once(1);
+    assert!(env.path("real-output/s/one.png").exists());
+    for trial in [&[][..], &["--emulator"]] {
+        let status = env.run(["status", "--json"].into_iter().chain(trial.iter().copied())).exited(0).json();
+        assert_eq!(status["batches"][0]["succeeded"], 1, "{status:#}");
+    }
+    env.run(["state", "verify"]).exited(0).says("all fits");
+}
+
 /// The last line on stderr, which is an error as JSON.
 fn error(outcome: &Outcome) -> Value {
     assert_eq!(outcome.stderr.lines().count(), 1, "{}", outcome.stderr);

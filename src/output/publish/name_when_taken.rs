@@ -45,7 +45,8 @@ impl UntriedNames {
         publication: &Publication<'_>,
     ) -> io::Result<Option<Chosen>> {
         let Publication { output_spec, parts, .. } = *publication;
-        let OutputSpec { batch, layout, spec, .. } = output_spec;
+        let OutputSpec { batch, layout, spec, job } = output_spec;
+        let task = job.state().task();
         let batch_dir = dir.batch_dir(batch);
         let files_of = |name: &str| -> Vec<OutputFile> {
             let file = |(index, part): (usize, &Part)| OutputFile {
@@ -69,7 +70,7 @@ impl UntriedNames {
             let places = layout.sidecars(batch, spec, &name).map(|path| batch_dir.join(path));
             let mut found = places.map(|path| Sidecar::read(&path).map(|sidecar| (path, sidecar)));
             // Outputs keep a name that they have.
-            let own = found.iter_mut().find_map(|found| found.take_if(|(_, sidecar)| sidecar.job == spec.id));
+            let own = found.iter_mut().find_map(|found| found.take_if(|(_, sidecar)| sidecar.is_of(spec.id, task)));
             if index == 0 && spec.apart && own.is_none() {
                 continue;
             }

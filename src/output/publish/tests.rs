@@ -105,7 +105,7 @@ impl Bench {
     fn finds(&self, spec: &JobSpec) -> bool {
         let job = self.job();
         let output_spec = OutputSpec { batch: &self.batch, layout: &self.layout, spec, job: &job };
-        let sidecar = self.output_dir.sidecar_path(&self.batch, &self.layout, spec);
+        let sidecar = self.output_dir.sidecar_path(&self.batch, &self.layout, spec, None);
         let found = self.output_dir.published(output_spec).is_some();
         assert_eq!(found, self.output_dir.published_outputs(&self.batch, &self.layout, spec).is_some());
         assert!(!found || sidecar.is_some());
@@ -392,7 +392,7 @@ fn a_version_that_is_not_wanted_gives_the_plain_name_up() {
     bench.output_dir.set_aside(&bench.batch, &bench.layout, &older).unwrap();
     let names = ["hero-01010101-2.png", "hero-01010101.png", "sidecars/hero-01010101.json"];
     assert_eq!(bench.names(), names);
-    let files = bench.output_dir.named_outputs(&bench.batch, &bench.layout, &older).unwrap();
+    let files = bench.output_dir.named_outputs(&bench.batch, &bench.layout, &older, None).unwrap();
     assert_eq!(files[0].path, "hero-01010101.png");
     // Again, and after the newer one has moved it.
     bench.output_dir.set_aside(&bench.batch, &bench.layout, &older).unwrap();
