@@ -195,6 +195,8 @@ struct Progress {
     failed: Option<FailedTry>,
     /// It was said that the clock is behind.
     is_behind: bool,
+    /// The batch that was said to be in the way, and when.
+    said_in_the_way: Option<(BatchName, Tick)>,
 }
 
 /// Why a run could not be taken in.
@@ -331,7 +333,14 @@ impl<D: RunIngest> ScheduleRunner<D> {
                 }
             }
         }
-        note(name, &due, in_the_way.as_ref());
+        let is_known = |said: &(BatchName, Tick)| {
+            in_the_way.as_ref() == Some(&said.0) && tick.since(said.1) < WARN_AGAIN_AFTER
+        };
+        let is_said = progress.said_in_the_way.as_ref().is_some_and(is_known);
+        note(name, &due, in_the_way.as_ref(), is_said);
+        if !is_said && !due.left_out.is_empty() {
+            progress.said_in_the_way = in_the_way.clone().map(|batch| (batch, tick));
+        }
         let behind = due.handled.up_to.since(now);
         if behind > ON_TIME && !progress.is_behind {
             let up_to = due.handled.up_to;
@@ -554,11 +563,15 @@ fn is_hopeless(error: &IngestError) -> bool {
     matches!(error, IngestError::Manifest(ManifestError::BatchName(_) | ManifestError::NotAFile { .. }))
 }
 
-fn note(schedule: &str, due: &Due, in_the_way: Option<&BatchName>) {
+/// Says which runs are left out. That the same batch is in the way `is_said` already.
+fn note(schedule: &str, due: &Due, in_the_way: Option<&BatchName>, is_said: bool) {
     for left in &due.left_out {
         let (count, reason, last) = (left.count, left.reason.words(), left.last);
         let or_more = left.or_more;
         match in_the_way.filter(|_| left.reason == Reason::Overlap) {
+            Some(batch) if is_said => {
+                tracing::debug!(schedule, count, or_more, %last, reason, %batch, "left out");
+            }
             Some(batch) => {
                 let see = format!("callsheet status {batch}");
                 tracing::warn!(schedule, count, or_more, %last, reason, %batch, see, "left out");

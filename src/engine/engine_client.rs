@@ -165,6 +165,15 @@ impl EngineClient {
         blocking(move || name_lookup::batches(&store, name.as_ref())).await
     }
 
+    /// All batches that are not done, whatever is finished.
+    ///
+    /// # Errors
+    /// The state refuses.
+    pub async fn unfinished_batches(&self) -> Result<Vec<BatchRecord>, EngineError> {
+        let store = self.store.clone();
+        Ok(blocking(move || store.batches()).await?)
+    }
+
     /// Finds what is called so: a batch first, then a job by its label, its identity, or `BATCH/JOB`.
     ///
     /// # Errors

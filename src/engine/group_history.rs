@@ -41,18 +41,23 @@ fn count(store: &Store, limits: &GroupLimits) -> Result<GroupTotals, StoreError>
     for batch in store.batches()? {
         count_batch(store, &batch, &mut groups)?;
     }
+    let mut moved = Vec::new();
     for line in store.all_finished()? {
         if line.totals == Totals::default() {
             continue;
         }
         match store.finished_batch(line.no) {
             Ok(batch) => batch.iter().try_for_each(|batch| count_batch(store, batch, &mut groups))?,
-            Err(StoreError::BatchMoved { .. }) => tracing::warn!(
-                batch = %line.name,
-                "the folder of a finished batch was moved away: what it spent counts for no group with a budget"
-            ),
+            Err(StoreError::BatchMoved { .. }) => moved.push(line.name),
             Err(error) => return Err(error),
         }
+    }
+    if let Some(first) = moved.first() {
+        tracing::warn!(
+            batches = moved.len(),
+            %first,
+            "the folders of finished batches were moved away: what they spent counts for no group with a budget"
+        );
     }
     Ok(groups)
 }

@@ -200,7 +200,7 @@ impl Hooks {
         if outbox.contains(event).map_err(|source| self.inner.io(source))? {
             return Ok(());
         }
-        let now = self.inner.clock.now().wall;
+        let now = self.inner.clock.now();
         outbox.push(event, now).map_err(|source| self.inner.io(source))?;
         drop(outbox);
         self.inner.wake.iter().for_each(Notify::notify_one);

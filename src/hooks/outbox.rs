@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::domain::time::{Tick, Timestamp};
+use crate::domain::time::{Now, Tick, Timestamp};
 use crate::hooks::event::{BatchDone, short_hash};
 
 /// Format of the files.
@@ -145,17 +145,17 @@ impl Outbox {
         Ok(delivered.is_some_and(|delivered| delivered.id == event.id))
     }
 
-    /// Stores a message durably.
-    pub(super) fn push(&mut self, event: &BatchDone, since: Timestamp) -> io::Result<()> {
+    /// Stores a message durably. It is due now, after those that were due before.
+    pub(super) fn push(&mut self, event: &BatchDone, now: Now) -> io::Result<()> {
         let entry = OutboxEntry {
             format: FORMAT,
             id: event.id.clone(),
             batch: event.batch.to_string(),
-            since,
+            since: now.wall,
             body: event.body().to_owned(),
             command: DeliveryState::Pending,
             webhook: DeliveryState::Pending,
-            tries: <[Tries; 2]>::default(),
+            tries: [Tries { count: 0, due: now.tick }; 2],
         };
         write(&self.path_of(self.next), &entry)?;
         self.entries.insert(self.next, entry);

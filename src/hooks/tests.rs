@@ -19,7 +19,7 @@ use super::*;
 use crate::domain::credits::Credits;
 use crate::domain::ids::BatchNo;
 use crate::domain::retry_delay::Backoff;
-use crate::domain::time::{Millis, Timestamp};
+use crate::domain::time::{Millis, Now, Tick, Timestamp};
 use crate::store::BatchRecord;
 
 /// Longest wait for anything: a test that waits for it has failed.
@@ -176,6 +176,20 @@ fn done(name: &str, succeeded: u32) -> BatchDone {
         Path::new("/srv/output/spring"),
         Timestamp(5_000),
     )
+}
+
+#[test]
+fn a_message_that_waits_for_its_next_try_comes_before_those_that_came_later() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut outbox = Outbox::open(dir.path()).unwrap();
+    let at = |seconds: u32| Now { wall: Timestamp(0), tick: Tick(u64::from(seconds) * 1_000) };
+    outbox.push(&done("first", 1), at(0)).unwrap();
+    outbox.postpone(1, Channel::Webhook, at(5).tick);
+    outbox.push(&done("second", 1), at(10)).unwrap();
+    let next = |outbox: &Outbox| outbox.next(Channel::Webhook).unwrap().number;
+    assert_eq!(next(&outbox), 1);
+    outbox.postpone(1, Channel::Webhook, at(15).tick);
+    assert_eq!(next(&outbox), 2);
 }
 
 #[test]
@@ -393,9 +407,9 @@ async fn what_is_never_taken_is_set_aside_and_not_told_again() {
     hooks.batch_done(&done("spring", 2)).unwrap();
     eventually(|| house.files("hooks/failed") == ["000001.json"]).await;
     // Too old.
-    receiver.statuses.lock().unwrap().push_back(500);
+    receiver.statuses.lock().unwrap().extend([500, 500]);
     running.stop().await;
-    house.timeouts.retries.give_up = Millis(0);
+    (house.timeouts.retries.give_up, house.timeouts.retries.tries_min) = (Millis(0), 2);
     let hooks = house.hooks();
     hooks.batch_done(&done("autumn", 2)).unwrap();
     let running = start(&hooks);
@@ -406,7 +420,7 @@ async fn what_is_never_taken_is_set_aside_and_not_told_again() {
     let hooks = house.hooks();
     assert!(hooks.has_delivered_or_pending(&done("spring", 2)).unwrap());
     assert!(hooks.has_delivered_or_pending(&done("autumn", 2)).unwrap());
-    assert_eq!(receiver.received().len(), 2);
+    assert_eq!(receiver.received().len(), 3);
 }
 
 #[tokio::test]

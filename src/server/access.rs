@@ -11,6 +11,7 @@ use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use secrecy::{ExposeSecret, SecretString};
+use tokio::sync::watch;
 
 use crate::domain::exit_code::Exit;
 use crate::server::api_error::ApiError;
@@ -40,12 +41,15 @@ impl Access {
 pub struct TcpAccess {
     token: RwLock<Option<SecretString>>,
     pub(super) sessions: Sessions,
+    /// Told when the token was replaced.
+    replaced: watch::Sender<()>,
 }
 
 impl TcpAccess {
     /// Without a token there is only reading.
     pub fn new(token: Option<SecretString>) -> TcpAccess {
-        TcpAccess { token: RwLock::new(token), sessions: Sessions::new() }
+        let (replaced, _) = watch::channel(());
+        TcpAccess { token: RwLock::new(token), sessions: Sessions::new(), replaced }
     }
 
     /// Another token in place of the one before: what was opened with that is closed. Where there was none, none is asked
@@ -56,7 +60,16 @@ impl TcpAccess {
         }
         *self.token.write().unwrap_or_else(PoisonError::into_inner) = Some(token);
         self.sessions.end_all();
+        self.replaced.send_replace(());
         true
+    }
+
+    /// Is over when the token is replaced, or nobody is served any more.
+    pub(super) fn until_replaced(&self) -> impl Future<Output = ()> + Send + 'static {
+        let mut replaced = self.replaced.subscribe();
+        async move {
+            let _ = replaced.changed().await;
+        }
     }
 
     fn asks_for_token(&self) -> bool {

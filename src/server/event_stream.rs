@@ -10,6 +10,7 @@ use std::time::Duration;
 use axum::body::{Body, Bytes};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
+use futures_util::StreamExt;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::domain::ids::BatchName;
@@ -99,8 +100,13 @@ impl EventStreams {
     }
 
     /// A stream of events about a page; nothing where too many are open. `render` makes what the pages of some topics show,
-    /// as JSON: later streams use the same one, until the last stream has ended.
-    pub(super) fn listen<F, R>(&self, topic: Topic, render: F) -> Option<Response>
+    /// as JSON: later streams use the same one, until the last stream has ended. This one ends with `until` at the latest.
+    pub(super) fn listen<F, R>(
+        &self,
+        topic: Topic,
+        until: impl Future<Output = ()> + Send + 'static,
+        render: F,
+    ) -> Option<Response>
     where
         F: Fn(Vec<Topic>) -> R + Send + 'static,
         R: Future<Output = Result<BTreeMap<Topic, String>, HandlerError>> + Send + 'static,
@@ -115,6 +121,7 @@ impl EventStreams {
         drop(listeners);
         let listener = Listener { inside: self.0.clone(), topic, _permit: permit };
         let events = futures_util::stream::unfold((listener, latest, Bytes::new()), next_event);
+        let events = events.take_until(Box::pin(until));
         let headers = [
             (header::CONTENT_TYPE, "text/event-stream"),
             (header::CACHE_CONTROL, "no-store"),
@@ -183,7 +190,7 @@ where
 
 #[cfg(test)]
 mod tests {
-    use futures_util::StreamExt;
+    use std::future::pending;
 
     use super::*;
 
@@ -204,7 +211,7 @@ mod tests {
     #[tokio::test]
     async fn fifty_pages_ask_as_often_as_one_and_nobody_asks_when_none_is_open() {
         let (streams, asked) = (EventStreams::of(50, SHORT), Arc::new(AtomicU64::new(0)));
-        let listen = || streams.listen(Topic::Overview, count(asked.clone()));
+        let listen = || streams.listen(Topic::Overview, pending(), count(asked.clone()));
         let mut pages: Vec<_> = (0..50).map(|_| listen().unwrap().into_body().into_data_stream()).collect();
         assert!(listen().is_none(), "that is one too many");
         let mut seen = BTreeMap::new();
@@ -237,7 +244,8 @@ mod tests {
         let same = |topics: Vec<Topic>| {
             std::future::ready(Ok(topics.into_iter().map(|topic| (topic, "{}".to_owned())).collect()))
         };
-        let mut page = streams.listen(Topic::Overview, same).unwrap().into_body().into_data_stream();
+        let mut page =
+            streams.listen(Topic::Overview, pending(), same).unwrap().into_body().into_data_stream();
         assert!(page.next().await.unwrap().unwrap().starts_with(b"id: 1\n"));
         assert_eq!(page.next().await.unwrap().unwrap(), ":\n\n");
     }

@@ -303,10 +303,12 @@ async fn for_each(
     command: fn(BatchNo) -> Command,
     why_pointless: fn(&BatchRecord) -> Option<&'static str>,
 ) -> Result<BatchOutcomes, HandlerError> {
+    let records = match batch {
+        Some(_) => engine.batches(batch).await?,
+        None => engine.unfinished_batches().await?,
+    };
     let mut batches = Vec::new();
-    for record in
-        engine.batches(batch).await?.into_iter().filter(|record| batch.is_some() || !record.is_done())
-    {
+    for record in records {
         let result = match why_pointless(&record) {
             Some(why) => CommandOutcome { refused: Some(why.to_owned()), ..CommandOutcome::default() },
             None => engine.execute(command(record.no)).await?,

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use axum::Router;
 use axum::extract::{DefaultBodyLimit, Path, Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::{get, post};
+use axum::{Extension, Router};
 use maud::html;
 use serde::Deserialize;
 
@@ -24,6 +24,7 @@ use crate::pages::live_document::{
     DayCredits, Fragments, Frame, LIVE_ASSETS, LIVE_POLICY, Viewer, live_page, sections,
 };
 use crate::pages::live_overview::overview_fragments;
+use crate::server::access::TcpAccess;
 use crate::server::api_error::{ApiError, Query};
 use crate::server::app_state::{AppState, Shared};
 use crate::server::event_stream::{STREAMS_MAX, Topic};
@@ -237,14 +238,25 @@ struct EventsQuery {
     batch: Option<BatchName>,
 }
 
-async fn events(State(app): Shared, Query(query): Query<EventsQuery>) -> Response {
+async fn events(
+    State(app): Shared,
+    tcp: Option<Extension<Arc<TcpAccess>>>,
+    Query(query): Query<EventsQuery>,
+) -> Response {
     let topic = query.batch.map_or(Topic::Overview, Topic::Batch);
     let own = app.clone();
     let render = move |topics: Vec<Topic>| {
         let app = own.clone();
         async move { events_now(&app, topics).await }
     };
-    app.pages.events().listen(topic, render).unwrap_or_else(|| {
+    // Who listens with a token that is replaced has to show the new one.
+    let until = async move {
+        match tcp {
+            Some(Extension(tcp)) => tcp.until_replaced().await,
+            None => std::future::pending().await,
+        }
+    };
+    app.pages.events().listen(topic, until, render).unwrap_or_else(|| {
         let message = format!("{STREAMS_MAX} pages are updated already; this one is not updated");
         let refusal =
             Refusal::new(Exit::Unfinished, message).hint("reload the page to see the present state");

@@ -142,7 +142,13 @@ async fn explain(State(app): Shared, Query(query): Query<ExplainRequest>) -> Res
 async fn jobs(State(app): Shared, Query(query): Query<JobsRequest>) -> Result<Response, ApiError> {
     let state = query.state.as_deref().map(str::parse::<JobState>).transpose();
     let state = state.map_err(|unknown| ApiError::usage(format!("state: {unknown}")))?;
-    let (batches, not_listed) = status_list::listed(&app.engine, query.batch.as_ref()).await?;
+    let (batches, not_listed) = match state {
+        // No finished batch has such a job.
+        Some(state) if query.batch.is_none() && (state.is_moving() || state == JobState::Queued) => {
+            (app.engine.unfinished_batches().await.map_err(HandlerError::from)?, 0)
+        }
+        _ => status_list::listed(&app.engine, query.batch.as_ref()).await?,
+    };
     let store = app.engine.store().clone();
     Ok((not_listed_header(not_listed), lines(move |sink| handlers::jobs(&store, &batches, state, sink)))
         .into_response())

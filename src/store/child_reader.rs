@@ -10,6 +10,7 @@ use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread;
@@ -22,8 +23,9 @@ use crate::store::snapshot::Salvaged;
 /// First argument of the child. The second is the folder of the database's copy.
 pub const ARGUMENT: &str = "__try-database";
 
-/// How long a child may take: a scan of a million records takes some seconds.
-const CHECK_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a child may be silent: to open a database of a gigabyte takes seconds, and then entries come all the time. One
+/// that goes on printing takes as long as it takes.
+const SILENCE_MAX: Duration = Duration::from_secs(60);
 /// Buffer of what the child prints, on both sides, in bytes.
 const BUFFER_BYTES: usize = 256 * 1024;
 /// An entry is longer than this only where the stream is not what the child wrote.
@@ -168,16 +170,24 @@ fn read_from(mut child: Child) -> CopyResult {
     let (Some(stdout), Some(mut stderr)) = (stdout, stderr) else { return CopyResult::Untried };
     let child = Mutex::new(child);
     let the_child = || child.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut messages = Messages { source: BufReader::with_capacity(BUFFER_BYTES, stdout), end: End::Missing };
+    let count = AtomicU64::new(0);
+    let read = &count;
+    let mut messages =
+        Messages { source: BufReader::with_capacity(BUFFER_BYTES, stdout), read, end: End::Missing };
     let (salvaged, said, is_late) = thread::scope(|scope| {
         let (done, is_done) = channel::<()>();
         let watch = scope.spawn(move || {
-            let is_late = is_done.recv_timeout(CHECK_TIMEOUT) == Err(RecvTimeoutError::Timeout);
-            if is_late {
-                // It is waited for below, so its number is still its own.
-                let _ = the_child().kill();
+            let mut before = 0;
+            while is_done.recv_timeout(SILENCE_MAX) == Err(RecvTimeoutError::Timeout) {
+                let now = read.load(Ordering::Relaxed);
+                if now == before {
+                    // It is waited for below, so its number is still its own.
+                    let _ = the_child().kill();
+                    return true;
+                }
+                before = now;
             }
-            is_late
+            false
         });
         let errors = scope.spawn(move || {
             let mut said = Vec::new();
@@ -191,12 +201,12 @@ fn read_from(mut child: Child) -> CopyResult {
         (salvaged, said, watch.join().unwrap_or_default())
     });
     // Nobody reads any more: a child that prints on ends by that.
-    let Messages { end, source } = messages;
+    let Messages { end, source, .. } = messages;
     drop(source);
     let _ = the_child().wait();
     match end {
-        _ if is_late => CopyResult::Damaged(Damage::of_the_database("reading it does not end".to_owned())),
         End::Whole => CopyResult::Opens(Box::new(salvaged)),
+        _ if is_late => CopyResult::Damaged(Damage::of_the_database("reading it does not end".to_owned())),
         End::Damaged(damage) => CopyResult::Damaged(damage),
         End::Untried => CopyResult::Untried,
         End::Missing => {
@@ -207,8 +217,10 @@ fn read_from(mut child: Child) -> CopyResult {
 }
 
 /// The entries that a child prints.
-struct Messages {
+struct Messages<'a> {
     source: BufReader<ChildStdout>,
+    /// How many there were.
+    read: &'a AtomicU64,
     end: End,
 }
 
@@ -221,12 +233,13 @@ enum End {
     Untried,
 }
 
-impl Iterator for Messages {
+impl Iterator for Messages<'_> {
     type Item = Result<(Vec<u8>, Vec<u8>), String>;
 
     fn next(&mut self) -> Option<Self::Item> {
         // What breaks off has no end.
         let (about, texts) = self.message().ok()?;
+        self.read.fetch_add(1, Ordering::Relaxed);
         let text = |place: usize| String::from_utf8_lossy(&texts[place]).into_owned();
         self.end = match about {
             message::ENTRY => {
@@ -246,7 +259,7 @@ impl Iterator for Messages {
     }
 }
 
-impl Messages {
+impl Messages<'_> {
     /// The next message with its texts, of which those that it does not have are empty.
     fn message(&mut self) -> io::Result<(u8, [Vec<u8>; 2])> {
         let mut about = [0];

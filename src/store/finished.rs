@@ -445,6 +445,10 @@ impl Store {
             match line.read(&self.dir) {
                 Ok(kept) => batches.push(kept.record),
                 Err(StoreError::BatchMoved { .. }) => {}
+                // One of thousands keeps no other from being listed.
+                Err(error @ StoreError::Damaged { .. }) => {
+                    tracing::warn!(batch = %line.name, %error, "a finished batch is left out of a list");
+                }
                 Err(error) => return Err(error),
             }
         }

@@ -350,3 +350,20 @@ fn a_run_serves_its_pages_and_says_where() {
     assert!(TcpStream::connect(("127.0.0.1", port)).is_err(), "it ends with the run");
     server.env.audit().each_paid_once(40);
 }
+
+#[test]
+fn a_stream_of_events_ends_with_the_token_that_opened_it() {
+    let server = serve(true, "");
+    let bearer = format!("authorization: Bearer {TOKEN}");
+    let mut stream = server.connect("GET /events", &[&bearer], "");
+    let mut head = [0; 12];
+    stream.read_exact(&mut head).unwrap();
+    assert_eq!(head, *b"HTTP/1.1 200");
+    server.env.write("token", "fedcba9876543210");
+    server.daemon.signal(rustix::process::Signal::HUP);
+    server.daemon.says("the token of control.token_file was replaced");
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    stream.read_to_end(&mut Vec::new()).unwrap();
+    assert_eq!(server.ask("GET /events", &[&bearer], "").status, 401);
+    server.daemon.stop();
+}

@@ -427,3 +427,24 @@ fn a_plan_of_a_damaged_state_shows_no_costs() {
         env.run(["plan", "batch.csv"]).exited(0);
     }
 }
+
+#[test]
+fn one_damaged_finished_batch_keeps_no_other_from_being_listed_and_no_pause_from_working() {
+    let env = TestEnv::new();
+    for name in ["old", "new"] {
+        let row = format!("id,kind,model,prompt\n{name},image,gi-2,a {name} harbour\n");
+        env.write(&format!("{name}.csv"), row);
+    }
+    env.run(["run", "old.csv"]).exited(0);
+    env.run(["run", "new.csv", "--budget", "1"]).exited(4);
+    let record = env.path("state/spool/000001/finished");
+    let mut bytes = fs::read(&record).unwrap();
+    bytes[60] ^= 1;
+    fs::write(&record, bytes).unwrap();
+    env.run(["pause"]).exited(0).says("new: paused");
+    let queued = env.run(["jobs", "--state", "queued"]).exited(0).stdout;
+    assert!(queued.contains("new/new"), "{queued}");
+    let listed = env.run(["jobs"]).exited(0);
+    assert!(listed.stdout.contains("new/new"), "{}", listed.stdout);
+    env.run(["state", "verify"]).exited(6).says("state/spool/000001/finished");
+}

@@ -70,7 +70,8 @@ impl UntriedNames {
             let places = layout.sidecars(batch, spec, &name).map(|path| batch_dir.join(path));
             let mut found = places.map(|path| Sidecar::read(&path).map(|sidecar| (path, sidecar)));
             // Outputs keep a name that they have.
-            let own = found.iter_mut().find_map(|found| found.take_if(|(_, sidecar)| sidecar.is_of(spec.id, task)));
+            let own =
+                found.iter_mut().find_map(|found| found.take_if(|(_, sidecar)| sidecar.is_of(spec.id, task)));
             if index == 0 && spec.apart && own.is_none() {
                 continue;
             }
