@@ -13,6 +13,9 @@ use crate::domain::url_policy::is_loopback;
 
 /// Longest answer that is read, in bytes. A task with thousands of result URLs stays far below.
 const ANSWER_MAX_BYTES: usize = 8 * 1024 * 1024;
+/// How long a connection stays open that nobody uses. Shorter than servers keep one: of a request that is sent while its
+/// server closes the connection nobody knows whether it came. Where connections are limited, new ones wait for these.
+const IDLE_MAX: Duration = Duration::from_secs(15);
 /// Name and version sent with every request.
 const USER_AGENT: &str = concat!("callsheet/", env!("CARGO_PKG_VERSION"));
 
@@ -61,6 +64,7 @@ pub(super) fn client(options: &ServiceOptions) -> reqwest::ClientBuilder {
         .user_agent(USER_AGENT)
         .redirect(redirect::Policy::none())
         .retry(retry::never())
+        .pool_idle_timeout(IDLE_MAX)
         .connect_timeout(options.connect_timeout)
         .timeout(options.request_timeout);
     if options.is_loopback() { builder.no_proxy() } else { builder }
