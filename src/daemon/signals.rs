@@ -108,7 +108,10 @@ impl Reloader {
                     inputs: parts.deps.inputs.clone(),
                 });
                 match self.handle.reload(parts.app.settings, parts.deps).await {
-                    Ok(()) => tracing::info!("configuration reloaded"),
+                    Ok(None) => tracing::info!("configuration reloaded"),
+                    Ok(Some(why)) => tracing::error!(
+                        "the limits, budgets and retries of the new configuration are not in force: {why}"
+                    ),
                     Err(error) => tracing::warn!(%error, "configuration not reloaded"),
                 }
             }

@@ -181,12 +181,12 @@ impl Handle {
     }
 
     /// Puts other settings in force, and reaches the outside in another way from now on. What is under way
-    /// ends as it began.
+    /// ends as it began. Returns why the settings are not in force; nothing where they are.
     ///
     /// # Errors
     /// [`EngineGone`].
-    pub async fn reload(&self, settings: Settings, deps: EngineDeps) -> Result<(), EngineGone> {
+    pub async fn reload(&self, settings: Settings, deps: EngineDeps) -> Result<Option<String>, EngineGone> {
         self.sender.send(Message::EngineDeps(Box::new(deps))).await.map_err(|_| EngineGone)?;
-        self.execute(Command::Reload(Box::new(settings))).await.map(drop)
+        Ok(self.execute(Command::Reload(Box::new(settings))).await?.refused)
     }
 }

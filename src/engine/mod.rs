@@ -104,6 +104,12 @@ pub enum EngineError {
     },
 }
 
+/// The answer to a command that is not carried out.
+fn refused(message: Message, why: &StoreError) -> Option<(engine_handle::Reply, CommandOutcome)> {
+    let Message::Command(_, _, reply) = message else { return None };
+    Some((reply, CommandOutcome { refused: Some(why.to_string()), ..CommandOutcome::default() }))
+}
+
 /// How changes are made durable.
 type Commit = fn(&Store, &[Change]) -> Result<(), StoreError>;
 
@@ -290,8 +296,10 @@ impl Engine {
                 _ = self.events.recv_many(&mut inputs, Scheduler::INPUTS_MAX) => self.gather(&mut inputs).await,
                 Some(message) = next(&mut waiting, &mut self.messages) => {
                     // Now, when all that was decided is durable.
-                    self.count_groups(&message).await?;
-                    outcome.extend(self.handle_message(message, &mut taken)?);
+                    match self.count_groups(&message).await {
+                        Ok(()) => outcome.extend(self.handle_message(message, &mut taken)?),
+                        Err(error) => outcome.extend(refused(message, &error)),
+                    }
                     // What else came in meanwhile shares the commit.
                     while outcome.len() < MESSAGES_MAX && let Ok(message) = self.messages.try_recv() {
                         if self.lacks_groups(&message) {
@@ -367,7 +375,7 @@ impl Engine {
     }
 
     /// Counts what the groups have held and spent that a message puts budgets in force for.
-    async fn count_groups(&mut self, message: &Message) -> Result<(), EngineError> {
+    async fn count_groups(&mut self, message: &Message) -> Result<(), StoreError> {
         if let Message::Command(Command::Reload(settings), ..) = message
             && self.lacks_groups(message)
         {

@@ -117,3 +117,21 @@ fn a_configuration_that_the_daemon_refuses_fails_the_check_before_a_reload() {
     daemon.says("configuration reloaded");
     daemon.stop();
 }
+
+#[test]
+fn a_group_whose_spending_cannot_be_counted_keeps_the_old_budgets_and_the_daemon() {
+    let env = TestEnv::new();
+    env.write("old.csv", "id,kind,model,prompt\none,image,gi-2,a harbour\n");
+    env.run(["run", "old.csv"]).exited(0);
+    let record = env.path("state/spool/000001/finished");
+    let mut bytes = fs::read(&record).unwrap();
+    bytes[60] ^= 1;
+    fs::write(&record, bytes).unwrap();
+    let daemon = env.daemon("info");
+    env.configure("[budget.by.\"meta.client\"]\ndefault = 100");
+    daemon.signal(Signal::HUP);
+    daemon.says("of the new configuration are not in force: ");
+    env.write("new.csv", "id,kind,model,prompt\ntwo,image,gi-2,a pier\n");
+    env.run(["submit", "new.csv", "--wait"]).exited(0);
+    daemon.stop();
+}
