@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 use crate::cli::global_flags::Global;
 use crate::cli::printable;
 use crate::domain::shell_word::shell_word;
+use crate::server::protocol::Submission;
 
 /// What standard input is called in everything shown.
 pub(super) const STDIN: &str = "standard input";
@@ -21,6 +22,8 @@ pub(super) struct Invocation {
     pub(super) output_flags: Vec<String>,
     /// `--base-url`, of commands that speak to the service.
     pub(super) service_flags: Vec<String>,
+    /// Terms that no batch keeps: the manifest again needs them again, or rows are bought that they refused.
+    pub(super) terms: Vec<String>,
 }
 
 impl Invocation {
@@ -34,7 +37,23 @@ impl Invocation {
         let flags =
             [path("--config", config), path("--state", state), path("--socket", socket), emulator].concat();
         let url = base_url.as_ref().map(|url| flag("--base-url", url.as_str())).unwrap_or_default();
-        Invocation { verb, flags, output_flags: path("--output", output), service_flags: url }
+        let output_flags = path("--output", output);
+        Invocation { verb, flags, output_flags, service_flags: url, terms: Vec::new() }
+    }
+
+    /// The same for manifests that were handed in on these terms.
+    pub(super) fn on_terms(mut self, handed_in: Option<&Submission>) -> Invocation {
+        let Some(Submission { max_credits, strict, allow_unknown_options, review, .. }) = handed_in else {
+            return self;
+        };
+        self.terms = max_credits.map(|most| flag("--max-credits", &most.to_string())).unwrap_or_default();
+        let switches = [
+            (*strict, "--strict"),
+            (*allow_unknown_options, "--allow-unknown-options"),
+            (*review, "--review"),
+        ];
+        self.terms.extend(switches.iter().filter(|(is_on, _)| *is_on).map(|(_, name)| (*name).to_owned()));
+        self
     }
 
     /// Whether commands need no flags.
@@ -82,8 +101,8 @@ impl Invocation {
         // A name that is not the file's came from elsewhere; of a file that is not known neither is its name.
         let is_of_file = manifest.and_then(Path::file_stem).is_some_and(|stem| stem == batch);
         let name = if is_of_file { Vec::new() } else { flag("--batch", batch) };
-        let name = name.iter().map(String::as_str);
-        self.command(&[self.verb, &file].into_iter().chain(name).collect::<Vec<_>>())
+        let more = name.iter().chain(&self.terms).map(String::as_str);
+        self.command(&[self.verb, &file].into_iter().chain(more).collect::<Vec<_>>())
     }
 
     pub(super) fn download(&self, batch: &str) -> String {

@@ -134,7 +134,9 @@ async fn run_against(
         if overview.iter().any(|batch| batch.jobs > 0) {
             summary::elapsed(elapsed);
         }
-        say_what_next(&written, &overview, &receipts, &Invocation::of("run", global));
+        let handed_in = manifests.first().map(|manifest| &manifest.submission);
+        let invocation = Invocation::of("run", global).on_terms(handed_in);
+        say_what_next(&written, &overview, &receipts, &invocation);
     }
     summary::parts(&receipts);
     printed.map(|()| exit)

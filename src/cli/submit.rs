@@ -113,7 +113,8 @@ pub(super) async fn submit(
         for status in &statuses {
             ends.push(BatchEnd::ask(client, status, &receipts, &health.output).await);
         }
-        next_steps::say(&ends, &Invocation::of("submit", global));
+        let handed_in = manifests.first().map(|manifest| &manifest.submission);
+        next_steps::say(&ends, &Invocation::of("submit", global).on_terms(handed_in));
     }
     printed.map(|()| exit)
 }

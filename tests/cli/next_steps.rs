@@ -105,3 +105,32 @@ fn a_status_without_a_process_says_that_prices_may_have_risen() {
     let told = "callsheet budget m N, where N is 5 for that job, at the prices at which they were accepted; they may cost more by now";
     env.run(["status"]).exited(0).says(told);
 }
+
+/// The copied command, after its row was edited, must refuse what the first one refused.
+#[test]
+fn the_command_for_the_manifest_again_keeps_the_terms_that_refused_a_row() {
+    let env = TestEnv::with_faults(
+        "[[rules]]\ncontains = 'unfit'\neffect = { do = 'task-fails', code = 'content_rejected' }\n",
+    );
+    let manifest = |prompt: &str| {
+        format!("id,kind,model,prompt\ncheap,image,gi-2,{prompt}\ndear,video,house-c1,a boat\n")
+    };
+    env.write("p.csv", manifest("unfit"));
+    let terms = ["--max-credits", "8", "--allow-unknown-options"];
+    let ended = env.run(["run", "p.csv"].into_iter().chain(terms)).exited(2);
+    let ended = ended.says(
+        "change line 2 of p.csv, then:\n    callsheet run p.csv --max-credits 8 --allow-unknown-options\n",
+    );
+    let command = ended.stderr.lines().find_map(|line| line.trim().strip_prefix("callsheet run p.csv"));
+    env.write("p.csv", manifest("a gull"));
+    let words = ["run", "p.csv"].into_iter().chain(command.unwrap().split_whitespace());
+    env.run(words).exited(2).says("raise --max-credits, or ask for less");
+    env.write("q.csv", manifest("unfit"));
+    let daemon = env.daemon("warn");
+    env.run(["submit", "q.csv", "--wait"].into_iter().chain(terms))
+        .exited(2)
+        .says("    callsheet submit q.csv --max-credits 8 --allow-unknown-options\n");
+    daemon.stop();
+    let audit = env.audit();
+    assert!(audit.tasks.iter().all(|task| task.prompt != "a boat"), "{:#?}", audit.tasks);
+}
