@@ -52,9 +52,9 @@ pub(super) struct ManifestArguments {
     /// one row of each entry of jobs
     #[arg(long, value_name = "ROWS")]
     pub(super) pilot: Option<PilotRows>,
-    /// Only rows with these ids
-    #[arg(long, value_name = "ID,...", value_delimiter = ',')]
-    pub(super) only: Vec<String>,
+    /// Only rows with these ids; a comma in an id is written as \\,
+    #[arg(long, value_name = "ID,...", value_parser = ids)]
+    pub(super) only: Vec<Ids>,
     /// Only rows with this value in a field, such as meta.client=acme; repeat the flag for several fields
     #[arg(long = "where", value_name = "FIELD=VALUE")]
     pub(super) filters: Vec<FieldFilter>,
@@ -63,14 +63,36 @@ pub(super) struct ManifestArguments {
 impl ManifestArguments {
     /// The part of each manifest that is handed in.
     pub(super) fn selection(&self) -> RowSelection {
-        let trimmed = self.only.iter().map(|id| id.trim().to_owned());
         RowSelection {
             first: self.first,
             random: self.random,
-            only: trimmed.filter(|id| !id.is_empty()).collect(),
+            only: self.only.iter().flat_map(|Ids(ids)| ids.clone()).collect(),
             filters: self.filters.clone(),
         }
     }
+}
+
+/// Ids that one `--only` names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Ids(Vec<String>);
+
+/// The ids of a list. One that names none, as a variable that is not set does, would select every row.
+fn ids(list: &str) -> Result<Ids, String> {
+    let (mut ids, mut id) = (Vec::new(), String::new());
+    let mut rest = list.chars().peekable();
+    while let Some(c) = rest.next() {
+        match c {
+            ',' => ids.push(std::mem::take(&mut id)),
+            '\\' => id.push(rest.next_if_eq(&',').unwrap_or(c)),
+            _ => id.push(c),
+        }
+    }
+    ids.push(id);
+    let ids: Vec<String> = ids.iter().map(|id| id.trim().to_owned()).filter(|id| !id.is_empty()).collect();
+    if ids.is_empty() {
+        return Err("it names no id; omit --only to take every row".to_owned());
+    }
+    Ok(Ids(ids))
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

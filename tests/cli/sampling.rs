@@ -188,3 +188,26 @@ fn a_row_that_lacks_a_variation_before_one_that_is_there_buys_that_alone() {
     env.audit().each_paid_once(4);
     env.run(["state", "verify"]).exited(0);
 }
+
+#[test]
+fn a_list_of_ids_without_an_id_is_refused_and_does_not_take_every_row() {
+    let env = TestEnv::new();
+    env.write(
+        "batch.csv",
+        "id,kind,model,prompt\n\"a,b\",image,gi-2,one\na,image,gi-2,two\nb,image,gi-2,three\n",
+    );
+    for empty in ["", ",", " , "] {
+        for command in ["plan", "run"] {
+            env.run([command, "batch.csv", "--only", empty])
+                .exited(2)
+                .says("for '--only <ID,...>': it names no id; omit --only to take every row");
+        }
+    }
+    env.audit().each_paid_once(0);
+    env.run(["run", "batch.csv", "--only", r"a\,b"])
+        .exited(0)
+        .says("1 new (8 credits), a part: 2 rows left out");
+    assert_eq!(env.audit().tasks[0].prompt, "one");
+    env.run(["run", "batch.csv", "--only", "a,,b,"]).exited(0).says("2 new (16 credits)");
+    env.audit().each_paid_once(3);
+}
