@@ -28,7 +28,7 @@ use crate::domain::ids::BatchName;
 use crate::domain::job_state::JobState;
 use crate::domain::parked_reason::Parked;
 use crate::ingest::receipt::Receipt;
-use crate::server::protocol::{BatchState, BatchStatus, StatusRequest, Submission};
+use crate::server::protocol::{BatchState, BatchStatus, Refusal, StatusRequest, Submission};
 
 /// What `submit` takes.
 #[derive(Debug, Args)]
@@ -65,7 +65,7 @@ pub(super) async fn submit(
     daemon.must_take_manifests()?;
     if !wait {
         let receipts = submit_all(client, manifests, global).await?;
-        let statuses = look(client, &batches_of(&receipts)).await?;
+        let statuses = look(client, &receipts).await?;
         let exit = exit_of(&receipts, &statuses, wait);
         if global.json {
             print_report(&receipts, &statuses, &health.output, exit)?;
@@ -87,7 +87,7 @@ pub(super) async fn submit(
     let follower = Follower::new(daemon);
     let mut progress = Progress::begin(Clock::start());
     let followed = tokio::select! {
-        statuses = follow(&follower, &batches, &mut progress) => Some(statuses),
+        statuses = follow(&follower, &receipts, &mut progress) => Some(statuses),
         () = interrupts.recv() => None,
     };
     let waited = progress.end();
@@ -186,19 +186,39 @@ fn batches_of(receipts: &[Receipt]) -> BTreeSet<BatchName> {
     receipts.iter().filter_map(|receipt| receipt.batch.clone()).collect()
 }
 
-async fn look(client: &Client, batches: &BTreeSet<BatchName>) -> Result<Vec<BatchStatus>, ClientError> {
+/// How the batches of manifests stand. A list leaves out those that finished before others, and they are asked for by
+/// name: none may be missing from what the command ends with.
+async fn look(client: &Client, receipts: &[Receipt]) -> Result<Vec<BatchStatus>, ClientError> {
+    let batches = batches_of(receipts);
     let status = client.call(&StatusRequest::default()).await?;
-    Ok(status.batches.into_iter().filter(|batch| batches.contains(&batch.name)).collect())
+    let mut found: Vec<BatchStatus> =
+        status.batches.into_iter().filter(|batch| batches.contains(&batch.name)).collect();
+    let listed: BTreeSet<BatchName> = found.iter().map(|batch| batch.name.clone()).collect();
+    // Of a manifest with no valid row there may be no batch.
+    let with_jobs = receipts.iter().filter(|receipt| !has_nothing(std::slice::from_ref(receipt)));
+    let with_jobs: BTreeSet<&BatchName> = with_jobs.filter_map(|receipt| receipt.batch.as_ref()).collect();
+    for name in with_jobs.into_iter().filter(|name| !listed.contains(*name)) {
+        let request = StatusRequest { batch: Some(name.clone()), all: false };
+        let batch = client.call(&request).await?.batches.into_iter().find(|batch| batch.name == *name);
+        let unknown = || {
+            let message =
+                format!("the daemon does not say how batch {name} stands, which was submitted to it");
+            Refusal::new(Exit::Unreachable, message)
+                .hint(format!("nothing is lost; to see what became of it: callsheet status {name}"))
+        };
+        found.push(batch.ok_or_else(|| ClientError::Refused(unknown()))?);
+    }
+    Ok(found)
 }
 
 /// Looks until every batch is done, or something that only its owner can lift keeps it.
 async fn follow(
     follower: &Follower<'_>,
-    batches: &BTreeSet<BatchName>,
+    receipts: &[Receipt],
     progress: &mut Progress,
 ) -> Result<Vec<BatchStatus>, Failure> {
     loop {
-        let statuses = follower.ask(async |client: &Client| look(client, batches).await).await?;
+        let statuses = follower.ask(async |client: &Client| look(client, receipts).await).await?;
         progress.observe_statuses(&statuses);
         if statuses.iter().all(has_ended) {
             return Ok(statuses);

@@ -290,3 +290,30 @@ fn what_ended_where_nobody_announced_it_is_announced_once_by_the_next_daemon() {
     daemon.stop();
     is_sound(&env);
 }
+
+/// A list leaves out what finished before; the result of a command must not.
+#[test]
+fn who_waits_for_manifests_is_told_of_every_batch_although_it_is_not_listed() {
+    let env = TestEnv::with_faults(
+        "[[rules]]\ncontains = 'unfit'\neffect = { do = 'task-fails', code = 'content_rejected' }\n",
+    );
+    let names: Vec<String> = (0..23).map(|n| format!("m{n}.csv")).collect();
+    for (n, name) in names.iter().enumerate() {
+        let prompt = if n == 0 { "unfit" } else { "a gull" };
+        env.write(name, format!("id,kind,model,prompt\none,image,gi-2,{prompt} {n}\n"));
+    }
+    let daemon = env.daemon("warn");
+    let words = || ["submit", "--wait", "--json"].into_iter().chain(names.iter().map(String::as_str));
+    let report = env.run(words()).exited(1).json();
+    assert_eq!(report["batches"].as_array().unwrap().len(), names.len());
+    // The first one has finished before the 20 that are listed.
+    for command in [&["submit", "m0.csv", "--wait"][..], &["run", "m0.csv"]] {
+        env.run(command.iter().copied()).exited(1).says("m0: 1 row would fail again as it is");
+    }
+    daemon.stop();
+    env.configure(SOON);
+    let daemon = env.daemon("warn");
+    let again = env.run(words()).exited(1).json();
+    assert_eq!(again["batches"].as_array().unwrap().len(), names.len());
+    daemon.stop();
+}
