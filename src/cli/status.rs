@@ -1,6 +1,6 @@
 //! `callsheet status`: every batch in numbers.
 
-use std::io::Write;
+use std::io::{self, ErrorKind, Write};
 use std::time::Duration;
 
 use bytesize::ByteSize;
@@ -57,6 +57,7 @@ pub(super) async fn run(command: &StatusCommand, global: &Global) -> Result<Exit
         let mut interrupts = Interrupts::listen();
         tokio::select! {
             shown = show_until_done(command, global, client) => shown,
+            () = terminal::until_unread(std::io::stdout()) => Ok(Exit::Success),
             () = interrupts.recv() => {
                 Ok(report_interrupted(process, command.batch.as_ref().map_or("BATCH", BatchName::as_str)))
             }
@@ -188,7 +189,7 @@ impl Watching {
     /// Prints what differs from what was printed last.
     fn show_changed(&mut self, text: String) -> Result<(), Failure> {
         if text != self.shown {
-            print(&text)?;
+            while_read(put_line(&text))?;
             self.shown = text;
         }
         Ok(())
@@ -226,7 +227,8 @@ impl Watching {
         let text = lines.join("\x1b[K\n");
         if text != self.shown {
             let begin = if self.shown.is_empty() { "\x1b[H\x1b[2J" } else { "\x1b[H" };
-            written(terminal::put(std::io::stdout().lock(), &format!("{begin}{text}\x1b[K\x1b[J\n")))?;
+            let put = terminal::put(std::io::stdout().lock(), &format!("{begin}{text}\x1b[K\x1b[J\n"));
+            while_read(put)?;
             self.shown = text;
         }
         Ok(())
@@ -238,6 +240,18 @@ fn table(batches: &[BatchStatus]) -> String {
 }
 
 fn print(text: &str) -> Result<(), Failure> {
+    written(put_line(text))
+}
+
+fn put_line(text: &str) -> io::Result<()> {
     let mut out = anstream::stdout().lock();
-    written(writeln!(out, "{text}").and_then(|()| out.flush()))
+    writeln!(out, "{text}").and_then(|()| out.flush())
+}
+
+/// What came of writing something that is written again and again: once nobody reads it, the command ends.
+fn while_read(outcome: io::Result<()>) -> Result<(), Failure> {
+    match outcome {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(Failure::quiet()),
+        outcome => written(outcome),
+    }
 }

@@ -4,6 +4,8 @@ use std::io::{self, Write};
 use std::os::fd::AsFd;
 
 use anstream::stream::RawStream;
+use tokio::io::Interest;
+use tokio::net::unix::pipe::Sender;
 use unicode_width::UnicodeWidthStr;
 
 use crate::cli::invocation::with_typed_commands;
@@ -61,6 +63,18 @@ pub(super) fn can_redraw(stream: impl AsFd) -> bool {
 pub(super) fn rows(stream: impl AsFd) -> usize {
     let told = rustix::termios::tcgetwinsize(&stream).map_or(0, |size| usize::from(size.ws_row));
     if told == 0 { USUAL_ROWS } else { told }
+}
+
+/// Waits until nobody reads a pipe any more; for ever where that cannot be known, as of a file.
+pub(super) async fn until_unread(stream: impl AsFd) {
+    // Unchecked: it stays as it is, and nothing is written through it.
+    let pipe = stream.as_fd().try_clone_to_owned().and_then(Sender::from_owned_fd_unchecked);
+    if let Ok(pipe) = pipe
+        && pipe.ready(Interest::ERROR).await.is_ok()
+    {
+        return;
+    }
+    std::future::pending().await
 }
 
 /// Writes text that moves the cursor, at once, with colours where they are wanted.

@@ -123,3 +123,24 @@ fn a_daemon_that_cannot_begin_ends_although_nobody_reads_why() {
     let mut unread = Unread::start(env.command(["daemon"]));
     assert_eq!(unread.end().code(), Some(2));
 }
+
+#[test]
+fn a_watched_status_ends_once_nobody_reads_it() {
+    let env = TestEnv::new();
+    env.write("batch.csv", manifests::manifest("image", 1));
+    let daemon = env.daemon("warn");
+    env.run(["submit", "batch.csv", "--wait"]).exited(0);
+    // Nothing changes any more, so that nothing more is written either.
+    for words in [&["status", "--watch"][..], &["status", "--watch", "--json"]] {
+        let mut command = env.command(words.iter().copied());
+        let (reader, writer) = io::pipe().unwrap();
+        command.stdin(Stdio::null()).stdout(writer).stderr(Stdio::null());
+        let mut watching = Unread { process: command.spawn().unwrap(), stderr: BufReader::new(reader) };
+        drop(command);
+        let mut first = String::new();
+        watching.stderr.read_line(&mut first).unwrap();
+        watching.stderr = BufReader::new(io::pipe().unwrap().0);
+        assert_eq!(watching.end().code(), Some(0), "after {first}");
+    }
+    daemon.stop();
+}
