@@ -215,26 +215,34 @@ type Sink<'a> = &'a mut dyn FnMut(&[u8]) -> io::Result<()>;
 /// An answer of as many lines as there are, made as fast as it is read. What goes wrong half-way cuts the
 /// answer off, so that no client takes it for whole.
 fn lines(make: impl FnOnce(Sink<'_>) -> Result<(), HandlerError> + Send + 'static) -> Response {
-    let (sender, receiver) = mpsc::channel::<io::Result<Bytes>>(2);
+    let (sender, receiver) = mpsc::channel::<io::Result<Bytes>>(1);
+    let (made, mut chunks) = mpsc::channel::<io::Result<Bytes>>(1);
+    // The time is measured here and not by the thread below: that may outlive the runtime, whose timers are gone then.
+    tokio::spawn(async move {
+        while let Some(chunk) = chunks.recv().await {
+            // The client may have disconnected, or read nothing for too long.
+            if sender.send_timeout(chunk, READ_TIMEOUT).await.is_err() {
+                break;
+            }
+        }
+    });
     tokio::task::spawn_blocking(move || {
-        let runtime = tokio::runtime::Handle::current();
         let mut chunk = Vec::with_capacity(CHUNK_BYTES);
         let send = |chunk: io::Result<Bytes>| {
-            let sent = runtime.block_on(sender.send_timeout(chunk, READ_TIMEOUT));
-            sent.map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))
+            made.blocking_send(chunk).map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))
         };
-        let made = make(&mut |line| {
+        let outcome = make(&mut |line| {
             chunk.extend_from_slice(line);
             if chunk.len() < CHUNK_BYTES {
                 return Ok(());
             }
             send(Ok(std::mem::take(&mut chunk).into()))
         });
-        let last = made.map(|()| chunk.into()).map_err(io::Error::other);
+        let last = outcome.map(|()| chunk.into()).map_err(io::Error::other);
         if let Err(error) = &last {
             tracing::debug!(%error, "a response was cut off");
         }
-        // The client may have disconnected.
+        // Nobody may wait for it any more.
         let _ = send(last);
     });
     let stream = futures_util::stream::unfold(receiver, |mut receiver| async {

@@ -17,6 +17,7 @@ mod measured_length;
 mod next_steps;
 mod output_store;
 mod pilot;
+mod pipes;
 mod plan;
 mod reader_suites;
 mod references;
