@@ -20,7 +20,7 @@ pub(super) struct Global {
     #[arg(long, global = true, env = "CALLSHEET_BASE_URL", hide_env_values = true, value_name = "URL")]
     pub(super) base_url: Option<Url>,
     /// Work offline with the built-in emulator of the service, with a separate state and output directory
-    #[arg(long, global = true, env = "CALLSHEET_EMULATOR", hide_env_values = true, value_parser = BoolishValueParser::new(), conflicts_with = "base_url", hide = NO_EMULATOR)]
+    #[arg(long, global = true, env = "CALLSHEET_EMULATOR", hide_env_values = true, value_parser = BoolishValueParser::new(), hide = NO_EMULATOR)]
     pub(super) emulator: bool,
     /// State directory [default: state, or state/emulator with --emulator]
     #[arg(long, global = true, env = "CALLSHEET_STATE", hide_env_values = true, value_name = "DIR")]

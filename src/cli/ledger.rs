@@ -21,7 +21,7 @@ pub(super) struct LedgerCommand {
     #[arg(value_name = "BATCH")]
     pub(super) batch: Option<BatchName>,
     /// Print CSV
-    #[arg(long, conflicts_with = "json")]
+    #[arg(long)]
     pub(super) csv: bool,
 }
 

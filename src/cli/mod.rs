@@ -19,6 +19,7 @@ mod emulator;
 #[cfg(not(feature = "emulator"))]
 #[path = "no_emulator.rs"]
 mod emulator;
+mod environment_flags;
 mod examples;
 mod explain;
 mod failure;
@@ -72,7 +73,7 @@ mod voices;
 use std::pin::Pin;
 use std::time::Duration;
 
-use clap::{CommandFactory, Parser};
+use clap::CommandFactory;
 use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
 
 use crate::cli::command_line::{Arguments, Command};
@@ -93,15 +94,25 @@ pub fn main() -> Exit {
     if state::find_media_facts() {
         return Exit::Success;
     }
-    let arguments = match Arguments::try_parse() {
+    let arguments = match environment_flags::parse() {
         Ok(arguments) => arguments,
         Err(error) => {
+            let variable = environment_flags::variable_of(&error);
+            let hint = variable.map(|name| format!("the value comes from the environment variable {name}"));
             // Help and version go to stdout and are no error.
             if error.use_stderr() && wants_json() {
-                return Failure::from(error).report(true);
+                let failure = Failure::from(error);
+                return match hint {
+                    Some(hint) => failure.hint(hint),
+                    None => failure,
+                }
+                .report(true);
             }
             let printed = error.print();
             if error.use_stderr() {
+                if let Some(hint) = hint {
+                    terminal::say!("hint: {hint}");
+                }
                 return Exit::Usage;
             }
             return match written(printed) {

@@ -34,7 +34,7 @@ pub(super) struct ReportCommand {
     #[arg(long, value_name = "TIME")]
     pub(super) since: Option<Since>,
     /// Print CSV
-    #[arg(long, conflicts_with = "json")]
+    #[arg(long)]
     pub(super) csv: bool,
 }
 

@@ -6,6 +6,7 @@ mod batch_sources;
 mod docs;
 mod doctor;
 mod edited_rows;
+mod environment;
 mod gallery;
 mod gcs_store;
 mod hostile_names;

@@ -62,7 +62,7 @@ pub(in crate::cli) struct PlanCommand {
     #[arg(long)]
     pub(in crate::cli) rows: bool,
     /// Print which rows take outputs of which, as a graph in DOT (for Graphviz)
-    #[arg(long, conflicts_with_all = ["rows", "json"])]
+    #[arg(long, conflicts_with = "rows")]
     pub(in crate::cli) graph: bool,
 }
 
