@@ -11,6 +11,7 @@ use crate::cli::terminal::{self, say};
 use crate::config::ConfigError;
 use crate::domain::diagnostic::Diagnostic;
 use crate::domain::exit_code::Exit;
+use crate::domain::path_text;
 use crate::engine::EngineError;
 use crate::ingest::ManifestError;
 use crate::ingest::catalog_refresh::CatalogError;
@@ -31,6 +32,7 @@ pub(super) struct Failure {
 #[derive(Debug, Serialize)]
 pub(super) struct FileProblem {
     /// As the command names it.
+    #[serde(serialize_with = "path_text::shown")]
     pub(super) file: PathBuf,
     #[serde(flatten)]
     pub(super) problem: Diagnostic,

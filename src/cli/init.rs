@@ -74,8 +74,10 @@ pub(super) fn run(command: &InitCommand, global: &Global) -> Result<Exit, Failur
     }
     let mut out = anstream::stdout().lock();
     if global.json {
-        let new: Vec<_> =
-            texts.iter().map(|(path, _)| path.as_path()).filter(|path| !kept.contains(path)).collect();
+        let shown = |path: &&Path| path.display().to_string();
+        let new = texts.iter().map(|(path, _)| path.as_path()).filter(|path| !kept.contains(path));
+        let new: Vec<String> = new.map(|path| shown(&path)).collect();
+        let kept: Vec<String> = kept.iter().map(shown).collect();
         return written(writeln!(out, "{:#}", json!({ "written": new, "kept": kept })))
             .map(|()| Exit::Success);
     }

@@ -15,6 +15,7 @@ use crate::cli::terminal::say;
 use crate::cli::{client, printable, printable_path, written};
 use crate::domain::exit_code::Exit;
 use crate::domain::ids::BatchName;
+use crate::domain::path_text::ExactPath;
 use crate::server::protocol::GalleryRequest;
 
 /// What `open` takes.
@@ -36,14 +37,14 @@ const OPENERS: [&str; 2] =
 
 pub(super) async fn run(command: &OpenCommand, global: &Global) -> Result<Exit, Failure> {
     let page = client::call(global, &GalleryRequest { batch: command.batch.clone() }).await?.page;
-    let Some(path) = page else {
+    let Some(ExactPath(path)) = page else {
         return Err(Failure::new(Exit::Usage, "galleries are switched off")
             .hint("set output.gallery = true in the configuration, and restart the daemon if one runs"));
     };
     let url = Url::from_file_path(&path).map(String::from).unwrap_or_else(|()| path.display().to_string());
     let opened = if command.print || global.json { None } else { open(&url).await };
     if global.json {
-        let page = json!({ "batch": command.batch, "page": path, "url": url });
+        let page = json!({ "batch": command.batch, "page": path.display().to_string(), "url": url });
         written(writeln!(anstream::stdout(), "{page:#}"))?;
         return Ok(Exit::Success);
     }

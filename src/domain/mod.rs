@@ -31,6 +31,7 @@ pub mod manifest;
 pub mod number_text;
 pub mod out_of_credits;
 pub mod parked_reason;
+pub mod path_text;
 pub mod pilot;
 pub mod poll_interval;
 pub mod queue_class;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 use crate::domain::absent_rows::AbsentRows;
 use crate::domain::batch_terms::TermChange;
@@ -14,6 +14,7 @@ use crate::domain::default_fields::is_default;
 use crate::domain::diagnostic::{Diagnostic, Position};
 use crate::domain::ids::BatchName;
 use crate::domain::manifest::row::Policy;
+use crate::domain::path_text;
 use crate::domain::pilot::Pilot;
 use crate::domain::quote::kind_fields::is_on_unknown_option;
 use crate::domain::row_changes::FieldChange;
@@ -46,7 +47,7 @@ pub const LISTED_MAX: usize = 1000;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Receipt {
     /// The manifest. A name that is no UTF-8 is written as it is shown.
-    #[serde(serialize_with = "as_shown")]
+    #[serde(serialize_with = "path_text::shown")]
     pub file: PathBuf,
     /// The batch it belongs to.
     pub batch: Option<BatchName>,
@@ -131,10 +132,6 @@ pub struct Receipt {
     /// The file as it was when it was opened.
     #[serde(skip)]
     pub read: Option<Identity>,
-}
-
-fn as_shown<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(&path.display())
 }
 
 impl Receipt {

@@ -21,6 +21,7 @@ use crate::domain::credits::Credits;
 use crate::domain::ids::{BatchName, BatchNo, JobKey, Seq};
 use crate::domain::job::{Job, JobSpec, PublishedOutputs, State};
 use crate::domain::ledger::Totals;
+use crate::domain::path_text;
 use crate::domain::recovered_job_state::{self, Remains};
 use crate::domain::time::Timestamp;
 use crate::domain::utc_day::UtcDay;
@@ -52,6 +53,7 @@ pub struct Rebuilt {
     /// at once. It counts against the budgets of the state and of the day until these are asked for.
     pub may_be_charged_credits: Credits,
     /// Where the damaged database lies now.
+    #[serde(serialize_with = "path_text::shown_if_any")]
     pub aside: Option<PathBuf>,
     /// What could not be read, and what was done instead.
     pub notes: Vec<String>,

@@ -7,6 +7,7 @@ use crate::domain::exit_code::Exit;
 use crate::domain::ids::{AttemptNo, BatchName, BatchNo};
 use crate::domain::job::State;
 use crate::domain::job_state::JobState;
+use crate::domain::path_text::ExactPath;
 use crate::domain::task::Fault;
 use crate::engine::EngineError;
 use crate::engine::engine_client::EngineClient;
@@ -261,7 +262,7 @@ pub async fn gallery(
         None => None,
     };
     let page = gallery.open(standing).await?;
-    Ok(GalleryPage { page: page.map(|page| std::path::absolute(&page).unwrap_or(page)) })
+    Ok(GalleryPage { page: page.map(|page| ExactPath(std::path::absolute(&page).unwrap_or(page))) })
 }
 
 /// Lifts the pause of the batch called so, or of all.

@@ -20,6 +20,7 @@ use crate::domain::ledger::Movement;
 use crate::domain::manifest::FieldEdit;
 use crate::domain::manifest::row::Policy;
 use crate::domain::parked_reason::Parked;
+use crate::domain::path_text::{self, ExactPath};
 use crate::domain::pilot::PilotRows;
 use crate::domain::row_selection::RowSelection;
 use crate::domain::task::Fault;
@@ -549,7 +550,7 @@ pub struct GalleryRequest {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GalleryPage {
     /// Path of the page, from the root; none where galleries are switched off.
-    pub page: Option<PathBuf>,
+    pub page: Option<ExactPath>,
 }
 
 /// What a command came to for a batch.
@@ -612,9 +613,7 @@ pub struct Submission {
 
 /// A value of a query that is JSON.
 mod json_text {
-    use serde::de::Error as _;
-    use serde::ser::Error as _;
-    use serde::{Deserialize, Deserializer, Serializer};
+    use serde::{Deserialize, Deserializer, Serializer, de::Error as _, ser::Error as _};
 
     use crate::domain::row_selection::RowSelection;
 
@@ -663,10 +662,11 @@ pub struct Health {
     /// The service it works with.
     pub service: String,
     /// The output folder; absolute.
-    pub output: std::path::PathBuf,
+    #[serde(with = "path_text")]
+    pub output: PathBuf,
     /// The state folder; absolute and without links.
-    #[serde(default)]
-    pub state: std::path::PathBuf,
+    #[serde(default, with = "path_text")]
+    pub state: PathBuf,
 }
 
 impl Health {

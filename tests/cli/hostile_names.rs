@@ -4,7 +4,9 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on should stop")]
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
@@ -12,6 +14,7 @@ use serde_json::{Value, json};
 
 use crate::support::TestEnv;
 use crate::support::collect_outputs::Outputs;
+use crate::support::process::Running;
 
 /// A manifest of an image for each id.
 fn rows<'a>(ids: impl IntoIterator<Item = &'a str>) -> String {
@@ -322,5 +325,47 @@ fn names_of_files_and_folders_are_never_said_raw() {
             fs::remove_file(env.path(&output["--output=".len()..]).join("batch/one.png")).unwrap();
         }
     }
+    env.audit().each_paid_once(2);
+}
+
+/// Runs a command whose arguments need not be UTF-8.
+fn start_bytes(env: &TestEnv, words: &[&[u8]]) -> Running {
+    let mut command = env.command([]);
+    command.args(words.iter().map(|word| OsStr::from_bytes(word)));
+    Running::start(command)
+}
+
+#[test]
+fn paths_that_are_not_utf8_end_no_command_and_hide_no_daemon() {
+    let env = TestEnv::new();
+    let folder = env.path("").join(OsStr::from_bytes(b"x\xff"));
+    let run = |words: &[&[u8]]| start_bytes(&env, words).end();
+    let error = |said: &str| serde_json::from_str::<Value>(said).unwrap()["error"].clone();
+    assert_eq!(
+        run(&[b"init", b"x\xff", b"--json"]).exited(0).json()["written"][1],
+        "x\u{fffd}/jobs/sample.csv"
+    );
+    fs::write(folder.join("bad.csv"), "id,kind,prompt\na,sound-effect,\nb,sound-effect,rain\n").unwrap();
+    fs::write(folder.join("wrong.toml"), "[limits]\nin_flight = \"many\"\n").unwrap();
+    let wrong = run(&[b"status", b"--config", b"x\xff/wrong.toml", b"--json"]).exited(2);
+    assert_eq!(error(&wrong.stderr)["problems"][0]["file"], "x\u{fffd}/wrong.toml");
+    let bad = run(&[b"run", b"x\xff/bad.csv", b"--json"]).exited(2);
+    assert_eq!(error(&bad.stderr)["problems"][0]["file"], "x\u{fffd}/bad.csv");
+    assert_eq!(bad.json()["batches"][0]["succeeded"], 1);
+
+    let state: &[&[u8]] = &[b"--state", b"x\xff/state", b"--output", b"x\xff/out"];
+    let on_state =
+        |words: &[&'static [u8]]| words.iter().copied().chain(state.iter().copied()).collect::<Vec<_>>();
+    let daemon = start_bytes(&env, &on_state(&[b"daemon", b"--log-level", b"warn"]));
+    daemon.says("ready");
+    run(&on_state(&[b"submit", b"x\xff/bad.csv", b"--batch", b"more", b"--wait"])).exited(2);
+    let status = run(&on_state(&[b"status", b"more", b"--json"])).exited(0).json();
+    assert_eq!(status["batches"][0]["succeeded"], 1);
+    let page = run(&on_state(&[b"open", b"more", b"--json"])).exited(0).json();
+    assert!(page["page"].as_str().unwrap().ends_with("x\u{fffd}/out/more/index.html"), "{page}");
+    daemon.stop();
+    run(&on_state(&[b"open", b"more", b"--print"])).exited(0);
+    let rebuilt = run(&on_state(&[b"state", b"rebuild", b"--json"])).exited(0).json();
+    assert!(rebuilt["aside"].as_str().unwrap().contains("x\u{fffd}/state/aside"), "{rebuilt}");
     env.audit().each_paid_once(2);
 }
