@@ -14,7 +14,7 @@ use crate::domain::credits::Credits;
 use crate::domain::exit_code::Exit;
 use crate::domain::shell_word::shell_word;
 use crate::ingest::another_take::AnotherTake;
-use crate::server::protocol::{AnotherTakeRequest, Request};
+use crate::server::protocol::{AnotherTakeRequest, Request, StatusRequest};
 
 #[derive(Debug, Args)]
 pub(super) struct TakeArguments {
@@ -50,8 +50,14 @@ pub(super) async fn run(arguments: &TakeArguments, global: &Global) -> Result<Ex
             let job = shell_word(&printable(named));
             say!("{name}: take {take} of its row, for {price}; nothing is bought yet");
             if let Some(left) = answer.budget_left_credits.filter(|left| *left < price.0) {
+                let asked = StatusRequest { batch: Some(batch.clone()), all: false };
+                let status = client.call(&asked).await?.batches.into_iter().next();
+                let enough =
+                    status.map(|status| status.held_credits + status.charged_credits + price.0);
+                let enough = enough.map_or_else(|| "N".to_owned(), |enough| enough.to_string());
                 say!(
-                    "the budget of {batch} has {} left: the take would wait until it is raised (callsheet budget {batch})",
+                    "the budget of {batch} has {} left: the take would wait until it is raised (callsheet budget {batch} \
+                     {enough})",
                     Credits(left)
                 );
             }

@@ -55,8 +55,8 @@ Examples:
   # Submit to a daemon under systemd; its group can use the socket.
   callsheet submit spring.csv --socket /run/callsheet/callsheet.sock
 
-  # From cron: a batch per day.
-  callsheet submit nightly.csv --batch nightly-$(date +%F)";
+  # In a crontab, where % is written as \\%: a batch per day.
+  callsheet submit nightly.csv --batch nightly-$(date +\\%F)";
 
 pub(super) const REVIEW: &str = "\
 Examples:

@@ -29,23 +29,26 @@ const HEADINGS: [&str; 6] = ["state", "kind", "credits", "job", "file", "prompt 
 /// Digits of an identity that are shown: enough for a command.
 const IDENTITY_SHOWN: usize = 8;
 
-pub(super) async fn run(command: &JobsCommand, global: &Global) -> Result<Exit, Failure> {
-    // The flag is the folder's everywhere; here a state's name means the jobs in it.
+/// The flags with the state directory that they mean, and which jobs `--state` asks for: it is the directory's flag
+/// everywhere, and here the name of a job state means the jobs in it.
+pub(super) fn split_state(global: &Global) -> (Global, Option<JobState>) {
     let wanted: Option<JobState> =
         global.state.as_deref().and_then(Path::to_str).and_then(|name| name.parse().ok());
+    let folder = match wanted {
+        None => global.state.clone(),
+        Some(_) => std::env::var_os("CALLSHEET_STATE").map(PathBuf::from),
+    };
+    (Global { state: folder, ..global.clone() }, wanted)
+}
+
+pub(super) async fn run(command: &JobsCommand, global: &Global) -> Result<Exit, Failure> {
+    let (global, wanted) = &split_state(global);
     if let Some(path) = global.state.as_deref().filter(|path| wanted.is_none() && !path.exists())
         && let Some(near) = path.to_str().and_then(job_state::nearest)
     {
         let message = format!("there is neither a job state nor a state directory {}", path.display());
         return Err(Failure::new(Exit::Usage, message).hint(format!("did you mean --state {near}?")));
     }
-    let global = &match wanted {
-        None => global.clone(),
-        Some(_) => {
-            let folder = std::env::var_os("CALLSHEET_STATE").map(PathBuf::from);
-            Global { state: folder, ..global.clone() }
-        }
-    };
     let state = wanted.map(|state| state.name().to_owned());
     let request = JobsRequest { batch: command.batch.clone(), state };
     client::with(global, JobsRequest::METHOD, async |client| {

@@ -121,7 +121,10 @@ pub fn main() -> Exit {
             };
         }
     };
-    invocation::note(&arguments.global, command_names);
+    match arguments.command {
+        Command::Jobs(_) => invocation::note(&jobs::split_state(&arguments.global).0, command_names),
+        _ => invocation::note(&arguments.global, command_names),
+    }
     let profile = match arguments.command {
         Command::Daemon(_) => LogProfile::Daemon,
         #[cfg(feature = "emulator")]

@@ -263,13 +263,15 @@ fn a_budget_that_does_not_cover_it_parks_it() {
         env.run(["status", "spring", "--json"]).exited(0).json()["batches"][0]["charged_credits"].clone();
     let left = 13 - spent.as_u64().unwrap();
     assert!(left < 8, "{left}");
+    let enough = (13 - left + 8).to_string();
     env.run(["review", "another-take", "spring/poster"])
         .exited(0)
-        .says(&format!("the budget of spring has {left} credits left: the take would wait"));
+        .says(&format!("the budget of spring has {left} credits left: the take would wait"))
+        .says(&format!("(callsheet budget spring {enough})"));
     env.run(buy("2", "8")).exited(0);
     env.run(["run", "spring.csv"]).exited(4);
     env.audit().each_paid_once(2);
-    env.run(["budget", "spring", "40"]).exited(0);
+    env.run(["budget", "spring", &enough]).exited(0);
     env.run(["run", "spring.csv"]).exited(7).says("2 waiting for review");
     env.audit().each_paid_once(3);
 }

@@ -213,6 +213,18 @@ fn a_misspelt_job_state_is_suggested() {
     env.run(["jobs", "--state", "elsewhere"]).exited(2).says("elsewhere");
 }
 
+#[test]
+fn a_command_in_a_hint_names_the_state_directory_and_not_the_job_state() {
+    let env = TestEnv::new();
+    env.write("batch.csv", IMAGE);
+    env.run(["run", "batch.csv", "--state", "other"]).exited(0);
+    std::fs::remove_dir_all(env.path("other/db")).unwrap();
+    let mut command = env.command(["jobs", "--state", "failed"]);
+    command.env("CALLSHEET_STATE", "other");
+    let damaged = Running::start(command).end().exited(6).says("callsheet state --state other rebuild");
+    assert!(!damaged.stderr.contains("--state failed"), "{}", damaged.stderr);
+}
+
 /// A command that is copied from a message without the flag would look for another state, or buy from the service.
 #[test]
 fn commands_in_messages_have_the_flag_that_chose_the_emulator() {
