@@ -7,11 +7,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use crate::cli::client;
-use crate::cli::failure::Failure;
+use crate::cli::failure::{Failure, FileProblem};
 use crate::cli::global_flags::Global;
 use crate::cli::review_decisions::{decide, say_left};
 use crate::cli::terminal::say;
 use crate::cli::{printable, printable_path, written};
+use crate::domain::diagnostic::{Diagnostic, Position};
 use crate::domain::exit_code::Exit;
 use crate::domain::ids::BatchName;
 use crate::domain::number_text::counted;
@@ -81,7 +82,10 @@ pub(super) async fn run(
                 .collect();
             let told =
                 serde_json::json!({"changed": changed, "problems": problems, "batches": decided.batches});
-            written(std::io::Write::write_fmt(&mut anstream::stdout(), format_args!("{told:#}\n")))?;
+            let printed =
+                written(std::io::Write::write_fmt(&mut anstream::stdout(), format_args!("{told:#}\n")));
+            report_problems(file, &bad);
+            printed?;
         } else {
             for (line, message) in bad.iter().take(SHOWN_MAX) {
                 say!("{}:{line}: {}", printable_path(file), printable(message));
@@ -95,6 +99,22 @@ pub(super) async fn run(
         Ok(if bad.is_empty() { Exit::Success } else { Exit::Usage })
     })
     .await
+}
+
+/// With `--json`: says on stderr which lines are wrong, as an error with every problem.
+fn report_problems(file: &Path, bad: &[BadLine]) {
+    if bad.is_empty() {
+        return;
+    }
+    let placed = |(line, message): &BadLine| FileProblem {
+        file: file.to_owned(),
+        problem: Diagnostic::at(Position::line(*line), message),
+    };
+    let message = format!("{} of {} cannot be used", counted(bad.len() as u64, "line"), file.display());
+    Failure::new(Exit::Usage, message)
+        .hint("correct the lines and import the file again; decisions that were made already stay")
+        .problems(bad.iter().map(placed).collect())
+        .report(true);
 }
 
 /// The lines of the file, and those that cannot be read.

@@ -13,7 +13,7 @@ use crate::cli::global_flags::Global;
 use crate::cli::service_target::PresentState;
 use crate::cli::table::{self, Table};
 use crate::cli::terminal::say;
-use crate::cli::{printable, service_target, summary, written};
+use crate::cli::{printable, service_target, submit, summary, written};
 use crate::clock::Clock;
 use crate::config::{Config, ScheduleConfig};
 use crate::domain::exit_code::Exit;
@@ -276,12 +276,18 @@ async fn run_now(config: &Config, command: &ScheduleNameArgument, global: &Globa
         return Err(not_found(&command.name, config.schedule.iter().map(|schedule| schedule.name.as_str())));
     }
     let receipt = client.call(&RunScheduleRequest { name: command.name.clone() }).await?;
-    summary::receipt(&receipt);
-    if global.json {
-        written(json(&mut io::stdout().lock(), &serde_json::json!(receipt)))?;
+    // With --json, problems are an error, which is said at the end.
+    if !global.json || !receipt.has_problems() {
+        summary::receipt(&receipt);
     }
     let nothing = receipt.added() == 0 && receipt.have == 0;
-    Ok(if nothing || receipt.has_problems() { Exit::Usage } else { Exit::Success })
+    let exit = if nothing || receipt.has_problems() { Exit::Usage } else { Exit::Success };
+    if global.json {
+        let printed = written(json(&mut io::stdout().lock(), &serde_json::json!(receipt)));
+        submit::report_problems([&receipt], exit);
+        printed?;
+    }
+    Ok(exit)
 }
 
 impl From<ScheduleError> for Failure {

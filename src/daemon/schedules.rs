@@ -465,7 +465,11 @@ impl<D: RunIngest> ScheduleRunner<D> {
                     FireMode::Plan(at) => self.plan(&configured, at).await,
                     FireMode::Planned(at, most) => self.start_planned(&configured, at, most).await,
                 };
-                let answer = answer.map_err(|error| FireError::Refused(Refusal::from(&error)));
+                let answer = answer.map_err(|error| {
+                    let refusal = Refusal::from(&error);
+                    let message = format!("schedule {name}: {}", refusal.message);
+                    FireError::Refused(Refusal { message, ..refusal })
+                });
                 self.save();
                 answer
             }

@@ -158,6 +158,11 @@ fn decisions_go_out_and_in_as_a_table() {
     let said = env.run(["review", "spring", "--import", "typed.csv"]).exited(2);
     let said = said.says("typed.csv:4: decision: found \"perhaps\"").says("typed.csv:5: no job nothing");
     said.says("1 decision changed");
+    let json = env.run(["review", "spring", "--import", "typed.csv", "--json"]).exited(2);
+    assert_eq!(json.json()["problems"][0]["line"], 4);
+    let error: Value = serde_json::from_str(&json.stderr).unwrap();
+    assert_eq!(error["error"]["message"], "2 lines of typed.csv cannot be used");
+    assert_eq!(error["error"]["problems"][1]["line"], 5);
     assert_eq!(decisions(&env), ["poster approved", "poster-v2 waiting"]);
     let beside = fs::read_to_string(env.path("output/spring/decisions.csv")).unwrap();
     assert!(beside.lines().nth(1).unwrap().contains(",approved,"), "{beside}");

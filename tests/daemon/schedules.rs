@@ -236,3 +236,18 @@ fn a_run_that_is_left_out_is_listed_with_the_batch_in_its_way() {
     daemon.stop();
     assert_eq!(env.audit().totals.charges, 0);
 }
+
+#[test]
+fn a_run_that_is_refused_names_its_schedule_and_wrong_rows_are_an_error_as_json() {
+    let gone = schedule("lost", "@yearly", "").replace("news.csv", "gone.csv");
+    let env = env(&(schedule("news", "@yearly", "") + &gone));
+    env.write("news.csv", "id,kind,prompt\na,sound-effect,\nb,sound-effect,rain\n");
+    let daemon = env.daemon("error");
+    let ran = env.run(["schedule", "run", "news", "--json"]).exited(2);
+    assert_eq!(ran.json()["new"], 1);
+    let error: serde_json::Value = serde_json::from_str(&ran.stderr).unwrap();
+    assert_eq!(error["error"]["message"], "1 problem in news.csv");
+    assert_eq!(error["error"]["problems"][0]["line"], 2);
+    env.run(["schedule", "run", "lost"]).exited(2).says("error: schedule lost: failed to read gone.csv");
+    daemon.stop();
+}
