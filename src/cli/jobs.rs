@@ -44,10 +44,14 @@ pub(super) fn split_state(global: &Global) -> (Global, Option<JobState>) {
 pub(super) async fn run(command: &JobsCommand, global: &Global) -> Result<Exit, Failure> {
     let (global, wanted) = &split_state(global);
     if let Some(path) = global.state.as_deref().filter(|path| wanted.is_none() && !path.exists())
-        && let Some(near) = path.to_str().and_then(job_state::nearest)
+        && let Some(name) = path.to_str().filter(|name| !name.contains('/'))
     {
-        let message = format!("there is neither a job state nor a state directory {}", path.display());
-        return Err(Failure::new(Exit::Usage, message).hint(format!("did you mean --state {near}?")));
+        let message = format!("there is neither a job state nor a state directory {name}");
+        let hint = match job_state::nearest(name) {
+            Some(near) => format!("did you mean --state {near}?"),
+            None => format!("the job states are {}", JobState::ALL.map(JobState::name).join(", ")),
+        };
+        return Err(Failure::new(Exit::Usage, message).hint(hint));
     }
     let state = wanted.map(|state| state.name().to_owned());
     let request = JobsRequest { batch: command.batch.clone(), state };

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use clap::Subcommand;
@@ -11,6 +11,7 @@ use serde_json::json;
 use crate::cli::daemon_discovery;
 use crate::cli::failure::Failure;
 use crate::cli::global_flags::Global;
+use crate::cli::invocation::STDIN;
 use crate::cli::new_file::NewFile;
 use crate::cli::service_target::PresentState;
 use crate::cli::terminal::say;
@@ -28,6 +29,7 @@ use crate::pages::decoder_process;
 use crate::recovery::import::import as import_state;
 use crate::recovery::rebuild::rebuild as rebuild_state;
 use crate::server::protocol::{ExportRequest, ProcessKind, Request};
+use crate::store::dump::DumpError;
 use crate::store::{Store, StoreError, child_reader};
 
 /// What is done to a whole state.
@@ -158,9 +160,10 @@ fn import(command: &StateImport, global: &Global) -> Result<Exit, Failure> {
     let unreadable =
         |error| Failure::new(Exit::Usage, format!("failed to read {}: {error}", command.file.display()));
     let imported = if command.file.as_os_str() == "-" {
-        import_state(std::io::stdin().lock(), &dir, now)?
+        import_state(std::io::stdin().lock(), &dir, now).map_err(|error| of_export(error, Path::new(STDIN)))?
     } else {
-        import_state(File::open(&command.file).map_err(unreadable)?, &dir, now)?
+        let export = File::open(&command.file).map_err(unreadable)?;
+        import_state(export, &dir, now).map_err(|error| of_export(error, &command.file))?
     };
     if global.json {
         print(&json!(imported))?;
@@ -175,6 +178,19 @@ fn import(command: &StateImport, global: &Global) -> Result<Exit, Failure> {
     );
     say_paused(imported.paused);
     Ok(Exit::Success)
+}
+
+/// The failure of what reads an export, with the name of its file.
+fn of_export(error: DumpError, file: &Path) -> Failure {
+    let message = match &error {
+        DumpError::Io(_) | DumpError::Line { .. } => Some(format!("{}: {error}", file.display())),
+        DumpError::Store(_) | DumpError::NotEmpty { .. } => None,
+    };
+    let failure = Failure::from(error);
+    match message {
+        Some(message) => failure.message(message),
+        None => failure,
+    }
 }
 
 async fn verify(global: &Global) -> Result<Exit, Failure> {
@@ -259,7 +275,11 @@ fn rebuild(command: &StateRebuild, global: &Global) -> Result<Exit, Failure> {
     };
     let (export, in_flight) = (command.export.as_deref(), config.limits.in_flight);
     let group_keys: Vec<GroupKey> = config.budget.groups().keys().cloned().collect();
-    let rebuilt = rebuild_state(&dir, export, &published, in_flight, &group_keys, now)?;
+    let rebuilt = rebuild_state(&dir, export, &published, in_flight, &group_keys, now);
+    let rebuilt = rebuilt.map_err(|error| match export {
+        Some(file) => of_export(error, file),
+        None => error.into(),
+    })?;
     if global.json {
         print(&json!(rebuilt))?;
     }

@@ -387,3 +387,21 @@ fn a_manifest_that_is_missing_keeps_the_others_from_being_accepted() {
     env.run(["jobs", "batch"]).exited(2);
     assert_eq!(env.audit().totals.tasks, 0);
 }
+
+#[test]
+fn an_export_that_cannot_be_read_is_named() {
+    let env = TestEnv::new();
+    env.write("batch.csv", manifests::manifest("image", 1));
+    env.run(["run", "batch.csv"]).exited(0);
+    env.write("old.jsonl", "{\"callsheet_dump\":1}\n");
+    for (words, told) in [
+        (&["state", "rebuild", "--export", "gone.jsonl"][..], "error: gone.jsonl: failed to read"),
+        (&["state", "rebuild", "--export", "old.jsonl"], "error: old.jsonl: line 1 of the export: "),
+        (&["state", "import", "old.jsonl", "--state", "new"], "error: old.jsonl: line 1 of the export: "),
+    ] {
+        let refused = env.run(words.iter().copied());
+        assert_ne!(refused.code, Some(0), "{words:?}");
+        refused.says(told);
+    }
+    env.run(["jobs", "batch"]).exited(0);
+}

@@ -211,6 +211,11 @@ fn a_misspelt_job_state_is_suggested() {
     env.run(["run", "batch.csv"]).exited(0);
     env.run(["jobs", "--state", "faild"]).exited(2).says("did you mean --state failed?");
     env.run(["jobs", "--state", "elsewhere"]).exited(2).says("elsewhere");
+    env.run(["jobs", "--state", "done"])
+        .exited(2)
+        .says("there is neither a job state nor a state directory done")
+        .says("the job states are queued, submitting,");
+    env.run(["jobs", "--state", "a/done"]).exited(2).says("there is no state in a/done");
 }
 
 #[test]
