@@ -102,6 +102,7 @@ pub(super) fn config(global: &Global) -> Result<Config, Failure> {
     if let Some(url) = &global.base_url {
         config.service.base_url = Some(url.clone());
     }
+    config.service.base_url.as_ref().map_or(Ok(()), check_address)?;
     let paths = &mut config.paths;
     if global.emulator {
         // Those of the file are of the service that it names.
@@ -122,6 +123,19 @@ pub(super) fn config(global: &Global) -> Result<Config, Failure> {
     }
     log::follow(global, &config.log);
     Ok(config)
+}
+
+/// Refuses an address that no request could be made of. It is not shown: it may hold a password.
+fn check_address(base_url: &url::Url) -> Result<(), Failure> {
+    let has_user = !base_url.username().is_empty() || base_url.password().is_some();
+    let has_rest = base_url.query().is_some() || base_url.fragment().is_some();
+    let wrong = match (has_user, has_rest) {
+        (false, false) => return Ok(()),
+        (true, _) => "has a user name or password, which would be sent in the place of the API key",
+        (false, true) => "has a ? or #, and the paths of requests cannot be added behind it",
+    };
+    Err(Failure::new(Exit::Usage, format!("the address of the service {wrong}"))
+        .hint("give --base-url or service.base_url as https://media.example, and the key as CALLSHEET_API_KEY"))
 }
 
 /// The service that a command works with, or the emulator in its place.

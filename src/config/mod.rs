@@ -28,7 +28,7 @@ mod suggest;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use secrecy::SecretString;
+use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 
 pub use self::budget::Budget;
@@ -225,7 +225,7 @@ impl Config {
     /// credential `api-key` in `credentials` (`$CREDENTIALS_DIRECTORY`).
     ///
     /// # Errors
-    /// When a file that should hold it cannot be read.
+    /// When a file that should hold it cannot be read, or is empty.
     pub fn api_key(
         &self,
         environment: Option<String>,
@@ -235,7 +235,16 @@ impl Config {
             return Ok(Some(SecretString::from(key.trim())));
         }
         let credential = credentials.map(|dir| dir.join("api-key")).filter(|path| path.exists());
-        self.service.api_key_file.clone().or(credential).map(secret_in).transpose()
+        let named = self.service.api_key_file.clone().map(|path| ("service.api_key_file", path));
+        let of_unit = credential.map(|path| ("the systemd credential api-key", path));
+        let Some((key, path)) = named.or(of_unit) else { return Ok(None) };
+        let at = path.display().to_string();
+        let wrong = |message: String| ConfigError::Value { key, message };
+        let secret = secret_in(path).map_err(|error| wrong(error.to_string()))?;
+        if secret.expose_secret().is_empty() {
+            return Err(wrong(format!("{at} is empty; write the API key into it")));
+        }
+        Ok(Some(secret))
     }
 }
 
@@ -248,7 +257,6 @@ fn secret_in(path: PathBuf) -> Result<SecretString, ConfigError> {
 #[cfg(test)]
 mod tests {
     use bytesize::ByteSize;
-    use secrecy::ExposeSecret;
 
     use super::span::secs;
     use super::*;
@@ -457,5 +465,8 @@ mod tests {
         assert_eq!(key(Some("from-env")), Some("from-env".into()));
         assert_eq!(key(None), Some("from-credential".into()));
         assert_eq!(key(Some("  ")), Some("from-credential".into()));
+        std::fs::write(dir.path().join("api-key"), "\n").unwrap();
+        let empty = config.api_key(None, Some(dir.path().to_owned())).unwrap_err().to_string();
+        assert!(empty.starts_with("the systemd credential api-key: "), "{empty}");
     }
 }

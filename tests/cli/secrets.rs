@@ -314,3 +314,32 @@ fn no_image_of_the_memory_is_left_and_nobody_may_look_into_it() {
         assert_eq!(left.count(), 0);
     }
 }
+
+#[test]
+fn an_address_with_a_password_or_a_query_is_refused_and_not_shown() {
+    let env = with_key();
+    env.write("one.csv", manifests::manifest("image", 1));
+    for (address, told) in [
+        ("http://ana:secretpw@127.0.0.1:1", "has a user name or password"),
+        ("http://127.0.0.1:1/x?token=secretpw", "has a ? or #"),
+    ] {
+        for words in [&["run", "one.csv"][..], &["status"], &["credits"]] {
+            let refused = env.run(words.iter().copied().chain(["--base-url", address])).exited(2).says(told);
+            assert!(!refused.stderr.contains("secretpw"), "{}", refused.stderr);
+        }
+    }
+}
+
+#[test]
+fn a_key_file_that_is_missing_or_empty_is_named_with_its_setting() {
+    let env = with_key();
+    env.configure_service("api_key_file = \"key\"", "");
+    let credits = || {
+        let mut command = env.command(["credits"]);
+        command.env_remove("CALLSHEET_API_KEY");
+        Running::start(command).end()
+    };
+    credits().exited(2).says("error: service.api_key_file: failed to read key: No such file");
+    env.write("key", "\n");
+    credits().exited(2).says("error: service.api_key_file: key is empty; write the API key into it");
+}
