@@ -55,9 +55,8 @@ pub(super) async fn open_all(
         0 | 1 => {}
         _ => return Err(Failure::new(Exit::Usage, "- can be given only once: there is one standard input")),
     }
-    if manifests.len() > 1 {
-        manifests.iter().filter(|path| !is_stdin(path)).try_for_each(|path| check_present(path))?;
-    }
+    let is_alone = manifests.len() == 1;
+    manifests.iter().filter(|path| !is_stdin(path)).try_for_each(|path| check_present(path, is_alone))?;
     let mut inputs = Vec::with_capacity(manifests.len());
     for path in manifests {
         let input = if is_stdin(&path) { stdin(terms).await? } else { file(path, terms)? };
@@ -69,14 +68,18 @@ pub(super) async fn open_all(
     Ok(inputs)
 }
 
-/// Refuses a file that is not there or cannot be read, before another manifest of the same command is accepted.
-fn check_present(path: &Path) -> Result<(), Failure> {
+/// Refuses a file that is not there or cannot be read, before another manifest of the same command is accepted, or the
+/// service is asked for anything.
+fn check_present(path: &Path, is_alone: bool) -> Result<(), Failure> {
     let found = fs::metadata(path);
     // Others, as pipes, are opened once, by who reads them.
     let opened = found.and_then(|found| if found.is_file() { File::open(path).map(drop) } else { Ok(()) });
     opened.map_err(|source| {
-        Failure::from(ManifestError::Unreadable { path: path.to_owned(), source })
-            .hint("nothing of the other manifests was accepted; correct the name and repeat the command")
+        let failure = Failure::from(ManifestError::Unreadable { path: path.to_owned(), source });
+        if is_alone {
+            return failure;
+        }
+        failure.hint("nothing of the other manifests was accepted; correct the name and repeat the command")
     })
 }
 

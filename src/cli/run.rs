@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use bytesize::ByteSize;
 use clap::Args;
+use secrecy::SecretString;
+use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use crate::api::{Service, ServiceError};
@@ -163,6 +165,8 @@ async fn prepare(
     config: &Config,
     clock: Clock,
 ) -> Result<Result<Box<Prepared>, Exit>, Failure> {
+    // An address that is taken is said before anything is accepted.
+    let page = bind_page(command.page, config).await?;
     let store = Arc::new(Store::open(&chosen.state, &chosen.identity, command.adopt_state)?);
     let service = Service::new(chosen.options.clone())?;
     let parts = build::app_parts(config, &chosen.output, Some((service.clone(), chosen)))?;
@@ -187,7 +191,7 @@ async fn prepare(
     let app = App::new(store.clone(), mode, &Scope::Only(only.clone()), parts, clock)?;
     app.engine.show_gauges();
     let listening = listen(&app, &daemon_discovery::socket(config, &chosen.state)).await;
-    let page = serve_page(&app, command.page, config).await?;
+    let page = page.map(|page| serve_page(&app, page));
     if app.engine.scheduler().batches().any(|batch| !batch.has_ended()) {
         reach(&service, backoff).await?;
     }
@@ -251,12 +255,15 @@ async fn listen(app: &App, socket: &Path) -> Option<ServedSocket> {
     }
 }
 
-/// Serves the live page, where it is asked for, and says where.
-async fn serve_page(
-    app: &App,
-    address: Option<SocketAddr>,
-    config: &Config,
-) -> Result<Option<tokio::task::JoinHandle<()>>, Failure> {
+/// Where the live page is to be served, and the token of who may see it.
+struct BoundPage {
+    listener: TcpListener,
+    address: SocketAddr,
+    token: Option<SecretString>,
+}
+
+/// Listens where the live page is to be served, where it is asked for.
+async fn bind_page(address: Option<SocketAddr>, config: &Config) -> Result<Option<BoundPage>, Failure> {
     let Some(address) = address else { return Ok(None) };
     let token = config.control.token()?;
     let bound = listener::listen_tcp(address, token.as_ref()).await;
@@ -265,12 +272,15 @@ async fn serve_page(
             .hint("give a free port of this machine as --page=127.0.0.1:8080, or --page alone")
     })?;
     let address = listener.local_addr().unwrap_or(address);
+    Ok(Some(BoundPage { listener, address, token }))
+}
+
+/// Serves the live page, and says where.
+fn serve_page(app: &App, page: BoundPage) -> tokio::task::JoinHandle<()> {
+    let BoundPage { listener, address, token } = page;
     say!("page: http://{address}/");
-    Ok(Some(tokio::spawn(listener::serve_tcp(
-        listener,
-        app.router_without_manifests(),
-        Arc::new(TcpAccess::new(token)),
-    ))))
+    let access = Arc::new(TcpAccess::new(token));
+    tokio::spawn(listener::serve_tcp(listener, app.router_without_manifests(), access))
 }
 
 /// Asks for the balance before anything is sent. Once a run is under way it outlasts any outage; one that

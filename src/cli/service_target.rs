@@ -134,8 +134,9 @@ fn check_address(base_url: &url::Url) -> Result<(), Failure> {
         (true, _) => "has a user name or password, which would be sent in the place of the API key",
         (false, true) => "has a ? or #, and the paths of requests cannot be added behind it",
     };
-    Err(Failure::new(Exit::Usage, format!("the address of the service {wrong}"))
-        .hint("give --base-url or service.base_url as https://media.example, and the key as CALLSHEET_API_KEY"))
+    Err(Failure::new(Exit::Usage, format!("the address of the service {wrong}")).hint(
+        "give --base-url or service.base_url as https://media.example, and the key as CALLSHEET_API_KEY",
+    ))
 }
 
 /// The service that a command works with, or the emulator in its place.

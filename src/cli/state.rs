@@ -160,7 +160,8 @@ fn import(command: &StateImport, global: &Global) -> Result<Exit, Failure> {
     let unreadable =
         |error| Failure::new(Exit::Usage, format!("failed to read {}: {error}", command.file.display()));
     let imported = if command.file.as_os_str() == "-" {
-        import_state(std::io::stdin().lock(), &dir, now).map_err(|error| of_export(error, Path::new(STDIN)))?
+        import_state(std::io::stdin().lock(), &dir, now)
+            .map_err(|error| of_export(error, Path::new(STDIN)))?
     } else {
         let export = File::open(&command.file).map_err(unreadable)?;
         import_state(export, &dir, now).map_err(|error| of_export(error, &command.file))?

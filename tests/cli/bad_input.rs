@@ -405,3 +405,24 @@ fn an_export_that_cannot_be_read_is_named() {
     }
     env.run(["jobs", "batch"]).exited(0);
 }
+
+#[test]
+fn a_page_that_cannot_be_served_keeps_the_manifest_from_being_accepted() {
+    let env = TestEnv::new();
+    env.write("batch.csv", manifests::manifest("image", 1));
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let page = format!("--page={}", taken.local_addr().unwrap());
+    env.run(["run", "batch.csv", &page]).exited(2).says("error: failed to serve the page on 127.0.0.1:");
+    env.run(["status"]).exited(2).says("there is no state in state");
+    drop(taken);
+    env.run(["run", "batch.csv", &page]).exited(0).says("page: http://127.0.0.1:");
+}
+
+#[test]
+fn a_manifest_that_is_missing_is_said_though_the_service_does_not_answer() {
+    let env = TestEnv::new();
+    env.configure_for("http://127.0.0.1:1", "", "");
+    for command in ["run", "plan"] {
+        env.run([command, "typo.csv"]).exited(2).says("error: failed to read typo.csv: No such file");
+    }
+}

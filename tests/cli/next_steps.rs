@@ -134,3 +134,14 @@ fn the_command_for_the_manifest_again_keeps_the_terms_that_refused_a_row() {
     let audit = env.audit();
     assert!(audit.tasks.iter().all(|task| task.prompt != "a boat"), "{:#?}", audit.tasks);
 }
+
+#[test]
+fn a_plan_of_what_is_done_promises_no_waiting_jobs_whatever_its_budget_is_now() {
+    let env = TestEnv::new();
+    env.write("m.json", json!([{"id": "a", "kind": "sound-effect", "prompt": "rr"}]).to_string());
+    env.run(["run", "m.json"]).exited(0);
+    env.run(["budget", "m", "3"]).exited(0);
+    let plan = env.run(["plan", "m.json"]).exited(0).stdout;
+    let told = "budget: m may spend 3 credits, of which 5 are spent or held: nothing more is to be spent";
+    assert!(plan.contains(told), "{plan}");
+}

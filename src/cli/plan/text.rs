@@ -305,15 +305,13 @@ fn budgets(out: &mut impl Write, totals: &Totals) -> io::Result<()> {
             0 => String::new(),
             committed => format!(", of which {committed} are spent or held"),
         };
-        if short.is_zero() {
-            writeln!(out, "budget: {name} may spend {budget}{earlier}: enough")?;
-        } else {
-            let short = short.0;
-            writeln!(
-                out,
-                "budget: {name} may spend {budget}{earlier}: {short} short, so jobs will wait for a larger budget"
-            )?;
-        }
+        let end = match short {
+            // What is spent may be more than a budget that was lowered afterwards.
+            _ if batch.credits.is_zero() && !short.is_zero() => "nothing more is to be spent".to_owned(),
+            Credits(0) => "enough".to_owned(),
+            Credits(short) => format!("{short} short, so jobs will wait for a larger budget"),
+        };
+        writeln!(out, "budget: {name} may spend {budget}{earlier}: {end}")?;
     }
     Ok(())
 }
