@@ -356,7 +356,7 @@ fn paths_that_are_not_utf8_end_no_command_and_hide_no_daemon() {
     let state: &[&[u8]] = &[b"--state", b"x\xff/state", b"--output", b"x\xff/out"];
     let on_state =
         |words: &[&'static [u8]]| words.iter().copied().chain(state.iter().copied()).collect::<Vec<_>>();
-    let daemon = start_bytes(&env, &on_state(&[b"daemon", b"--log-level", b"warn"]));
+    let daemon = start_bytes(&env, &on_state(&[b"daemon", b"--log-level", b"info"]));
     daemon.says("ready");
     run(&on_state(&[b"submit", b"x\xff/bad.csv", b"--batch", b"more", b"--wait"])).exited(2);
     let status = run(&on_state(&[b"status", b"more", b"--json"])).exited(0).json();
