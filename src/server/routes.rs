@@ -390,3 +390,29 @@ async fn receive(body: Body, path: &Path) -> Result<(), ApiError> {
     }
     file.flush().await.map_err(broken)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A command ends while a list is still being made: its runtime is gone, and the thread that makes the list is not.
+    #[test]
+    fn a_list_outlives_its_runtime() {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+        let (go_on, ended_runtime) = std::sync::mpsc::channel::<()>();
+        let (tell, told) = std::sync::mpsc::channel();
+        let response = runtime.block_on(async move {
+            lines(move |sink| {
+                ended_runtime.recv().map_err(|error| HandlerError::Reader(io::Error::other(error)))?;
+                let chunk = vec![b'\n'; CHUNK_BYTES];
+                let sent = (0..8).find_map(|_| sink(&chunk).err());
+                tell.send(sent.map(|error| error.kind())).unwrap();
+                Ok(())
+            })
+        });
+        runtime.shutdown_background();
+        go_on.send(()).unwrap();
+        assert_eq!(told.recv().unwrap(), Some(io::ErrorKind::BrokenPipe));
+        drop(response);
+    }
+}

@@ -126,7 +126,7 @@ fn the_command_for_the_manifest_again_keeps_the_terms_that_refused_a_row() {
     let words = ["run", "p.csv"].into_iter().chain(command.unwrap().split_whitespace());
     env.run(words).exited(2).says("raise --max-credits, or ask for less");
     env.write("q.csv", manifest("unfit"));
-    let daemon = env.daemon("warn");
+    let daemon = env.daemon("info");
     env.run(["submit", "q.csv", "--wait"].into_iter().chain(terms))
         .exited(2)
         .says("    callsheet submit q.csv --max-credits 8 --allow-unknown-options\n");

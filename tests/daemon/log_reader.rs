@@ -128,7 +128,7 @@ fn a_daemon_that_cannot_begin_ends_although_nobody_reads_why() {
 fn a_watched_status_ends_once_nobody_reads_it() {
     let env = TestEnv::new();
     env.write("batch.csv", manifests::manifest("image", 1));
-    let daemon = env.daemon("warn");
+    let daemon = env.daemon("info");
     env.run(["submit", "batch.csv", "--wait"]).exited(0);
     // Nothing changes any more, so that nothing more is written either.
     for words in [&["status", "--watch"][..], &["status", "--watch", "--json"]] {

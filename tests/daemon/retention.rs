@@ -302,7 +302,7 @@ fn who_waits_for_manifests_is_told_of_every_batch_although_it_is_not_listed() {
         let prompt = if n == 0 { "unfit" } else { "a gull" };
         env.write(name, format!("id,kind,model,prompt\none,image,gi-2,{prompt} {n}\n"));
     }
-    let daemon = env.daemon("warn");
+    let daemon = env.daemon("info");
     let words = || ["submit", "--wait", "--json"].into_iter().chain(names.iter().map(String::as_str));
     let report = env.run(words()).exited(1).json();
     assert_eq!(report["batches"].as_array().unwrap().len(), names.len());
@@ -312,7 +312,7 @@ fn who_waits_for_manifests_is_told_of_every_batch_although_it_is_not_listed() {
     }
     daemon.stop();
     env.configure(SOON);
-    let daemon = env.daemon("warn");
+    let daemon = env.daemon("info");
     let again = env.run(words()).exited(1).json();
     assert_eq!(again["batches"].as_array().unwrap().len(), names.len());
     daemon.stop();

@@ -242,7 +242,7 @@ fn a_run_that_is_refused_names_its_schedule_and_wrong_rows_are_an_error_as_json(
     let gone = schedule("lost", "@yearly", "").replace("news.csv", "gone.csv");
     let env = env(&(schedule("news", "@yearly", "") + &gone));
     env.write("news.csv", "id,kind,prompt\na,sound-effect,\nb,sound-effect,rain\n");
-    let daemon = env.daemon("error");
+    let daemon = env.daemon("info");
     let ran = env.run(["schedule", "run", "news", "--json"]).exited(2);
     assert_eq!(ran.json()["new"], 1);
     let error: serde_json::Value = serde_json::from_str(&ran.stderr).unwrap();
