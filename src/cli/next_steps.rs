@@ -46,11 +46,13 @@ impl FailedJob {
 
     /// From a line of the response to a question for jobs; none where nothing went wrong.
     fn of_summary(job: JobSummary) -> Option<FailedJob> {
-        let JobSummary { id, line, state, superseded, error, charged_credits, .. } = job;
+        let JobSummary { id, line, state, superseded, error, charged_credits, job, .. } = job;
         let error = error?;
         if superseded && state == JobState::Failed.name() {
             return None;
         }
+        // Its label means the version that is wanted.
+        let id = if superseded && !job.is_empty() { job } else { id };
         let (reason, is_paid) = (error.to_string(), !charged_credits.is_zero());
         Some(FailedJob { id, line, code: error.code, reason, is_paid })
     }

@@ -14,6 +14,8 @@ use crate::domain::row_versions::REPLACED;
 pub enum JobStanding {
     /// Accepted, and nothing that was sent for it counts: its price is still to be spent.
     Waiting,
+    /// The same of one that may have been sent by a state that is gone.
+    PerhapsSent,
     /// A request for it is on its way, or its task is running or being downloaded: its hold is set aside or charged.
     Running,
     /// It may have been charged, and a person has to tell.
@@ -32,6 +34,11 @@ pub enum JobStanding {
 }
 
 impl JobStanding {
+    /// Whether it waits in the queue.
+    pub fn waits(self) -> bool {
+        matches!(self, JobStanding::Waiting | JobStanding::PerhapsSent)
+    }
+
     /// By the name of a job's state, what is charged for it, the code of what made it fail, and whether links to inputs
     /// were found for it.
     pub fn of(state: JobState, charged: Credits, fault_code: Option<&str>, has_inputs: bool) -> JobStanding {
@@ -52,7 +59,11 @@ impl JobStanding {
         }
     }
 
+    /// Where a job stands.
     pub fn of_job(job: &Job) -> JobStanding {
+        if matches!(job.state(), State::Queued) && job.may_have_been_sent() {
+            return JobStanding::PerhapsSent;
+        }
         let code = match job.state() {
             State::Failed { fault, .. } | State::Canceled { fault: Some(fault), .. } => {
                 Some(fault.code.as_str())
@@ -122,7 +133,7 @@ impl RowVerdict {
 impl From<JobStanding> for RowVerdict {
     fn from(standing: JobStanding) -> RowVerdict {
         match standing {
-            JobStanding::Waiting => RowVerdict::Waiting,
+            JobStanding::Waiting | JobStanding::PerhapsSent => RowVerdict::Waiting,
             JobStanding::Running => RowVerdict::Running,
             JobStanding::InDoubt => RowVerdict::InDoubt,
             JobStanding::Failed

@@ -1,9 +1,10 @@
 //! The jobs of a manifest, counted by what becomes of them.
 
 use crate::domain::batch_origin::Origin;
+use crate::domain::credits::Credits;
 use crate::domain::diagnostic::Diagnostic;
 use crate::domain::ledger::Totals;
-use crate::domain::row_verdict::{JobStanding, RowVerdict};
+use crate::domain::row_verdict::RowVerdict;
 use crate::ingest::receipt::Receipt;
 use crate::ingest::row_outcome::{Outcome, PlannedJob, kept};
 use crate::ingest::validated_rows::{Rows, outcome};
@@ -29,6 +30,7 @@ pub(super) fn count(
     let mut rows = Rows { rows: staged.rows()?, refusal: None, expired };
     // A problem of the file has been counted.
     let mut file_rows = u32::from(receipt.file_refused);
+    let mut perhaps_charged = Credits::ZERO;
     while let Some(found) = rows.rows.next_row()? {
         if is_plain && new_jobs(&found).is_some_and(|jobs| receipt.count_new(jobs)) {
             continue;
@@ -37,6 +39,7 @@ pub(super) fn count(
         match rows.in_time(outcome(found)?) {
             _ if file_rows > 0 => file_rows -= 1,
             Outcome::Jobs(jobs) => {
+                perhaps_charged = perhaps_charged + jobs.perhaps_charged;
                 for PlannedJob { verdict, credits, .. } in jobs.each() {
                     receipt.count(verdict, credits);
                     if verdict.is_to_be_spent() && !receipt.by_group.is_empty() {
@@ -67,9 +70,7 @@ pub(super) fn count(
             }
             Outcome::Kept { id, known, problems } => {
                 count_kept(receipt, &known);
-                if let Some(waits) =
-                    known.iter().flatten().find(|known| known.standing == JobStanding::Waiting)
-                {
+                if let Some(waits) = known.iter().flatten().find(|known| known.standing.waits()) {
                     let label = id.unwrap_or_else(|| "its job".to_owned());
                     receipt.note_kept_limit(&label, waits.terms.max_credits, problems);
                 }
@@ -79,6 +80,9 @@ pub(super) fn count(
                 receipt.refuse_row(problems);
             }
         }
+    }
+    if !perhaps_charged.is_zero() {
+        receipt.note_perhaps_charged(perhaps_charged);
     }
     Ok(())
 }

@@ -272,6 +272,10 @@ impl Receipt {
     ) {
         let becomes = match before {
             Some(JobStanding::Waiting) => "which is not submitted yet and is replaced free of charge",
+            Some(JobStanding::PerhapsSent) => {
+                "which may have been sent before the state was rebuilt or imported and may have been charged; it is not sent \
+                 again"
+            }
             Some(JobStanding::Running | JobStanding::InDoubt) => {
                 "which is submitted already; this one is bought beside it"
             }
@@ -297,6 +301,9 @@ impl Receipt {
     ) {
         let becomes = match before {
             Some(JobStanding::Waiting) => "is not submitted yet and is replaced free of charge",
+            Some(JobStanding::PerhapsSent) => {
+                "may have been sent before the state was rebuilt or imported and may have been charged; it is not sent again"
+            }
             Some(JobStanding::Running | JobStanding::InDoubt) => {
                 "is submitted already and stays in the batch"
             }
@@ -309,6 +316,18 @@ impl Receipt {
             "{label} goes back to a request that the batch had before; the one that was wanted until now {becomes}"
         );
         self.note_fields(line, &what, changed);
+    }
+
+    /// Notes what may have been charged for earlier versions of rows that a state that is gone may have sent, beside what the
+    /// plan comes to.
+    pub(super) fn note_perhaps_charged(&mut self, credits: Credits) {
+        let message = format!(
+            "earlier versions of edited rows may have been sent before the state was rebuilt or imported, and may have cost up \
+             to {credits} beside this plan; they are not sent again"
+        );
+        let hint =
+            "after the submission they are in doubt: record what the account shows with callsheet resolve";
+        self.notes.insert(0, Diagnostic::new(message).hint(hint));
     }
 
     /// Notes that another version of a row has so many further variations, which the row does not ask for any more.

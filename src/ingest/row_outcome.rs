@@ -50,6 +50,8 @@ pub struct Jobs {
     pub(super) changed: Vec<FieldChange>,
     /// Where the job stands of the row of the same `id` that the batch has, if that asks for something else.
     pub(super) before: Option<JobStanding>,
+    /// What may have been charged for other versions of it that a state that is gone may have sent.
+    pub(super) perhaps_charged: Credits,
     /// How many further variations another version of the row has that are not wanted any more.
     pub(super) dropped: usize,
 }
@@ -116,7 +118,7 @@ impl Jobs {
         let mut known = self.known.iter().take(self.count as usize).enumerate();
         known.find_map(|(place, known)| {
             let known = (*known)?;
-            let is_other = known.standing == JobStanding::Waiting && known.terms != terms;
+            let is_other = known.standing.waits() && known.terms != terms;
             is_other.then_some((place, known.terms))
         })
     }
@@ -148,6 +150,7 @@ fn priced(known: &KnownJob, price: Credits) -> (RowVerdict, Credits) {
     let credits = match known.standing {
         JobStanding::Done | JobStanding::FailedForGood => Credits::ZERO,
         JobStanding::Waiting
+        | JobStanding::PerhapsSent
         | JobStanding::Running
         | JobStanding::InDoubt
         | JobStanding::Failed

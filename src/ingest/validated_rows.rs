@@ -1,5 +1,6 @@
 //! The rows of a manifest that was validated, one after the other.
 
+use crate::domain::credits::Credits;
 use crate::domain::diagnostic::{Diagnostic, Position};
 use crate::domain::row_changes;
 use crate::domain::row_verdict::JobStanding;
@@ -83,6 +84,14 @@ pub(super) fn outcome(found: RowWithVerdict) -> Result<Outcome, StoreError> {
         RowRequest::Order(order) => {
             let order = order.order()?;
             let before = replaces.as_ref().map(|(_, standing)| *standing);
+            let perhaps_charged = match &replaces {
+                Some((before, JobStanding::PerhapsSent)) => {
+                    let replaced = changes.iter().filter(|change| change.was_wanted).count();
+                    let replaced = u32::try_from(replaced).unwrap_or(u32::MAX);
+                    before.order.hold().unwrap_or_default().times(replaced)
+                }
+                _ => Credits::ZERO,
+            };
             let changed = replaces.map(|(before, _)| row_changes::differences(&before.order, &order));
             let changed = changed.unwrap_or_default();
             Outcome::Jobs(Box::new(Jobs {
@@ -95,6 +104,7 @@ pub(super) fn outcome(found: RowWithVerdict) -> Result<Outcome, StoreError> {
                 known,
                 changed,
                 before,
+                perhaps_charged,
                 dropped,
             }))
         }

@@ -185,6 +185,11 @@ impl Report {
         match job.state() {
             _ if is_replaced => {}
             State::Failed { fault, .. } => list_fault(&mut self.failed, spec, job, fault),
+            // Its label means the version that is wanted.
+            State::InDoubt { fault, .. } if is_superseded => {
+                let named = JobSpec { label: spec.id.to_string(), ..spec.clone() };
+                list_fault(&mut self.in_doubt, &named, job, fault);
+            }
             State::InDoubt { fault, .. } => list_fault(&mut self.in_doubt, spec, job, fault),
             State::Queued => {
                 self.waiting.add(spec.order.hold().unwrap_or_default());

@@ -3,6 +3,7 @@
 //! Where each of its jobs stands is decided here, by the job's lifecycle (`domain::recovered_job_state`); which of several records
 //! of a batch counts, and what the totals come to, too. The store reads the parts, and puts the result in their place.
 
+mod dropped_rows;
 pub mod import;
 pub mod rebuild;
 mod segment_builder;

@@ -54,6 +54,9 @@ pub(super) struct BatchBackup {
     /// Its owner canceled it, and that was not finished.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) canceled: bool,
+    /// Jobs with a lower number may have been sent by a state that is gone, if they had not begun.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub(super) rebuilt_rows: u32,
     /// Only the rows of its pilot are sent, until a person continues.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) pilot: Option<Pilot>,
@@ -92,6 +95,7 @@ impl BatchBackup {
             said_by_defaults: batch.said_by_defaults.clone(),
             origin: batch.origin.clone(),
             canceled: batch.canceled,
+            rebuilt_rows: batch.rebuilt_rows,
             pilot: batch.pilot,
             pilot_from: batch.pilot_from,
             pilot_rows: batch.pilot_rows(),
@@ -130,6 +134,8 @@ impl BatchBackup {
             said_by_defaults: self.said_by_defaults.clone(),
             origin: self.origin.clone(),
             canceled: self.canceled,
+            // A backup of an earlier version does not tell.
+            rebuilt_rows: self.rebuilt_rows.max(earlier.rebuilt_rows),
             pilot: self.pilot,
             pilot_from: self.pilot_from,
             segments: self.segments(),

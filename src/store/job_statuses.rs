@@ -213,17 +213,28 @@ pub(super) struct NotedJobs {
     pub(super) committed: Credits,
 }
 
-/// Tells a draft of the rows of one batch, up to so many bytes, and where their jobs stand.
+/// The accepted rows of a batch.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct AcceptedRows<'a> {
+    /// Their file.
+    pub(super) path: &'a Path,
+    /// How many bytes of it count.
+    pub(super) bytes: u64,
+    /// So many of them may have been sent by a state that is gone, if they have not begun.
+    pub(super) rebuilt: u32,
+}
+
+/// Tells a draft of the rows of one batch, and where their jobs stand.
 pub(super) fn note(
     draft: &mut Staging,
-    rows: (&Path, u64),
+    rows: AcceptedRows<'_>,
     versions: &RowVersions,
     job_statuses: &JobStatuses,
     open: &HashMap<JobId, OpenJobStatus>,
     is_comparable: bool,
     is_outside: bool,
 ) -> Result<NotedJobs, StoreError> {
-    let (path, bytes) = rows;
+    let AcceptedRows { path, bytes, rebuilt } = rows;
     let is_comparable = is_comparable && draft.note_rows_of(path);
     let mut lines = Lines::open(path, 0, bytes)?;
     let mut noted = NotedJobs::default();
@@ -237,9 +248,9 @@ pub(super) fn note(
         let ended = job_statuses.ended.get(row.seq.0 as usize).copied().flatten();
         let price = row.order.price.or(row.order.bound).or(row.order.max_credits).unwrap_or_default();
         let (standing, credits, held) = match (open.get(&row.id), ended) {
-            (Some(OpenJobStatus { standing: JobStanding::Waiting, .. }), _) | (None, None) => {
-                (JobStanding::Waiting, price, price)
-            }
+            (None, None) if row.seq.0 < rebuilt => (JobStanding::PerhapsSent, price, price),
+            (None, None) => (JobStanding::Waiting, price, price),
+            (Some(open), _) if open.standing.waits() => (open.standing, price, price),
             (Some(open), _) => (open.standing, open.credits, open.held),
             (None, Some(JobStanding::InDoubt)) => {
                 let Books { held, charged, .. } =
@@ -251,12 +262,12 @@ pub(super) fn note(
         };
         // An `id` that ends in the identity that it leads to is not to be found.
         let has_id = !row.label.ends_with(&format!("-{}", row.id.short()));
-        noted.is_unclear |= standing == JobStanding::Waiting && ended.is_none();
+        noted.is_unclear |= standing.waits() && ended.is_none();
         let ended_with = || job_statuses.committed.get(row.seq.0 as usize).copied().unwrap_or_default();
         noted.committed = noted.committed
             + match open.get(&row.id) {
                 // What is held for one that waits is a part of its price, which is still to be spent.
-                Some(open) if open.standing == JobStanding::Waiting => open.credits.saturating_sub(open.held),
+                Some(open) if open.standing.waits() => open.credits.saturating_sub(open.held),
                 Some(open) => open.credits,
                 None => Credits(u64::from(ended_with())),
             };
@@ -298,7 +309,8 @@ impl Store {
         let job_statuses = JobStatuses::read(&spool.outcomes_path(), self.outcomes_bytes(batch)?, false)?;
         let rows = spool.rows_path();
         let versions = self.row_versions(batch)?;
-        note(draft, (&rows, batch.spool_bytes), &versions, &job_statuses, &open, true, false).map(drop)
+        let rows = AcceptedRows { path: &rows, bytes: batch.spool_bytes, rebuilt: batch.rebuilt_rows };
+        note(draft, rows, &versions, &job_statuses, &open, true, false).map(drop)
     }
 
     /// Tells of the fingerprint of every row of a batch.

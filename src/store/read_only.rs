@@ -28,7 +28,7 @@ use crate::domain::pilot::Pilot;
 use crate::domain::time::Timestamp;
 use crate::domain::utc_day::UtcDay;
 use crate::store::batch_backup::{self, BatchBackup};
-use crate::store::job_statuses::{JobStatuses, note};
+use crate::store::job_statuses::{AcceptedRows, JobStatuses, note};
 use crate::store::open_check::CheckResult;
 pub use crate::store::open_check::NotCopied;
 use crate::store::snapshot::Snapshot;
@@ -208,7 +208,8 @@ impl ReadOnlyState {
             let nothing = HashMap::new();
             let open = known_open.as_ref().unwrap_or(&nothing);
             let (versions, _) = version_file::read_whole_lines(&spool)?;
-            let rows = (rows.as_path(), bytes);
+            let rebuilt = backup.as_ref().map_or(0, |backup| backup.rebuilt_rows);
+            let rows = AcceptedRows { path: &rows, bytes, rebuilt };
             let noted = note(draft, rows, &versions, &standings, open, backup.is_some(), true)?;
             seen.committed = seen.committed + noted.committed;
             if is_guess && noted.is_unclear {

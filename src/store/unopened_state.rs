@@ -341,6 +341,37 @@ impl NewState {
         Lines::open(&path, job.row_at, u64::MAX)?.line_at(job.row_at)
     }
 
+    /// The rows and outcomes of a batch.
+    pub fn spool(&self, no: BatchNo) -> Spool {
+        Spool::new(batch_dir(&self.dir, no))
+    }
+
+    /// Which versions of its edited rows a batch wants.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn row_versions(&self, batch: &BatchRecord) -> Result<RowVersions, StoreError> {
+        version_file::read(&self.spool(batch.no), batch.versions_bytes)
+    }
+
+    /// Adds outcomes of a batch after those that its records have; they are on the device on return.
+    ///
+    /// # Errors
+    /// When the file system refuses.
+    pub fn add_outcomes(
+        &self,
+        no: BatchNo,
+        outcomes: &[JobRecord],
+        records: &mut Snapshot,
+    ) -> Result<(), StoreError> {
+        let mut file = Appender::open(&self.spool(no).outcomes_path(), records.outcomes_bytes(no))?;
+        for outcome in outcomes {
+            file.push(outcome)?;
+        }
+        records.outcomes_bytes.insert(no, file.sync()?);
+        Ok(())
+    }
+
     /// Makes it a state.
     ///
     /// # Errors

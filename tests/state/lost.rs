@@ -8,6 +8,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::support::collect_outputs::Outputs;
+use crate::support::process::Running;
 use crate::support::{TestEnv, manifests, until};
 
 const RUN: [&str; 3] = ["run", "--json", "batch.csv"];
@@ -186,4 +187,75 @@ fn a_person_who_knows_what_was_charged_ends_it_where_it_waits() {
     env.run(["retry", "batch"]).exited(0).says("under its old key");
     env.run(["resume"]).exited(0);
     is_collected_and_paid_once(&env);
+}
+
+/// A manifest of three images.
+fn write_images(env: &TestEnv, what: &str) {
+    let rows = (1..=3).map(|n| format!("image-{n},image,gi-2,{what} {n}\n"));
+    env.write("batch.csv", format!("id,kind,model,prompt\n{}", rows.collect::<String>()));
+}
+
+fn move_state(env: &TestEnv) {
+    env.run(["state", "export", "dump.jsonl"]).exited(0);
+    fs::remove_dir_all(env.path("state")).unwrap();
+    env.run(["state", "import", "dump.jsonl"]).exited(0);
+    env.run(["state", "verify"]).exited(0).says("all fits");
+    fs::remove_file(env.path("dump.jsonl")).unwrap();
+}
+
+fn rebuild_without_database(env: &TestEnv) {
+    fs::remove_dir_all(env.path("state/db")).unwrap();
+    env.run(["state", "rebuild"]).exited(0);
+}
+
+#[test]
+fn a_version_that_may_have_been_sent_is_not_bought_beside_the_one_that_is_wanted() {
+    for lose in [move_state, rebuild_without_database] {
+        let env = TestEnv::new();
+        write_images(&env, "a gull");
+        env.run(["run", "batch.csv", "--budget", "0"]).exited(4);
+        lose(&env);
+        write_images(&env, "a better gull");
+        let plan = env.run(["plan", "batch.csv"]).exited(0);
+        let told = plan.stdout + &plan.stderr;
+        assert!(told.contains("and may have cost up to 24 credits beside this plan"), "{told}");
+        assert!(!told.contains("replaced free of charge"), "{told}");
+        env.run(["run", "batch.csv", "--budget", "none"]).exited(7);
+        assert_eq!(env.audit().posts(), 0);
+        env.run(["resume", "batch"]).exited(0);
+        let done = env.run(["run", "batch.csv", "--budget", "none"]).exited(7).says("resolve");
+        env.audit().each_paid_once(3);
+        let mut all = states(&env);
+        all.sort_by_key(Value::to_string);
+        assert_eq!(all, ["in_doubt", "in_doubt", "in_doubt", "succeeded", "succeeded", "succeeded"]);
+        // The command that is named means the version that is in doubt.
+        let told = done.stdout + &done.stderr;
+        let resolve = told.lines().find(|line| line.contains("callsheet resolve batch/")).unwrap();
+        let job = resolve.split_whitespace().find(|word| word.starts_with("batch/")).unwrap();
+        env.run(["resolve", job, "--not-charged"]).exited(0);
+        for n in 1..=3 {
+            env.run(["resolve", &format!("batch/image-{n}@1"), "--not-charged"]);
+        }
+        env.run(["run", "batch.csv"]).exited(0);
+        env.run(["state", "verify"]).exited(0).says("all fits");
+        env.audit().each_paid_once(3);
+    }
+}
+
+#[test]
+fn a_version_that_was_replaced_before_the_export_ends_with_the_import() {
+    let env = TestEnv::new();
+    write_images(&env, "a gull");
+    env.run(["run", "batch.csv", "--budget", "0"]).exited(4);
+    write_images(&env, "a better gull");
+    let mut dying = env.command(["run", "batch.csv", "--budget", "none"]);
+    dying.env("CALLSHEET_FAILPOINT", "accepted");
+    Running::start(dying).end().was_killed("accepted");
+    move_state(&env);
+    let batch = env.run(["status", "batch", "--json"]).exited(0).json()["batches"][0].clone();
+    assert_eq!((&batch["replaced"], &batch["queued"]), (&3.into(), &3.into()), "{batch:#}");
+    env.run(["resume", "batch"]).exited(0);
+    env.run(["run", "batch.csv", "--budget", "none"]).exited(0);
+    env.audit().each_paid_once(3);
+    env.run(["state", "verify"]).exited(0).says("all fits");
 }

@@ -234,6 +234,12 @@ impl Change {
                 let what = format!("not sent: {}", fault.message);
                 change.end(State::Canceled { task: None, fault: Some(fault) }, &what);
             }
+            // Nobody wants it any more, so it is not sent to find out: only the account tells.
+            (State::Queued, Event::Replace) if books.held.is_zero() => {
+                let text = "it may have been sent before the state was rebuilt or imported, and a newer version of its row is \
+                            wanted";
+                change.doubt(Fault::new("interrupted", text), None);
+            }
             (State::Queued, Event::Expire) if !may_have_been_sent => {
                 change.end(State::Expired, "expired before it was sent");
             }
@@ -350,10 +356,7 @@ impl Change {
             }
 
             (State::Queued, Event::Resolve(charged)) if may_have_been_sent => {
-                let today = change.at.utc_day();
-                let attempt = change.attempt_mut();
-                attempt.may_have_been_sent = false;
-                change.day = Some(*attempt.day.get_or_insert(today));
+                change.note_found_out();
                 change.resolve(charged);
                 let fault = Fault::new(RESOLVED, format!("{charged} were charged"));
                 let what = format!("resolved: {charged} were charged before the state was rebuilt");
@@ -365,6 +368,9 @@ impl Change {
                     || change.is_present && change.job.is_resolvable_while_overdue() =>
             {
                 let task = state.task().cloned();
+                if may_have_been_sent {
+                    change.note_found_out();
+                }
                 change.resolve(charged);
                 let fault = Fault::new(RESOLVED, format!("{charged} were charged"));
                 let what = format!("no longer in doubt: {charged} were charged");

@@ -50,7 +50,7 @@ impl Scheduler {
     }
 
     /// Drops what waits to be sent of versions that are not wanted any more, free of charge. What may have been sent by a
-    /// state that is gone stays.
+    /// state that is gone is in doubt: it is not sent to find out. Where its request was on its way, it goes on.
     pub(super) fn drop_replaced(&mut self, now: Now) -> Result<(), SchedulerError> {
         if self.mode == Mode::Stopping {
             return Ok(());
@@ -61,7 +61,8 @@ impl Scheduler {
             queued.extend(self.inputs.waiting_of(no));
             let queued = queued.into_iter().filter(|key| self.is_superseded(*key)).filter_map(|key| {
                 let job = self.jobs.get(&key)?.job();
-                (!job.may_have_been_sent()).then_some((key, job.attempt()))
+                let was_sent = job.may_have_been_sent() && !job.books().held.is_zero();
+                (!was_sent).then_some((key, job.attempt()))
             });
             let queued: Vec<_> = queued.take(DROPPED_MAX).collect();
             for (key, attempt) in queued {
@@ -124,7 +125,11 @@ impl Scheduler {
             // With too many that are passed over already, those at the front leave as if it were their turn.
             let Some(active) = self.batches.get_mut(&no) else { return };
             if active.skip(spec.seq) {
-                self.open_queued(JobRecord { key, id: spec.id, row_at: at, job: Job::queued() }, spec);
+                let job = match active.record().may_have_been_sent(spec.seq) {
+                    true => Job::queued_perhaps_sent(),
+                    false => Job::queued(),
+                };
+                self.open_queued(JobRecord { key, id: spec.id, row_at: at, job }, spec);
             } else if active.is_at_front(spec.seq) {
                 self.open_rows_up_to(key);
             }

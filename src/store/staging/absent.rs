@@ -23,7 +23,7 @@ impl AbsentJob {
     /// Those that wait come first, since they can be canceled; then those that are under way.
     fn order(&self) -> (u8, Seq) {
         let rank = match self.standing {
-            JobStanding::Waiting => 0,
+            JobStanding::Waiting | JobStanding::PerhapsSent => 0,
             JobStanding::Running | JobStanding::InDoubt => 1,
             _ => 2,
         };

@@ -71,7 +71,7 @@ pub(super) const MISSING: u8 = 0x7f;
 pub(super) const NOT_VALID: u8 = 1;
 
 /// In the order of their bytes.
-pub(super) const STANDINGS: [JobStanding; 8] = [
+pub(super) const STANDINGS: [JobStanding; 9] = [
     JobStanding::Waiting,
     JobStanding::Running,
     JobStanding::InDoubt,
@@ -80,11 +80,12 @@ pub(super) const STANDINGS: [JobStanding; 8] = [
     JobStanding::Expired,
     JobStanding::FailedForGood,
     JobStanding::Done,
+    JobStanding::PerhapsSent,
 ];
 
 pub(super) fn pack(standing: JobStanding, is_counted: bool) -> u8 {
     let index = STANDINGS.iter().position(|one| *one == standing).unwrap_or_default();
-    // There are eight.
+    // There are few.
     u8::try_from(index).unwrap_or_default() | if is_counted { COUNTED } else { 0 }
 }
 

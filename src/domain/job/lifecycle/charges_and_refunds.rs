@@ -59,6 +59,14 @@ impl Change {
         }
     }
 
+    /// A person knows whether it was sent by a state that is gone. What that was charged counts for today.
+    pub(super) fn note_found_out(&mut self) {
+        let today = self.at.utc_day();
+        let attempt = self.attempt_mut();
+        attempt.may_have_been_sent = false;
+        self.day = Some(*attempt.day.get_or_insert(today));
+    }
+
     /// Books what a person found instead of what was feared.
     pub(super) fn resolve(&mut self, charged: Credits) {
         let books = Books { charged, ..Books::default() };

@@ -156,18 +156,13 @@ impl ActiveBatch {
         self.record.versions_pending = Some(up_to).filter(|up_to| *up_to < self.record.versions_bytes);
     }
 
-    /// Whether the job of a row that has not begun is not to be sent, since another version of the row is wanted.
-    fn is_replaced(&self, seq: Seq) -> bool {
-        self.versions.is_superseded(seq) && !self.record.may_have_been_sent(seq)
-    }
-
     /// Rows that wait in memory, `most` at most, in whose place other versions are wanted.
     pub fn replaced_rows(&self, most: usize) -> Vec<SpooledRow> {
         if self.versions.is_empty() {
             return Vec::new();
         }
         let is_replaced = |row: &&SpooledRow| {
-            self.is_replaced(row.spec.seq) && !self.record.skipped.contains(&row.spec.seq)
+            self.versions.is_superseded(row.spec.seq) && !self.record.skipped.contains(&row.spec.seq)
         };
         self.rows().filter(is_replaced).take(most).cloned().collect()
     }
@@ -460,7 +455,8 @@ impl ActiveBatch {
     /// The first row of each window that is to be sent.
     pub fn fronts(&self) -> impl Iterator<Item = &Arc<JobSpec>> {
         let fronts = self.windows.iter().filter_map(RowWindow::first);
-        fronts.filter(|row| !self.is_dropped(row) && !self.is_replaced(row.spec.seq)).map(|row| &row.spec)
+        let is_sent = |row: &&SpooledRow| !self.is_dropped(row) && !self.versions.is_superseded(row.spec.seq);
+        fronts.filter(is_sent).map(|row| &row.spec)
     }
 
     /// Whether a row that has not begun is dropped at its turn, since its owner canceled what waited then.
@@ -494,7 +490,7 @@ impl ActiveBatch {
                 |row: &&SpooledRow| !self.is_dropped(row) && (!is_crowded || Some(needs(row)) == first);
             let rows = window.rows().take_while(goes);
             let rows = rows.filter(|row| !record.skipped.contains(&row.spec.seq));
-            let rows = rows.filter(|row| !self.is_replaced(row.spec.seq));
+            let rows = rows.filter(|row| !self.versions.is_superseded(row.spec.seq));
             let rows = rows.filter(|row| is_ready(&row.spec.order));
             rows.map(|row| &row.spec).take(most).collect::<Vec<_>>()
         };

@@ -81,6 +81,11 @@ pub fn is_refused(jobs: &OpenJobs, batch: BatchNo) -> bool {
     jobs.counts().of_batch(batch).refused >= REFUSED_MAX
 }
 
+/// Whether a state that is gone had set something aside for a job in the queue: its request was on its way.
+fn was_on_its_way(job: &Job) -> bool {
+    job.may_have_been_sent() && !job.books().held.is_zero()
+}
+
 impl WaitingJobs<'_> {
     /// The waiting jobs of a batch; nothing where none waits.
     pub fn look_at(&mut self, batch: BatchNo, found: &mut LookedAt) -> Option<WaitingBatch> {
@@ -118,7 +123,7 @@ impl WaitingJobs<'_> {
         // One that may have been sent is not dropped; it is not bought after its time either.
         let begun = begun.filter(|open| !has_expired || open.job().first_sent().is_some());
         let is_superseded = |open: &&OpenJob| active.versions().is_superseded(open.key().seq);
-        let begun = begun.filter(|open| !is_superseded(open) || open.job().may_have_been_sent());
+        let begun = begun.filter(|open| !is_superseded(open) || was_on_its_way(open.job()));
         let begun = begun.map(|open| (false, open.spec()));
         let passed_over = jobs.counts().queued_of(batch).saturating_sub(self.inputs.waiting_count(batch));
         let is_crowded = passed_over >= PASSED_OVER_MAX;

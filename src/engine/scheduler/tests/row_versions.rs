@@ -91,14 +91,14 @@ fn one_whose_attempt_failed_gets_no_other() {
 }
 
 #[test]
-fn one_that_may_have_been_sent_by_a_lost_state_is_not_dropped() {
+fn one_that_may_have_been_sent_by_a_lost_state_is_in_doubt_and_not_bought() {
     let mut stage = Stage::of(2);
     stage.batch.rebuilt_rows = 1;
-    stage.batch.paused = Some(crate::store::Pause::Rebuilt);
     stage.scheduler.add_batch(stage.batch.clone());
     stage.edit(&[(1, 0)]);
-    stage.step(vec![]);
-    assert_eq!(stage.ended, [""; 0]);
+    assert_eq!(stage.step(vec![]), "post 1#1");
+    assert_eq!(stage.ended, ["job-0 in_doubt"]);
+    assert_eq!(stage.batch.totals.held, Credits(PRICE));
 }
 
 #[test]
