@@ -1,7 +1,8 @@
 //! A state that is made of an export.
 //!
 //! The export may be older than what was sent since. So what was on its way comes back as queued under the same key,
-//! what is not finished is paused, and what is not sent may have been. What had been dropped by then ends.
+//! what is not finished is paused, and what is not sent may have been. What had been dropped by then ends. What had
+//! ended unpaid may have been asked for again and sent: a retry takes it up as such.
 
 use std::io::Read;
 use std::path::Path;
@@ -10,7 +11,7 @@ use serde::Serialize;
 
 use crate::domain::recovered_job_state;
 use crate::domain::time::Timestamp;
-use crate::recovery::dropped_rows;
+use crate::recovery::{dropped_rows, unpaid_outcomes};
 use crate::store::Pause;
 use crate::store::dump::DumpError;
 use crate::store::unopened_state::NewState;
@@ -37,6 +38,7 @@ pub struct Imported {
 pub fn import(dump: impl Read, dir: &Path, now: Timestamp) -> Result<Imported, DumpError> {
     let (state, mut records) = NewState::read(dump, dir)?;
     dropped_rows::end_all(&state, &mut records, now)?;
+    unpaid_outcomes::mark_all(&state, &mut records, now)?;
     let mut imported = Imported {
         service: state.service().to_owned(),
         batches: records.batches.len(),

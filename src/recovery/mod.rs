@@ -7,6 +7,7 @@ mod dropped_rows;
 pub mod import;
 pub mod rebuild;
 mod segment_builder;
+mod unpaid_outcomes;
 
 use std::ops::Add;
 

@@ -259,3 +259,65 @@ fn a_version_that_was_replaced_before_the_export_ends_with_the_import() {
     env.audit().each_paid_once(3);
     env.run(["state", "verify"]).exited(0).says("all fits");
 }
+
+const SHORT: &str =
+    r#"{"id": "short", "kind": "shorts-studio", "options": {"topic": "a boat"}, "max_credits": 20}"#;
+
+/// An export; what it knows is asked for again, bought and lost.
+fn bought_after_an_export(env: &TestEnv) {
+    env.run(["state", "export", "dump.jsonl"]).exited(0);
+    env.run(["retry", "batch"]).exited(0);
+    env.run(["run", "batch.jsonl", "--budget", "1000"]).exited(0);
+    for folder in ["state", "output"] {
+        fs::remove_dir_all(env.path(folder)).unwrap();
+    }
+    env.run(["state", "import", "dump.jsonl"]).exited(0);
+    env.run(["state", "verify"]).exited(0).says("all fits");
+}
+
+/// No key would find its task again: a person has to tell whether it was bought.
+#[test]
+fn what_had_ended_without_a_key_before_an_export_is_in_doubt_when_it_is_retried() {
+    let failed = TestEnv::with_faults("[[rules]]\ntimes = 1\neffect = { do = 'fail-at-submission' }");
+    failed.write("batch.jsonl", SHORT);
+    failed.run(["run", "batch.jsonl"]).exited(7);
+    failed.run(["resolve", "batch/short", "--not-charged"]).exited(0);
+    let canceled = TestEnv::new();
+    canceled.write("batch.jsonl", SHORT);
+    canceled.run(["run", "batch.jsonl", "--budget", "0"]).exited(4);
+    canceled.run(["cancel", "batch"]).exited(0).says("1 canceled");
+    for env in [failed, canceled] {
+        bought_after_an_export(&env);
+        let charges = env.audit().totals.charges;
+        env.run(["retry", "batch"]).exited(0);
+        env.run(["run", "batch.jsonl", "--budget", "1000"]).exited(7);
+        assert_eq!((states(&env), env.audit().totals.charges), (vec!["in_doubt".into()], charges));
+        // Who says that it was not charged has it made.
+        env.run(["resolve", "batch/short", "--not-charged"]).exited(0);
+        env.run(["retry", "batch"]).exited(0);
+        env.run(["run", "batch.jsonl", "--budget", "1000"]).exited(0);
+        assert_eq!((states(&env), env.audit().totals.charges), (vec!["succeeded".into()], charges + 1));
+        env.run(["state", "verify"]).exited(0).says("all fits");
+    }
+}
+
+/// Its key finds its task: it is not dropped as something that was never sent.
+#[test]
+fn what_had_been_canceled_before_an_export_may_have_been_sent_when_it_is_retried() {
+    let env = TestEnv::new();
+    let row = r#"{"id": "image-1", "kind": "image", "model": "gi-2", "prompt": "a gull"}"#;
+    env.write("batch.jsonl", row);
+    env.run(["run", "batch.jsonl", "--budget", "0"]).exited(4);
+    env.run(["cancel", "batch"]).exited(0).says("1 canceled");
+    bought_after_an_export(&env);
+    env.run(["retry", "batch"]).exited(0);
+    env.run(["cancel", "batch"])
+        .exited(0)
+        .says("1 may have been sent before the state was rebuilt or imported");
+    env.run(["resume", "batch"]).exited(0);
+    env.run(["run", "batch.jsonl", "--budget", "1000"]).exited(0);
+    env.audit().each_paid_once(1);
+    assert_eq!(states(&env), ["succeeded"]);
+    let status = env.run(["status", "batch", "--json"]).exited(0).json();
+    assert_eq!(status["batches"][0]["charged_credits"], env.audit().totals.charged_credits);
+}
