@@ -6,6 +6,7 @@ use crate::cli::name_arguments::BatchArgument;
 use crate::cli::terminal::say;
 use crate::cli::{client, outcome_json};
 use crate::domain::exit_code::Exit;
+use crate::domain::number_text::counted;
 use crate::server::protocol::{Request, ResumeRequest};
 
 pub(super) async fn resume(command: &BatchArgument, global: &Global) -> Result<Exit, Failure> {
@@ -26,6 +27,16 @@ pub(super) async fn resume(command: &BatchArgument, global: &Global) -> Result<E
                         "was not paused; the balance and the prices are checked again"
                     };
                     say!("{}: {resumed}; {next}", outcome.batch);
+                    let canceled = u64::from(outcome.result.canceled_go_on);
+                    if canceled > 0 {
+                        say!(
+                            "{}: {} may have been sent before the state was rebuilt or imported and go on: a key that was used \
+                             returns its task, a key that was not used buys; to stop that: callsheet pause {}",
+                            outcome.batch,
+                            counted(canceled, "canceled job"),
+                            outcome.batch
+                        );
+                    }
                 }
             }
         }

@@ -48,7 +48,7 @@ impl Dropping<'_> {
         records.open = others;
         for open in of_batch {
             let is_unsent = matches!(open.job.state(), State::Queued) && !open.job.may_have_been_sent();
-            let ended = match self.reason(&open).filter(|_| is_unsent) {
+            let ended = match self.reason(&open, self.batch.canceled).filter(|_| is_unsent) {
                 Some(event) => self.end(&open, event, &self.state.spec_of(&open)?),
                 None => None,
             };
@@ -78,7 +78,7 @@ impl Dropping<'_> {
                     let key = JobKey { batch: self.batch.no, seq: spec.seq };
                     let row = JobRecord { key, id: spec.id, row_at: at, job: Job::queued() };
                     let is_unsent = has_room && !self.batch.may_have_been_sent(spec.seq);
-                    let reason = self.reason(&row).filter(|_| is_unsent);
+                    let reason = self.reason(&row, at < self.batch.canceled_below).filter(|_| is_unsent);
                     let Some(ended) = reason.and_then(|event| self.end(&row, event, &spec)) else {
                         is_front = false;
                         continue;
@@ -99,9 +99,15 @@ impl Dropping<'_> {
         Ok(())
     }
 
-    /// Why a job that was not sent had been dropped, if it had.
-    fn reason(&self, job: &JobRecord) -> Option<Event> {
-        self.versions.is_superseded(job.key.seq).then_some(Event::Replace)
+    /// Why a job that was not sent had been dropped, if it had: `is_canceled` tells whether its owner had canceled it, or its
+    /// batch had expired.
+    fn reason(&self, job: &JobRecord, is_canceled: bool) -> Option<Event> {
+        let has_expired = self.batch.expires().is_some_and(|at| at <= self.now);
+        match is_canceled {
+            true if has_expired && !self.batch.canceled => Some(Event::Expire),
+            true => Some(Event::Cancel),
+            false => self.versions.is_superseded(job.key.seq).then_some(Event::Replace),
+        }
     }
 
     fn end(&mut self, record: &JobRecord, reason: Event, spec: &JobSpec) -> Option<JobRecord> {

@@ -26,7 +26,7 @@ use crate::server::protocol::{
     SyncedOutputs,
 };
 use crate::store::dump::DumpError;
-use crate::store::{BatchRecord, Store, StoreError};
+use crate::store::{BatchRecord, Pause, Store, StoreError};
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
@@ -270,11 +270,27 @@ pub async fn gallery(
 /// # Errors
 /// [`HandlerError`].
 pub async fn resume(engine: &EngineClient, batch: Option<&BatchName>) -> Result<BatchOutcomes, HandlerError> {
+    match batch {
+        Some(_) => for_each(engine, batch, Command::Resume, nothing_to_resume).await,
+        None => for_each(engine, batch, Command::Resume, not_meant_by_all).await,
+    }
+}
+
+fn nothing_to_resume(batch: &BatchRecord) -> Option<&'static str> {
     // A pause outlasts the end of its batch, for what a retry or a longer manifest brings.
-    let done = |record: &BatchRecord| {
-        (record.is_done() && record.paused.is_none()).then_some("done, nothing to resume")
-    };
-    for_each(engine, batch, Command::Resume, done).await
+    (batch.is_done() && batch.paused.is_none()).then_some("done, nothing to resume")
+}
+
+/// Why a batch stays as it is where all are resumed: nobody means what its owner has canceled then.
+fn not_meant_by_all(batch: &BatchRecord) -> Option<&'static str> {
+    match batch.paused {
+        Some(Pause::Rebuilt) if batch.canceled => Some(
+            "it was canceled and stays paused, since what is left of it may have been sent before the state was rebuilt or \
+             imported; to end that: callsheet resolve JOB; to send it under its keys, which buys what was never sent: \
+             callsheet resume BATCH",
+        ),
+        _ => nothing_to_resume(batch),
+    }
 }
 
 /// Sends what waits after the pilot of a batch. While a manifest is read for it that is refused: what it adds is not known
@@ -311,7 +327,10 @@ async fn for_each(
     let mut batches = Vec::new();
     for record in records {
         let result = match why_pointless(&record) {
-            Some(why) => CommandOutcome { refused: Some(why.to_owned()), ..CommandOutcome::default() },
+            Some(why) => {
+                let refused = Some(why.replace("BATCH", record.name.as_str()));
+                CommandOutcome { refused, ..CommandOutcome::default() }
+            }
             None => engine.execute(command(record.no)).await?,
         };
         batches.push(BatchOutcome { batch: record.name, result });

@@ -54,6 +54,9 @@ pub(super) struct BatchBackup {
     /// Its owner canceled it, and that was not finished.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) canceled: bool,
+    /// Rows before this byte that have not begun were canceled with it.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub(super) canceled_below: u64,
     /// Jobs with a lower number may have been sent by a state that is gone, if they had not begun.
     #[serde(default, skip_serializing_if = "is_default")]
     pub(super) rebuilt_rows: u32,
@@ -95,6 +98,7 @@ impl BatchBackup {
             said_by_defaults: batch.said_by_defaults.clone(),
             origin: batch.origin.clone(),
             canceled: batch.canceled,
+            canceled_below: batch.canceled_below,
             rebuilt_rows: batch.rebuilt_rows,
             pilot: batch.pilot,
             pilot_from: batch.pilot_from,
@@ -134,7 +138,8 @@ impl BatchBackup {
             said_by_defaults: self.said_by_defaults.clone(),
             origin: self.origin.clone(),
             canceled: self.canceled,
-            // A backup of an earlier version does not tell.
+            // A backup of an earlier version tells neither.
+            canceled_below: self.canceled_below.max(earlier.canceled_below),
             rebuilt_rows: self.rebuilt_rows.max(earlier.rebuilt_rows),
             pilot: self.pilot,
             pilot_from: self.pilot_from,

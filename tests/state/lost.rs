@@ -50,7 +50,8 @@ fn is_paid_once_whatever_its_owner_says(env: &TestEnv) {
     let posts = env.audit().posts();
     env.run(RUN).exited(7).says("paused");
     assert_eq!(env.audit().posts(), posts, "nothing is asked before it is resumed");
-    env.run(["resume"]).exited(0);
+    env.run(["resume"]).exited(0).says("it was canceled and stays paused");
+    env.run(["resume", "batch"]).exited(0).says("1 canceled job may have been sent");
     is_collected_and_paid_once(env);
 }
 
@@ -135,7 +136,7 @@ fn after_a_dump_that_is_older_than_what_was_sent() {
     assert!(canceled.stderr.contains("0 canceled"), "{}", canceled.stderr);
     assert_eq!(states(&env), ["queued"]);
     env.run(["retry", "batch"]).exited(0);
-    env.run(["resume"]).exited(0);
+    env.run(["resume", "batch"]).exited(0);
     env.run(["run", "batch.csv", "--budget", "1000"]).exited(0);
     is_collected_and_paid_once(&env);
 }
@@ -320,4 +321,52 @@ fn what_had_been_canceled_before_an_export_may_have_been_sent_when_it_is_retried
     assert_eq!(states(&env), ["succeeded"]);
     let status = env.run(["status", "batch", "--json"]).exited(0).json();
     assert_eq!(status["batches"][0]["charged_credits"], env.audit().totals.charged_credits);
+}
+
+/// More rows than a step ends; the cancel is durable when its process is killed, and not all of them have ended.
+fn canceled_and_killed(rows: usize) -> TestEnv {
+    let env = TestEnv::new();
+    env.write("batch.csv", manifests::manifest("image", rows));
+    env.run(["run", "batch.csv", "--budget", "0"]).exited(4);
+    env.run(["budget", "batch", "none"]).exited(0);
+    let mut dying = env.command(["cancel", "batch"]);
+    dying.env("CALLSHEET_FAILPOINT", "flushed");
+    Running::start(dying).end().was_killed("flushed");
+    assert!(in_state(&env, "queued") > 0);
+    env
+}
+
+fn in_state(env: &TestEnv, state: &str) -> usize {
+    states(env).iter().filter(|found| *found == state).count()
+}
+
+#[test]
+fn what_was_canceled_before_an_export_ends_with_the_import() {
+    let env = canceled_and_killed(80);
+    move_state(&env);
+    assert_eq!(in_state(&env, "canceled"), 80);
+    env.run(["resume"]).exited(0);
+    env.run(["run", "batch.csv"]).exited(1);
+    assert_eq!(env.audit().posts(), 0);
+}
+
+/// Nothing tells which of them were sent: who resumes all batches does not mean them.
+#[test]
+fn what_was_canceled_and_may_have_been_sent_is_resumed_by_its_name_alone() {
+    let rebuilt = canceled_and_killed(80);
+    rebuild_without_database(&rebuilt);
+    let imported = TestEnv::new();
+    write_images(&imported, "a gull");
+    imported.run(["run", "batch.csv", "--budget", "0"]).exited(4);
+    imported.run(["budget", "batch", "none"]).exited(0);
+    move_state(&imported);
+    imported.run(["cancel", "batch"]).exited(0).says("3 may have been sent");
+    for env in [rebuilt, imported] {
+        let waiting = in_state(&env, "queued");
+        env.run(["resume"]).exited(0).says("it was canceled and stays paused").says("callsheet resume batch");
+        env.run(["status"]).exited(0);
+        assert_eq!((in_state(&env, "queued"), env.audit().posts()), (waiting, 0));
+        let resumed = env.run(["resume", "batch"]).exited(0);
+        resumed.says(&format!("{waiting} canceled jobs may have been sent"));
+    }
 }

@@ -40,6 +40,19 @@ impl Scheduler {
         })
     }
 
+    /// Jobs of a canceled batch that wait and may have been sent by a state that is gone: they are not dropped.
+    pub(super) fn canceled_and_perhaps_sent(&self, no: BatchNo) -> u32 {
+        let Some(active) = self.batches.get(&no).filter(|active| active.record().canceled) else { return 0 };
+        let record = active.record();
+        let of_batch = self.jobs.iter().filter(|open| open.key().batch == no);
+        let queued = of_batch
+            .filter(|open| matches!(open.job().state(), State::Queued) && open.job().may_have_been_sent());
+        let begun = self.jobs.counts().open_of(no).saturating_add(record.ended.all());
+        let since = record.rows.saturating_sub(record.rebuilt_rows);
+        let not_begun = record.rows.saturating_sub(begun).saturating_sub(since);
+        not_begun.saturating_add(u32::try_from(queued.count()).unwrap_or(u32::MAX))
+    }
+
     pub(super) fn cancel_job(
         &mut self,
         (spec, record): FoundJob,

@@ -149,6 +149,9 @@ pub struct CommandOutcome {
     /// imported.
     #[serde(default, skip_serializing_if = "is_default")]
     pub may_have_been_sent: u32,
+    /// Canceled jobs that may have been sent by a state that is gone and that go on: those that were never sent are bought.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub canceled_go_on: u32,
     /// Jobs that are queued again under the key that they had.
     #[serde(default, skip_serializing_if = "is_default")]
     pub same_key: u32,
@@ -232,7 +235,8 @@ impl Scheduler {
                 self.account.ask_soon();
                 self.prices.renew();
                 self.inputs.look_up_moved();
-                Ok(self.change(no, ActiveBatch::resume))
+                let canceled_go_on = self.canceled_and_perhaps_sent(no);
+                Ok(CommandOutcome { canceled_go_on, ..self.change(no, ActiveBatch::resume) })
             }
             Command::Continue(no) => {
                 self.prices.renew();
