@@ -21,8 +21,8 @@ use crate::store::snapshot::{Salvaged, Snapshot};
 use crate::store::spool::{Appender, Lines, Spool};
 use crate::store::state_folders::{batch_dir, batch_dirs};
 use crate::store::{
-    BatchRecord, FinishedBatch, JobRecord, StoreError, clean_shutdown, commit_count, disk_reserve, finished,
-    set_aside, state_format, verify, version_file,
+    BatchRecord, FinishedBatch, JobRecord, StoreError, catalog_cache, clean_shutdown, commit_count,
+    disk_reserve, finished, set_aside, state_format, verify, version_file, write_atomic,
 };
 
 /// A state, whole or damaged, that this process has locked.
@@ -316,11 +316,23 @@ impl NewState {
     /// # Errors
     /// [`DumpError`]; the folder is then as it was.
     pub fn read(dump: impl Read, dir: &Path) -> Result<(NewState, Snapshot), DumpError> {
-        must_be_empty(dir)?;
+        if !is_left_over(dir) {
+            must_be_empty(dir)?;
+        }
         let is_there = [(".", dir.exists()), ("lock", dir.join("lock").exists())];
         let found = is_there.into_iter().filter_map(|(what, is_there)| is_there.then_some(what)).collect();
         fs::create_dir_all(dir).map_err(StoreError::io(dir))?;
-        let locked = UnopenedState::with(dir, Lock::take(dir, Holding::ForLong)?)?;
+        let lock = Lock::take(dir, Holding::ForLong)?;
+        // Nobody else works on it now: what another import left that was killed is removed.
+        if is_left_over(dir) {
+            remove_made(dir)?;
+        }
+        must_be_empty(dir)?;
+        let begun = dir.join(IMPORTING);
+        write_synced(&begun, &[])
+            .and_then(|()| fs::File::open(dir)?.sync_all())
+            .map_err(StoreError::io(&begun))?;
+        let locked = UnopenedState::with(dir, lock)?;
         let mut state = NewState { dir: dir.to_owned(), service: String::new(), found, locked: Some(locked) };
         let (service, records) = dump::read_into(dump, dir)?;
         state.service = service;
@@ -383,6 +395,8 @@ impl NewState {
         // Last: without it the folder is no state.
         state_format::claim(&self.dir, &self.service, false)?;
         self.locked = None;
+        // What remains of it says nothing about a state.
+        let _ = fs::remove_file(self.dir.join(IMPORTING));
         Ok(())
     }
 
@@ -390,12 +404,8 @@ impl NewState {
     fn take_back(&mut self) {
         let dir = self.dir.as_path();
         // What cannot be removed is named by the next import.
-        for file in [state_format::FILE_NAME, "commits"] {
-            let _ = fs::remove_file(dir.join(file));
-        }
-        for folder in ["db", "spool"] {
-            let _ = fs::remove_dir_all(dir.join(folder));
-        }
+        let _ = fs::remove_file(dir.join(state_format::FILE_NAME));
+        let _ = remove_made(dir);
         if !self.found.contains("lock") {
             let _ = fs::remove_file(dir.join("lock"));
         }
@@ -415,6 +425,32 @@ impl Drop for NewState {
     }
 }
 
+/// The file that says that all of a folder but what a plan left is of an import that has not ended.
+const IMPORTING: &str = ".importing";
+
+/// Whether a folder holds what an import made that was killed.
+fn is_left_over(dir: &Path) -> bool {
+    dir.join(IMPORTING).exists() && !dir.join(state_format::FILE_NAME).exists()
+}
+
+/// Removes what an import makes before its folder is a state. That it was begun is removed last.
+fn remove_made(dir: &Path) -> Result<(), StoreError> {
+    let of_import = |name: &str| {
+        ["db", "spool", "commits"].contains(&name)
+            || [REBUILD, write_atomic::MARKER].iter().any(|prefix| name.starts_with(prefix))
+    };
+    for entry in fs::read_dir(dir).map_err(StoreError::io(dir))? {
+        let path = entry.map_err(StoreError::io(dir))?.path();
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        if of_import(&name) {
+            let removed = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+            removed.map_err(StoreError::io(&path))?;
+        }
+    }
+    let begun = dir.join(IMPORTING);
+    fs::remove_file(&begun).or_else(ignore_missing).map_err(StoreError::io(&begun))
+}
+
 fn must_be_empty(dir: &Path) -> Result<(), DumpError> {
     let entries = match fs::read_dir(dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -422,7 +458,9 @@ fn must_be_empty(dir: &Path) -> Result<(), DumpError> {
     };
     for entry in entries {
         let name = entry.map_err(StoreError::io(dir))?.file_name();
-        if name != "lock" {
+        // A plan keeps its catalogs, and emulators their states, in folders that are to be states.
+        let kept = ["lock", catalog_cache::FILE_NAME, "emulator", "emulator-service"];
+        if !kept.iter().any(|kept| name == *kept) {
             let found = name.to_string_lossy().into_owned();
             return Err(DumpError::NotEmpty { dir: dir.to_owned(), found });
         }

@@ -189,6 +189,32 @@ fn an_export_goes_to_a_new_file_and_a_state_in_use_is_left_alone() {
     env.run(["state", "rebuild"]).exited(2).says("in use by process");
 }
 
+#[test]
+fn an_import_that_was_killed_is_repeated_and_what_a_plan_keeps_is_no_hindrance() {
+    let env = TestEnv::new();
+    env.write("batch.csv", manifests::manifest("image", 2));
+    env.run(RUN).exited(0);
+    env.run(["state", "export", "dump.jsonl"]).exited(0);
+    env.run(["plan", "batch.csv", "--state", "new"]).exited(0);
+    assert!(env.path("new/catalogs.json").exists());
+    let import = ["state", "import", "dump.jsonl", "--state", "new"];
+    let mut dying = env.command(import);
+    dying.env("CALLSHEET_FAILPOINT", "database-replaced");
+    Running::start(dying).end().was_killed("database-replaced");
+    assert!(env.path("new/spool").exists());
+    env.run(["run", "batch.csv", "--state", "new"]).exited(2);
+    env.run(import).exited(0);
+    env.run(["state", "verify", "--state", "new"]).exited(0).says("all fits");
+    assert_eq!(dump(&env, "new"), dump(&env, "state"));
+    let hidden = |name: &str| name.starts_with(".importing") || name.starts_with(".rebuild");
+    let names = fs::read_dir(env.path("new")).unwrap().map(|entry| entry.unwrap().file_name());
+    assert!(!names.into_iter().any(|name| hidden(&name.to_string_lossy())), "nothing of it is left");
+    // A state is not taken for the rest of an import.
+    env.write("new/.importing", "");
+    env.run(import).exited(2).says("is not empty");
+    env.run(["state", "verify", "--state", "new"]).exited(0).says("all fits");
+}
+
 fn flip(path: &Path, at: usize) {
     let mut bytes = fs::read(path).unwrap();
     let index = at % bytes.len();
