@@ -22,7 +22,7 @@ use crate::store::spool::{Appender, Lines, Spool};
 use crate::store::state_folders::{batch_dir, batch_dirs};
 use crate::store::{
     BatchRecord, FinishedBatch, JobRecord, StoreError, catalog_cache, clean_shutdown, commit_count,
-    disk_reserve, finished, set_aside, state_format, verify, version_file, write_atomic,
+    disk_reserve, finished, job_index, set_aside, state_format, verify, version_file, write_atomic,
 };
 
 /// A state, whole or damaged, that this process has locked.
@@ -336,6 +336,10 @@ impl NewState {
         let mut state = NewState { dir: dir.to_owned(), service: String::new(), found, locked: Some(locked) };
         let (service, records) = dump::read_into(dump, dir)?;
         state.service = service;
+        // Jobs are found by their names without reading all rows, also in batches that are done.
+        for batch in &records.batches {
+            job_index::extend(&batch_dir(dir, batch.no), batch.spool_bytes)?;
+        }
         Ok((state, records))
     }
 

@@ -215,6 +215,17 @@ fn an_import_that_was_killed_is_repeated_and_what_a_plan_keeps_is_no_hindrance()
     env.run(["state", "verify", "--state", "new"]).exited(0).says("all fits");
 }
 
+#[test]
+fn jobs_of_a_finished_batch_that_came_with_an_import_are_found_by_an_index() {
+    let env = TestEnv::new();
+    env.write("batch.csv", manifests::manifest("image", 3));
+    env.run(RUN).exited(0);
+    env.run(["state", "export", "dump.jsonl"]).exited(0);
+    env.run(["state", "import", "dump.jsonl", "--state", "new"]).exited(0);
+    let index = |state: &str| fs::read(env.path(&format!("{state}/spool/000001/jobs"))).unwrap();
+    assert_eq!(index("new"), index("state"));
+}
+
 fn flip(path: &Path, at: usize) {
     let mut bytes = fs::read(path).unwrap();
     let index = at % bytes.len();
