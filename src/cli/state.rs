@@ -13,6 +13,7 @@ use crate::cli::failure::Failure;
 use crate::cli::global_flags::Global;
 use crate::cli::invocation::STDIN;
 use crate::cli::new_file::NewFile;
+use crate::cli::next_steps::NAMED_MAX;
 use crate::cli::service_target::PresentState;
 use crate::cli::terminal::say;
 use crate::cli::{client, printable, printable_path, service_target, written};
@@ -177,7 +178,17 @@ fn import(command: &StateImport, global: &Global) -> Result<Exit, Failure> {
         imported.open,
         printable(&imported.service)
     );
-    say_paused(imported.paused);
+    let by_owner = &imported.paused_by_owner;
+    say_paused(imported.paused - by_owner.len());
+    if !by_owner.is_empty() {
+        let names = by_owner.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>().join(", ");
+        let more = by_owner.len().saturating_sub(NAMED_MAX);
+        let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+        say!(
+            "paused by their owners before the export, and still: {}{more}. To continue one: callsheet resume BATCH",
+            printable(&names)
+        );
+    }
     Ok(Exit::Success)
 }
 

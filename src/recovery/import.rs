@@ -25,6 +25,9 @@ pub struct Imported {
     pub batches: usize,
     /// Of these, paused.
     pub paused: usize,
+    /// Names of those that their owners had paused before the export, and that stay so.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub paused_by_owner: Vec<String>,
     /// Accepted jobs.
     pub rows: u64,
     /// Jobs that have begun and not ended.
@@ -51,7 +54,10 @@ pub fn import(dump: impl Read, dir: &Path, now: Timestamp) -> Result<Imported, D
         open.job = recovered_job_state::requeued(open.job.clone(), &spec, now);
     }
     for batch in records.batches.iter_mut().filter(|batch| !batch.has_ended()) {
-        batch.paused = Some(Pause::Rebuilt);
+        match batch.paused {
+            Some(Pause::Owner) => imported.paused_by_owner.push(batch.name.to_string()),
+            _ => batch.paused = Some(Pause::Rebuilt),
+        }
         batch.rebuilt_rows = batch.rows;
         imported.paused += 1;
     }

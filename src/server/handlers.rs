@@ -281,13 +281,16 @@ fn nothing_to_resume(batch: &BatchRecord) -> Option<&'static str> {
     (batch.is_done() && batch.paused.is_none()).then_some("done, nothing to resume")
 }
 
-/// Why a batch stays as it is where all are resumed: nobody means what its owner has canceled then.
+/// Why a batch stays as it is where all are resumed: after a loss nobody means what its owner has canceled or paused.
 fn not_meant_by_all(batch: &BatchRecord) -> Option<&'static str> {
     match batch.paused {
         Some(Pause::Rebuilt) if batch.canceled => Some(
             "it was canceled and stays paused, since what is left of it may have been sent before the state was rebuilt or \
              imported; to end that: callsheet resolve JOB; to send it under its keys, which buys what was never sent: \
              callsheet resume BATCH",
+        ),
+        Some(Pause::Owner) if batch.rebuilt_rows > 0 && !batch.is_done() => Some(
+            "it stays paused, as its owner said, since the state was rebuilt or imported; to continue it: callsheet resume BATCH",
         ),
         _ => nothing_to_resume(batch),
     }

@@ -226,6 +226,30 @@ fn jobs_of_a_finished_batch_that_came_with_an_import_are_found_by_an_index() {
     assert_eq!(index("new"), index("state"));
 }
 
+#[test]
+fn what_an_owner_has_paused_stays_paused_in_an_import_until_it_is_named() {
+    let env = TestEnv::new();
+    env.write("batch.csv", manifests::manifest("image", 2));
+    env.write("next.csv", "id,kind,model,prompt\nnext-1,image,gi-2,A lighthouse\n");
+    env.run(["run", "batch.csv", "next.csv", "--budget", "0"]).exited(4);
+    env.run(["pause", "batch"]).exited(0);
+    for name in ["batch", "next"] {
+        env.run(["budget", name, "none"]).exited(0);
+    }
+    env.run(["state", "export", "dump.jsonl"]).exited(0);
+    let imported = env.run(["state", "import", "dump.jsonl", "--state", "new"]).exited(0);
+    imported
+        .says("paused: 1 unfinished batch")
+        .says("paused by their owners before the export, and still: batch");
+    let resumed = env.run(["resume", "--state", "new"]).exited(0);
+    resumed.says("batch: it stays paused, as its owner said").says("next: resumed");
+    env.run(["run", "batch.csv", "next.csv", "--state", "new"]).exited(7);
+    env.audit().each_paid_once(1);
+    env.run(["resume", "batch", "--state", "new"]).exited(0).says("batch: resumed");
+    env.run(["run", "batch.csv", "--state", "new"]).exited(0);
+    env.audit().each_paid_once(3);
+}
+
 fn flip(path: &Path, at: usize) {
     let mut bytes = fs::read(path).unwrap();
     let index = at % bytes.len();
