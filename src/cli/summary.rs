@@ -295,11 +295,12 @@ pub(super) fn why_paused(batches: &[BatchStatus]) {
 
 /// Says of batches what they may have been charged by a state that is gone.
 pub(super) fn may_be_charged(batches: &[BatchStatus]) {
-    for BatchStatus { name, may_be_charged_credits: credits, .. } in batches {
+    for BatchStatus { name, state, may_be_charged_credits: credits, .. } in batches {
         if *credits > 0 {
+            let verb = if *state == BatchState::Done { "retry" } else { "resume" };
             say!(
                 "{name}: up to {credits} credits may have been charged before the state was rebuilt; they count against budget.total and \
-                 budget.per_day until its jobs are looked up: callsheet resume {name}"
+                 budget.per_day until its jobs are looked up: callsheet {verb} {name}"
             );
         }
     }

@@ -11,6 +11,7 @@ use crate::domain::ids::AttemptNo;
 use crate::domain::job::{Books, HistoryLine, Job, JobSpec, PublishedOutputs, State};
 use crate::domain::ledger::{Movement, Totals};
 use crate::domain::lifecycle::{self, AttemptRules, Event};
+use crate::domain::retry_delay;
 use crate::domain::task::{PostAnswer, TaskReading, TaskStatus};
 use crate::domain::time::Timestamp;
 use crate::domain::utc_day::UtcDay;
@@ -24,6 +25,8 @@ pub struct Remains {
     pub open: Option<Job>,
     /// As an export has it, while it was open.
     pub exported: Option<Job>,
+    /// Jobs of its batch that had ended were taken up again, or may have been, and its row is still wanted.
+    pub may_be_asked_again: bool,
 }
 
 /// Where a job stands.
@@ -44,7 +47,7 @@ pub fn recovered(
     is_trusted: bool,
     now: Timestamp,
 ) -> Option<Recovered> {
-    let Remains { outcome, open, exported } = remains;
+    let Remains { outcome, open, exported, may_be_asked_again } = remains;
     if is_trusted && open.is_none() && outcome.is_none() {
         return None;
     }
@@ -78,8 +81,10 @@ pub fn recovered(
     let job = match (outcome, open) {
         (_, Some(open)) => goes_on(open, spec, is_trusted, now),
         (Some(mut outcome), None) => {
-            // It may have been asked for again since, and sent; no key would find that task.
-            if !is_trusted && !is_keyed && !is_paid(&outcome) {
+            // It may have been asked for again since, and sent: a key finds that task when it is asked for once more, and
+            // without a key nothing does.
+            let may_be_sent = !is_keyed || may_be_asked_again && can_be_asked_again(&outcome);
+            if !is_trusted && may_be_sent && !is_paid(&outcome) {
                 outcome.mark_may_have_been_sent();
             }
             outcome
@@ -116,6 +121,16 @@ fn continues(record: &Job, earlier: &Job) -> bool {
 /// database is to be trusted.
 pub fn silent(is_trusted: bool) -> Job {
     if is_trusted { Job::queued() } else { Job::queued_perhaps_sent() }
+}
+
+/// Whether a retry queues a job again that has ended and is not paid for.
+fn can_be_asked_again(outcome: &Job) -> bool {
+    match outcome.state() {
+        State::Failed { fault, .. } => {
+            !retry_delay::is_hopeless(&fault.code, !outcome.present().inputs().is_empty())
+        }
+        state => !state.is_replaced(),
+    }
 }
 
 /// Whether an outcome counts more than the one that was read before it: outcomes are written in the order of their
@@ -275,7 +290,7 @@ mod tests {
     }
 
     fn left(outcome: Option<Job>, open: Option<Job>) -> Remains {
-        Remains { outcome, open, exported: None }
+        Remains { outcome, open, exported: None, may_be_asked_again: false }
     }
 
     #[test]
@@ -311,6 +326,11 @@ mod tests {
         assert_eq!(keyless(left(None, Some(Job::queued()))), "submitting#1 8");
         assert_eq!(keyed(left(Some(failed(1)), None)), "failed#1 0", "asked for again, it keeps its key");
         assert_eq!(keyless(left(Some(failed(1)), None)), "failed?#1 0", "asked for again, it is in doubt");
+        let asked_again = |outcome| Remains { may_be_asked_again: true, ..left(Some(outcome), None) };
+        assert_eq!(keyed(asked_again(failed(1))), "failed?#1 0", "its key finds what was sent since");
+        assert_eq!(keyed(asked_again(at(1, State::DROPPED))), "canceled?#1 0");
+        let rejected = State::Failed { fault: Fault::new("content_rejected", "no"), task: None };
+        assert_eq!(keyed(asked_again(at(1, rejected))), "failed#1 0", "a retry would not have sent it");
         assert_eq!(keyed(left(Some(failed(1)), Some(at(2, State::Queued)))), "queued?#2 0");
         let exported = Remains { exported: Some(submitting(2)), ..left(None, Some(submitting(1))) };
         assert_eq!(keyed(exported), "queued?#2 8", "the later attempt is the later news");

@@ -29,6 +29,7 @@ pub(super) fn resume_scheduler(
     let (batches, others): (Vec<BatchRecord>, Vec<BatchRecord>) =
         store.batches()?.into_iter().partition(|batch| ours(batch.no));
     let charged = others.iter().map(|batch| (batch.no, batch.may_be_charged));
+    let charged = charged.chain(store.finished_may_be_charged());
     scheduler.set_may_be_charged(charged.filter(|(_, credits)| !credits.is_zero()).collect());
     let open = store.open_jobs()?.into_iter().filter(|record| ours(record.key.batch));
     take_up(&mut scheduler, store, batches, open.collect(), now)?;

@@ -81,7 +81,13 @@ enum WithoutFolder {
 }
 
 /// What each job may have been charged of which nothing tells whether it was sent.
-type MayBeCharged = Vec<(Credits, BatchNo)>;
+#[derive(Default)]
+struct MayBeCharged {
+    /// Jobs that have not ended.
+    unended: Vec<(Credits, BatchNo)>,
+    /// Jobs that have ended as far as is known, and may have been queued again and sent since.
+    ended: Vec<(Credits, BatchNo)>,
+}
 
 /// Sets the database of the state in `dir` aside and builds a new one. `in_flight` requests may have been on their way at
 /// once; groups have budgets by these keys.
@@ -105,16 +111,22 @@ pub fn rebuild(
     let last_commit = state.last_commit_beside()?.max(salvage.commits).max(export.commits);
     let sources = Sources { state: &state, salvage, trusted, export, published, group_keys, now };
     let mut records = Snapshot::at(last_commit + 1);
-    let mut may_be_charged = MayBeCharged::new();
+    let mut may_be_charged = MayBeCharged::default();
     for no in state.folders()? {
         sources.batch(no, &mut records, &mut may_be_charged, &mut rebuilt)?;
     }
     // Which of them were in flight nothing tells: the most expensive ones, at worst.
-    may_be_charged.sort_unstable_by_key(|(hold, _)| Reverse(*hold));
-    for (hold, no) in may_be_charged.into_iter().take(in_flight as usize) {
-        rebuilt.may_be_charged_credits = rebuilt.may_be_charged_credits + hold;
-        for batch in records.batches.iter_mut().filter(|batch| batch.no == no) {
-            batch.may_be_charged = batch.may_be_charged + hold;
+    let MayBeCharged { unended, ended } = may_be_charged;
+    for (mut holds, has_ended) in [(unended, false), (ended, true)] {
+        holds.sort_unstable_by_key(|(hold, _)| Reverse(*hold));
+        for (hold, no) in holds.into_iter().take(in_flight as usize) {
+            rebuilt.may_be_charged_credits = rebuilt.may_be_charged_credits + hold;
+            for batch in records.batches.iter_mut().filter(|batch| batch.no == no) {
+                batch.may_be_charged = batch.may_be_charged + hold;
+                if has_ended {
+                    batch.may_be_charged_ended = batch.may_be_charged_ended + hold;
+                }
+            }
         }
     }
     let mut moved = Vec::new();
@@ -237,10 +249,16 @@ impl Sources<'_> {
         let mut parts = BatchRebuild::read_rows(self, known)?;
         parts.read_outcomes(self, rebuilt)?;
         let outcomes = parts.decide(self, rebuilt)?;
-        let BatchRebuild { mut batch, open, days, may_be_charged: of_batch, .. } = parts;
+        let BatchRebuild { mut batch, open, days, may_be_charged: of_batch, ended_may_be_charged, .. } =
+            parts;
         if !self.trusted {
             (batch.rebuilt_rows, batch.may_be_charged) = (batch.rows, Credits::ZERO);
-            may_be_charged.extend(of_batch.into_iter().map(|hold| (hold, no)));
+            batch.may_be_charged_ended = Credits::ZERO;
+            may_be_charged.unended.extend(of_batch.into_iter().map(|hold| (hold, no)));
+            if !ended_may_be_charged.is_empty() {
+                rebuilt.notes.push(perhaps_queued_again(&batch.name, ended_may_be_charged.len()));
+            }
+            may_be_charged.ended.extend(ended_may_be_charged.into_iter().map(|hold| (hold, no)));
         }
         rebuilt.batches += 1;
         rebuilt.jobs += u64::from(batch.rows);
@@ -264,6 +282,17 @@ impl Sources<'_> {
     }
 }
 
+/// What is said of jobs that have ended as far as is known, and may have been queued again and sent since.
+fn perhaps_queued_again(batch: &BatchName, jobs: usize) -> String {
+    let are = if jobs == 1 { "1 job is" } else { &format!("{jobs} jobs are") };
+    format!(
+        "{are} known to have failed, expired or been canceled in batch {batch}, and may have been retried and sent since: \
+         what that may have cost counts against the budgets until they are queued again with callsheet retry {batch}. A key \
+         that was used returns its task, but a key that was never used buys the job; to end a job that was queued again \
+         instead: callsheet resolve JOB"
+    )
+}
+
 /// A batch being put together: its record as something knew it, with all that its jobs come to counted anew.
 struct BatchRebuild {
     batch: BatchRecord,
@@ -275,6 +304,8 @@ struct BatchRebuild {
     days: BTreeMap<UtcDay, Totals>,
     /// What each job may have been charged of which nothing tells whether it was sent, beyond what is set aside for it.
     may_be_charged: Vec<Credits>,
+    /// What each job may have been charged that has ended, and may have been queued again and sent since.
+    ended_may_be_charged: Vec<Credits>,
 }
 
 impl BatchRebuild {
@@ -297,7 +328,8 @@ impl BatchRebuild {
         (batch.unreviewed, batch.decided, batch.review_announced) = (0, 0, false);
         batch.inputs_announced = false;
         let (outcomes, days) = (BTreeMap::new(), BTreeMap::new());
-        Ok(BatchRebuild { batch, rows, outcomes, open: Vec::new(), days, may_be_charged: Vec::new() })
+        let (open, may_be_charged, ended_may_be_charged) = (Vec::new(), Vec::new(), Vec::new());
+        Ok(BatchRebuild { batch, rows, outcomes, open, days, may_be_charged, ended_may_be_charged })
     }
 
     /// Reads every outcome that can be read, the export's first: the last one of a job counts.
@@ -332,6 +364,7 @@ impl BatchRebuild {
     fn decide(&mut self, from: &Sources<'_>, rebuilt: &mut Rebuilt) -> Result<Vec<JobRecord>, StoreError> {
         let mut lines = from.state.spool(self.batch.no).rows(0, self.batch.spool_bytes)?;
         let versions = from.state.row_versions(&self.batch)?;
+        let has_reopened = self.batch.reopened > 0 || from.state.may_have_reopened(self.batch.no);
         let mut outcomes = std::mem::take(&mut self.outcomes);
         let mut ended = Vec::new();
         // Rows that nothing is known of: had they begun, a later one of their segment has.
@@ -353,13 +386,19 @@ impl BatchRebuild {
             self.batch.count_accepted(spec.order.kind);
             let outcome = outcomes.remove(&spec.seq.0);
             let hold = spec.order.hold().unwrap_or_default();
-            let Some(found) = self.stands(from, &spec, &row, outcome, rebuilt) else {
+            let is_superseded = versions.is_superseded(spec.seq);
+            let may_be_asked_again = has_reopened && !is_superseded;
+            let Some(found) = self.stands(from, &spec, &row, outcome, may_be_asked_again, rebuilt) else {
                 self.may_be_charged.push(hold);
                 silent.push(row);
                 continue;
             };
             if found.job.may_have_been_sent() && matches!(found.job.state(), State::Queued) {
                 self.may_be_charged.push(hold.saturating_sub(found.job.books().held));
+            }
+            let is_counted = spec.order.kind.is_keyed() || may_be_asked_again;
+            if found.job.may_have_been_sent() && found.job.is_over() && is_counted {
+                self.ended_may_be_charged.push(hold);
             }
             if out_of_turn.contains(&spec.seq) {
                 ahead.push(spec.seq);
@@ -372,7 +411,6 @@ impl BatchRebuild {
             }
             self.book(&found.job);
             if found.job.is_over() {
-                let is_superseded = versions.is_superseded(spec.seq);
                 self.batch.count_ended(spec.order.kind, found.job.state(), is_superseded);
                 self.batch.replaced = self.batch.replaced + self.batch.unspent_of(&found.job, &spec.order);
                 self.batch.unreviewed += u32::from(!is_superseded && found.job.awaits_review());
@@ -394,6 +432,7 @@ impl BatchRebuild {
         spec: &JobSpec,
         row: &JobRecord,
         outcome: Option<JobRecord>,
+        may_be_asked_again: bool,
         rebuilt: &mut Rebuilt,
     ) -> Option<JobRecord> {
         let fits = |open: &&JobRecord| open.id == row.id && open.row_at == row.row_at;
@@ -403,6 +442,7 @@ impl BatchRebuild {
             outcome: outcome.map(|outcome| outcome.job),
             open: open_in(&from.salvage),
             exported: open_in(&from.export),
+            may_be_asked_again,
         };
         let published = || (from.published)(&self.batch.name, self.batch.policy.layout.as_deref(), spec);
         let found = recovered_job_state::recovered(spec, remains, published, from.trusted, from.now)?;

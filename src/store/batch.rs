@@ -109,6 +109,10 @@ pub struct BatchRecord {
     /// day until they are asked for.
     #[serde(default, skip_serializing_if = "is_default")]
     pub may_be_charged: Credits,
+    /// The part of it that jobs may have been charged that have ended as far as is known, and may have been queued again
+    /// and sent since, in credits: it counts until these are queued again.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub may_be_charged_ended: Credits,
     /// Whether its hooks got the event for its end.
     #[serde(default, skip_serializing_if = "is_default")]
     pub announced: bool,
@@ -224,6 +228,7 @@ impl BatchRecord {
             skipped: BTreeSet::new(),
             rebuilt_rows: 0,
             may_be_charged: Credits::ZERO,
+            may_be_charged_ended: Credits::ZERO,
             announced: false,
             announced_at: None,
             finished: None,
@@ -295,6 +300,20 @@ impl BatchRecord {
     /// Whether a job that has not begun may have been sent by a state that is gone.
     pub fn may_have_been_sent(&self, seq: Seq) -> bool {
         seq.0 < self.rebuilt_rows
+    }
+
+    /// A job is asked for, or resolved, that may have been charged so much. What ended jobs may have been charged stays.
+    pub fn note_asked(&mut self, hold: Credits) {
+        self.may_be_charged = self.may_be_charged.saturating_sub(hold).max(self.may_be_charged_ended);
+    }
+
+    /// A job that had ended is taken up again, as it stood then: what it may have been charged counts until it is asked for.
+    pub fn note_reopened(&mut self, ended: &Job, order: &Order) {
+        self.reopened = self.reopened.saturating_add(1);
+        if ended.may_have_been_sent() {
+            let hold = order.hold().unwrap_or_default();
+            self.may_be_charged_ended = self.may_be_charged_ended.saturating_sub(hold);
+        }
     }
 
     /// When what is not sent yet expires.

@@ -72,6 +72,9 @@ pub(super) struct BatchBackup {
     /// Length of what says which versions of edited rows are wanted, in bytes.
     #[serde(default, skip_serializing_if = "is_default")]
     pub(super) versions_bytes: u64,
+    /// Whether a job of it that had ended was ever taken up again; nothing in backups of versions that did not note it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) has_reopened: Option<bool>,
 }
 
 /// A backup as it lies on the disk.
@@ -104,6 +107,7 @@ impl BatchBackup {
             pilot_from: batch.pilot_from,
             pilot_rows: batch.pilot_rows(),
             versions_bytes: batch.versions_bytes,
+            has_reopened: Some(batch.reopened > 0),
         }
     }
 
@@ -145,6 +149,7 @@ impl BatchBackup {
             pilot_from: self.pilot_from,
             segments: self.segments(),
             versions_bytes: self.versions_bytes,
+            reopened: earlier.reopened.max(u32::from(self.has_reopened == Some(true))),
             // Its end was told of, and was none.
             announced: earlier.announced && !has_grown,
             finished: earlier.finished.filter(|_| !has_grown),

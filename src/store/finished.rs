@@ -22,6 +22,7 @@ use std::sync::atomic::Ordering;
 use serde::{Deserialize, Serialize};
 
 use crate::domain::credits::Credits;
+use crate::domain::default_fields::is_default;
 use crate::domain::ids::{BatchName, BatchNo};
 use crate::domain::ledger::Totals;
 use crate::domain::request::Kind;
@@ -62,6 +63,9 @@ pub struct FinishedBatch {
     /// Whether its hooks got the event for its end.
     #[serde(default = "yes")]
     pub announced: bool,
+    /// What its jobs may have been charged that nothing tells, in credits: see [`BatchRecord::may_be_charged`].
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub may_be_charged: Credits,
     /// Nothing of a batch that state format 1 archived, and of one whose line was made anew while its folder was elsewhere:
     /// what lies in the folder tells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -111,6 +115,7 @@ impl FinishedBatch {
             ended: batch.ended,
             kinds: batch.kinds.clone(),
             announced: batch.announced,
+            may_be_charged: batch.may_be_charged,
             files,
         }
     }
@@ -129,6 +134,7 @@ impl FinishedBatch {
         (record.refused_rows, record.announced, record.finished) =
             (self.refused_rows, self.announced, Some(self.at));
         record.policy.budget = self.budget;
+        record.may_be_charged = self.may_be_charged;
         record
     }
 

@@ -10,6 +10,8 @@ use std::sync::PoisonError;
 use serde::{Deserialize, Serialize};
 
 use crate::domain::budget_group::GroupTotals;
+use crate::domain::credits::Credits;
+use crate::domain::ids::BatchNo;
 use crate::domain::ledger::Totals;
 use crate::domain::request::Kind;
 use crate::store::commit::Database;
@@ -26,6 +28,9 @@ pub(super) struct FinishedSums {
     kinds: BTreeMap<Kind, Ended>,
     /// The same of jobs that were accepted before kinds were counted.
     other: Ended,
+    /// Those whose jobs may have been charged what nothing tells, and how much, in credits.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    may_be_charged: Vec<(BatchNo, Credits)>,
 }
 
 impl FinishedSums {
@@ -40,11 +45,15 @@ impl FinishedSums {
             self.count = self.count.saturating_sub(1);
             self.totals = minus(self.totals, line.totals);
             self.count_jobs(line, Ended::minus);
+            self.may_be_charged.retain(|(no, _)| *no != line.no);
         }
         if let Some(line) = after {
             self.count += 1;
             self.totals = self.totals + line.totals;
             self.count_jobs(line, Ended::plus);
+            if !line.may_be_charged.is_zero() {
+                self.may_be_charged.push((line.no, line.may_be_charged));
+            }
         }
     }
 
@@ -68,6 +77,12 @@ impl Store {
     pub fn finished_jobs(&self) -> Result<BTreeMap<Option<Kind>, Ended>, StoreError> {
         let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(writer.total.finished.as_ref().map(FinishedSums::ended_by_kind).unwrap_or_default())
+    }
+
+    /// The finished batches whose jobs may have been charged what nothing tells, and how much, in credits.
+    pub fn finished_may_be_charged(&self) -> Vec<(BatchNo, Credits)> {
+        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        writer.total.finished.as_ref().map(|sums| sums.may_be_charged.clone()).unwrap_or_default()
     }
 }
 

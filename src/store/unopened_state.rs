@@ -178,6 +178,12 @@ impl UnopenedState {
         Some((written.commit, record))
     }
 
+    /// Whether a job of a batch that had ended may have been taken up again: its backup says so, or does not tell.
+    pub fn may_have_reopened(&self, no: BatchNo) -> bool {
+        let written = batch_backup::read(&batch_dir(&self.dir, no));
+        written.and_then(|written| written.backup.has_reopened) != Some(false)
+    }
+
     /// The record of a finished batch, where it can be read.
     pub fn finished_record(&self, line: &FinishedBatch) -> Option<BatchRecord> {
         line.read(&self.dir).ok().map(|kept| kept.record)

@@ -369,4 +369,77 @@ fn what_was_canceled_and_may_have_been_sent_is_resumed_by_its_name_alone() {
         let resumed = env.run(["resume", "batch"]).exited(0);
         resumed.says(&format!("{waiting} canceled jobs may have been sent"));
     }
+/// Bought, and never heard of, by a client that is killed; its database is lost with it.
+fn buy_unheard_and_lose_the_database(env: &TestEnv, run: &[&str], tasks: usize) {
+    env.faults(UNHEARD);
+    let running = env.start(run.iter().copied());
+    until("the jobs are bought", || env.audit().tasks.len() == tasks);
+    running.signal(Signal::KILL);
+    running.end().was_killed("while its answers are waited for");
+    env.faults("");
+    fs::remove_dir_all(env.path("state/db")).unwrap();
+}
+
+/// Its outcomes say that they were canceled, and that they were asked for again only the database knew.
+#[test]
+fn what_was_canceled_and_then_bought_after_all_is_counted_and_found_again() {
+    let env = TestEnv::new();
+    env.configure("[limits]\nin_flight = 3\n[budget]\ntotal = 24\n");
+    env.write("batch.csv", manifests::manifest("image", 3));
+    env.run(["run", "batch.csv", "--budget", "0"]).exited(4);
+    env.run(["cancel", "batch"]).exited(0).says("3 canceled");
+    env.run(["retry", "batch"]).exited(0);
+    buy_unheard_and_lose_the_database(&env, &["run", "batch.csv", "--budget", "24"], 3);
+
+    let rebuilt = env.run(["state", "rebuild"]).exited(0);
+    assert!(rebuilt.stderr.contains("note: 3 jobs are known to have failed"), "{}", rebuilt.stderr);
+    rebuilt.says("up to 24 credits may have been charged");
+    env.run(["state", "verify"]).exited(0).says("all fits");
+    let counted = "batch: up to 24 credits may have been charged before the state was rebuilt";
+    env.run(["status"]).exited(0).says(counted).says("callsheet retry batch");
+    env.write("other.csv", "id,kind,model,prompt\nother-1,image,gi-2,A lighthouse at dusk\n");
+    env.run(["run", "other.csv"]).exited(4).says("the next job needs 8, 0 of 24 credits are left");
+    env.audit().each_paid_once(3);
+    // Another one, of a whole database, knows of it.
+    env.run(["state", "rebuild"]).exited(0);
+    env.run(["status"]).exited(0).says(counted);
+
+    env.run(["retry", "batch"]).exited(0).says("under its old key");
+    env.run(RUN).exited(0);
+    env.audit().each_paid_once(3);
+    assert_eq!(states(&env), ["succeeded"; 3]);
+    let status = env.run(["status"]).exited(0);
+    assert!(!status.stderr.contains("may have been charged"), "{}", status.stderr);
+    env.run(["state", "verify"]).exited(0).says("all fits");
+}
+
+/// Of its second attempt the database alone knew.
+#[test]
+fn what_failed_and_was_retried_under_a_new_key_is_counted_and_found_again() {
+    let env = TestEnv::with_faults(
+        "[[rules]]\ntimes = 1\neffect = { do = 'task-fails', code = 'provider_unavailable' }",
+    );
+    let job = r#"{"id": "image-1", "kind": "image", "model": "gi-2", "prompt": "a gull"}"#;
+    env.write("batch.json", format!(r#"{{"policy": {{"attempts": 1}}, "jobs": [{job}]}}"#));
+    let run = ["run", "--json", "batch.json"];
+    env.run(run).exited(1);
+    env.run(["retry", "batch"]).exited(0);
+    buy_unheard_and_lose_the_database(&env, &run, 2);
+    env.run(["state", "rebuild"]).exited(0).says("up to 8 credits may have been charged");
+    env.run(["retry", "batch"]).exited(0);
+    env.run(run).exited(0);
+    let totals = env.audit().totals;
+    assert_eq!((totals.tasks, totals.charges, totals.refunds), (2, 2, 1));
+    assert_eq!(states(&env), ["succeeded"]);
+}
+
+#[test]
+fn what_was_canceled_and_not_asked_for_again_takes_no_room_in_a_budget() {
+    let env = TestEnv::new();
+    env.write("batch.csv", manifests::manifest("image", 3));
+    env.run(["run", "batch.csv", "--budget", "0"]).exited(4);
+    env.run(["cancel", "batch"]).exited(0).says("3 canceled");
+    fs::remove_dir_all(env.path("state/db")).unwrap();
+    let rebuilt = env.run(["state", "rebuild", "--json"]).exited(0).json();
+    assert_eq!((&rebuilt["may_be_charged_credits"], &rebuilt["notes"]), (&0.into(), &Value::Array(vec![])));
 }

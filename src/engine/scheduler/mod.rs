@@ -212,6 +212,9 @@ impl Scheduler {
             self.inputs.forget_batch(record.no);
             self.refused_folders.take(record.no);
             self.finished_jobs.add(&record);
+            if !record.may_be_charged.is_zero() {
+                self.may_be_charged_elsewhere.insert(record.no, record.may_be_charged);
+            }
         }
         // What they named may have been done before them.
         let with_references = self.batches.sorted(Attention::HasReferences);

@@ -270,6 +270,7 @@ impl Disk {
                         .map(|of| of.job.clone()),
                     open: known.get(&key).map(|of| of.job.clone()),
                     exported: None,
+                    may_be_asked_again: before.reopened > 0 && !versions.is_superseded(spec.seq),
                 };
                 let published = || self.published.get(&key).cloned();
                 let job = recovered_job_state::recovered(spec, remains, published, is_whole, now)

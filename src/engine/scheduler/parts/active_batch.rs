@@ -100,6 +100,7 @@ impl ActiveBatch {
         (record.replaced, record.counts_dropped) = (present.replaced, present.counts_dropped);
         record.reopened = present.reopened;
         record.may_be_charged = present.may_be_charged;
+        record.may_be_charged_ended = present.may_be_charged_ended;
         record.skipped = present.skipped.clone();
         record.canceled_below = present.canceled_below;
         // More of it is wanted anew.
@@ -267,7 +268,7 @@ impl ActiveBatch {
 
     /// A job is asked for, or resolved, that may have been charged so much.
     pub fn note_asked(&mut self, hold: Credits) {
-        self.record.may_be_charged = self.record.may_be_charged.saturating_sub(hold);
+        self.record.note_asked(hold);
     }
 
     /// Nothing more of it is sent until it is resumed.
@@ -421,7 +422,7 @@ impl ActiveBatch {
         self.record.count_reopened(spec.order.kind, ended.state(), is_superseded);
         let unspent = self.record.unspent_of(ended, &spec.order);
         self.record.replaced = self.record.replaced.saturating_sub(unspent);
-        self.record.reopened = self.record.reopened.saturating_add(1);
+        self.record.note_reopened(ended, &spec.order);
         (self.record.announced, self.record.inputs_announced) = (false, false);
     }
 
