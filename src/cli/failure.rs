@@ -176,6 +176,9 @@ impl From<DumpError> for Failure {
             DumpError::Io(_) => Failure::new(Exit::Disk, error.to_string()),
             DumpError::Line { .. } => Failure::new(Exit::Usage, error.to_string())
                 .hint("an export is imported completely or not at all; export again, or use an older export"),
+            DumpError::OtherState { .. } => Failure::new(Exit::Usage, error.to_string()).hint(
+                "nothing was changed; give an export of this state, of any age, or none: callsheet state rebuild",
+            ),
             DumpError::NotEmpty { .. } => Failure::new(Exit::Usage, error.to_string())
                 .hint("give an empty or missing directory with --state"),
         }

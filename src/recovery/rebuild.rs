@@ -18,7 +18,7 @@ use serde::Serialize;
 
 use crate::domain::budget_group::GroupKey;
 use crate::domain::credits::Credits;
-use crate::domain::ids::{BatchName, BatchNo, JobKey, Seq};
+use crate::domain::ids::{BatchName, BatchNo, JobId, JobKey, Seq};
 use crate::domain::job::{Job, JobSpec, PublishedOutputs, State};
 use crate::domain::ledger::Totals;
 use crate::domain::path_text;
@@ -108,6 +108,7 @@ pub fn rebuild(
     let Remainder { records: salvage, is_whole: trusted, notes } = state.read_database()?;
     let mut rebuilt = Rebuilt { notes, ..Rebuilt::default() };
     let export = export.map_or_else(|| Ok(Snapshot::default()), |path| state.read_export(path))?;
+    must_be_of(&state, &salvage, &export)?;
     let last_commit = state.last_commit_beside()?.max(salvage.commits).max(export.commits);
     let sources = Sources { state: &state, salvage, trusted, export, published, group_keys, now };
     let mut records = Snapshot::at(last_commit + 1);
@@ -146,6 +147,39 @@ pub fn rebuild(
     records.total = total_of(&records);
     rebuilt.aside = state.install(records)?;
     Ok(rebuilt)
+}
+
+/// Refuses an export in which a number belongs to another batch: a state gives each to one. Rows and outcomes are found by
+/// their places, and would be taken for those of the batch that has the number here.
+fn must_be_of(state: &UnopenedState, salvage: &Snapshot, export: &Snapshot) -> Result<(), DumpError> {
+    let refused = |no: BatchNo, theirs: &str, ours: &str| {
+        let found = format!("batch {} is {theirs} there, and {ours} in this state", no.0);
+        Err(DumpError::OtherState { found })
+    };
+    for theirs in &export.batches {
+        let no = theirs.no;
+        let salvaged = || salvage.batches.iter().find(|batch| batch.no == no).cloned();
+        let ours = state.backed_up(no, None).or_else(|| state.last_finished_record(no));
+        match ours.map(|(_, batch)| batch).or_else(salvaged) {
+            Some(ours) if ours.name != theirs.name => {
+                return refused(no, theirs.name.as_str(), ours.name.as_str());
+            }
+            Some(ours) if ours.created != theirs.created => {
+                let [theirs, ours] =
+                    [theirs, &ours].map(|batch| format!("{}, begun {}", batch.name, batch.created));
+                return refused(no, &theirs, &ours);
+            }
+            _ => {}
+        }
+    }
+    for theirs in export.finished.values() {
+        let ours = state.backed_up(theirs.no, None).map(|(_, batch)| batch.name);
+        let ours = ours.or_else(|| salvage.finished.get(&theirs.no).map(|line| line.name.clone()));
+        if let Some(ours) = ours.filter(|ours| *ours != theirs.name) {
+            return refused(theirs.no, theirs.name.as_str(), ours.as_str());
+        }
+    }
+    Ok(())
 }
 
 impl Sources<'_> {
@@ -296,8 +330,8 @@ fn perhaps_queued_again(batch: &BatchName, jobs: usize) -> String {
 /// A batch being put together: its record as something knew it, with all that its jobs come to counted anew.
 struct BatchRebuild {
     batch: BatchRecord,
-    /// Byte of each job's row, by its place.
-    rows: Vec<u64>,
+    /// Byte of each job's row and its id, by its place.
+    rows: Vec<Option<(u64, JobId)>>,
     /// The last outcome of each job, by its place.
     outcomes: BTreeMap<u32, JobRecord>,
     open: Vec<JobRecord>,
@@ -311,12 +345,12 @@ struct BatchRebuild {
 impl BatchRebuild {
     /// Finds every row, and the segments that they make.
     fn read_rows(from: &Sources<'_>, mut batch: BatchRecord) -> Result<BatchRebuild, StoreError> {
-        let mut rows = vec![0; batch.rows as usize];
+        let mut rows = vec![None; batch.rows as usize];
         let mut segments = SegmentBuilder::new(batch.pilot_rows(), from.group_keys);
         let mut lines = from.state.spool(batch.no).rows(0, batch.spool_bytes)?;
         while let Some((at, spec)) = lines.next_line::<JobSpec>()? {
             if let Some(row) = rows.get_mut(spec.seq.0 as usize) {
-                *row = at;
+                *row = Some((at, spec.id));
             }
             segments.add(&spec.order, at, lines.at());
         }
@@ -352,8 +386,8 @@ impl BatchRebuild {
 
     fn outcome(&mut self, record: JobRecord) {
         let seq = record.key.seq.0;
-        let row = self.rows.get(seq as usize).copied();
-        let is_ours = record.key.batch == self.batch.no && row == Some(record.row_at);
+        let row = self.rows.get(seq as usize).copied().flatten();
+        let is_ours = record.key.batch == self.batch.no && row == Some((record.row_at, record.id));
         let before = self.outcomes.get(&seq).map(|before| &before.job);
         if is_ours && recovered_job_state::replaces(&record.job, before) {
             self.outcomes.insert(seq, record);

@@ -50,6 +50,12 @@ pub enum DumpError {
         /// What is wrong with it.
         found: String,
     },
+    /// It was made of another state than the one that it is to repair.
+    #[error("the export is of another state: {found}")]
+    OtherState {
+        /// How that shows.
+        found: String,
+    },
     /// The folder is not empty.
     #[error("{} is not empty: it holds {found}", .dir.display())]
     NotEmpty {

@@ -106,9 +106,15 @@ impl UnopenedState {
     /// [`UnopenedState::export_spool`].
     ///
     /// # Errors
-    /// [`DumpError`] when it is not what was written.
+    /// [`DumpError`] when it is not what was written, or is of another service.
     pub fn read_export(&self, path: &Path) -> Result<Snapshot, DumpError> {
-        dump::read_into(fs::File::open(path)?, &self.export_dir()).map(|(_, records)| records)
+        let (service, records) = dump::read_into(fs::File::open(path)?, &self.export_dir())?;
+        match state_format::service(&self.dir)? {
+            Some(ours) if ours != service => Err(DumpError::OtherState {
+                found: format!("it belongs to {service}, and the state in {} to {ours}", self.dir.display()),
+            }),
+            _ => Ok(records),
+        }
     }
 
     fn export_dir(&self) -> PathBuf {

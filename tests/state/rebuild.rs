@@ -230,3 +230,39 @@ fn an_older_export_brings_nothing_back_that_a_whole_database_knows_the_end_of() 
     assert_eq!(status(&env)["charged_credits"], 16);
     env.audit().each_paid_once(2);
 }
+
+/// Each state counts its batches from 1: by their numbers alone, rows and outcomes of another one would be taken for its own.
+#[test]
+fn an_export_of_another_state_is_refused() {
+    let env = images(2);
+    env.write(
+        "other.csv",
+        "id,kind,model,prompt\nother-1,image,gi-2,A lighthouse\nother-2,image,gi-2,A buoy\n",
+    );
+    let begin_anew = || {
+        fs::remove_dir_all(env.path("state")).unwrap();
+        env.run(["run", "batch.csv", "--budget", "0"]).exited(4);
+        fs::remove_dir_all(env.path("state/db")).unwrap();
+    };
+    let rebuild = |export: &str| env.run(["state", "rebuild", "--export", export]);
+    env.run(["run", "other.csv"]).exited(0);
+    env.run(["state", "export", "old.jsonl"]).exited(0);
+    begin_anew();
+    rebuild("old.jsonl").exited(2).says("batch 1 is other there, and batch in this state");
+    env.run(["state", "rebuild"]).exited(0).says("rebuilt 1 batch with 2 jobs: 0 have ended");
+    assert_eq!(status(&env)["name"], "batch");
+
+    env.run(["state", "export", "same-name.jsonl"]).exited(0);
+    begin_anew();
+    rebuild("same-name.jsonl").exited(2).says("batch 1 is batch, begun ").says("nothing was changed");
+
+    let elsewhere = images(2);
+    elsewhere.run(["run", "batch.csv", "--budget", "0"]).exited(4);
+    elsewhere.run(["state", "export", "export.jsonl"]).exited(0);
+    let export = elsewhere.path("export.jsonl");
+    rebuild(export.to_str().unwrap()).exited(2).says(&format!("it belongs to {}", elsewhere.base_url()));
+    env.run(["state", "rebuild"]).exited(0);
+    env.run(["resume"]).exited(0);
+    env.run(["run", "batch.csv", "--budget", "1000"]).exited(0);
+    env.audit().each_paid_once(4);
+}
