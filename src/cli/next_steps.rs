@@ -405,6 +405,19 @@ fn parked(end: &BatchEnd<'_>, invocation: &Invocation, lines: &mut Vec<Line>) {
             lines.push(Line::Command(invocation.command(&["open", name])));
             continue_with_rest(name, numbers, invocation, lines);
         }
+        (Some(Parked::PerhapsSent), ..) => {
+            let queued = end.status.in_state(JobState::Queued) as usize;
+            wait(format!(
+                "{name}: {} queued and may have been sent before the state was rebuilt or imported: what is past its time, or \
+                 costs more than its max_credits, is neither sent nor dropped; to end a job, as the account shows, or to \
+                 allow it N credits:",
+                jobs(queued)
+            ));
+            let job = format!("{name}/JOB");
+            for words in [["resolve", &job, "--charged", "N"], ["retry", &job, "--max-credits", "N"]] {
+                lines.push(Line::Command(invocation.command(&words)));
+            }
+        }
         (Some(Parked::Paused), ..) => {
             wait(format!("{name}: paused; to continue:"));
             lines.push(Line::Command(invocation.command(&["resume", name])));

@@ -284,9 +284,12 @@ pub(super) fn parked_exit(parked: Parked) -> Exit {
         Parked::Key => Exit::Unauthorised,
         Parked::Disk => Exit::Disk,
         Parked::Store | Parked::Scratch | Parked::ResultHost => Exit::Unreachable,
-        Parked::Paused | Parked::NoPrice | Parked::Inputs | Parked::Pilot | Parked::NoProcess => {
-            Exit::Unfinished
-        }
+        Parked::Paused
+        | Parked::NoPrice
+        | Parked::Inputs
+        | Parked::Pilot
+        | Parked::PerhapsSent
+        | Parked::NoProcess => Exit::Unfinished,
         Parked::BatchBudget
         | Parked::DayBudget
         | Parked::TotalBudget

@@ -41,6 +41,9 @@ pub enum Parked {
     Inputs,
     /// The pilot of the batch is done, and nobody has continued.
     Pilot,
+    /// What is left may have been sent by a state that is gone, and its time has passed, or it costs more than it may: it is
+    /// neither sent nor dropped.
+    PerhapsSent,
     /// No process works on the state. Found by a command that reads it, never by an engine.
     NoProcess,
 }
@@ -65,6 +68,7 @@ impl Parked {
             Parked::ResultHost => "result_host",
             Parked::Inputs => "inputs",
             Parked::Pilot => "pilot",
+            Parked::PerhapsSent => "perhaps_sent",
             Parked::NoProcess => "no_process",
         }
     }
@@ -137,6 +141,11 @@ impl Parked {
             Parked::Pilot => {
                 "the pilot is done, the other rows wait; look at its outputs with callsheet open BATCH, then: callsheet \
                  continue BATCH"
+            }
+            Parked::PerhapsSent => {
+                "what is left may have been sent before the state was rebuilt or imported, and is not sent now, since its \
+                 deadline or policy.expires has passed or its price is above max_credits; to see which: callsheet explain \
+                 JOB; to end it: callsheet resolve JOB --charged N or --not-charged, as the account shows"
             }
             Parked::NoProcess => {
                 "no process works on this state; to continue: callsheet run MANIFEST, or callsheet daemon"

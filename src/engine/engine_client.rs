@@ -14,7 +14,7 @@ use crate::engine::engine_handle::{BatchSnapshot, Handle};
 use crate::engine::gallery::Standing;
 use crate::engine::job_iter::JobIter;
 use crate::engine::name_lookup::{self, FindError, NamedJob, Target};
-use crate::engine::scheduler::{AccountOverview, BatchOverview, Command, CommandOutcome, FoundJob};
+use crate::engine::scheduler::{AccountOverview, BatchOverview, Command, CommandOutcome, FoundJob, Withheld};
 use crate::engine::{EngineError, blocking};
 use crate::output::file_names::Layout;
 use crate::output::output_spec::OutputSpec;
@@ -137,6 +137,14 @@ impl EngineClient {
         spec: &JobSpec,
     ) -> Result<Option<(Parked, BudgetShortage)>, EngineError> {
         Ok(self.engine.group_shortage(key, Arc::new(spec.clone())).await?)
+    }
+
+    /// Why a queued job that may have been sent by a state that is gone is not sent now; nothing where it may be.
+    ///
+    /// # Errors
+    /// [`EngineError`] when the engine has ended.
+    pub async fn withheld(&self, key: JobKey, spec: &JobSpec) -> Result<Option<Withheld>, EngineError> {
+        Ok(self.engine.withheld(key, Arc::new(spec.clone())).await?)
     }
 
     /// A batch as its gallery shows it.

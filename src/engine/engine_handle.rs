@@ -11,7 +11,7 @@ use crate::domain::parked_reason::Parked;
 use crate::domain::time::Now;
 use crate::engine::EngineDeps;
 use crate::engine::scheduler::{
-    AccountOverview, BatchOverview, Command, CommandOutcome, Scheduler, Settings,
+    AccountOverview, BatchOverview, Command, CommandOutcome, Scheduler, Settings, Withheld,
 };
 use crate::store::{BatchRecord, JobRecord};
 
@@ -38,6 +38,7 @@ pub(super) enum Question {
     Standing(BatchNo, usize, oneshot::Sender<Option<BatchStanding>>),
     Account(oneshot::Sender<AccountOverview>),
     GroupShortage(JobKey, Arc<JobSpec>, oneshot::Sender<Option<(Parked, BudgetShortage)>>),
+    Withheld(JobKey, Arc<JobSpec>, oneshot::Sender<Option<Withheld>>),
 }
 
 /// A batch as the engine has it, and in numbers.
@@ -58,6 +59,7 @@ impl Question {
             Question::GroupShortage(key, spec, reply) => {
                 drop(reply.send(scheduler.group_shortage_of(key, &spec.order)));
             }
+            Question::Withheld(key, spec, reply) => drop(reply.send(scheduler.withheld(key, &spec, now))),
         }
     }
 }
@@ -163,6 +165,17 @@ impl Handle {
     ) -> Result<Option<(Parked, BudgetShortage)>, EngineGone> {
         let (reply, answer) = oneshot::channel();
         self.questions.send(Question::GroupShortage(key, spec, reply)).await.map_err(|_| EngineGone)?;
+        answer.await.map_err(|_| EngineGone)
+    }
+
+    /// Why a queued job that may have been sent by a state that is gone is not sent now; nothing where it may be, and where
+    /// the engine does not have its batch.
+    ///
+    /// # Errors
+    /// [`EngineGone`].
+    pub async fn withheld(&self, key: JobKey, spec: Arc<JobSpec>) -> Result<Option<Withheld>, EngineGone> {
+        let (reply, answer) = oneshot::channel();
+        self.questions.send(Question::Withheld(key, spec, reply)).await.map_err(|_| EngineGone)?;
         answer.await.map_err(|_| EngineGone)
     }
 

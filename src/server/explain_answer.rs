@@ -20,7 +20,7 @@ use crate::domain::row_verdict::JobStanding;
 use crate::domain::shell_word::job_argument;
 use crate::domain::time::Timestamp;
 use crate::engine::engine_client::EngineClient;
-use crate::engine::scheduler::ended_take;
+use crate::engine::scheduler::{Withheld, ended_take};
 use crate::engine::{FindError, NamedJob, Target, blocking};
 use crate::server::handlers::HandlerError;
 use crate::server::protocol::{Explanation, InputView, RowVersion};
@@ -59,13 +59,17 @@ pub(super) async fn explain(engine: &EngineClient, job: &str) -> Result<Explanat
             let (inputs, missing) = inputs_of(engine, &batch.name, &spec, &record.job, 0).await?;
             let missing = missing.map(|missing| format!("it waits: {missing}"));
             let superseded = versions.iter().any(|version| version.job == spec.id && version.superseded);
+            let withheld = if is_queued { engine.withheld(record.key, &spec).await? } else { None };
             let next = match (superseded, record.job.state().is_final()) {
                 (true, true) => after_edit(&record),
                 _ if parked_by == Some(Parked::ResultHost) && is_queued => format!(
                     "it is parked: {}. The outputs of {unfetched} jobs wait",
                     Parked::ResultHost.explain_for(&batch.name)
                 ),
-                _ => next(&batch, &spec, &record, parked_by, shortage.as_ref(), missing),
+                _ => match &withheld {
+                    Some(withheld) => not_sent_now(&batch.name, &spec, withheld),
+                    None => next(&batch, &spec, &record, parked_by, shortage.as_ref(), missing),
+                },
             };
             Ok(Explanation {
                 batch: batch.name,
@@ -468,6 +472,21 @@ fn next(
             )
         }
     }
+}
+
+/// Why a queued job that may have been sent by a state that is gone is neither sent nor dropped, and what a person can do.
+fn not_sent_now(batch: &BatchName, spec: &JobSpec, withheld: &Withheld) -> String {
+    let name = job_argument(batch, &spec.label);
+    let (why, instead) = match withheld {
+        Withheld::Expired => (
+            "its batch has expired",
+            "; to have it sent all the same, submit its manifest with a later policy.expires",
+        ),
+    };
+    format!(
+        "it may have been sent before the state was rebuilt or imported, and is neither sent now nor dropped: {why}. To end \
+         it: callsheet resolve {name} --charged N or --not-charged, as the account shows{instead}"
+    )
 }
 
 /// What a job waits for, where that is what its batch is parked by and no pause.

@@ -121,7 +121,9 @@ pub(super) fn parked(batch: &BatchStatus) -> Option<ParkedView> {
         Parked::Inputs if batch.pilot.is_none() => Vec::new(),
         Parked::Inputs | Parked::Pilot => vec![(to("/continue"), "Continue…".to_owned())],
         Parked::Credits => vec![(to("/resume"), "Credits were added: try again…".to_owned())],
-        Parked::NoPrice => vec![(to("?state=queued#jobs"), "Choose the job…".to_owned())],
+        Parked::NoPrice | Parked::PerhapsSent => {
+            vec![(to("?state=queued#jobs"), "Choose the job…".to_owned())]
+        }
         _ => Vec::new(),
     };
     Some(ParkedView { batch: batch.name.to_string(), why: parked.explain_for(&batch.name), needs, lifts })
@@ -210,6 +212,9 @@ pub(super) fn job_view(explanation: &Explanation) -> JobView {
     let acts = match job.state() {
         State::Queued if *parked_by == Some(Parked::NoPrice) => {
             vec![("retry", "Set its price limit…"), ("cancel", "Cancel…")]
+        }
+        State::Queued if *parked_by == Some(Parked::PerhapsSent) => {
+            vec![("retry", "Set its price limit…"), ("resolve", "Record the charge…")]
         }
         State::Queued => vec![("cancel", "Cancel…")],
         State::Succeeded { .. } if *superseded => vec![("download", "Download again…")],

@@ -443,3 +443,42 @@ fn what_was_canceled_and_not_asked_for_again_takes_no_room_in_a_budget() {
     let rebuilt = env.run(["state", "rebuild", "--json"]).exited(0).json();
     assert_eq!((&rebuilt["may_be_charged_credits"], &rebuilt["notes"]), (&0.into(), &Value::Array(vec![])));
 }
+
+/// As if it were carried to another machine.
+fn move_the_state(env: &TestEnv) {
+    env.run(["state", "export", "dump.jsonl"]).exited(0);
+    fs::remove_dir_all(env.path("state")).unwrap();
+    env.run(["state", "import", "dump.jsonl"]).exited(0);
+    env.run(["resume"]).exited(0);
+}
+
+#[test]
+fn what_may_have_been_sent_and_has_expired_waits_for_a_person_and_says_so() {
+    let env = TestEnv::new();
+    let manifest = |expires: &str| {
+        let job = |n: u32| {
+            format!(r#"{{"id": "image-{n}", "kind": "image", "model": "gi-2", "prompt": "gull {n}"}}"#)
+        };
+        format!(r#"{{"policy": {{"expires": "{expires}"}}, "jobs": [{}, {}]}}"#, job(1), job(2))
+    };
+    env.write("batch.json", manifest("3s"));
+    env.run(["run", "batch.json", "--budget", "0"]).exited(4);
+    move_the_state(&env);
+    until("it has expired", || env.run(["run", "batch.json", "--budget", "0"]).code == Some(7));
+    let run = env.run(["run", "batch.json", "--budget", "100"]).exited(7);
+    assert!(!run.stderr.contains("callsheet resume"), "{}", run.stderr);
+    run.says("2 jobs are queued and may have been sent").says("resolve batch/JOB --charged N");
+    let explained = env.run(["explain", "batch/image-1"]).exited(0).stdout;
+    assert!(explained.contains("its batch has expired"), "{explained}");
+    assert!(
+        explained.contains("callsheet resolve batch/image-1 --charged N or --not-charged"),
+        "{explained}"
+    );
+    assert!(explained.contains("submit its manifest with a later policy.expires"), "{explained}");
+    env.run(["resolve", "batch/image-1", "--not-charged"]).exited(0);
+    env.audit().each_paid_once(0);
+    env.write("batch.json", manifest("2999-01-01T00:00:00Z"));
+    env.run(["run", "batch.json"]).exited(1);
+    env.audit().each_paid_once(1);
+    assert_eq!(states(&env), ["failed", "succeeded"]);
+}

@@ -268,10 +268,11 @@ impl Scheduler {
         may_be_kept.extend(self.refused_folders.iter());
         for no in may_be_kept {
             let Some(active) = self.batches.get(&no) else { continue };
-            let is_paused = active.record().paused.is_some() || self.waits_for_a_person(active, now);
+            let is_paused = active.record().paused.is_some();
+            let perhaps_sent = self.waits_for_a_person(active, now).then_some(Parked::PerhapsSent);
             let waits_after_pilot = self.jobs.wait_after_pilot(active.record(), self.inputs.waiting_of(no));
             let refused = self.refused_folders.contains(no).then_some(Parked::Disk);
-            let kept = is_paused.then_some(Parked::Paused).or(refused);
+            let kept = is_paused.then_some(Parked::Paused).or(perhaps_sent).or(refused);
             let kept = kept.or(waits_after_pilot.then_some(Parked::Pilot));
             if active.kept() == kept {
                 continue;
@@ -280,6 +281,9 @@ impl Scheduler {
             active.keep(kept);
             if waits_after_pilot {
                 active.log_parked(Parked::Pilot);
+            }
+            if kept == Some(Parked::PerhapsSent) {
+                active.log_parked(Parked::PerhapsSent);
             }
         }
     }

@@ -277,7 +277,7 @@ pub(super) fn batch_parked(batch: &BatchRecord, parked: Parked) {
     let (spent, held, budget) = (totals.spent.0, totals.held.0, batch.budget().0);
     let what = match parked {
         Parked::NoPrice => "no price",
-        Parked::Inputs | Parked::Pilot => "waits",
+        Parked::Inputs | Parked::Pilot | Parked::PerhapsSent => "waits",
         _ => "budget reached",
     };
     tracing::info!(batch = %batch.name, reason, spent, held, budget, "{what}: {}", parked.explain_for(&batch.name));

@@ -32,6 +32,7 @@ mod row_versions;
 mod tests;
 mod transitions;
 mod waiting_inputs;
+mod withheld;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -45,6 +46,7 @@ pub use self::messages::{
 pub use self::parts::outage_detector::Outage;
 pub use self::retry::is_paid_for;
 pub use self::waiting_inputs::ended_take;
+pub use self::withheld::Withheld;
 use crate::domain::adaptive_limit::AdaptiveLimit;
 use crate::domain::budget_group::{GroupLimits, GroupTotals};
 use crate::domain::credits::Credits;

@@ -212,3 +212,20 @@ fn what_is_not_sent_in_time_expires() {
     assert_eq!(stage.scheduler.standstill(), None, "what was sent goes on");
     assert_eq!(stage.scheduler.batches.get(&BatchNo(1)).unwrap().parked(), None);
 }
+
+#[test]
+fn what_a_lost_state_may_have_sent_waits_for_a_person_once_its_batch_has_expired() {
+    let mut stage = Stage::of(2);
+    stage.batch.rebuilt_rows = 1;
+    stage.batch.policy.expires = Some(crate::domain::manifest::row::Deadline::At(Timestamp(999_999)));
+    stage.scheduler.add_batch(stage.batch.clone());
+    assert_eq!(stage.step(vec![]), "");
+    assert_eq!(stage.scheduler.standstill(), Some(Standstill::Parked(Parked::PerhapsSent)));
+    assert_eq!(stage.scheduler.overview()[0].parked, Some(Parked::PerhapsSent));
+    let withheld = stage.scheduler.withheld(Stage::key(0), &stage.specs[0], stage.now);
+    assert_eq!(withheld, Some(Withheld::Expired));
+    // There is more time for it.
+    stage.batch.policy.expires = None;
+    stage.scheduler.add_batch(stage.batch.clone());
+    assert_eq!(stage.step(vec![]), "post 0#1, post 1#1");
+}
