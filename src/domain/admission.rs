@@ -33,7 +33,7 @@ pub fn out_of_budget(mut board: AdmissionInput, waiting: Vec<WaitingBatch>) -> V
             Some(Blocker::Stale | Blocker::BatchQueue) | None => None,
         });
         let all: Vec<Parked> = each.collect::<Option<_>>()?;
-        let first = all.first().copied().or(batch.lacks_price.then_some(Parked::NoPrice));
+        let first = all.first().copied().or(batch.withheld());
         Some((batch.batch, first?))
     };
     waiting.into_iter().filter_map(met).collect()

@@ -482,6 +482,10 @@ fn not_sent_now(batch: &BatchName, spec: &JobSpec, withheld: &Withheld) -> Strin
             "its batch has expired",
             "; to have it sent all the same, submit its manifest with a later policy.expires",
         ),
+        Withheld::PastDeadline => (
+            "the deadline of its row has passed",
+            "; to have it made all the same, add its row with another id and a later deadline",
+        ),
     };
     format!(
         "it may have been sent before the state was rebuilt or imported, and is neither sent now nor dropped: {why}. To end \

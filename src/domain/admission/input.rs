@@ -8,6 +8,7 @@ use crate::domain::credits::Credits;
 use crate::domain::ids::{BatchNo, JobKey};
 use crate::domain::ledger::Totals;
 use crate::domain::out_of_credits::{AllowanceUse, Trial};
+use crate::domain::parked_reason::Parked;
 use crate::domain::request::Kind;
 use crate::domain::time::Millis;
 
@@ -92,10 +93,20 @@ pub struct WaitingBatch {
     pub awaits_charge: bool,
     /// The catalog in force has no price for some of its jobs, which are not among the candidates.
     pub lacks_price: bool,
+    /// Some of its jobs may have been sent by a state that is gone, and are not sent now; they are not among the candidates.
+    pub needs_person: bool,
     /// The first waiting jobs of each class, in order: the most urgent first. More may wait behind them.
     pub candidates: Vec<Candidate>,
     /// Totals of the groups that these count against.
     pub groups: BTreeMap<Group, GroupBooks>,
+}
+
+impl WaitingBatch {
+    /// What keeps those of its jobs that are not among the candidates.
+    pub fn withheld(&self) -> Option<Parked> {
+        let price = self.lacks_price.then_some(Parked::NoPrice);
+        price.or(self.needs_person.then_some(Parked::PerhapsSent))
+    }
 }
 
 /// The turn of a batch that may have waiting jobs, before these are looked at.

@@ -132,7 +132,7 @@ struct BatchQueue {
 
 impl BatchQueue {
     fn new(batch: WaitingBatch) -> BatchQueue {
-        let parked = (batch.lacks_price && batch.candidates.is_empty()).then_some(Parked::NoPrice);
+        let parked = batch.withheld().filter(|_| batch.candidates.is_empty());
         BatchQueue { batch, next: 0, admitted: false, parked }
     }
 

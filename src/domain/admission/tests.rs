@@ -40,6 +40,7 @@ fn batch(batch: u32, priority: i8, budget: u64, holds: &[u64]) -> WaitingBatch {
         may_be_charged: Credits::ZERO,
         awaits_charge: false,
         lacks_price: false,
+        needs_person: false,
         candidates,
         groups: BTreeMap::new(),
     }
@@ -211,6 +212,9 @@ fn a_batch_whose_jobs_all_lack_a_price_is_parked_for_it() {
     let lacking = WaitingBatch { lacks_price: true, ..batch(1, 0, 100, &[]) };
     assert_eq!(decide(board(9, vec![lacking.clone()])), "!1 no_price");
     assert_eq!(out_of_budget_of(board(9, vec![lacking])), [(BatchNo(1), Parked::NoPrice)]);
+    let withheld = WaitingBatch { needs_person: true, ..batch(1, 0, 100, &[]) };
+    assert_eq!(decide(board(9, vec![withheld.clone()])), "!1 perhaps_sent");
+    assert_eq!(out_of_budget_of(board(9, vec![withheld])), [(BatchNo(1), Parked::PerhapsSent)]);
     let some = WaitingBatch { lacks_price: true, ..batch(1, 0, 100, &[6]) };
     assert_eq!(decide(board(9, vec![some])), "1.0");
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::domain::credits::Credits;
 use crate::domain::ids::{BatchNo, Seq};
-use crate::domain::job::{DOWNLOAD_FAILED, Job, JobSpec, Order, State};
+use crate::domain::job::{DOWNLOAD_FAILED, Job, JobSpec, State};
 use crate::domain::ledger::{Movement, OutOfBalance};
 use crate::domain::parked_reason::Parked;
 use crate::domain::pilot::Pilot;
@@ -476,7 +476,7 @@ impl ActiveBatch {
         &'a self,
         most: usize,
         is_crowded: bool,
-        is_ready: impl Fn(&Order) -> bool,
+        is_ready: impl Fn(&JobSpec) -> bool,
     ) -> Vec<&'a Arc<JobSpec>> {
         let ActiveBatch { record, windows, .. } = self;
         // The order of the manifest is only known once every window shows its first row.
@@ -492,7 +492,7 @@ impl ActiveBatch {
             let rows = window.rows().take_while(goes);
             let rows = rows.filter(|row| !record.skipped.contains(&row.spec.seq));
             let rows = rows.filter(|row| !self.versions.is_superseded(row.spec.seq));
-            let rows = rows.filter(|row| is_ready(&row.spec.order));
+            let rows = rows.filter(|row| is_ready(&row.spec));
             rows.map(|row| &row.spec).take(most).collect::<Vec<_>>()
         };
         windows.iter().flat_map(front).collect()

@@ -1,5 +1,6 @@
 //! The jobs that admission looks at: of each batch and class the first few, at the prices in force.
 
+use std::cell::Cell;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use crate::domain::budget_group::{Group, GroupLimits};
 use crate::domain::credit_hold::HoldRefusal;
 use crate::domain::ids::{BatchNo, JobKey};
 use crate::domain::job::{Job, JobSpec, Order};
+use crate::domain::manifest::row::Deadline;
 use crate::domain::parked_reason::Parked;
 use crate::domain::task::Fault;
 use crate::domain::time::Now;
@@ -20,6 +22,7 @@ use crate::engine::scheduler::parts::job_inputs::JobInputs;
 use crate::engine::scheduler::parts::open_job::OpenJob;
 use crate::engine::scheduler::parts::open_jobs::OpenJobs;
 use crate::engine::scheduler::parts::prices::{Prices, above_max};
+use crate::store::BatchRecord;
 
 /// Queued jobs of a batch past which no further row is passed over for one behind it: each that is costs a record.
 const PASSED_OVER_MAX: u32 = 256;
@@ -116,18 +119,27 @@ impl WaitingJobs<'_> {
         let (jobs, limits, in_flight) = (self.jobs, self.limits, self.in_flight);
         let has_room = |order: &Order| in_flight.has_room(limits, order.kind, order.model.as_deref());
         let has_expired = active.has_expired(self.now);
-        // Those that wait for its pilot stand in nobody's way.
-        let most_begun = if record.pilot.is_some() { usize::MAX } else { most };
+        let needs_person = Cell::new(false);
+        let may_go = |spec: &JobSpec| {
+            let is_late = self.may_only_be_late(spec, record);
+            needs_person.set(needs_person.get() || is_late);
+            !is_late
+        };
+        // Those that wait for its pilot stand in nobody's way, nor do those that a person has to see to.
+        let is_passed = |open: &OpenJob| self.may_only_be_late(open.spec(), record);
+        let are_passed = record.pilot.is_some() || jobs.candidates(batch, most).any(is_passed);
+        let most_begun = if are_passed { usize::MAX } else { most };
         let begun = jobs.candidates(batch, most_begun);
         let begun = begun.filter(|open| !record.waits_for_pilot(open.record().row_at, open.job()));
         // One that may have been sent is not dropped; it is not bought after its time either.
         let begun = begun.filter(|open| !has_expired || open.job().first_sent().is_some());
         let is_superseded = |open: &&OpenJob| active.versions().is_superseded(open.key().seq);
         let begun = begun.filter(|open| !is_superseded(open) || was_on_its_way(open.job()));
+        let begun = begun.filter(|open| may_go(open.spec()));
         let begun = begun.map(|open| (false, open.spec()));
         let passed_over = jobs.counts().queued_of(batch).saturating_sub(self.inputs.waiting_count(batch));
         let is_crowded = passed_over >= PASSED_OVER_MAX;
-        let is_ready = |order: &Order| self.inputs.are_there(batch, order);
+        let is_ready = |spec: &JobSpec| self.inputs.are_there(batch, &spec.order) && may_go(spec);
         let rows = if has_expired { Vec::new() } else { active.front_rows(most, is_crowded, is_ready) };
         let rows = rows.into_iter().map(|spec| (true, spec));
         let mut specs: Vec<(bool, &Arc<JobSpec>)> =
@@ -141,7 +153,7 @@ impl WaitingJobs<'_> {
         // What goes on from outputs that are there goes before what begins: finished chains come early.
         let begins = |is_row: bool, spec: &JobSpec| is_row && spec.order.inputs.is_empty();
         specs.sort_by_key(|(is_row, spec)| (Reverse(spec.order.priority), begins(*is_row, spec), spec.seq));
-        let mut lacks_price = false;
+        let (mut lacks_price, needs_person) = (false, needs_person.get());
         let mut candidates = Vec::with_capacity(specs.len());
         for (_, spec) in specs {
             let key = JobKey { batch, seq: spec.seq };
@@ -156,7 +168,7 @@ impl WaitingJobs<'_> {
         }
         let (budget, totals) = (record.budget(), record.totals);
         let awaits_charge = self.prices.await_charge(batch, |key| jobs.get(key).map(OpenJob::job));
-        let waits = !candidates.is_empty() || lacks_price;
+        let waits = !candidates.is_empty() || lacks_price || needs_person;
         let groups = if waits { self.group_books(&candidates) } else { BTreeMap::new() };
         waits.then_some(WaitingBatch {
             batch,
@@ -165,9 +177,19 @@ impl WaitingJobs<'_> {
             may_be_charged: record.may_be_charged,
             awaits_charge,
             lacks_price,
+            needs_person,
             candidates,
             groups,
         })
+    }
+
+    /// Whether the deadline of a waiting job, an instant, has passed, and a state that is gone may have sent it in time: it is
+    /// neither sent late nor dropped. What this one sent is asked for under its key.
+    fn may_only_be_late(&self, spec: &JobSpec, record: &BatchRecord) -> bool {
+        let key = JobKey { batch: record.no, seq: spec.seq };
+        matches!(spec.order.deadline, Some(Deadline::At(at)) if at <= self.now.wall)
+            && self.jobs.get(&key).is_none_or(|open| open.job().first_sent().is_none())
+            && self.jobs.may_have_been_sent(&key, record)
     }
 
     /// What the groups have held and spent that candidates count against.

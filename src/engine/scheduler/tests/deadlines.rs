@@ -213,6 +213,42 @@ fn what_is_not_sent_in_time_expires() {
     assert_eq!(stage.scheduler.batches.get(&BatchNo(1)).unwrap().parked(), None);
 }
 
+/// The first may have been sent in time by a state that is gone; nobody sent the second.
+#[test]
+fn what_a_lost_state_may_have_sent_in_time_is_neither_sent_late_nor_dropped() {
+    let mut stage = Stage::of(3);
+    for seq in 0..2 {
+        let mut late = (*stage.specs[seq]).clone();
+        late.order.deadline = Some(crate::domain::manifest::row::Deadline::At(Timestamp(999_999)));
+        stage.specs[seq] = Arc::new(late);
+    }
+    stage.batch.rebuilt_rows = 1;
+    stage.scheduler.add_batch(stage.batch.clone());
+    assert_eq!(stage.step(vec![]), "post 2#1", "it stands in nobody's way");
+    assert_eq!(stage.ended, ["job-1 expired"]);
+    stage.posted(2, PostAnswer::Refused(fault("invalid_request")));
+    let withheld = |stage: &Stage| stage.scheduler.withheld(Stage::key(0), &stage.specs[0], stage.now);
+    for _ in 0..3 {
+        assert_eq!(stage.scheduler.standstill(), Some(Standstill::Parked(Parked::PerhapsSent)));
+        assert_eq!(withheld(&stage), Some(Withheld::PastDeadline));
+        stage.restart();
+        assert_eq!(stage.pass(Millis(100_000)).step(vec![]), "");
+    }
+    let record = stage.durable.get(&Stage::key(0)).cloned();
+    let record = record.unwrap_or(JobRecord {
+        key: Stage::key(0),
+        id: stage.specs[0].id,
+        row_at: 0,
+        job: crate::domain::job::Job::queued_perhaps_sent(),
+    });
+    let found = Box::new((stage.specs[0].clone(), record));
+    let resolve = Command::Resolve(found, None, Credits(10));
+    stage.scheduler.execute(resolve, stage.now).unwrap();
+    stage.step(vec![]);
+    assert_eq!(stage.ended[2..], ["job-0 failed"]);
+    assert_eq!(stage.scheduler.standstill(), Some(Standstill::Done));
+}
+
 #[test]
 fn what_a_lost_state_may_have_sent_waits_for_a_person_once_its_batch_has_expired() {
     let mut stage = Stage::of(2);
