@@ -486,6 +486,7 @@ fn not_sent_now(batch: &BatchName, spec: &JobSpec, withheld: &Withheld) -> Strin
             "the deadline of its row has passed",
             "; to have it made all the same, add its row with another id and a later deadline",
         ),
+        Withheld::AboveMax(why) => (why.as_str(), ""),
     };
     format!(
         "it may have been sent before the state was rebuilt or imported, and is neither sent now nor dropped: {why}. To end \
@@ -526,6 +527,22 @@ fn parked_reason(
             Some(format!(
                 "it is parked, or waits behind a job that is: {why}. Here: callsheet retry {job} --max-credits N, or \
                  callsheet cancel {job}"
+            ))
+        }
+        (State::Queued, Parked::NoProcess)
+            if record.job.may_have_been_sent() || batch.may_have_been_sent(spec.seq) =>
+        {
+            let job = job_argument(&batch.name, &spec.label);
+            let limit = record.job.max_credits().or(spec.order.max_credits);
+            let limit = limit.map_or_else(String::new, |limit| {
+                format!(
+                    "; if it costs more than {limit} by then, it waits until more is allowed: callsheet retry {job} \
+                     --max-credits N"
+                )
+            });
+            Some(format!(
+                "it is parked: {why}. It may have been sent before the state was rebuilt or imported. To end it: callsheet \
+                 resolve {job} --charged N or --not-charged, as the account shows{limit}"
             ))
         }
         (State::Queued, Parked::Credits | Parked::MinBalance) => {

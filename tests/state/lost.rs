@@ -482,3 +482,36 @@ fn what_may_have_been_sent_and_has_expired_waits_for_a_person_and_says_so() {
     env.audit().each_paid_once(1);
     assert_eq!(states(&env), ["failed", "succeeded"]);
 }
+
+#[test]
+fn what_may_have_been_sent_and_costs_more_than_it_may_names_its_price_and_what_helps() {
+    let env = TestEnv::new();
+    env.write(
+        "batch.csv",
+        "id,kind,model,prompt,max_credits\nimage-1,image,gi-2,a gull,8\nimage-2,image,gi-2,a crow,8\n",
+    );
+    env.run(["run", "batch.csv", "--budget", "0"]).exited(4);
+    move_the_state(&env);
+    env.prices(&serde_json::json!({"multiply": 2}));
+    let run = env.run(["run", "batch.csv", "--budget", "1000"]).exited(7);
+    assert!(!run.stderr.contains("callsheet cancel"), "{}", run.stderr);
+    run.says("2 jobs are queued and may have been sent").says("retry batch/JOB --max-credits N");
+    let explains = |parts: &[&str]| {
+        let explained = env.run(["explain", "batch/image-1"]).exited(0).stdout;
+        parts.iter().for_each(|part| assert!(explained.contains(part), "{part}: {explained}"));
+    };
+    let resolve = "callsheet resolve batch/image-1 --charged N or --not-charged";
+    explains(&["no process works on this state", "callsheet retry batch/image-1 --max-credits N", resolve]);
+    let daemon = env.daemon("info");
+    let parked_by = || env.run(["status", "--json"]).exited(0).json()["batches"][0]["parked_by"].clone();
+    until("it is parked", || parked_by() == "perhaps_sent");
+    let price = "the price is 16 credits now, and its max_credits is 8";
+    explains(&[price, "callsheet retry batch/image-1 --max-credits 16", resolve]);
+    daemon.stop();
+    env.audit().each_paid_once(0);
+    env.run(["retry", "batch/image-1", "--max-credits", "16"]).exited(0);
+    env.run(["resolve", "batch/image-2", "--not-charged"]).exited(0);
+    env.run(["run", "batch.csv", "--budget", "1000"]).exited(1);
+    env.audit().each_paid_once(1);
+    assert_eq!(states(&env), ["succeeded", "failed"]);
+}

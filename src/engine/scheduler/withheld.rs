@@ -6,6 +6,7 @@ use crate::domain::job::{JobSpec, State};
 use crate::domain::manifest::row::Deadline;
 use crate::domain::time::Now;
 use crate::engine::scheduler::Scheduler;
+use crate::engine::scheduler::parts::prices::above_max;
 
 /// Why such a job is not sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,6 +15,8 @@ pub enum Withheld {
     Expired,
     /// The deadline of its row, an instant, has passed.
     PastDeadline,
+    /// It costs more than it may: what it costs, and the command that lets it.
+    AboveMax(String),
 }
 
 impl Scheduler {
@@ -33,6 +36,8 @@ impl Scheduler {
                 return Some(Withheld::PastDeadline);
             }
         }
-        None
+        let refused = self.prices.foresee(key, &spec.order, job.and_then(|job| job.max_credits())).err()?;
+        let fault = above_max(&refused, &active.record().name, &spec.label)?;
+        Some(Withheld::AboveMax(fault.message))
     }
 }

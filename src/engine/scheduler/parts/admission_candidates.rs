@@ -153,16 +153,17 @@ impl WaitingJobs<'_> {
         // What goes on from outputs that are there goes before what begins: finished chains come early.
         let begins = |is_row: bool, spec: &JobSpec| is_row && spec.order.inputs.is_empty();
         specs.sort_by_key(|(is_row, spec)| (Reverse(spec.order.priority), begins(*is_row, spec), spec.seq));
-        let (mut lacks_price, needs_person) = (false, needs_person.get());
+        let (mut lacks_price, mut needs_person) = (false, needs_person.get());
         let mut candidates = Vec::with_capacity(specs.len());
         for (_, spec) in specs {
             let key = JobKey { batch, seq: spec.seq };
             match self.candidate(key, spec, active) {
                 Ok(candidate) => candidates.push(candidate),
                 Err(withheld) => match above_max(&withheld, &record.name, &spec.label) {
-                    // What may have been sent may have been charged, too.
-                    Some(fault) if !self.jobs.may_have_been_sent(&key, record) => too_dear.push((key, fault)),
-                    _ => lacks_price = true,
+                    // What may have been sent may have been charged, too: a person says so, or lets it cost more.
+                    Some(_) if self.jobs.may_have_been_sent(&key, record) => needs_person = true,
+                    Some(fault) => too_dear.push((key, fault)),
+                    None => lacks_price = true,
                 },
             }
         }

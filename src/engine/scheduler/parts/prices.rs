@@ -218,11 +218,18 @@ impl Prices {
 
     /// What must be held to admit a waiting job, in credits; nothing where it must not be sent at its price.
     pub fn hold_of(&self, key: JobKey, order: &Order, max: Option<Credits>) -> Option<Credits> {
-        let release = match self.decided.get(&key) {
+        Some(self.foresee(key, order, max).ok()?.hold)
+    }
+
+    /// At which price a waiting job would be admitted now.
+    ///
+    /// # Errors
+    /// [`HoldRefusal`]: it must not be sent at its price.
+    pub fn foresee(&self, key: JobKey, order: &Order, max: Option<Credits>) -> Result<Hold, HoldRefusal> {
+        match self.decided.get(&key) {
             Some(known) => known.clone(),
             None => self.release(order, max),
-        };
-        Some(release.ok()?.hold)
+        }
     }
 
     fn release(&self, order: &Order, max: Option<Credits>) -> Result<Hold, HoldRefusal> {
