@@ -312,8 +312,8 @@ fn rebuild(command: &StateRebuild, global: &Global) -> Result<Exit, Failure> {
     );
     if rebuilt.may_be_charged_credits > Credits::ZERO {
         say!(
-            "up to {} may have been charged for requests without a record: they count against budget.total and \
-             budget.per_day until their tasks are looked up, after callsheet resume, or callsheet retry where a \
+            "up to {} may have been charged for requests without a record: they count against budget.total, \
+             budget.per_day and budget.by until their tasks are looked up, after callsheet resume, or callsheet retry where a \
              note says so",
             rebuilt.may_be_charged_credits
         );

@@ -299,8 +299,8 @@ pub(super) fn may_be_charged(batches: &[BatchStatus]) {
         if *credits > 0 {
             let verb = if *state == BatchState::Done { "retry" } else { "resume" };
             say!(
-                "{name}: up to {credits} credits may have been charged before the state was rebuilt; they count against budget.total and \
-                 budget.per_day until its jobs are looked up: callsheet {verb} {name}"
+                "{name}: up to {credits} credits may have been charged before the state was rebuilt; they count against budget.total, \
+                 budget.per_day and budget.by until its jobs are looked up: callsheet {verb} {name}"
             );
         }
     }

@@ -105,8 +105,8 @@ pub struct BatchRecord {
     /// imported when it had so many.
     #[serde(default, skip_serializing_if = "is_default")]
     pub rebuilt_rows: u32,
-    /// What these may have been charged and nothing tells, in credits: it counts against the budgets of the state and of the
-    /// day until they are asked for.
+    /// What these may have been charged and nothing tells, in credits: it counts against the budgets of the state, of the
+    /// day and of groups until they are asked for.
     #[serde(default, skip_serializing_if = "is_default")]
     pub may_be_charged: Credits,
     /// The part of it that jobs may have been charged that have ended as far as is known, and may have been queued again

@@ -515,3 +515,25 @@ fn what_may_have_been_sent_and_costs_more_than_it_may_names_its_price_and_what_h
     env.audit().each_paid_once(1);
     assert_eq!(states(&env), ["succeeded", "failed"]);
 }
+
+#[test]
+fn what_may_have_been_charged_counts_for_the_budget_of_a_client() {
+    let env = TestEnv::new();
+    env.configure("[limits]\nin_flight = 3\n[budget.by.\"meta.client\"]\ndefault = 24\n");
+    let manifest = |ids: &[&str]| {
+        let row = |id: &&str| format!("{id},image,gi-2,a gull called {id},acme\n");
+        format!("id,kind,model,prompt,meta.client\n{}", ids.iter().map(row).collect::<String>())
+    };
+    env.write("batch.csv", manifest(&["a", "b", "c"]));
+    env.write("other.csv", manifest(&["d"]));
+    buy_unheard_and_lose_the_database(&env, &["run", "batch.csv"], 3);
+    env.run(["state", "rebuild"]).exited(0).says("up to 24 credits may have been charged");
+    let parked = env.run(["run", "other.csv"]).exited(4);
+    parked.says("the next job of meta.client acme needs 8, 0 of 24 credits are left");
+    env.audit().each_paid_once(3);
+    // They are asked for within the same limit.
+    env.run(["resume", "batch"]).exited(0);
+    env.run(RUN).exited(0);
+    env.run(["run", "other.csv"]).exited(4);
+    env.audit().each_paid_once(3);
+}

@@ -101,10 +101,11 @@ impl RemainingBudget {
         }
         for GroupLimit { group, total, per_day } in &candidate.groups {
             let books = self.groups.get(group).copied().unwrap_or_default();
-            if !budget::fits(books.total, *total, wanted) {
+            // Whose groups its jobs are of is not kept: it counts for each.
+            if !budget::fits(books.total, *total, wanted + of_all) {
                 return parked(Parked::GroupBudget);
             }
-            if !budget::fits(books.day, *per_day, candidate.wanted_today()) {
+            if !budget::fits(books.day, *per_day, candidate.wanted_today() + of_all) {
                 return parked(Parked::GroupDayBudget);
             }
         }

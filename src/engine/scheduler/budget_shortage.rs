@@ -12,19 +12,22 @@ use crate::engine::scheduler::{OpenJob, Scheduler};
 
 impl Scheduler {
     /// The jobs of a batch that wait next, with what is to be held for each.
-    fn next_jobs<'a>(&'a self, active: &'a ActiveBatch) -> impl Iterator<Item = (&'a Order, Credits)> + 'a {
+    fn next_jobs<'a>(
+        &'a self,
+        active: &'a ActiveBatch,
+    ) -> impl Iterator<Item = (JobKey, &'a Order, Credits)> + 'a {
         let batch = active.record().no;
         let queued = self.jobs.candidates(batch, 1);
         let queued = queued.map(|open: &OpenJob| (open.key(), &open.spec().order, open.job().max_credits()));
         let rows = active.rows().map(move |row| (JobKey { batch, seq: row.spec.seq }, &row.spec.order, None));
         queued
             .chain(rows)
-            .filter_map(|(key, order, max)| Some((order, self.prices.hold_of(key, order, max)?)))
+            .filter_map(|(key, order, max)| Some((key, order, self.prices.hold_of(key, order, max)?)))
     }
 
     /// The smallest hold among the jobs of a batch that wait next.
     pub(super) fn next_hold(&self, active: &ActiveBatch) -> Option<Credits> {
-        self.next_jobs(active).map(|(_, hold)| hold).min()
+        self.next_jobs(active).map(|(.., hold)| hold).min()
     }
 
     /// What is missing for the next job of a batch that is parked by a budget that is not its own.
@@ -42,8 +45,8 @@ impl Scheduler {
                 of("budget.per_day", self.budgets.day(today), limits.per_day)
             }
             Parked::GroupBudget | Parked::GroupDayBudget => {
-                let short = self.next_jobs(active).filter_map(|(order, needed)| {
-                    self.group_shortage(active, order, needed, parked == Parked::GroupDayBudget)
+                let short = self.next_jobs(active).filter_map(|(key, order, needed)| {
+                    self.group_shortage(active, (key, order), needed, parked == Parked::GroupDayBudget)
                 });
                 short.min_by_key(BudgetShortage::missing)
             }
@@ -57,7 +60,8 @@ impl Scheduler {
         let max = self.jobs.get(&key).and_then(|open| open.job().max_credits());
         let needed = self.prices.hold_of(key, order, max)?;
         let short = |parked: Parked| {
-            let shortage = self.group_shortage(active, order, needed, parked == Parked::GroupDayBudget)?;
+            let shortage =
+                self.group_shortage(active, (key, order), needed, parked == Parked::GroupDayBudget)?;
             Some((parked, shortage))
         };
         short(Parked::GroupBudget).or_else(|| short(Parked::GroupDayBudget))
@@ -67,16 +71,20 @@ impl Scheduler {
     fn group_shortage(
         &self,
         active: &ActiveBatch,
-        order: &Order,
+        (key, order): (JobKey, &Order),
         needed: Credits,
         is_of_day: bool,
     ) -> Option<BudgetShortage> {
         let (groups, origin) = (self.budgets.groups(), active.record().origin.as_ref());
         let today = self.budgets.latest_day().unwrap_or_default();
+        // Of what may be charged already it is a part itself where it may have been sent.
+        let may_be_charged =
+            if self.may_have_been_sent(&key) { Credits::ZERO } else { self.may_be_charged() };
         let short = |GroupLimit { group, total, per_day }: GroupLimit| {
             let found = groups.get(&group);
             let (totals, limit) =
                 if is_of_day { (found.of_day(today), per_day) } else { (found.total, total) };
+            let totals = Totals { held: totals.held + may_be_charged, ..totals };
             if budget::fits(totals, limit, needed) {
                 return None;
             }
