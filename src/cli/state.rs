@@ -189,6 +189,12 @@ fn import(command: &StateImport, global: &Global) -> Result<Exit, Failure> {
             printable(&names)
         );
     }
+    for batch in &imported.without_files {
+        say!(
+            "{batch}: rows of it take files of the machine that the export was made on, which it does not carry. Before callsheet \
+             resume {batch}, submit its manifest again where these files are: what finds no file is in doubt"
+        );
+    }
     Ok(Exit::Success)
 }
 

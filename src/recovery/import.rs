@@ -9,6 +9,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
+use crate::domain::ids::BatchName;
 use crate::domain::recovered_job_state;
 use crate::domain::time::Timestamp;
 use crate::recovery::{dropped_rows, unpaid_outcomes};
@@ -32,6 +33,8 @@ pub struct Imported {
     pub rows: u64,
     /// Jobs that have begun and not ended.
     pub open: usize,
+    /// Unfinished batches of which rows take files of the machine that the export was made on: it does not carry these.
+    pub without_files: Vec<BatchName>,
 }
 
 /// Makes a state in the empty folder `dir` from an export.
@@ -60,6 +63,9 @@ pub fn import(dump: impl Read, dir: &Path, now: Timestamp) -> Result<Imported, D
         }
         batch.rebuilt_rows = batch.rows;
         imported.paused += 1;
+        if state.takes_files(batch)? {
+            imported.without_files.push(batch.name.clone());
+        }
     }
     state.install(records)?;
     Ok(imported)

@@ -400,6 +400,20 @@ impl NewState {
         Ok(())
     }
 
+    /// Whether an accepted row of a batch takes a file of the machine that it was accepted on.
+    ///
+    /// # Errors
+    /// When its rows cannot be read.
+    pub fn takes_files(&self, batch: &BatchRecord) -> Result<bool, StoreError> {
+        let mut lines = Spool::new(batch_dir(&self.dir, batch.no)).rows(0, batch.spool_bytes)?;
+        while let Some((_, spec)) = lines.next_line::<JobSpec>()? {
+            if !spec.order.files.is_empty() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// Makes it a state.
     ///
     /// # Errors

@@ -397,3 +397,21 @@ fn doctor_says_whether_the_store_answers() {
     let unknown = check_of("config", command(&env, &store, &["doctor", "--json"]));
     assert!(unknown["found"].as_str().unwrap().contains("must begin with s3://, gs://"), "{unknown}");
 }
+
+/// An export carries no files: what names them waits until its manifest is submitted again, and is then bought once.
+#[test]
+fn an_import_names_the_batches_whose_files_it_lacks() {
+    let (env, store) = env();
+    env.write("ref/logo.png", png(1));
+    let row = json!({"id": "a", "kind": "video", "model": "house-c1", "prompt": "a", "image_urls": ["./ref/logo.png"]});
+    env.write("clips.json", json!([row]).to_string());
+    run(&env, &store, &["run", "clips.json", "--budget", "0"]).exited(4);
+    run(&env, &store, &["state", "export", "dump.jsonl"]).exited(0);
+    fs::remove_dir_all(env.path("state")).unwrap();
+    let imported = run(&env, &store, &["state", "import", "dump.jsonl"]).exited(0);
+    imported.says("clips: rows of it take files of the machine").says("submit its manifest again");
+    run(&env, &store, &["run", "clips.json", "--budget", "1000"]).exited(7);
+    run(&env, &store, &["resume", "clips"]).exited(0);
+    run(&env, &store, &["run", "clips.json", "--budget", "1000"]).exited(0);
+    env.audit().each_paid_once(1);
+}
