@@ -147,13 +147,34 @@ async fn write_export(global: &Global, out: impl Write) -> Result<std::io::Resul
 async fn export(command: &StateExport, global: &Global) -> Result<Exit, Failure> {
     let Some(path) = command.file.as_ref().filter(|path| path.as_os_str() != "-") else {
         written(write_export(global, std::io::stdout()).await?)?;
+        say_left_out(&dir(global)?);
         return Ok(Exit::Success);
     };
     let file = NewFile::begin(path)?;
     write_export(global, file.as_file()).await?.map_err(|error| file.refused(&error))?;
     file.finish()?;
     say!("{}: exported", printable_path(path));
+    say_left_out(&dir(global)?);
     Ok(Exit::Success)
+}
+
+/// Says what a state in `dir` keeps beside what an export carries, where it lies here.
+fn say_left_out(dir: &Path) {
+    let is_message = |entry: &std::fs::DirEntry| entry.path().extension().is_some_and(|ext| ext == "json");
+    let mut messages = dir.join("hooks").read_dir().into_iter().flatten().flatten();
+    let messages = messages.any(|entry| is_message(&entry));
+    let prices = dir.join("surcharges.json").exists();
+    let what = [
+        (messages, "messages of hooks that are not delivered yet", "hooks"),
+        (prices, "what was charged above the catalog", "surcharges.json"),
+    ];
+    for (_, what, name) in what.into_iter().filter(|(is_there, ..)| *is_there) {
+        let path = dir.join(name);
+        say!(
+            "not part of the export: {what}; to carry it along, copy {} into the state directory after the import",
+            printable_path(&path)
+        );
+    }
 }
 
 fn import(command: &StateImport, global: &Global) -> Result<Exit, Failure> {

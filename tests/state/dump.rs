@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::support::collect_outputs::Outputs;
 use crate::support::process::Running;
-use crate::support::{TestEnv, manifests};
+use crate::support::{TestEnv, manifests, until};
 
 const RUN: [&str; 3] = ["run", "--json", "batch.csv"];
 
@@ -275,4 +275,26 @@ fn every_flipped_bit_of_the_spool_is_found_by_verify() {
         fs::write(env.path(file), &whole).unwrap();
     }
     env.run(["state", "verify"]).exited(0);
+}
+
+#[test]
+fn an_export_says_which_messages_it_does_not_carry_and_a_copy_of_them_is_delivered() {
+    let env = TestEnv::new();
+    let received = env.path("received");
+    let hook = |command: &str| env.configure(&format!("[hooks]\nbatch_done = {command}\n"));
+    hook(r#"["false"]"#);
+    env.write("batch.csv", manifests::manifest("image", 1));
+    let daemon = env.daemon("info");
+    env.run(["submit", "--wait", "batch.csv"]).exited(0);
+    until("its message to be tried", || env.path("state/hooks/000001.json").exists());
+    daemon.stop();
+    env.run(["state", "export", "dump.jsonl"]).exited(0).says("not part of the export: messages of hooks");
+    fs::rename(env.path("state"), env.path("old")).unwrap();
+    env.run(["state", "import", "dump.jsonl"]).exited(0);
+    fs::create_dir(env.path("state/hooks")).unwrap();
+    fs::copy(env.path("old/hooks/000001.json"), env.path("state/hooks/000001.json")).unwrap();
+    hook(&format!(r#"["cp", "/dev/stdin", "{}"]"#, received.display()));
+    let daemon = env.daemon("info");
+    until("the message to be delivered", || received.exists());
+    daemon.stop();
 }
