@@ -14,7 +14,7 @@ use crate::domain::credits::Credits;
 use crate::domain::exit_code::Exit;
 use crate::domain::shell_word::shell_word;
 use crate::ingest::another_take::AnotherTake;
-use crate::server::protocol::{AnotherTakeRequest, Request, StatusRequest};
+use crate::server::protocol::{AnotherTakeRequest, BatchStatus, Request, StatusRequest};
 
 #[derive(Debug, Args)]
 pub(super) struct TakeArguments {
@@ -52,12 +52,15 @@ pub(super) async fn run(arguments: &TakeArguments, global: &Global) -> Result<Ex
             if let Some(left) = answer.budget_left_credits.filter(|left| *left < price.0) {
                 let asked = StatusRequest { batch: Some(batch.clone()), all: false };
                 let status = client.call(&asked).await?.batches.into_iter().next();
-                let enough =
-                    status.map(|status| status.held_credits + status.charged_credits + price.0);
+                // What waits in the batch goes first.
+                let before = |status: BatchStatus| {
+                    status.planned_credits.max(status.held_credits + status.charged_credits)
+                };
+                let enough = status.map(|status| before(status) + price.0);
                 let enough = enough.map_or_else(|| "N".to_owned(), |enough| enough.to_string());
                 say!(
                     "the budget of {batch} has {} left: the take would wait until it is raised (callsheet budget {batch} \
-                     {enough})",
+                     {enough}, which covers what waits before it)",
                     Credits(left)
                 );
             }

@@ -222,7 +222,9 @@ fn import(command: &StateImport, global: &Global) -> Result<Exit, Failure> {
 /// The failure of what reads an export, with the name of its file.
 fn of_export(error: DumpError, file: &Path) -> Failure {
     let message = match &error {
-        DumpError::Io(_) | DumpError::Line { .. } => Some(format!("{}: {error}", file.display())),
+        DumpError::Io(_) | DumpError::Line { .. } | DumpError::OtherState { .. } => {
+            Some(format!("{}: {error}", file.display()))
+        }
         DumpError::Store(_) | DumpError::NotEmpty { .. } => None,
     };
     let failure = Failure::from(error);

@@ -1,6 +1,6 @@
 //! `callsheet submit`: manifests for the running daemon.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -65,7 +65,7 @@ pub(super) async fn submit(
     daemon.must_take_manifests()?;
     if !wait {
         let receipts = submit_all(client, manifests, global).await?;
-        let statuses = look(client, &receipts).await?;
+        let statuses = look(client, &receipts, &BTreeMap::new()).await?;
         let exit = exit_of(&receipts, &statuses, wait);
         if global.json {
             print_report(&receipts, &statuses, &health.output, exit)?;
@@ -187,8 +187,12 @@ fn batches_of(receipts: &[Receipt]) -> BTreeSet<BatchName> {
 }
 
 /// How the batches of manifests stand. A list leaves out those that finished before others, and they are asked for by
-/// name: none may be missing from what the command ends with.
-async fn look(client: &Client, receipts: &[Receipt]) -> Result<Vec<BatchStatus>, ClientError> {
+/// name: none may be missing from what the command ends with. Those that are known to be `done` are not asked for.
+async fn look(
+    client: &Client,
+    receipts: &[Receipt],
+    done: &BTreeMap<BatchName, BatchStatus>,
+) -> Result<Vec<BatchStatus>, ClientError> {
     let batches = batches_of(receipts);
     let status = client.call(&StatusRequest::default()).await?;
     let mut found: Vec<BatchStatus> =
@@ -198,6 +202,10 @@ async fn look(client: &Client, receipts: &[Receipt]) -> Result<Vec<BatchStatus>,
     let with_jobs = receipts.iter().filter(|receipt| !has_nothing(std::slice::from_ref(receipt)));
     let with_jobs: BTreeSet<&BatchName> = with_jobs.filter_map(|receipt| receipt.batch.as_ref()).collect();
     for name in with_jobs.into_iter().filter(|name| !listed.contains(*name)) {
+        if let Some(known) = done.get(name) {
+            found.push(known.clone());
+            continue;
+        }
         let request = StatusRequest { batch: Some(name.clone()), all: false };
         let batch = client.call(&request).await?.batches.into_iter().find(|batch| batch.name == *name);
         let unknown = || {
@@ -217,12 +225,17 @@ async fn follow(
     receipts: &[Receipt],
     progress: &mut Progress,
 ) -> Result<Vec<BatchStatus>, Failure> {
+    let mut done = BTreeMap::new();
     loop {
-        let statuses = follower.ask(async |client: &Client| look(client, receipts).await).await?;
+        let statuses = follower.ask(async |client: &Client| look(client, receipts, &done).await).await?;
         progress.observe_statuses(&statuses);
         if statuses.iter().all(has_ended) {
-            return Ok(statuses);
+            // Once more in full: one that was done may have been taken up again.
+            let none = BTreeMap::new();
+            return follower.ask(async |client: &Client| look(client, receipts, &none).await).await;
         }
+        let ended = statuses.into_iter().filter(|batch| batch.state == BatchState::Done);
+        done.extend(ended.map(|batch| (batch.name.clone(), batch)));
         tokio::time::sleep(POLL_INTERVAL).await;
     }
 }

@@ -74,7 +74,7 @@ pub(super) async fn until_unread(stream: impl AsFd) {
     {
         return;
     }
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 /// Writes text that moves the cursor, at once, with colours where they are wanted.

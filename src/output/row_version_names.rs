@@ -97,8 +97,8 @@ impl OutputDir {
         for name in to.iter().filter(|name| *name != from) {
             let (new_path, files) = match self.sidecar_named(batch, layout, spec, name) {
                 // A process that was killed began it.
-                Some((path, begun)) => (path, begun.files),
-                None => {
+                Some((path, begun)) if begun.is_of(spec.id, old.task()) => (path, begun.files),
+                _ => {
                     let files = called(&old.files, layout, batch, spec, name);
                     let place = dir.join(layout.sidecar(self.options().sidecars, batch, spec, name));
                     let places = layout.sidecars(batch, spec, name).map(|path| dir.join(path));

@@ -71,6 +71,11 @@ impl Sidecar {
         }
     }
 
+    /// The task that made the outputs; nothing in sidecars of others.
+    pub(super) fn task(&self) -> Option<&TaskId> {
+        self.task_id.as_ref()
+    }
+
     /// Whether it is of this job, and of this task of it where one is given and the sidecar names its own.
     pub(super) fn is_of(&self, job: JobId, task: Option<&TaskId>) -> bool {
         let is_same = |(own, task): (&TaskId, &TaskId)| own.0.eq_ignore_ascii_case(&task.0);

@@ -220,8 +220,10 @@ fn lines(make: impl FnOnce(Sink<'_>) -> Result<(), HandlerError> + Send + 'stati
     // The time is measured here and not by the thread below: that may outlive the runtime, whose timers are gone then.
     tokio::spawn(async move {
         while let Some(chunk) = chunks.recv().await {
-            // The client may have disconnected, or read nothing for too long.
+            // The client may have disconnected, or read nothing for too long: then it gets no end that looks like one.
             if sender.send_timeout(chunk, READ_TIMEOUT).await.is_err() {
+                drop(chunks);
+                let _ = sender.send(Err(io::ErrorKind::TimedOut.into())).await;
                 break;
             }
         }

@@ -80,6 +80,16 @@ fn outputs_of_a_trial_are_not_taken_for_what_was_paid_for() {
 }
 
 #[test]
+fn outputs_find_a_name_however_often_a_lost_state_had_them_made_anew() {
+    let env = TestEnv::new();
+    env.write("s.csv", IMAGE);
+    for _ in 0..5 {
+        env.run(["run", "s.csv", "--emulator", "--emulator-speed", "inf"]).exited(0);
+        std::fs::remove_dir_all(env.path("state")).unwrap();
+    }
+}
+
+#[test]
 fn a_trial_has_directories_of_its_own_below_those_that_the_configuration_names() {
     let env = TestEnv::new();
     env.configure("[paths]\nstate = \"real-state\"\noutput = \"real-output\"");

@@ -301,8 +301,9 @@ impl RebuildsRun {
         for batch in self.wanted.keys().cloned().collect::<Vec<_>>() {
             self.ask(&["cancel", &batch]);
             self.ask(&["retry", &batch]);
+            // What was canceled and may have been sent goes on by its name alone.
+            self.ask(&["resume", &batch]);
         }
-        self.ask(&["resume"]);
         self.counts.orders += 3;
     }
 
@@ -394,9 +395,9 @@ impl RebuildsRun {
             for (batch, job, _) in left.iter().filter(|(_, _, state)| state == "in_doubt") {
                 self.resolve(batch, job);
             }
-            self.ask(&["resume"]);
             let batches: BTreeSet<&String> = left.iter().map(|(batch, _, _)| batch).collect();
             for batch in batches {
+                self.ask(&["resume", batch]);
                 self.ask(&["retry", batch]);
             }
         }

@@ -369,6 +369,8 @@ fn what_was_canceled_and_may_have_been_sent_is_resumed_by_its_name_alone() {
         let resumed = env.run(["resume", "batch"]).exited(0);
         resumed.says(&format!("{waiting} canceled jobs may have been sent"));
     }
+}
+
 /// Bought, and never heard of, by a client that is killed; its database is lost with it.
 fn buy_unheard_and_lose_the_database(env: &TestEnv, run: &[&str], tasks: usize) {
     env.faults(UNHEARD);

@@ -12,6 +12,8 @@ use crate::output::output_spec::OutputSpec;
 use crate::output::publish::{OutputDir, Part, Publication, hash_file};
 use crate::output::sidecar::Sidecar;
 
+/// The index of the last of a job's names.
+const LAST_NAME: usize = 2;
 /// Most edited copies of one output that are kept.
 const EDITED_MAX: u32 = 100;
 
@@ -69,9 +71,12 @@ impl UntriedNames {
         for (index, name) in self.names.by_ref() {
             let places = layout.sidecars(batch, spec, &name).map(|path| batch_dir.join(path));
             let mut found = places.map(|path| Sidecar::read(&path).map(|sidecar| (path, sidecar)));
-            // Outputs keep a name that they have.
-            let own =
-                found.iter_mut().find_map(|found| found.take_if(|(_, sidecar)| sidecar.is_of(spec.id, task)));
+            // Outputs keep a name that they have. The last name, which has all of the identity, is the job's whichever task made
+            // what lies there: there is no other.
+            let own_task = task.filter(|_| index < LAST_NAME);
+            let own = found
+                .iter_mut()
+                .find_map(|found| found.take_if(|(_, sidecar)| sidecar.is_of(spec.id, own_task)));
             if index == 0 && spec.apart && own.is_none() {
                 continue;
             }

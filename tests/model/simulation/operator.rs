@@ -9,6 +9,7 @@ use callsheet::domain::credits::Credits;
 use callsheet::domain::ids::{AttemptNo, BatchNo, Fingerprint, JobId, JobKey, Seq};
 use callsheet::domain::job::{JobSpec, State};
 use callsheet::domain::job_reference::JobInput;
+use callsheet::domain::manifest::row::Deadline;
 use callsheet::domain::review::{self, Decision, ReviewAction, Take};
 use callsheet::domain::row_versions::VersionChange;
 use callsheet::domain::time::Timestamp;
@@ -311,17 +312,22 @@ impl World {
         findings
     }
 
-    /// What may have been sent of a batch that has expired, or that was given up since its jobs wait for others in vain,
-    /// is neither dropped nor sent: a person looks it up.
+    /// What may have been sent of a batch that has expired, or that was given up since its jobs wait for others in vain, and
+    /// what its own deadline has passed for, is neither dropped nor sent: a person looks it up.
     fn resolve_what_has_expired(&mut self) -> Verdict {
         let now = self.wall();
         let is_given_up =
             |batch: &BatchRecord| self.input_visits.get(&batch.no).is_some_and(|visits| *visits > 3);
         let has_expired =
-            |batch: &&BatchRecord| is_given_up(batch) || batch.expires().is_some_and(|at| at <= now);
-        let expired: Vec<BatchRecord> = self.disk.batches.values().filter(has_expired).cloned().collect();
-        for batch in expired {
+            |batch: &BatchRecord| is_given_up(batch) || batch.expires().is_some_and(|at| at <= now);
+        let batches: Vec<(BatchRecord, bool)> =
+            self.disk.batches.values().map(|batch| (batch.clone(), has_expired(batch))).collect();
+        for (batch, has_expired) in batches {
             for found in self.disk.jobs(batch.no) {
+                let is_late = matches!(found.0.order.deadline, Some(Deadline::At(at)) if at <= now);
+                if !has_expired && !is_late {
+                    continue;
+                }
                 let (key, job) = (found.1.key, &found.1.job);
                 let may_have_been_sent = job.may_have_been_sent() || batch.may_have_been_sent(key.seq);
                 let is_left = matches!(job.state(), State::Queued) && job.first_sent().is_none();
