@@ -267,7 +267,7 @@ fn a_budget_that_does_not_cover_it_parks_it() {
     env.run(["review", "another-take", "spring/poster"])
         .exited(0)
         .says(&format!("the budget of spring has {left} credits left: the take would wait"))
-        .says(&format!("(callsheet budget spring {enough})"));
+        .says(&format!("(callsheet budget spring {enough}, which covers what waits before it)"));
     env.run(buy("2", "8")).exited(0);
     env.run(["run", "spring.csv"]).exited(4);
     env.audit().each_paid_once(2);
