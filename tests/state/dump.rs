@@ -154,7 +154,9 @@ fn half_a_dump_and_a_changed_one_are_refused() {
         env.write("cut.jsonl", lines[..length].iter().map(|line| format!("{line}\n")).collect::<String>());
         let state = format!("cut-{length}");
         env.run(["state", "import", "cut.jsonl", "--state", &state]).exited(2).says("cut off");
-        env.run(["jobs", "--state", &state]).exited(2).says("there is no state");
+        env.run(["jobs", "--state", &state])
+            .exited(2)
+            .says("there is neither a job state nor a state directory");
     }
     env.write("changed.jsonl", whole.replacen("\"spent\":", "\"spent\":1", 1));
     let import = |dump: &str| env.run(["state", "import", dump, "--state", "changed"]);

@@ -5,6 +5,7 @@
 use std::fs;
 use std::path::Path;
 
+use callsheet_emulator::Options;
 use serde_json::Value;
 
 use crate::support::collect_outputs::Outputs;
@@ -13,8 +14,9 @@ use crate::support::{TestEnv, manifests};
 
 const RUN: [&str; 3] = ["run", "--json", "batch.csv"];
 
+/// An image takes more than a tenth of a second, so that its task is read on a busy machine, too.
 fn images(jobs: usize) -> TestEnv {
-    let env = TestEnv::new();
+    let env = TestEnv::with(Options { speed: 300.0, ..Options::default() });
     env.write("batch.csv", manifests::manifest("image", jobs));
     env
 }
