@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use crate::domain::ids::{BatchNo, JobKey, Seq};
 use crate::domain::job::{Books, JobSpec, State};
-use crate::domain::manifest::row::Deadline;
 use crate::domain::time::Timestamp;
 use crate::store::unopened_state::NewState;
 use crate::store::{JobRecord, Snapshot, StoreError};
@@ -54,6 +53,6 @@ fn unpaid_of(state: &NewState, records: &Snapshot, no: BatchNo) -> Result<Vec<Jo
 }
 
 fn missed_its_deadline(record: &JobRecord, spec: &JobSpec, now: Timestamp) -> bool {
-    let is_past = matches!(spec.order.deadline, Some(Deadline::At(at)) if at <= now);
+    let is_past = spec.order.deadline.is_some_and(|deadline| deadline.has_passed(now));
     is_past && record.job.first_sent().is_none()
 }

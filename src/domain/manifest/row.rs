@@ -176,6 +176,11 @@ impl Deadline {
             Deadline::At(at) => at,
         }
     }
+
+    /// Whether it is an instant that has passed: what is sent from `now` on could only be late.
+    pub fn has_passed(self, now: Timestamp) -> bool {
+        matches!(self, Deadline::At(at) if at <= now)
+    }
 }
 
 /// What becomes of an overdue job.

@@ -6,7 +6,6 @@ use crate::domain::credits::Credits;
 use crate::domain::ids::JobKey;
 use crate::domain::job::{Job, JobSpec, MADE_BEFORE, State};
 use crate::domain::lifecycle::{self, AttemptRules, Event, IllegalEvent, Want};
-use crate::domain::manifest::row::Deadline;
 use crate::domain::retry_delay;
 use crate::domain::time::Now;
 use crate::engine::scheduler::commands::FoundJob;
@@ -63,7 +62,7 @@ impl Scheduler {
 
     /// Whether a job could only expire again: it was never sent, and its own deadline, an instant, has passed.
     fn missed_its_deadline(&self, spec: &JobSpec, record: &JobRecord, now: Now) -> bool {
-        let is_past = matches!(spec.order.deadline, Some(Deadline::At(at)) if at <= now.wall);
+        let is_past = spec.order.deadline.is_some_and(|deadline| deadline.has_passed(now.wall));
         let batch = self.batches.get(&record.key.batch);
         let may_have_been_sent = record.job.may_have_been_sent()
             || batch.is_some_and(|active| active.record().may_have_been_sent(spec.seq));

@@ -3,7 +3,6 @@
 
 use crate::domain::ids::JobKey;
 use crate::domain::job::{JobSpec, State};
-use crate::domain::manifest::row::Deadline;
 use crate::domain::time::Now;
 use crate::engine::scheduler::Scheduler;
 use crate::engine::scheduler::parts::prices::above_max;
@@ -32,7 +31,7 @@ impl Scheduler {
             if active.has_expired(now) {
                 return Some(Withheld::Expired);
             }
-            if matches!(spec.order.deadline, Some(Deadline::At(at)) if at <= now.wall) {
+            if spec.order.deadline.is_some_and(|deadline| deadline.has_passed(now.wall)) {
                 return Some(Withheld::PastDeadline);
             }
         }

@@ -10,7 +10,6 @@ use crate::domain::budget_group::{Group, GroupLimits};
 use crate::domain::credit_hold::HoldRefusal;
 use crate::domain::ids::{BatchNo, JobKey};
 use crate::domain::job::{Job, JobSpec, Order};
-use crate::domain::manifest::row::Deadline;
 use crate::domain::parked_reason::Parked;
 use crate::domain::task::Fault;
 use crate::domain::time::Now;
@@ -188,7 +187,7 @@ impl WaitingJobs<'_> {
     /// neither sent late nor dropped. What this one sent is asked for under its key.
     fn may_only_be_late(&self, spec: &JobSpec, record: &BatchRecord) -> bool {
         let key = JobKey { batch: record.no, seq: spec.seq };
-        matches!(spec.order.deadline, Some(Deadline::At(at)) if at <= self.now.wall)
+        spec.order.deadline.is_some_and(|deadline| deadline.has_passed(self.now.wall))
             && self.jobs.get(&key).is_none_or(|open| open.job().first_sent().is_none())
             && self.jobs.may_have_been_sent(&key, record)
     }
