@@ -4,15 +4,19 @@ use crate::cli::failure::Failure;
 use crate::cli::global_flags::Global;
 use crate::cli::name_arguments::NameArgument;
 use crate::cli::terminal::say;
-use crate::cli::{client, outcome_json, printable};
+use crate::cli::{batch_outcomes, client, printable};
 use crate::domain::exit_code::Exit;
 use crate::server::protocol::CancelRequest;
 
 pub(super) async fn run(command: &NameArgument, global: &Global) -> Result<Exit, Failure> {
     let request = CancelRequest { name: command.name.clone() };
-    for outcome in outcome_json::print(client::call(global, &request).await?, global)? {
-        let result = outcome.result;
-        say!("{}: {} canceled before they were sent", outcome.batch, result.jobs);
+    let outcomes = batch_outcomes::print(client::call(global, &request).await?, global)?;
+    for outcome in outcomes.iter().filter(|outcome| outcome.result.refused.is_none()) {
+        let result = &outcome.result;
+        match result.jobs + result.in_flight + result.may_have_been_sent {
+            0 => say!("{}: nothing to cancel: it was canceled or has ended already", printable(&command.name)),
+            _ => say!("{}: {} canceled before they were sent", outcome.batch, result.jobs),
+        }
         if result.in_flight > 0 {
             say!("{} already submitted: they cannot be canceled and will be downloaded", result.in_flight);
         }
@@ -26,9 +30,6 @@ pub(super) async fn run(command: &NameArgument, global: &Global) -> Result<Exit,
                 outcome.batch
             );
         }
-        if let Some(refused) = result.refused {
-            say!("{}", printable(&format!("{}: {refused}", command.name)));
-        }
     }
-    Ok(Exit::Success)
+    batch_outcomes::exit(&outcomes, Some(&command.name))
 }

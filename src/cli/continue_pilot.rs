@@ -5,7 +5,7 @@ use clap::Args;
 use crate::cli::failure::Failure;
 use crate::cli::global_flags::Global;
 use crate::cli::terminal::say;
-use crate::cli::{client, outcome_json};
+use crate::cli::{batch_outcomes, client};
 use crate::domain::exit_code::Exit;
 use crate::domain::ids::BatchName;
 use crate::domain::job_state::JobState;
@@ -25,17 +25,12 @@ pub(super) async fn run(command: &ContinueCommand, global: &Global) -> Result<Ex
         let asked = StatusRequest { batch: Some(command.batch.clone()), all: false };
         let before = client.call(&asked).await?.batches.into_iter().next();
         let pilot = before.and_then(|batch| batch.pilot).unwrap_or_default();
-        let outcomes = outcome_json::print(client.call(&request).await?, global)?;
-        for outcome in outcomes {
-            match outcome.result.refused {
-                Some(refused) => say!("{}: {refused}", outcome.batch),
-                None => {
-                    let next = client.next_step(&outcome.batch).await?;
-                    say!("{}: continued with {}; {next}", outcome.batch, rest(pilot));
-                }
-            }
+        let outcomes = batch_outcomes::print(client.call(&request).await?, global)?;
+        for outcome in outcomes.iter().filter(|outcome| outcome.result.refused.is_none()) {
+            let next = client.next_step(&outcome.batch).await?;
+            say!("{}: continued with {}; {next}", outcome.batch, rest(pilot));
         }
-        Ok(Exit::Success)
+        batch_outcomes::exit(&outcomes, None)
     })
     .await
 }

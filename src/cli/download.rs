@@ -11,7 +11,7 @@ use crate::cli::failure::Failure;
 use crate::cli::global_flags::Global;
 use crate::cli::service_target::{self, PresentState, ServiceTarget};
 use crate::cli::terminal::say;
-use crate::cli::{build, outcome_json, submit};
+use crate::cli::{batch_outcomes, build, submit};
 use crate::cli::{printable, printable_path};
 use crate::client::Client;
 use crate::client::InProcess;
@@ -84,12 +84,13 @@ async fn request(
     global: &Global,
 ) -> Result<Vec<BatchOutcome>, Failure> {
     let outcomes = client.call(&DownloadRequest { name: command.name.clone() }).await?;
-    let outcomes = outcome_json::print(outcomes, global)?;
+    let outcomes = batch_outcomes::print(outcomes, global)?;
     for BatchOutcome { batch, result } in outcomes.iter().filter(|outcome| outcome.result.restored > 0) {
         let jobs = counted(result.restored, "job");
         say!("{batch}: the outputs of {jobs} were restored from the object store");
     }
     outcomes.iter().for_each(say_what_stays);
+    batch_outcomes::exit(&outcomes, Some(&command.name))?;
     Ok(outcomes)
 }
 

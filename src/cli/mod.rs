@@ -2,6 +2,7 @@
 
 mod absent_rows;
 mod another_take;
+mod batch_outcomes;
 mod budget;
 mod build;
 mod cancel;
@@ -42,7 +43,6 @@ mod new_file;
 mod next_steps;
 mod open;
 mod open_files_limit;
-mod outcome_json;
 mod outputs;
 mod pause;
 mod plan;

@@ -4,25 +4,20 @@ use crate::cli::failure::Failure;
 use crate::cli::global_flags::Global;
 use crate::cli::name_arguments::BatchArgument;
 use crate::cli::terminal::say;
-use crate::cli::{client, outcome_json};
+use crate::cli::{batch_outcomes, client};
 use crate::domain::exit_code::Exit;
 use crate::server::protocol::PauseRequest;
 
 pub(super) async fn pause(command: &BatchArgument, global: &Global) -> Result<Exit, Failure> {
     let request = PauseRequest { batch: command.batch.clone() };
-    let outcomes = outcome_json::print(client::call(global, &request).await?, global)?;
+    let outcomes = batch_outcomes::print(client::call(global, &request).await?, global)?;
     if outcomes.is_empty() {
         say!("no unfinished batch to pause; batches that come later are not paused");
     }
-    for outcome in outcomes {
+    for outcome in outcomes.iter().filter(|outcome| outcome.result.refused.is_none()) {
         let in_flight = outcome.result.in_flight;
         let paused = if outcome.result.was_paused { "was paused already" } else { "paused" };
-        match outcome.result.refused {
-            Some(refused) => say!("{}: {refused}", outcome.batch),
-            None => {
-                say!("{}: {paused}; {in_flight} in flight will finish and be downloaded", outcome.batch);
-            }
-        }
+        say!("{}: {paused}; {in_flight} in flight will finish and be downloaded", outcome.batch);
     }
-    Ok(Exit::Success)
+    batch_outcomes::exit(&outcomes, None)
 }

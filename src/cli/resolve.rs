@@ -5,7 +5,7 @@ use clap::Args;
 use crate::cli::failure::Failure;
 use crate::cli::global_flags::Global;
 use crate::cli::terminal::say;
-use crate::cli::{client, outcome_json, printable};
+use crate::cli::{batch_outcomes, client, printable};
 use crate::domain::exit_code::Exit;
 use crate::server::protocol::ResolveRequest;
 
@@ -34,15 +34,13 @@ pub(super) async fn run(command: &ResolveCommand, global: &Global) -> Result<Exi
     let charged = command.charged.unwrap_or_default();
     let (name, attempt, above_hold) = (command.job.clone(), command.attempt, command.above_hold);
     let request = ResolveRequest { name, charged, attempt, above_hold };
-    for outcome in outcome_json::print(client::call(global, &request).await?, global)? {
-        if let Some(refused) = outcome.result.refused {
-            return Err(Failure::new(Exit::Usage, format!("{}: {refused}", command.job)));
-        }
+    let outcomes = batch_outcomes::print(client::call(global, &request).await?, global)?;
+    if outcomes.iter().any(|outcome| outcome.result.refused.is_none()) {
         let next = match charged {
             0 => "it holds no credits any more; callsheet retry queues it again",
             _ => "its charge is recorded",
         };
         say!("{}: no longer in doubt; {next}", printable(&command.job));
     }
-    Ok(Exit::Success)
+    batch_outcomes::exit(&outcomes, Some(&command.job))
 }

@@ -6,7 +6,7 @@ use crate::cli::failure::Failure;
 use crate::cli::global_flags::Global;
 use crate::cli::name_arguments::NameArgument;
 use crate::cli::terminal::say;
-use crate::cli::{client, examples, outcome_json, printable};
+use crate::cli::{batch_outcomes, client, examples, printable};
 use crate::domain::exit_code::Exit;
 use crate::domain::manifest::FieldEdit;
 use crate::domain::shell_word::shell_word;
@@ -40,8 +40,9 @@ pub(super) async fn run(command: &RetryCommand, global: &Global) -> Result<Exit,
     let RetryCommand { named, max_credits, failed, .. } = command;
     let request = RetryRequest { name: named.name.clone(), max_credits: *max_credits, failed: *failed };
     client::with(global, RetryRequest::METHOD, async |client| {
-        for outcome in outcome_json::print(client.call(&request).await?, global)? {
-            let result = outcome.result;
+        let outcomes = batch_outcomes::print(client.call(&request).await?, global)?;
+        for outcome in outcomes.iter().filter(|outcome| outcome.result.refused.is_none()) {
+            let result = &outcome.result;
             match result.jobs {
                 0 if result.hopeless.is_empty()
                     && result.paid.is_empty()
@@ -85,7 +86,7 @@ pub(super) async fn run(command: &RetryCommand, global: &Global) -> Result<Exit,
             );
             list(&result.paid, &download);
         }
-        Ok(Exit::Success)
+        batch_outcomes::exit(&outcomes, Some(&request.name))
     })
     .await
 }

@@ -107,7 +107,7 @@ pub enum EngineError {
 /// The answer to a command that is not carried out.
 fn refused(message: Message, why: &StoreError) -> Option<(engine_handle::Reply, CommandOutcome)> {
     let Message::Command(_, _, reply) = message else { return None };
-    Some((reply, CommandOutcome { refused: Some(why.to_string()), ..CommandOutcome::default() }))
+    Some((reply, CommandOutcome::refused(why.to_string())))
 }
 
 /// How changes are made durable.

@@ -128,9 +128,7 @@ pub(super) fn take_up_finished(
             }
             Ok(None)
         }
-        Err(moved @ StoreError::BatchMoved { .. }) => {
-            Ok(Some(CommandOutcome { refused: Some(moved.to_string()), ..CommandOutcome::default() }))
-        }
+        Err(moved @ StoreError::BatchMoved { .. }) => Ok(Some(CommandOutcome::refused(moved.to_string()))),
         Err(error) => Err(error),
     }
 }

@@ -360,7 +360,7 @@ pub async fn resolve(engine: &EngineClient, request: &ResolveRequest) -> Result<
     let named = engine.find(&request.name).await?;
     let batch = named.batch().name.clone();
     let result = match exceeds_hold(&named, request) {
-        Some(refused) => CommandOutcome { refused: Some(refused), ..CommandOutcome::default() },
+        Some(refused) => CommandOutcome::refused(refused),
         None => engine.resolve(named, request.attempt.map(AttemptNo), Credits(request.charged)).await?,
     };
     Ok(BatchOutcomes { batches: vec![BatchOutcome { batch, result }] })

@@ -263,7 +263,7 @@ fn a_batch_is_paused_resumed_and_canceled_while_the_daemon_runs() {
     let tasks = env.audit().totals.tasks;
     // One single job is dropped before its turn, twice, and told apart from the batch.
     env.run(["cancel", "batch/image-199"]).exited(0).says("1 canceled before they were sent");
-    env.run(["cancel", "batch/image-199"]).exited(0).says("it has ended as canceled");
+    env.run(["cancel", "batch/image-199"]).exited(0).says("batch/image-199: nothing to cancel");
     assert_eq!(env.audit().totals.tasks, tasks, "nothing was sent meanwhile");
     env.run(["resume", "batch"]).exited(0).says("the daemon continues it");
     until("more work", || env.audit().totals.tasks > tasks);
@@ -272,6 +272,7 @@ fn a_batch_is_paused_resumed_and_canceled_while_the_daemon_runs() {
     let ended = status(&env, "batch");
     let (succeeded, canceled) = (&ended["succeeded"], &ended["canceled"]);
     assert_eq!(succeeded.as_u64().unwrap() + canceled.as_u64().unwrap(), 200);
+    env.run(["cancel", "batch/image-1"]).exited(2).says("batch/image-1: it has ended as succeeded");
     // What was dropped comes back when it is asked for.
     env.run(["retry", "batch/image-199"]).exited(0).says("1 queued again");
     until("the end", || status(&env, "batch")["state"] == "done");

@@ -71,9 +71,9 @@ impl Scheduler {
                 return Ok(CommandOutcome { may_have_been_sent: 1, ..CommandOutcome::default() });
             }
             State::Queued => {}
+            State::Canceled { .. } => return Ok(CommandOutcome::default()),
             state if state.is_final() => {
-                let refused = Some(format!("it has ended as {}", state.name()));
-                return Ok(CommandOutcome { refused, ..CommandOutcome::default() });
+                return Ok(CommandOutcome::refused(format!("it has ended as {}", state.name())));
             }
             _ => {
                 self.stop_further_attempts_of(key, now)?;
@@ -90,7 +90,7 @@ impl Scheduler {
                 let refused = format!(
                     "{SKIPPED_MAX} jobs of its batch were canceled before their turn; cancel the batch instead"
                 );
-                return Ok(CommandOutcome { refused: Some(refused), ..CommandOutcome::default() });
+                return Ok(CommandOutcome::refused(refused));
             }
             self.open_queued(record, spec);
         }

@@ -101,15 +101,11 @@ impl Command {
                 None
             }
             Command::CancelJob(found) | Command::Resolve(found, ..) if has_changed(found) => {
-                let refused = "it has ended meanwhile: look at it with callsheet explain".to_owned();
-                Some(CommandOutcome { refused: Some(refused), ..CommandOutcome::default() })
+                Some(CommandOutcome::refused("it has ended meanwhile: look at it with callsheet explain"))
             }
             // All or none: what is decided of one take may hang on the others.
             Command::Decide(decided) if decided.iter().any(|(found, _)| has_changed(found)) => {
-                Some(CommandOutcome {
-                    refused: Some(CHANGED_MEANWHILE.to_owned()),
-                    ..CommandOutcome::default()
-                })
+                Some(CommandOutcome::refused(CHANGED_MEANWHILE))
             }
             _ => None,
         }
@@ -183,6 +179,11 @@ pub struct CommandOutcome {
 }
 
 impl CommandOutcome {
+    /// Nothing was done, for this reason.
+    pub fn refused(why: impl Into<String>) -> CommandOutcome {
+        CommandOutcome { refused: Some(why.into()), ..CommandOutcome::default() }
+    }
+
     /// Adds what came of a further part of the same command.
     pub fn add(&mut self, more: CommandOutcome) {
         self.jobs += more.jobs;

@@ -24,7 +24,7 @@ impl Scheduler {
             let Some(active) = self.batches.get_mut(&key.batch) else { return Ok(CommandOutcome::default()) };
             if !active.skip(spec.seq) {
                 let refused = format!("{SKIPPED_MAX} jobs of its batch have ended before their turn already");
-                return Ok(CommandOutcome { refused: Some(refused), ..CommandOutcome::default() });
+                return Ok(CommandOutcome::refused(refused));
             }
             let mut record = record;
             record.job.mark_may_have_been_sent();
@@ -51,14 +51,14 @@ impl Scheduler {
         let attempt = match job.attempt_to_resolve(asked, charged) {
             Ok(attempt) => attempt.no(),
             Err(refused) => {
-                return Ok(CommandOutcome { refused: Some(refused), ..CommandOutcome::default() });
+                return Ok(CommandOutcome::refused(refused));
             }
         };
         // An answer that is on its way would come to an attempt that is over. Without a process none is: what was due when the
         // state was opened was not begun.
         if self.mode != Mode::Free && self.jobs.get(&key).is_some_and(|open| open.is_attempt_busy(attempt)) {
             let refused = "a request about it is under way; repeat the command in a moment".to_owned();
-            return Ok(CommandOutcome { refused: Some(refused), ..CommandOutcome::default() });
+            return Ok(CommandOutcome::refused(refused));
         }
         if !is_open {
             let Some(active) = self.batches.get_mut(&key.batch) else { return Ok(CommandOutcome::default()) };
