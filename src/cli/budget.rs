@@ -38,6 +38,6 @@ pub(super) async fn run(command: &BudgetCommand, global: &Global) -> Result<Exit
     let default = if set.is_default { " (the planned cost)" } else { "" };
     let left = set.budget_credits.saturating_sub(set.committed_credits);
     let committed = set.committed_credits;
-    say!("{}: budget {change} credits{default}; {committed} spent or set aside, {left} left", set.batch);
+    say!("{}: budget {change} credits{default}; {committed} spent or held, {left} left", set.batch);
     Ok(Exit::Success)
 }

@@ -14,7 +14,9 @@ pub(super) async fn run(command: &NameArgument, global: &Global) -> Result<Exit,
     for outcome in outcomes.iter().filter(|outcome| outcome.result.refused.is_none()) {
         let result = &outcome.result;
         match result.jobs + result.in_flight + result.may_have_been_sent {
-            0 => say!("{}: nothing to cancel: it was canceled or has ended already", printable(&command.name)),
+            0 => {
+                say!("{}: nothing to cancel: it was canceled or has ended already", printable(&command.name))
+            }
             _ => say!("{}: {} canceled before they were sent", outcome.batch, result.jobs),
         }
         if result.in_flight > 0 {

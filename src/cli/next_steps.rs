@@ -191,7 +191,7 @@ fn lines(end: &BatchEnd<'_>, invocation: &Invocation) -> Vec<Line> {
                 }
                 _ => "",
             };
-            let along = queued_along(status, state);
+            let along = queued_along(end, state);
             lines.push(Line::plain(format!("{name}: {count} {state}; {first}to queue them again{along}:")));
             lines.push(Line::Command(invocation.command(&["retry", name])));
         }
@@ -215,9 +215,18 @@ fn lines(end: &BatchEnd<'_>, invocation: &Invocation) -> Vec<Line> {
 }
 
 /// What a retry of a whole batch queues again beside its jobs in `state`: `, together with 2 failed`.
-fn queued_along(status: &BatchStatus, state: JobState) -> String {
+fn queued_along(end: &BatchEnd<'_>, state: JobState) -> String {
+    let is_queued =
+        |job: &&FailedJob| matches!(remedy(job), Remedy::Retry | Remedy::Limit | Remedy::MoveAway);
+    let count = |state: JobState| match state {
+        JobState::Failed => end.failed.iter().filter(is_queued).count(),
+        JobState::Expired => {
+            end.status.in_state(state).saturating_sub(end.past_deadline.unwrap_or_default()) as usize
+        }
+        _ => end.status.in_state(state) as usize,
+    };
     let others = [JobState::Failed, JobState::Canceled, JobState::Expired].into_iter();
-    let others = others.filter(|other| *other != state).map(|other| (status.in_state(other), other));
+    let others = others.filter(|other| *other != state).map(|other| (count(other), other));
     let others: Vec<String> =
         others.filter(|(count, _)| *count > 0).map(|(count, other)| format!("{count} {other}")).collect();
     if others.is_empty() { String::new() } else { format!(", together with {}", others.join(" and ")) }
@@ -349,8 +358,7 @@ fn parked(end: &BatchEnd<'_>, invocation: &Invocation, lines: &mut Vec<Line>) {
     }
     match (end.status.parked_by, needed_credits, balance_credits) {
         (Some(Parked::BatchBudget), Some(needed), _) => {
-            let committed = end.status.held_credits + end.status.charged_credits;
-            let left = budget_credits.saturating_sub(committed);
+            let left = end.status.left_credits();
             wait(format!(
                 "{name}: the next job needs {needed}, {left} of {budget_credits} credits are left; for that job, or \
                  for all of the batch:"

@@ -9,6 +9,7 @@ use crate::cli::terminal::say;
 use crate::cli::{batch_outcomes, client, examples, printable};
 use crate::domain::exit_code::Exit;
 use crate::domain::manifest::FieldEdit;
+use crate::domain::retry_command::keys_of_retry;
 use crate::domain::shell_word::shell_word;
 use crate::server::protocol::{Request, RetryRequest};
 
@@ -55,7 +56,7 @@ pub(super) async fn run(command: &RetryCommand, global: &Global) -> Result<Exit,
                 0 => say!("{}: nothing was queued again", request.name),
                 jobs => {
                     let next = client.next_step(&outcome.batch).await?;
-                    let keys = keys(jobs, result.same_key, result.without_key);
+                    let keys = keys_of_retry(jobs, result.same_key, result.without_key);
                     say!("{}: {jobs} queued again, {keys}; {next}", outcome.batch);
                 }
             }
@@ -89,21 +90,6 @@ pub(super) async fn run(command: &RetryCommand, global: &Global) -> Result<Exit,
         batch_outcomes::exit(&outcomes, Some(&request.name))
     })
     .await
-}
-
-/// Under which keys so many jobs are sent.
-fn keys(jobs: u32, same_key: u32, without_key: u32) -> String {
-    let new_key = jobs.saturating_sub(same_key + without_key);
-    match (same_key, new_key, without_key) {
-        (0, 0, _) => "without a key, since the endpoint supports none".to_owned(),
-        (0, _, 0) => "each under a new key".to_owned(),
-        (_, 0, 0) => "each under its old key".to_owned(),
-        (same, _, 0) => format!("{same} of them under their old keys, the others under new keys"),
-        (_, _, without) => format!(
-            "{without} of them without a key, since their endpoint supports none, {same_key} under their old keys and {new_key} \
-             under new keys"
-        ),
-    }
 }
 
 pub(super) fn list(labels: &[String], why: &str) {

@@ -172,7 +172,7 @@ pub(super) fn short_budgets(batches: &[BatchStatus], is_priced: bool) {
     let short = batches.iter().filter(|batch| batch.parked_by == Some(Parked::BatchBudget));
     for batch in short.take(SHORT_SHOWN) {
         let BatchStatus { name, budget_credits: budget, .. } = batch;
-        let left = budget.saturating_sub(batch.held_credits + batch.charged_credits);
+        let left = batch.left_credits();
         let Some((needed, (next, all))) = batch.needed_credits.zip(batch.larger_budgets()) else {
             say!("{name}: {left} of {budget} credits are left");
             continue;
@@ -299,8 +299,8 @@ pub(super) fn may_be_charged(batches: &[BatchStatus]) {
         if *credits > 0 {
             let verb = if *state == BatchState::Done { "retry" } else { "resume" };
             say!(
-                "{name}: up to {credits} credits may have been charged before the state was rebuilt; they count against budget.total, \
-                 budget.per_day and budget.by until its jobs are looked up: callsheet {verb} {name}"
+                "{name}: up to {credits} credits may have been charged before the state was rebuilt or imported; they count against its own \
+                 budget, budget.total, budget.per_day and budget.by until its jobs are looked up: callsheet {verb} {name}"
             );
         }
     }

@@ -26,6 +26,16 @@ pub struct StateTotals {
     pub total: Totals,
     /// On the present UTC day.
     pub day: Totals,
+    /// What jobs may have been charged that a state which is gone may have sent: it counts against both.
+    #[serde(default)]
+    pub may_be_charged: Credits,
+}
+
+impl StateTotals {
+    /// The totals of the state or of a day with what may be charged besides, as admission counts them.
+    pub fn with_may_be_charged(&self, totals: Totals) -> Totals {
+        Totals { held: totals.held + self.may_be_charged, ..totals }
+    }
 }
 
 /// What is missing of a budget for the next job that it keeps.

@@ -3,8 +3,8 @@
 use crate::domain::credit_hold::ABOVE_MAX;
 use crate::domain::job::{Job, MADE_BEFORE, Order, RESOLVED, State};
 use crate::domain::job_reference::{INPUT_LENGTH, INPUT_TOO_LONG};
-use crate::domain::manifest::row::Deadline;
 use crate::domain::row_verdict::JobStanding;
+use crate::domain::time::Timestamp;
 
 /// What helps a job that failed, was canceled or expired, by its name as `BATCH/LABEL`, as it is typed. A retry queues no job again whose
 /// request would be rejected again, or that is paid for.
@@ -33,11 +33,18 @@ pub fn retry_command(name: &str, job: &Job) -> String {
     }
 }
 
+/// Whether a job could only expire: it was never sent, and the deadline of its row, an instant, has passed. One that may have
+/// been sent by a state that is gone was perhaps sent in time.
+pub fn could_only_expire(order: &Order, job: &Job, now: Timestamp) -> bool {
+    let was_never_sent = job.first_sent().is_none() && !job.may_have_been_sent();
+    was_never_sent && order.deadline.is_some_and(|deadline| deadline.has_passed(now))
+}
+
 /// Whether a job expired because the deadline of its row, an instant, had passed: a retry would end it again.
 pub fn missed_its_deadline(order: &Order, job: &Job) -> bool {
     let ended = job.history().last().map(|line| line.at);
-    let is_past = matches!(order.deadline, Some(Deadline::At(at)) if ended >= Some(at));
-    is_past && matches!(job.state(), State::Expired)
+    let had_passed = order.deadline.zip(ended).is_some_and(|(deadline, ended)| deadline.has_passed(ended));
+    had_passed && matches!(job.state(), State::Expired)
 }
 
 /// Why nothing can be downloaded of a job that was charged; nothing where something can.
@@ -45,6 +52,21 @@ pub fn nothing_to_download(job: &Job) -> Option<&'static str> {
     let is_resolved = matches!(job.state(), State::Failed { fault, task: None } if fault.code == RESOLVED);
     (is_resolved && !job.books().charged.is_zero())
         .then_some("it was resolved as charged, and no task of it is known: nothing can be downloaded")
+}
+
+/// Under which keys a retry sends so many jobs: `each under its old key`.
+pub fn keys_of_retry(jobs: u32, same_key: u32, without_key: u32) -> String {
+    let new_key = jobs.saturating_sub(same_key + without_key);
+    match (same_key, new_key, without_key) {
+        (0, 0, _) => "without a key, since the endpoint supports none".to_owned(),
+        (0, _, 0) => "each under a new key".to_owned(),
+        (_, 0, 0) => "each under its old key".to_owned(),
+        (same, _, 0) => format!("{same} of them under their old keys, the others under new keys"),
+        (_, _, without) => format!(
+            "{without} of them without a key, since their endpoint supports none, {same_key} under their old keys and {new_key} \
+             under new keys"
+        ),
+    }
 }
 
 /// What helps a job whose request would be rejected again.

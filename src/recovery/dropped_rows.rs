@@ -102,7 +102,7 @@ impl Dropping<'_> {
     /// Why a job that was not sent had been dropped, if it had: `is_canceled` tells whether its owner had canceled it, or its
     /// batch had expired.
     fn reason(&self, job: &JobRecord, is_canceled: bool) -> Option<Event> {
-        let has_expired = self.batch.expires().is_some_and(|at| at <= self.now);
+        let has_expired = self.batch.has_expired(self.now);
         match is_canceled {
             true if has_expired && !self.batch.canceled => Some(Event::Expire),
             true => Some(Event::Cancel),

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::domain::ids::{BatchNo, JobKey, Seq};
-use crate::domain::job::{Books, JobSpec, State};
+use crate::domain::job::{Books, State};
+use crate::domain::retry_command::could_only_expire;
 use crate::domain::time::Timestamp;
 use crate::store::unopened_state::NewState;
 use crate::store::{JobRecord, Snapshot, StoreError};
@@ -20,7 +21,7 @@ pub(super) fn mark_all(state: &NewState, records: &mut Snapshot, now: Timestamp)
         let mut marked = Vec::new();
         for mut record in unpaid {
             // A retry is refused then: it was not sent after its deadline, and is not now.
-            if !missed_its_deadline(&record, &state.spec_of(&record)?, now) {
+            if !could_only_expire(&state.spec_of(&record)?.order, &record.job, now) {
                 record.job.mark_may_have_been_sent();
                 marked.push(record);
             }
@@ -50,9 +51,4 @@ fn unpaid_of(state: &NewState, records: &Snapshot, no: BatchNo) -> Result<Vec<Jo
     }
     unpaid.retain(|seq, _| records.open_job(JobKey { batch: no, seq: *seq }).is_none());
     Ok(unpaid.into_values().collect())
-}
-
-fn missed_its_deadline(record: &JobRecord, spec: &JobSpec, now: Timestamp) -> bool {
-    let is_past = spec.order.deadline.is_some_and(|deadline| deadline.has_passed(now));
-    is_past && record.job.first_sent().is_none()
 }

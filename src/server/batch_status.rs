@@ -60,8 +60,8 @@ pub struct BatchStatus {
     pub waived_credits: u64,
     /// Given back by the service, of all that was ever charged.
     pub refunded_credits: u64,
-    /// The most that may have been charged for jobs that a state which is gone may have sent: it counts against
-    /// `budget.total` and `budget.per_day` until they are looked up, after the batch is resumed.
+    /// The most that may have been charged for jobs that a state which is gone may have sent: it counts against the
+    /// budget of the batch and those of the configuration until they are looked up, after the batch is resumed.
     #[serde(default, skip_serializing_if = "is_default")]
     pub may_be_charged_credits: u64,
     /// Jobs of those that are submitting or running that are overdue: they are watched, and nothing waits for them.
@@ -199,11 +199,21 @@ impl BatchStatus {
     /// wait may cost more than was planned: each is taken to cost what the next one needs, and none less than was planned.
     /// In credits; nothing where no job waits.
     pub fn larger_budgets(&self) -> Option<(u64, u64)> {
-        let (needed, committed) = (self.needed_credits?, self.held_credits + self.charged_credits);
+        let (needed, committed) = (self.needed_credits?, self.committed_credits());
         let waiting = u64::from(self.in_state(JobState::Queued));
         let next = committed.saturating_add(needed);
         let all = committed.saturating_add(needed.saturating_mul(waiting));
         Some((next, all.max(self.planned_credits).max(next)))
+    }
+
+    /// What counts against its budget: held, charged, and what a state that is gone may have been charged. In credits.
+    pub fn committed_credits(&self) -> u64 {
+        self.held_credits + self.charged_credits + self.may_be_charged_credits
+    }
+
+    /// What is left of its budget, in credits.
+    pub fn left_credits(&self) -> u64 {
+        self.budget_credits.saturating_sub(self.committed_credits())
     }
 
     /// Jobs in a state.

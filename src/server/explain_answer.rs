@@ -11,7 +11,6 @@ use crate::domain::input_file::InputContent;
 use crate::domain::job::{Job, JobSpec, MADE_BEFORE, State};
 use crate::domain::job_reference::{EndedTake, INPUT_LENGTH, INPUT_TOO_LONG, JobInput, MissingInput, parent};
 use crate::domain::job_state::JobState;
-use crate::domain::manifest::row::Deadline;
 use crate::domain::parked_reason::Parked;
 use crate::domain::retry_command::{
     missed_its_deadline, nothing_to_download, retry_command, with_other_fields,
@@ -338,12 +337,6 @@ fn after_edit(record: &JobRecord) -> String {
     }
 }
 
-/// Whether a row that was never sent missed its own deadline, an instant, before its batch expired.
-fn ends_by_own_deadline(batch: &BatchRecord, spec: &JobSpec) -> bool {
-    let Some(Deadline::At(at)) = spec.order.deadline else { return false };
-    batch.expires().is_none_or(|expires| at < expires)
-}
-
 /// What the program does next for a job, and what a person can do.
 fn next(
     batch: &BatchRecord,
@@ -443,7 +436,7 @@ fn next(
         state if state.is_ended_by_record() => {
             format!("nothing; callsheet retry {name} makes another attempt, under a new key")
         }
-        State::Expired if ends_by_own_deadline(batch, spec) => {
+        State::Expired if missed_its_deadline(&spec.order, &record.job) => {
             "nothing: the deadline of its row passed before it was sent, and would end it again after a retry; to have it made, \
              add its row with another id"
                 .to_owned()
@@ -511,7 +504,10 @@ fn parked_reason(
         }
         (State::Queued, Parked::BatchBudget) => {
             let (needs, budget) = (spec.order.hold().unwrap_or_default(), batch.budget());
-            let left = budget.saturating_sub(batch.totals.committed());
+            // Of what may be charged already it is a part itself where it may have been sent.
+            let may_have_been_sent = record.job.may_have_been_sent() || batch.may_have_been_sent(spec.seq);
+            let committed = if may_have_been_sent { batch.totals.committed() } else { batch.committed() };
+            let left = budget.saturating_sub(committed);
             let left_of = format!("{} of {budget} are left", left.0);
             Some(if needs <= left {
                 format!(

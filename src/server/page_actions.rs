@@ -7,9 +7,10 @@ use serde::Deserialize;
 use crate::domain::budget::BudgetSetting;
 use crate::domain::credits::Credits;
 use crate::domain::ids::BatchName;
-use crate::domain::job::State as JobStateNow;
 use crate::domain::job_state::JobState;
 use crate::domain::number_text::counted;
+use crate::domain::retry_command::{could_only_expire, keys_of_retry};
+use crate::domain::row_verdict::JobStanding;
 use crate::engine::job_iter::JobIter;
 use crate::engine::{blocking, to_the_end};
 use crate::pages::document::in_address;
@@ -167,8 +168,7 @@ async fn question_of_batch(
     query: &ActionQuery,
 ) -> Result<ConfirmView, ApiError> {
     let status = status_of(app, name).await?;
-    let committed = status.held_credits + status.charged_credits;
-    let left = Credits(status.budget_credits.saturating_sub(committed));
+    let left = Credits(status.left_credits());
     let page = Object::Batch(name.clone()).page();
     let view =
         |title: &str, verb: &str, text: Vec<String>, price: Option<String>, fields: Vec<Field>| ConfirmView {
@@ -251,10 +251,10 @@ async fn question_of_batch(
             );
             match query.budget {
                 None => {
-                    let next = status.needed_credits.map(|needed| committed.saturating_add(needed));
-                    let all = status.planned_credits.max(next.unwrap_or_default());
+                    let larger = status.larger_budgets();
+                    let all = larger.map_or(status.planned_credits, |(_, all)| all);
                     let mut text = vec![now];
-                    text.extend(next.map(|next| {
+                    text.extend(larger.map(|(next, all)| {
                         format!("The next job needs a budget of {next}, all of them one of {all}.")
                     }));
                     let field = number("budget", "New budget, in credits", Some(all), true);
@@ -262,7 +262,7 @@ async fn question_of_batch(
                     ConfirmView { is_question: true, button: "Go on".to_owned(), ..view }
                 }
                 Some(budget) => {
-                    let more = Credits(budget.saturating_sub(committed));
+                    let more = Credits(budget.saturating_sub(status.committed_credits()));
                     let price = format!("May then spend {} more at most.", credits(more));
                     let field = Field::hidden("budget", &budget);
                     let text = vec![now, format!("It is set to {budget}.")];
@@ -340,16 +340,18 @@ async fn question_of_job(app: &AppState, id: &str, action: Action) -> Result<Con
 /// How many jobs of a batch a retry takes up, and what they may cost together.
 async fn retry_cost(app: &AppState, name: &BatchName) -> Result<(u32, Credits), ApiError> {
     let record = handlers::find_batch(&app.engine, name).await?;
-    let store = app.engine.store().clone();
+    let (store, now) = (app.engine.store().clone(), app.pages.clock().now().wall);
     let add_up = move || -> Result<_, StoreError> {
         let (mut jobs, mut cost) = (0, Credits::ZERO);
         let mut all = JobIter::open(&store, &record)?;
         while let Some((spec, found)) = all.next_job()? {
-            let is_over = matches!(
-                found.job.state(),
-                JobStateNow::Failed { .. } | JobStateNow::Canceled { .. } | JobStateNow::Expired
+            let would_expire = could_only_expire(&spec.order, &found.job, now)
+                || (found.job.first_sent().is_none() && record.has_expired(now));
+            let is_taken_up = matches!(
+                JobStanding::of_job(&found.job),
+                JobStanding::Failed | JobStanding::Canceled | JobStanding::Expired
             );
-            if is_over && !all.versions().is_superseded(spec.seq) {
+            if is_taken_up && !would_expire && !all.versions().is_superseded(spec.seq) {
                 jobs += 1;
                 cost = cost + found.job.hold(&spec.order).unwrap_or_default();
             }
@@ -377,18 +379,18 @@ async fn carry_out(
         (Action::Pause, Object::Batch(batch)) => {
             to_the_end(async move { handlers::pause(&engine, Some(&batch)).await })
                 .await
-                .map(|done| said("Paused", &done))
+                .map(|done| said(action, &done))
         }
         (Action::Resume, Object::Batch(batch)) => {
             to_the_end(async move { handlers::resume(&engine, Some(&batch)).await })
                 .await
-                .map(|done| said("Resumed", &done))
+                .map(|done| said(action, &done))
         }
         (Action::Continue, Object::Batch(batch)) => {
             let ingest = app.ingest.clone();
             to_the_end(async move { handlers::continue_batch(&engine, &ingest, &batch).await })
                 .await
-                .map(|done| said("Continued", &done))
+                .map(|done| said(action, &done))
         }
         (Action::Budget, Object::Batch(batch)) => {
             let budget = form
@@ -402,20 +404,20 @@ async fn carry_out(
         }
         (Action::Cancel, _) => to_the_end(async move { handlers::cancel(&engine, &name).await })
             .await
-            .map(|done| said("Canceled", &done)),
+            .map(|done| said(action, &done)),
         (Action::Retry, _) => {
             let max_credits = max_credits.map(|most| most.0);
             let failed = form.get("failed") == Some("true");
             let request = RetryRequest { name, max_credits, failed };
             to_the_end(async move { handlers::retry(&engine, &request).await })
                 .await
-                .map(|done| said("Queued again", &done))
+                .map(|done| said(action, &done))
         }
         (Action::Download, _) => {
             let app = app.clone();
             to_the_end(async move { handlers::download(&app.engine, &name, app.output_places()).await })
                 .await
-                .map(|done| said("Downloading", &done))
+                .map(|done| said(action, &done))
         }
         (Action::Resolve, Object::Job(_)) => {
             let charged = form
@@ -426,7 +428,7 @@ async fn carry_out(
             let request = ResolveRequest { name, charged, attempt, above_hold };
             to_the_end(async move { handlers::resolve(&engine, &request).await })
                 .await
-                .map(|done| said("Recorded", &done))
+                .map(|done| said(action, &done))
         }
         _ => return Err(ApiError::usage("that cannot be done here")),
     };
@@ -434,7 +436,17 @@ async fn carry_out(
 }
 
 /// `Queued again: 3 jobs. 1 would be rejected again unchanged.`
-fn said(verb: &str, done: &BatchOutcomes) -> String {
+fn said(action: Action, done: &BatchOutcomes) -> String {
+    let verb = match action {
+        Action::Pause => "Paused",
+        Action::Resume => "Resumed",
+        Action::Continue => "Continued",
+        Action::Budget => "Set",
+        Action::Cancel => "Canceled",
+        Action::Retry => "Queued again",
+        Action::Download => "Downloading",
+        Action::Resolve => "Recorded",
+    };
     let mut text = Vec::new();
     for outcome in done.batches.iter().map(|batch| &batch.result) {
         if let Some(refused) = &outcome.refused {
@@ -442,7 +454,13 @@ fn said(verb: &str, done: &BatchOutcomes) -> String {
             continue;
         }
         let jobs = counted(outcome.jobs, "job");
-        text.push(format!("{verb}: {jobs}."));
+        let keys = match (action, outcome.jobs) {
+            (Action::Retry, 1..) => {
+                format!(", {}", keys_of_retry(outcome.jobs, outcome.same_key, outcome.without_key))
+            }
+            _ => String::new(),
+        };
+        text.push(format!("{verb}: {jobs}{keys}."));
         let more = [
             (outcome.in_flight as usize, "in flight finish"),
             (outcome.may_have_been_sent as usize, "may have been sent before and stay"),

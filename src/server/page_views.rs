@@ -98,7 +98,7 @@ pub(super) fn batch_view(batch: &BatchStatus) -> BatchView {
 /// Why a batch does not move, and what lifts it; nothing for one that does.
 pub(super) fn parked(batch: &BatchStatus) -> Option<ParkedView> {
     let parked = batch.parked_by.filter(|_| batch.state != BatchState::Done)?;
-    let left = batch.budget_credits.saturating_sub(batch.held_credits + batch.charged_credits);
+    let left = batch.left_credits();
     let waiting = batch.outputs_waiting;
     let needs = (waiting > 0).then(|| format!("the outputs of {waiting} jobs wait"));
     let needs =

@@ -182,7 +182,8 @@ async fn another_take(
 
 async fn state_totals(State(app): Shared) -> Result<Response, ApiError> {
     let account = app.engine.account().await.map_err(HandlerError::from)?;
-    Ok(Json(StateTotals { total: account.total, day: account.day }).into_response())
+    Ok(Json(StateTotals { total: account.total, day: account.day, may_be_charged: account.may_be_charged })
+        .into_response())
 }
 
 async fn group_totals(State(app): Shared) -> Result<Response, ApiError> {

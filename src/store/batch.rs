@@ -105,8 +105,8 @@ pub struct BatchRecord {
     /// imported when it had so many.
     #[serde(default, skip_serializing_if = "is_default")]
     pub rebuilt_rows: u32,
-    /// What these may have been charged and nothing tells, in credits: it counts against the budgets of the state, of the
-    /// day and of groups until they are asked for.
+    /// What these may have been charged and nothing tells, in credits: it counts against the budgets of the batch, of the
+    /// state, of the day and of groups until they are asked for.
     #[serde(default, skip_serializing_if = "is_default")]
     pub may_be_charged: Credits,
     /// The part of it that jobs may have been charged that have ended as far as is known, and may have been queued again
@@ -290,6 +290,11 @@ impl BatchRecord {
         self.policy.budget.unwrap_or_else(|| self.planned_credits())
     }
 
+    /// What counts against its budget: held, charged, and what a state that is gone may have been charged.
+    pub fn committed(&self) -> Credits {
+        self.totals.committed() + self.may_be_charged
+    }
+
     /// Whether the job whose row begins at byte `at` has left the queue: its turn has come, or it was taken out of turn.
     /// Such a job is open or has ended; no other is.
     pub fn has_begun(&self, at: u64, seq: Seq) -> bool {
@@ -319,6 +324,11 @@ impl BatchRecord {
     /// When what is not sent yet expires.
     pub fn expires(&self) -> Option<Timestamp> {
         Some(self.policy.expires?.instant(self.created))
+    }
+
+    /// Whether what was never sent of it is not to be sent any more.
+    pub fn has_expired(&self, now: Timestamp) -> bool {
+        self.expires().is_some_and(|at| at <= now)
     }
 
     /// Whether the rows of a segment may leave the queue: all, or those of the pilot and those that are dropped. What is left

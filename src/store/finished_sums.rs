@@ -30,7 +30,7 @@ pub(super) struct FinishedSums {
     other: Ended,
     /// Those whose jobs may have been charged what nothing tells, and how much, in credits.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    may_be_charged: Vec<(BatchNo, Credits)>,
+    pub(super) may_be_charged: Vec<(BatchNo, Credits)>,
 }
 
 impl FinishedSums {

@@ -228,9 +228,10 @@ impl ReadOnlyState {
         if !open_check::has_database(&self.dir) {
             return Ok(Some((StateTotals::default(), None)));
         }
-        let Some(Snapshot { total, days, groups, .. }) = self.records() else { return Ok(None) };
-        let day = days.get(&day).copied().unwrap_or_default();
-        Ok(Some((StateTotals { total: *total, day }, groups.clone())))
+        let Some(records) = self.records() else { return Ok(None) };
+        let day = records.days.get(&day).copied().unwrap_or_default();
+        let totals = StateTotals { total: records.total, day, may_be_charged: records.may_be_charged() };
+        Ok(Some((totals, records.groups.clone())))
     }
 
     /// Tells of every variation of every row that was accepted, whichever its batch.

@@ -10,6 +10,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::domain::budget_group::GroupTotals;
+use crate::domain::credits::Credits;
 use crate::domain::ids::{BatchName, BatchNo, JobKey};
 use crate::domain::ledger::Totals;
 use crate::domain::out_of_credits::AccountBlock;
@@ -107,6 +108,17 @@ impl Snapshot {
     /// No records but the number of a commit.
     pub fn at(commits: u64) -> Snapshot {
         Snapshot { commits, ..Snapshot::default() }
+    }
+
+    /// What jobs may have been charged that a state which is gone may have sent, of all batches.
+    pub(super) fn may_be_charged(&self) -> Credits {
+        let unfinished = self.batches.iter().map(|batch| (batch.no, batch.may_be_charged));
+        let finished: Vec<(BatchNo, Credits)> = match &self.sums {
+            Some(sums) => sums.may_be_charged.clone(),
+            None => self.finished.values().map(|line| (line.no, line.may_be_charged)).collect(),
+        };
+        let of_each: BTreeMap<BatchNo, Credits> = unfinished.chain(finished).collect();
+        of_each.into_values().fold(Credits::ZERO, |sum, credits| sum + credits)
     }
 
     /// Reads all records.

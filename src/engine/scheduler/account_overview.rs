@@ -20,6 +20,8 @@ pub struct AccountOverview {
     pub total_limit: Option<Credits>,
     /// What the present UTC day has held and spent.
     pub day: Totals,
+    /// What jobs may have been charged that a state which is gone may have sent: it counts against the limits.
+    pub may_be_charged: Credits,
     /// `budget.per_day`.
     pub day_limit: Option<Credits>,
     /// Groups of rows that have a limit.
@@ -53,6 +55,7 @@ impl Scheduler {
             total: self.budgets.total(),
             total_limit: limits.total,
             day: self.budgets.day(today),
+            may_be_charged: self.may_be_charged(),
             day_limit: limits.per_day,
             groups,
             more_groups,

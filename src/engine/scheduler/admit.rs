@@ -9,10 +9,10 @@ use crate::domain::credits::Credits;
 use crate::domain::ids::{AttemptNo, BatchNo, JobKey};
 use crate::domain::lifecycle::{Event, Want};
 use crate::domain::parked_reason::Parked;
+use crate::domain::retry_command::could_only_expire;
 use crate::domain::task::Fault;
 use crate::domain::time::{Millis, Now};
 use crate::engine::scheduler::job_log;
-use crate::engine::scheduler::missed_deadlines::could_only_be_late;
 use crate::engine::scheduler::parts::active_batch::ActiveBatch;
 use crate::engine::scheduler::parts::admission_candidates::{LookedAt, WaitingJobs, is_refused, turns};
 use crate::engine::scheduler::parts::api_key_refusal::Call;
@@ -338,7 +338,7 @@ impl Scheduler {
         }
         let Some(open) = self.jobs.get(&key) else { return Ok(()) };
         let attempt = open.job().attempt();
-        if could_only_be_late(open, now) {
+        if could_only_expire(&open.spec().order, open.job(), now.wall) {
             return self.apply(key, attempt, Event::Expire, now);
         }
         let release = candidate.release;

@@ -34,9 +34,12 @@ impl Scheduler {
     pub(super) fn budget_shortage(&self, active: &ActiveBatch, parked: Parked) -> Option<BudgetShortage> {
         let limits = &self.settings.limits;
         let of = |setting: &str, totals: Totals, limit: Option<Credits>| {
-            let needed = self.next_hold(active)?;
-            let held = totals.held + self.may_be_charged();
-            Some(BudgetShortage::of(setting.to_owned(), None, Totals { held, ..totals }, limit?, needed))
+            let limit = limit?;
+            let short = self.next_jobs(active).map(|(key, _, needed)| {
+                let held = totals.held + self.may_be_charged_beside(&key);
+                BudgetShortage::of(setting.to_owned(), None, Totals { held, ..totals }, limit, needed)
+            });
+            short.min_by_key(BudgetShortage::missing)
         };
         match parked {
             Parked::TotalBudget => of("budget.total", self.budgets.total(), limits.total),
@@ -67,6 +70,11 @@ impl Scheduler {
         short(Parked::GroupBudget).or_else(|| short(Parked::GroupDayBudget))
     }
 
+    /// What may be charged already beside a job: it is a part of that itself where it may have been sent.
+    fn may_be_charged_beside(&self, key: &JobKey) -> Credits {
+        if self.may_have_been_sent(key) { Credits::ZERO } else { self.may_be_charged() }
+    }
+
     /// What is missing of the budget of a group for one job.
     fn group_shortage(
         &self,
@@ -77,9 +85,7 @@ impl Scheduler {
     ) -> Option<BudgetShortage> {
         let (groups, origin) = (self.budgets.groups(), active.record().origin.as_ref());
         let today = self.budgets.latest_day().unwrap_or_default();
-        // Of what may be charged already it is a part itself where it may have been sent.
-        let may_be_charged =
-            if self.may_have_been_sent(&key) { Credits::ZERO } else { self.may_be_charged() };
+        let may_be_charged = self.may_be_charged_beside(&key);
         let short = |GroupLimit { group, total, per_day }: GroupLimit| {
             let found = groups.get(&group);
             let (totals, limit) =

@@ -164,10 +164,3 @@ impl Scheduler {
         }
     }
 }
-
-/// Whether a job that was never sent could only be late. One that may have been sent was perhaps sent in time.
-pub(super) fn could_only_be_late(open: &OpenJob, now: Now) -> bool {
-    let (job, deadline) = (open.job(), open.spec().order.deadline);
-    let was_never_sent = job.first_sent().is_none() && !job.may_have_been_sent();
-    was_never_sent && deadline.is_some_and(|deadline| deadline.has_passed(now.wall))
-}

@@ -6,6 +6,7 @@ use crate::domain::credits::Credits;
 use crate::domain::ids::JobKey;
 use crate::domain::job::{Job, JobSpec, MADE_BEFORE, State};
 use crate::domain::lifecycle::{self, AttemptRules, Event, IllegalEvent, Want};
+use crate::domain::retry_command::could_only_expire;
 use crate::domain::retry_delay;
 use crate::domain::time::Now;
 use crate::engine::scheduler::commands::FoundJob;
@@ -31,12 +32,13 @@ impl Scheduler {
                 }
                 continue;
             }
-            if self.missed_its_deadline(&spec, &record, now) {
+            let batch = self.batches.get(&record.key.batch);
+            let may_have_been_sent = batch.is_some_and(|active| active.record().may_have_been_sent(spec.seq));
+            if !may_have_been_sent && could_only_expire(&spec.order, &record.job, now.wall) {
                 outcome.missed_deadline.push(spec.label.clone());
                 continue;
             }
-            let expires = self.batches.get(&record.key.batch).and_then(|active| active.record().expires());
-            if record.job.first_sent().is_none() && expires.is_some_and(|at| at <= now.wall) {
+            if record.job.first_sent().is_none() && batch.is_some_and(|active| active.has_expired(now)) {
                 outcome.expired.push(spec.label.clone());
                 continue;
             }
@@ -58,15 +60,6 @@ impl Scheduler {
             }
         }
         outcome
-    }
-
-    /// Whether a job could only expire again: it was never sent, and its own deadline, an instant, has passed.
-    fn missed_its_deadline(&self, spec: &JobSpec, record: &JobRecord, now: Now) -> bool {
-        let is_past = spec.order.deadline.is_some_and(|deadline| deadline.has_passed(now.wall));
-        let batch = self.batches.get(&record.key.batch);
-        let may_have_been_sent = record.job.may_have_been_sent()
-            || batch.is_some_and(|active| active.record().may_have_been_sent(spec.seq));
-        is_past && record.job.first_sent().is_none() && !may_have_been_sent
     }
 
     /// Queues a job that has ended again, where that can help.

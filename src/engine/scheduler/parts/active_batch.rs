@@ -180,7 +180,7 @@ impl ActiveBatch {
 
     /// Whether what was never sent of it is not to be sent any more.
     pub fn has_expired(&self, now: Now) -> bool {
-        self.record.expires().is_some_and(|at| at <= now.wall)
+        self.record.has_expired(now.wall)
     }
 
     /// Whether some rows have not begun.
