@@ -111,8 +111,8 @@ pub(super) enum Command {
     /// Record the actual charge of a job in doubt, or of an overdue one
     ///
     /// A job is in doubt when it may have been charged and the service offers no way to find out. Its credits count
-    /// as spent until you check the account and record the charge. An overdue job whose request or task comes to no end
-    /// is ended by the same command. A job that was not charged can be sent again with
+    /// as spent until you check the account and record the charge. The same command ends an overdue job
+    /// whose request or task never finishes. A job that was not charged can be sent again with
     /// `callsheet retry`.
     Resolve(ResolveCommand),
     /// Set the budget of a batch

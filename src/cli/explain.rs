@@ -55,8 +55,7 @@ fn history_text(explanation: &Explanation) -> String {
         lines.push(format!("  version   {} of {}{which}", version.name, explanation.versions.len()));
     }
     lines.extend(explanation.inputs.iter().flat_map(|input| {
-        let scheme = if input.is_file { "" } else { "job:" };
-        let what = format!("  input     {} is {scheme}{}: {}", input.field, input.reference, input.state);
+        let what = format!("  input     {} is {}: {}", input.field, input.shown(), input.state);
         let measured = input
             .measured_ms
             .map(|ms| format!(", since that is {} s long", Duration::from_millis(ms.0).as_secs_f64()));

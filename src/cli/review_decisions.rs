@@ -1,4 +1,4 @@
-//! Having decisions taken down, by whichever command they come.
+//! Sending decisions to be recorded, from each command that takes some.
 
 use crate::cli::client::StateClient;
 use crate::cli::failure::Failure;
@@ -6,7 +6,7 @@ use crate::cli::terminal::say;
 use crate::server::protocol::{DecideRequest, DecisionRequest, Decisions};
 use crate::server::review_protocol::DECISIONS_MAX;
 
-/// Has decisions taken down, some at a time.
+/// Has decisions recorded, some at a time.
 pub(super) async fn decide(
     client: &StateClient,
     asked: &[DecisionRequest],

@@ -1,6 +1,6 @@
 //! `callsheet review BATCH --import FILE`: decisions that were made in a spreadsheet.
 //!
-//! Every line is checked against what holds, and only what differs is taken down: a file that is imported as it was
+//! Every line is checked against what holds, and only what differs is recorded: a file that is imported as it was
 //! exported changes nothing. A line that is wrong is said with its number, and keeps no other from taking effect.
 
 use std::collections::{BTreeMap, HashMap};

@@ -1,4 +1,4 @@
-//! Names and numbers of batches, jobs, attempts and tasks; keys are derived in `idempotency`.
+//! Names and numbers of batches, jobs, attempts and tasks; keys are derived in `idempotency_key`.
 
 use std::fmt;
 use std::str::FromStr;

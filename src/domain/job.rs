@@ -291,7 +291,7 @@ pub struct Job {
     /// resubmitted, or retried by a person.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     deadline_from: Option<Timestamp>,
-    /// What it was let out at last: the price in force then, and not the one that was planned.
+    /// The price at which it was last admitted: the one in force then, and not the one that was planned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     released: Option<Hold>,
     /// What a person allowed it to cost since, in place of what its row said.
@@ -415,7 +415,7 @@ impl Job {
         self.deadline_from.or(self.first_sent)
     }
 
-    /// What it was let out at last: the price in force then, and not the one that was planned.
+    /// The price at which it was last admitted: the one in force then, and not the one that was planned.
     pub fn released(&self) -> Option<Hold> {
         self.released
     }

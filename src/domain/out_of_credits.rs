@@ -99,9 +99,9 @@ impl AccountBlock {
         self.pools.get_mut(pool).is_some_and(|pool| pool.units.take().is_some())
     }
 
-    /// Takes an answer for the balance in, less what it may not know yet. With as much as `slots` jobs of the dearest
+    /// Records a balance that the service told, less holds that it may not include. With as much as `slots` jobs of the dearest
     /// kind that was refused can cost, the account is no longer short of credits.
-    pub fn hear_balance(&mut self, left: Credits, slots: u32) {
+    pub fn record_balance(&mut self, left: Credits, slots: u32) {
         let most = |need: Credits| Credits(need.0.saturating_mul(u64::from(slots.max(1))));
         self.out_of_credits = self.out_of_credits.filter(|block| left < most(block.need));
     }
@@ -199,9 +199,9 @@ mod tests {
         let mut block = AccountBlock::default();
         block.refuse(Credits(10), None, NOON);
         block.refuse(Credits(4), None, NOON);
-        block.hear_balance(Credits(39), 4);
+        block.record_balance(Credits(39), 4);
         assert!(block.out_of_credits.is_some());
-        block.hear_balance(Credits(40), 4);
+        block.record_balance(Credits(40), 4);
         assert!(block.is_empty());
     }
 

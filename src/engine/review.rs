@@ -68,7 +68,7 @@ struct Planned {
 }
 
 impl EngineClient {
-    /// Takes down decisions, in their order. Each is answered, in that order; those that cannot be taken down keep no other
+    /// Records decisions, in their order. Each is answered, in that order; those that cannot be recorded keep no other
     /// from being.
     ///
     /// # Errors
@@ -181,7 +181,7 @@ fn verdict_of(record: &JobRecord) -> Option<Verdict> {
     record.job.decision().map(|decision| decision.verdict)
 }
 
-/// What a decision changes, or why it cannot be taken down.
+/// What a decision changes, or why it cannot be recorded.
 fn plan(
     named: &NamedJob,
     takes: &[FoundJob],
@@ -258,20 +258,4 @@ fn placed_takes(store: &Store, batch: &BatchRecord) -> Result<PlacedTakes, Store
         places.entry(fingerprint).or_default().push(at);
     }
     Ok(places)
-}
-
-/// The take that is chosen of the row of a job: the one that was picked, or the only one that is approved; nothing while
-/// that is open.
-///
-/// # Errors
-/// When the state cannot be read.
-pub fn chosen_take(store: &Store, named: &NamedJob) -> Result<Option<FoundJob>, StoreError> {
-    let mut found = takes(store, named, &mut None)?;
-    found.retain(|(_, record)| record.job.has_succeeded());
-    let as_takes: Vec<Take> = found
-        .iter()
-        .map(|(spec, record)| Take { job: spec.seq, variation: spec.variation, verdict: verdict_of(record) })
-        .collect();
-    let chosen = review::chosen(&as_takes).map(|take| take.job);
-    Ok(found.into_iter().find(|(spec, _)| Some(spec.seq) == chosen))
 }

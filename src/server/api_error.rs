@@ -1,4 +1,4 @@
-//! What a request is answered with that is refused, and the query of one that may be.
+//! Error responses, and the extractors that produce them.
 
 use std::io;
 use std::path::{Component, Path};

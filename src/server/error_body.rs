@@ -1,4 +1,4 @@
-//! What a request is answered with that is refused. Fields may be added, not renamed.
+//! The JSON body of an error response. Fields may be added, not renamed.
 
 use serde::{Deserialize, Serialize};
 

@@ -289,6 +289,14 @@ fn wait_for(
     format!("the row {row} {}: {command}", why.explain())
 }
 
+impl InputView {
+    /// As its row writes it: `job:still-07`, or the name of a file.
+    pub fn shown(&self) -> String {
+        let scheme = if self.is_file { "" } else { "job:" };
+        format!("{scheme}{}", self.reference)
+    }
+}
+
 /// What a row of the rest waits for that a pilot may need.
 fn after_pilot(batch: &BatchRecord) -> String {
     format!("waits with the rest until the pilot is continued: callsheet continue {}", batch.name)

@@ -202,7 +202,7 @@ pub(super) fn job_view(explanation: &Explanation) -> JobView {
     facts.extend(
         inputs
             .iter()
-            .map(|input| ("Input", format!("{} is job:{}: {}", input.field, input.reference, input.state))),
+            .map(|input| ("Input", format!("{} is {}: {}", input.field, input.shown(), input.state))),
     );
     facts.extend(order.meta.fields().iter().map(|(name, value)| {
         let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);

@@ -32,7 +32,7 @@ pub struct ReviewRequest {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DecideRequest {
-    /// At most [`DECISIONS_MAX`], taken down in their order.
+    /// At most [`DECISIONS_MAX`], recorded in their order.
     pub decisions: Vec<DecisionRequest>,
     /// Who decides; `api` where nobody is named.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -119,11 +119,6 @@ impl PresentAttempt<'_> {
 }
 
 impl EndedOutcome {
-    /// Which job it is, and where that stands.
-    pub(super) fn standing(&self, path: &Path) -> Result<(Seq, JobStanding), StoreError> {
-        Ok((self.seq, self.present(path)?.standing()))
-    }
-
     /// What is set aside and charged for all its attempts.
     fn committed(&self) -> Credits {
         let attempts = self.attempts.iter().map(|attempt| attempt.books);

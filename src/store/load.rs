@@ -68,7 +68,7 @@ impl Store {
         if let Some(open) = self.database()?.get(&db_keys::job(key))? {
             return Ok(open);
         }
-        let ended = self.outcome_of(batch, spec.seq, false)?;
+        let ended = self.outcome(batch, spec.seq)?;
         Ok(ended.unwrap_or_else(|| JobRecord { key, id: spec.id, row_at, job: Job::queued() }))
     }
 

@@ -1,6 +1,6 @@
 //! A state seen from outside: what a plan may know without opening it.
 //!
-//! AcceptedRow rows and outcomes lie in append-only files of checksummed lines. So what a state has, and what became
+//! Accepted rows and outcomes lie in append-only files of checksummed lines. So what a state has, and what became
 //! of it, can be read beside the process that holds it, and nothing is locked, recovered or changed by looking. Which
 //! jobs are at the service just now only the database tells: a copy of it where no process has it open, and a daemon
 //! that is asked. Beside a `run` it is not known.
@@ -258,18 +258,6 @@ impl ReadOnlyState {
             (backup.name == *name).then_some(ReadOnlyBatch { origin, terms, created, pilot, no, bytes, dir })
         };
         Ok(self.batch_dirs()?.into_iter().find_map(of))
-    }
-
-    /// Tells of every variation of every row of a batch.
-    ///
-    /// # Errors
-    /// As [`ReadOnlyState::accepted`].
-    pub fn rows_of(
-        &self,
-        batch: &ReadOnlyBatch,
-        mut tell: impl FnMut(Fingerprint, u32) -> Result<(), StoreError>,
-    ) -> Result<(), StoreError> {
-        rows_in(batch.dir.clone(), &mut tell)
     }
 
     /// The rows of a batch that have these ids.

@@ -1,4 +1,4 @@
-//! FaultPlan on demand, and what they do to a client.
+//! Faults on demand, and what they do to a client.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on should stop")]
 
 use std::time::Duration;

@@ -318,3 +318,25 @@ fn architecture_md_names_every_module() {
         .collect();
     report(&missing);
 }
+
+#[test]
+fn architecture_md_names_files_that_exist() {
+    let map = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let mut files = Vec::new();
+    for folder in ["src", "emulator", "tests", "benches", "fuzz"] {
+        paths_below(&root().join(folder), &mut files);
+    }
+    let named = map.split('`').skip(1).step_by(2).filter(|name| name.ends_with(".rs") && !name.contains(' '));
+    let missing: Vec<String> = named
+        .filter(|name| !files.iter().any(|path| path.ends_with(name)))
+        .map(|name| format!("ARCHITECTURE.md: there is no file `{name}`"))
+        .collect();
+    report(&missing);
+}
+
+fn paths_below(folder: &Path, paths: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() { paths_below(&path, paths) } else { paths.push(path) }
+    }
+}

@@ -226,12 +226,6 @@ impl TestEnv {
         self.runtime.block_on(async { http.get(url).send().await.unwrap().json().await.unwrap() })
     }
 
-    /// Ends a running task at the service, as the owner of the account can in the web application: the credits
-    /// come back.
-    pub fn cancel_task(&self, id: &str) {
-        self.control(&format!("tasks/{id}"), &json!({"status": "canceled"}));
-    }
-
     /// Sets the credits on the account.
     pub fn credits(&self, credits: u64) {
         self.account(&json!({ "credits": credits }));

@@ -1,4 +1,4 @@
-//! FaultPlan on demand: a plan of rules, each saying when it strikes and what goes wrong.
+//! Faults on demand: a plan of rules, each saying when it strikes and what goes wrong.
 //!
 //! The format is described where a user finds it, at [`FaultPlan`].
 

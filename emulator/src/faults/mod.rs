@@ -1,4 +1,4 @@
-//! FaultPlan on demand. `fault_plan` is the format and its checks, `active_faults` decides which rules strike a call.
+//! Faults on demand. `fault_plan` is the format and its checks, `active_faults` decides which rules strike a call.
 
 mod active_faults;
 mod fault_plan;

@@ -44,7 +44,7 @@ pub(super) enum Blocker {
 }
 
 impl RemainingBudget {
-    /// Everything that a board has room for.
+    /// What is left of every limit.
     pub(super) fn of(board: AdmissionInput) -> RemainingBudget {
         let AdmissionInput {
             limits,

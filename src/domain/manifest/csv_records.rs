@@ -22,7 +22,7 @@ pub(super) struct CsvRecords<R> {
 }
 
 impl<R: Read> CsvRecords<R> {
-    /// CsvRecords of at most `most_bytes`, of which the first is cut at any separator.
+    /// Records of at most `most_bytes`, of which the first is cut at any separator.
     pub(super) fn new(source: R, most_bytes: usize) -> CsvRecords<R> {
         CsvRecords { source: BufReader::new(source), record: CsvRecord::new(SEPARATORS.to_vec(), most_bytes) }
     }

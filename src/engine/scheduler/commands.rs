@@ -20,7 +20,7 @@ use crate::engine::scheduler::parts::open_job::OpenJob;
 use crate::engine::scheduler::{Scheduler, SchedulerError, Settings};
 use crate::store::{BatchRecord, JobRecord, Pause};
 
-/// Why a decision was not taken down.
+/// Why a decision was not recorded.
 pub const CHANGED_MEANWHILE: &str = "its outputs have changed meanwhile; look at them and decide again";
 
 /// One job, as it was found in the spool.

@@ -36,9 +36,9 @@ impl<'a> LogContext<'a> {
 
 /// One event with everything that says whom it is about.
 macro_rules! log_event {
-    ($level:ident, $context:expr, $($forget_finished:tt)*) => {{
+    ($level:ident, $context:expr, $($fields:tt)*) => {{
         let context: LogContext<'_> = $context;
-        tracing::$level!(batch = %context.batch, job = context.job, attempt = context.attempt, task = context.task, $($forget_finished)*);
+        tracing::$level!(batch = %context.batch, job = context.job, attempt = context.attempt, task = context.task, $($fields)*);
     }};
 }
 
@@ -51,7 +51,7 @@ pub(super) fn moved(batch: &BatchName, spec: &JobSpec, before: &Job, after: &Job
         log_event!(info, context, kind = spec.order.kind.name(), charged, waived, "submitted");
     }
     if after.is_overdue() && !before.is_overdue() {
-        log_event!(info, context, "late: its deadline has passed; its task is still watched");
+        log_event!(info, context, "overdue: its deadline has passed; its task is still watched");
     }
     match after.state() {
         State::Queued if after.attempt() != before.attempt() => {

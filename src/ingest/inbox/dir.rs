@@ -110,7 +110,7 @@ impl InboxDir {
         }
     }
 
-    /// SettleTimes until its names are on the device.
+    /// Waits until its names are on the device.
     pub(super) fn sync(&self) -> io::Result<()> {
         Ok(rustix::fs::fsync(&self.fd)?)
     }

@@ -39,7 +39,7 @@ fn each_outcome_is_read_once_however_many_jobs_are_asked_for() {
     store.commit(&[Change::End(job(1, 7, State::Expired))]).unwrap();
     assert_eq!(*store.job_at(&batch, 0, &spec(7)).unwrap().job.state(), State::Expired);
     assert_eq!(store.outcomes_indexed(), 301);
-    assert!(store.undone_outcome(&batch, Seq(300)).unwrap().is_none());
+    assert!(store.outcome(&batch, Seq(300)).unwrap().is_none());
 }
 
 /// A state whose only batch has a job that runs, and one that has ended so.
@@ -107,7 +107,7 @@ fn an_outcome_that_tells_of_a_request_shows_an_older_database_although_its_job_h
     }
 }
 
-/// A table of decisions is taken down by a hundred in a commit, in a batch that may have a million.
+/// A table of decisions is recorded by a hundred in a commit, in a batch that may have a million.
 #[test]
 fn committed_outcomes_are_read_once_however_many_others_a_kill_left() {
     let dir = tempfile::tempdir().unwrap();

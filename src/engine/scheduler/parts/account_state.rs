@@ -243,7 +243,7 @@ impl AccountState {
         news.renews_prices = self.api_key.accept();
         let known = KnownBalance { balance, at: now, unsure: held, sent, may_be_more: false };
         let before = self.known.replace(known).map(KnownBalance::left);
-        self.out_of_credits.hear_balance(known.left(), self.settings.slots);
+        self.out_of_credits.record_balance(known.left(), self.settings.slots);
         news.renews_prices |= was_out && before.is_none_or(|before| known.left() > before);
         news.unblocked = self.out_of_credits.take_blocked();
         news

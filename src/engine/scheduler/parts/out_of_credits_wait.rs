@@ -54,11 +54,11 @@ impl OutOfCreditsWait {
     }
 
     /// The balance was told, less what it may not know yet: with as much as `slots` jobs can cost, the wait is over.
-    pub fn hear_balance(&mut self, left: Credits, slots: u32) {
+    pub fn record_balance(&mut self, left: Credits, slots: u32) {
         if !self.is_in_force() {
             return;
         }
-        self.block.hear_balance(left, slots);
+        self.block.record_balance(left, slots);
         if !self.is_in_force() {
             self.has_changed = true;
             job_log::queue_unparked(Parked::Credits);
@@ -182,7 +182,7 @@ mod tests {
         assert!(!wait.may_try(key(1), images(), |_| true, Timestamp(0)));
         assert_eq!(wait.blocked(), &BTreeSet::from([key(1)]));
         assert!(wait.pools(Timestamp(0))["images"].is_tried);
-        wait.hear_balance(Credits(10), 1);
+        wait.record_balance(Credits(10), 1);
         assert_eq!((wait.is_in_force(), wait.take_blocked()), (false, BTreeSet::from([key(1)])));
     }
 }
