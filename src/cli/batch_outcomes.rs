@@ -18,17 +18,13 @@ pub(super) fn print(outcomes: BatchOutcomes, global: &Global) -> Result<Vec<Batc
     Ok(outcomes.batches)
 }
 
-/// How a command ends whose outcomes are printed: it has failed where a batch, or the job that was named, refused it.
+/// How a command ends whose outcomes are printed: it has failed where what it names refused it.
 ///
 /// # Errors
-/// [`Exit::Usage`] with the reasons.
-pub(super) fn exit(outcomes: &[BatchOutcome], named: Option<&str>) -> Result<Exit, Failure> {
-    let refused = outcomes.iter().filter_map(|BatchOutcome { batch, result }| {
-        let name = named.unwrap_or(batch.as_str());
-        result.refused.as_ref().map(|why| format!("{name}: {why}"))
-    });
-    match refused.collect::<Vec<_>>() {
-        refused if refused.is_empty() => Ok(Exit::Success),
-        refused => Err(Failure::new(Exit::Usage, refused.join("; "))),
+/// [`Exit::Usage`] with the reason.
+pub(super) fn exit(outcomes: &[BatchOutcome], named: &str) -> Result<Exit, Failure> {
+    match outcomes.iter().find_map(|outcome| outcome.result.refused.as_ref()) {
+        Some(why) => Err(Failure::new(Exit::Usage, format!("{named}: {why}"))),
+        None => Ok(Exit::Success),
     }
 }

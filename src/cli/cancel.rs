@@ -33,5 +33,5 @@ pub(super) async fn run(command: &NameArgument, global: &Global) -> Result<Exit,
             );
         }
     }
-    batch_outcomes::exit(&outcomes, Some(&command.name))
+    batch_outcomes::exit(&outcomes, &command.name)
 }

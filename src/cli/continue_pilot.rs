@@ -9,8 +9,8 @@ use crate::cli::{batch_outcomes, client};
 use crate::domain::exit_code::Exit;
 use crate::domain::ids::BatchName;
 use crate::domain::job_state::JobState;
-use crate::domain::number_text::counted;
 use crate::domain::pilot::Pilot;
+use crate::domain::plural::counted;
 use crate::server::protocol::{BatchStatus, ContinueRequest, Request, StatusRequest};
 
 #[derive(Debug, Args)]
@@ -26,11 +26,16 @@ pub(super) async fn run(command: &ContinueCommand, global: &Global) -> Result<Ex
         let before = client.call(&asked).await?.batches.into_iter().next();
         let pilot = before.and_then(|batch| batch.pilot).unwrap_or_default();
         let outcomes = batch_outcomes::print(client.call(&request).await?, global)?;
-        for outcome in outcomes.iter().filter(|outcome| outcome.result.refused.is_none()) {
-            let next = client.next_step(&outcome.batch).await?;
-            say!("{}: continued with {}; {next}", outcome.batch, rest(pilot));
+        for outcome in outcomes {
+            match outcome.result.refused {
+                Some(refused) => say!("{}: {refused}", outcome.batch),
+                None => {
+                    let next = client.next_step(&outcome.batch).await?;
+                    say!("{}: continued with {}; {next}", outcome.batch, rest(pilot));
+                }
+            }
         }
-        batch_outcomes::exit(&outcomes, None)
+        Ok(Exit::Success)
     })
     .await
 }

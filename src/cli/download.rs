@@ -20,7 +20,7 @@ use crate::config::Config;
 use crate::domain::exit_code::Exit;
 use crate::domain::ids::BatchName;
 use crate::domain::job_state::JobState;
-use crate::domain::number_text::counted;
+use crate::domain::plural::counted;
 use crate::domain::time::Timestamp;
 use crate::engine::gallery::Standing;
 use crate::engine::job_iter::JobIter;
@@ -90,7 +90,7 @@ async fn request(
         say!("{batch}: the outputs of {jobs} were restored from the object store");
     }
     outcomes.iter().for_each(say_what_stays);
-    batch_outcomes::exit(&outcomes, Some(&command.name))?;
+    batch_outcomes::exit(&outcomes, &command.name)?;
     Ok(outcomes)
 }
 

@@ -14,10 +14,15 @@ pub(super) async fn pause(command: &BatchArgument, global: &Global) -> Result<Ex
     if outcomes.is_empty() {
         say!("no unfinished batch to pause; batches that come later are not paused");
     }
-    for outcome in outcomes.iter().filter(|outcome| outcome.result.refused.is_none()) {
+    for outcome in outcomes {
         let in_flight = outcome.result.in_flight;
         let paused = if outcome.result.was_paused { "was paused already" } else { "paused" };
-        say!("{}: {paused}; {in_flight} in flight will finish and be downloaded", outcome.batch);
+        match outcome.result.refused {
+            Some(refused) => say!("{}: {refused}", outcome.batch),
+            None => {
+                say!("{}: {paused}; {in_flight} in flight will finish and be downloaded", outcome.batch);
+            }
+        }
     }
-    batch_outcomes::exit(&outcomes, None)
+    Ok(Exit::Success)
 }

@@ -42,5 +42,5 @@ pub(super) async fn run(command: &ResolveCommand, global: &Global) -> Result<Exi
         };
         say!("{}: no longer in doubt; {next}", printable(&command.job));
     }
-    batch_outcomes::exit(&outcomes, Some(&command.job))
+    batch_outcomes::exit(&outcomes, &command.job)
 }

@@ -87,7 +87,7 @@ pub(super) async fn run(command: &RetryCommand, global: &Global) -> Result<Exit,
             );
             list(&result.paid, &download);
         }
-        batch_outcomes::exit(&outcomes, Some(&request.name))
+        batch_outcomes::exit(&outcomes, &request.name)
     })
     .await
 }

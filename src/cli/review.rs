@@ -15,7 +15,7 @@ use crate::cli::terminal::say;
 use crate::cli::{another_take, examples, printable, printable_path, review_import, service_target, written};
 use crate::domain::exit_code::Exit;
 use crate::domain::ids::BatchName;
-use crate::domain::number_text::counted;
+use crate::domain::plural::counted;
 use crate::domain::review::{BY_MAX_CHARS, ReviewAction};
 use crate::output::decisions_csv::{DecisionsWriter, ReviewLine};
 use crate::server::protocol::{DecideRequest, DecisionRequest, Decisions, Request, ReviewRequest};

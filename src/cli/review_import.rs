@@ -15,7 +15,7 @@ use crate::cli::{printable, printable_path, written};
 use crate::domain::diagnostic::{Diagnostic, Position};
 use crate::domain::exit_code::Exit;
 use crate::domain::ids::BatchName;
-use crate::domain::number_text::counted;
+use crate::domain::plural::counted;
 use crate::domain::review::{NOTE_MAX_CHARS, ReviewAction, Verdict};
 use crate::output::decisions_csv::ReviewLine;
 use crate::server::protocol::{DecideRequest, DecisionRequest, Request, ReviewRequest};

@@ -15,6 +15,7 @@ use crate::cli::terminal::say;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::domain::exit_code::Exit;
+use crate::domain::plural::counted;
 use crate::domain::time::Millis;
 use crate::ingest::catalog_refresh::{self, CatalogError, Catalogs};
 use crate::store::Store;
@@ -343,7 +344,7 @@ pub(super) fn format_age(age: Millis) -> String {
         3600..172_800 => (seconds / 3600, "hour"),
         _ => (seconds / 86_400, "day"),
     };
-    format!("{n} {unit}{}", if n == 1 { "" } else { "s" })
+    counted(n, unit)
 }
 
 fn service_options(config: &Config, base_url: url::Url, api_key: Option<SecretString>) -> ServiceOptions {

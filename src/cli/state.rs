@@ -23,7 +23,7 @@ use crate::domain::credits::Credits;
 use crate::domain::exit_code::Exit;
 use crate::domain::ids::BatchName;
 use crate::domain::job::JobSpec;
-use crate::domain::number_text::counted;
+use crate::domain::plural::counted;
 use crate::output::file_names::Layout;
 use crate::output::publish::OutputDir;
 use crate::pages::decoder_process;

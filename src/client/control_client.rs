@@ -15,12 +15,12 @@ use tokio::net::UnixStream;
 use tower::ServiceExt;
 
 use crate::api::install_tls_provider;
+use crate::domain::hex::hex;
 use crate::engine::blocking;
 use crate::ingest::ManifestError;
 use crate::ingest::input_files::{self, Links, ReadFiles};
 use crate::ingest::manifest_file::{self, Identity};
 use crate::ingest::receipt::Receipt;
-use crate::output::publish::hex;
 use crate::server::handlers::HandlerError;
 use crate::server::listener::PATH_MAX_BYTES;
 use crate::server::protocol::{

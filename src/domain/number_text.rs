@@ -1,14 +1,5 @@
 //! Numbers as people write them: with a decimal comma, and with the unit of seconds behind them.
 
-/// `1 job`, `3 jobs`, `2 batches`.
-pub fn counted(count: impl Into<u64>, noun: &str) -> String {
-    match count.into() {
-        1 => format!("1 {noun}"),
-        count if noun.ends_with("ch") => format!("{count} {noun}es"),
-        count => format!("{count} {noun}s"),
-    }
-}
-
 /// Units of a number of seconds, in lower case.
 const SECONDS: [&str; 6] = ["s", "sec", "secs", "second", "seconds", "sek"];
 

@@ -10,11 +10,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain::credits::Credits;
 use crate::domain::time::{Millis, Timestamp};
+use crate::domain::utc_day::DAY_MS;
 
 /// A refusal so soon after midnight may have come of clocks that disagree: the allowance is tried again afterwards.
 const MIDNIGHT_DOUBT: Millis = Millis::from_secs(600);
-/// Milliseconds of a day.
-const DAY_MS: i64 = 86_400_000;
 
 /// What a job would draw from a plan allowance.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -7,6 +7,7 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use crate::domain::credits::Credits;
+use crate::domain::hex::hex;
 use crate::domain::ids::BatchName;
 use crate::domain::pilot::Pilot;
 use crate::domain::review::Verdict;
@@ -166,5 +167,5 @@ fn id(batch: &BatchRecord, waits_for_inputs: bool) -> String {
 
 /// Half of a text's SHA-256, in hexadecimal.
 pub(super) fn short_hash(text: &str) -> String {
-    Sha256::digest(text)[..16].iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(&Sha256::digest(text)[..16])
 }

@@ -17,6 +17,7 @@ use sha2::{Digest, Sha256};
 
 use crate::domain::batch_origin::SourcePlace;
 use crate::domain::diagnostic::Diagnostic;
+use crate::domain::hex::hex;
 use crate::domain::input_file::{InputContent, InputFile, InputMedia, is_file_name, path_of};
 use crate::domain::job_reference::InputField;
 use crate::domain::manifest::row::{ReadRow, Row};
@@ -24,7 +25,6 @@ use crate::domain::manifest::{self, Limits};
 use crate::ingest::manifest_file;
 use crate::ingest::table_files::{self, Roots};
 use crate::output::movie_length::movie_length;
-use crate::output::publish::hex;
 
 /// First bytes of a file that tell its type.
 const HEAD_BYTES: usize = 8 * 1024;

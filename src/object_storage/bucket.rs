@@ -22,6 +22,7 @@ use tokio::fs::File;
 use tokio::io::AsyncReadExt;
 use url::{Host, Url};
 
+use crate::domain::hex::hex;
 use crate::domain::time::{Millis, Timestamp};
 use crate::failpoint;
 use crate::object_storage::aws_credentials::{
@@ -31,7 +32,7 @@ use crate::object_storage::error_text::{code_of, is_bucket_missing, is_metadata_
 use crate::object_storage::multipart::{PartedUpload, PartsError};
 use crate::object_storage::object_metadata::{Metadata, attributes_of, metadata_in};
 use crate::object_storage::{
-    Environment, Expected, FoundObject, HexOf, LINK_MAX, PART_BYTES, PARTS_AT_ONCE, Replaces,
+    Environment, Expected, FoundObject, LINK_MAX, PART_BYTES, PARTS_AT_ONCE, Replaces,
 };
 
 /// How long one request is repeated by itself, with its waits.
@@ -358,7 +359,7 @@ impl Bucket {
         while let Some(chunk) = content.try_next().await? {
             hash.update(&chunk);
         }
-        Ok(format!("{:x}", HexOf(&hash.finalize())))
+        Ok(hex(&hash.finalize()))
     }
 
     pub(super) async fn signed_link(&self, name: &str, valid_for: Duration) -> Result<String, Error> {
@@ -391,7 +392,7 @@ impl Bucket {
 }
 
 fn is_as_it_was(hash: Sha256, expected: Expected<'_>) -> Result<(), Refused> {
-    match format!("{:x}", HexOf(&hash.finalize())) == expected.sha256 {
+    match hex(&hash.finalize()) == expected.sha256 {
         true => Ok(()),
         false => Err(Refused::Changed("changed since it was read".to_owned())),
     }

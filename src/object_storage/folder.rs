@@ -15,9 +15,10 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use tempfile::NamedTempFile;
 
+use crate::domain::hex::hex;
 use crate::failpoint;
 use crate::object_storage::object_metadata::Metadata;
-use crate::object_storage::{Expected, FoundObject, GetError, HexOf, OwnedReplaces, PutError, StorageError};
+use crate::object_storage::{Expected, FoundObject, GetError, OwnedReplaces, PutError, StorageError};
 
 /// What is known of an object beside its content.
 #[derive(Debug, Serialize, Deserialize)]
@@ -237,7 +238,7 @@ fn copied(from: &mut File, to: &mut impl Write) -> io::Result<(u64, String)> {
         let read = from.read(&mut buffer)?;
         let content = buffer.get(..read).unwrap_or_default();
         if content.is_empty() {
-            return Ok((bytes, format!("{:x}", HexOf(&hash.finalize()))));
+            return Ok((bytes, hex(&hash.finalize())));
         }
         hash.update(content);
         to.write_all(content)?;
@@ -252,7 +253,7 @@ mod tests {
     const EMPTY: &Metadata<'_> = &[("callsheet-job", "one")];
 
     fn expected<'a>(content: &[u8], sha256: &'a mut String) -> Expected<'a> {
-        *sha256 = format!("{:x}", HexOf(&Sha256::digest(content)));
+        *sha256 = hex(&Sha256::digest(content));
         Expected { bytes: content.len() as u64, sha256, content_type: "text/plain" }
     }
 

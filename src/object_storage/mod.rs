@@ -29,6 +29,7 @@ pub use self::aws_credentials::CredentialLife;
 use self::bucket::{Bucket, Refused};
 use self::folder::Folder;
 use self::object_metadata::Metadata;
+use crate::domain::hex::hex;
 
 /// Files up to this size go in one request; a part of a larger one is as large, in bytes.
 const PART_BYTES: usize = 8 * 1024 * 1024;
@@ -388,7 +389,7 @@ impl ObjectStorage {
         }
         writer.flush().await?;
         writer.sync_data().await?;
-        match format!("{:x}", HexOf(&hash.finalize())) == expected.sha256 {
+        match hex(&hash.finalize()) == expected.sha256 {
             true => Ok(()),
             false => Err(changed()),
         }
@@ -436,13 +437,4 @@ async fn in_folder<T: Send + 'static>(
     let folder = folder.clone();
     let done = tokio::task::spawn_blocking(move || does(&folder)).await;
     done.map_err(|error| StorageError { text: error.to_string(), is_denied: false, is_full: false })
-}
-
-/// Bytes in lowercase hex.
-struct HexOf<'a>(&'a [u8]);
-
-impl fmt::LowerHex for HexOf<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
 }

@@ -16,8 +16,9 @@ use tokio::fs::File;
 use tokio::io::AsyncReadExt;
 use tokio::task::{JoinError, JoinSet};
 
+use crate::domain::hex::hex;
 use crate::failpoint;
-use crate::object_storage::{Expected, HexOf, PART_BYTES, PARTS_AT_ONCE};
+use crate::object_storage::{Expected, PART_BYTES, PARTS_AT_ONCE};
 
 /// Most parts of an object; Amazon takes no more.
 const PARTS_MAX: u64 = 10_000;
@@ -105,7 +106,7 @@ impl PartedUpload<'_> {
         while !under_way.is_empty() {
             self.part_ended(under_way.join_next().await, &mut progress).await?;
         }
-        if format!("{:x}", HexOf(&hash.finalize())) != self.expected.sha256 {
+        if hex(&hash.finalize()) != self.expected.sha256 {
             self.abort(&progress.upload).await;
             return Err(PartsError::Changed("changed since it was read".to_owned()));
         }
@@ -189,7 +190,7 @@ impl PartedUpload<'_> {
         let mut hash = Sha256::new();
         hash.update(self.address.as_bytes());
         hash.update(self.expected.sha256.as_bytes());
-        Some(self.folder?.join(format!("{:x}.json", HexOf(&hash.finalize()))))
+        Some(self.folder?.join(format!("{}.json", hex(&hash.finalize()))))
     }
 
     async fn begun(&self) -> Option<Progress> {

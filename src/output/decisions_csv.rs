@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::domain::credits::Credits;
+use crate::domain::hex::hex;
 use crate::domain::ids::BatchName;
 use crate::domain::job::{Job, JobSpec, OutputFile};
 use crate::domain::review::{Decision, Verdict};
@@ -92,7 +93,7 @@ impl ReviewLine {
             id: spec.label.clone(),
             batch: batch.clone(),
             job: spec.id.to_string(),
-            row: spec.fingerprint.0.iter().map(|byte| format!("{byte:02x}")).collect(),
+            row: hex(&spec.fingerprint.0),
             take: spec.variation,
             seq: spec.seq.0,
             kind: spec.order.kind.name().to_owned(),

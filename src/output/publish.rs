@@ -24,6 +24,7 @@ use rustix::fs::{Access, CWD, FallocateFlags, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 use sha2::{Digest, Sha256};
 
+use crate::domain::hex::hex;
 use crate::domain::ids::{BatchName, JobId, TaskId};
 use crate::domain::job::{JobSpec, OutputFile, PublishedOutputs};
 use crate::domain::time::Timestamp;
@@ -511,11 +512,6 @@ pub fn hash(file: &mut File) -> io::Result<String> {
             read => hasher.update(&buffer[..read]),
         }
     }
-}
-
-/// Bytes in hexadecimal.
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn has_its_size(path: &Path, file: &OutputFile) -> bool {

@@ -218,7 +218,7 @@ pub fn day_plot(days: &[DayCredits], limit: Option<u64>) -> Markup {
                     @let spent = scale(day.spent);
                     @let all = scale(day.spent + day.held).max(u64::from(day.spent + day.held > 0));
                     g {
-                        title { (date(day.day)) ": " (grouped(day.spent)) " spent, " (grouped(day.held)) " held" }
+                        title { (day.day.to_string()) ": " (grouped(day.spent)) " spent, " (grouped(day.held)) " held" }
                         rect class="hit" x=(at * 10) y="0" width="10" height=(HEIGHT) {}
                         rect class="held" x=(at * 10 + 1) y=(HEIGHT - all) width="8" height=(all - spent.min(all)) {}
                         rect class="spent" x=(at * 10 + 1) y=(HEIGHT - spent) width="8" height=(spent) {}
@@ -231,18 +231,13 @@ pub fn day_plot(days: &[DayCredits], limit: Option<u64>) -> Markup {
             }
             figcaption {
                 @if let (Some(first), Some(last)) = (days.first(), days.last()) {
-                    span { (date(first.day)) }
+                    span { (first.day.to_string()) }
                     @if let Some(limit) = shown_limit { span { "limit " (grouped(limit)) } }
-                    span { (date(last.day)) " (UTC)" }
+                    span { (last.day.to_string()) " (UTC)" }
                 }
             }
         }
     }
-}
-
-/// `2026-05-04`
-pub fn date(day: UtcDay) -> String {
-    Timestamp(i64::from(day.0) * 86_400_000).to_string().chars().take(10).collect()
 }
 
 /// `2026-05-04 09:30:12 UTC`

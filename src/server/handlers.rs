@@ -330,10 +330,7 @@ async fn for_each(
     let mut batches = Vec::new();
     for record in records {
         let result = match why_pointless(&record) {
-            Some(why) => {
-                let refused = Some(why.replace("BATCH", record.name.as_str()));
-                CommandOutcome { refused, ..CommandOutcome::default() }
-            }
+            Some(why) => CommandOutcome::refused(why.replace("BATCH", record.name.as_str())),
             None => engine.execute(command(record.no)).await?,
         };
         batches.push(BatchOutcome { batch: record.name, result });

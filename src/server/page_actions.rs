@@ -8,7 +8,7 @@ use crate::domain::budget::BudgetSetting;
 use crate::domain::credits::Credits;
 use crate::domain::ids::BatchName;
 use crate::domain::job_state::JobState;
-use crate::domain::number_text::counted;
+use crate::domain::plural::counted;
 use crate::domain::retry_command::{could_only_expire, keys_of_retry};
 use crate::domain::row_verdict::JobStanding;
 use crate::engine::job_iter::JobIter;

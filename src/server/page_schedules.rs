@@ -8,7 +8,7 @@ use axum::response::{Html, IntoResponse, Response};
 
 use crate::domain::credits::Credits;
 use crate::domain::exit_code::Exit;
-use crate::domain::number_text::counted;
+use crate::domain::plural::counted;
 use crate::domain::time::{Millis, Timestamp};
 use crate::engine::to_the_end;
 use crate::ingest::receipt::Receipt;

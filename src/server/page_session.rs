@@ -11,6 +11,7 @@ use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use crate::clock::Clock;
+use crate::domain::hex::hex;
 use crate::domain::time::{Millis, Tick};
 
 /// The cookie of a session.
@@ -93,7 +94,7 @@ impl FormKey {
         // HMAC takes keys of any length.
         let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(self.0.as_bytes()) else { return random() };
         mac.update(principal.as_bytes());
-        mac.finalize().into_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
+        hex(&mac.finalize().into_bytes())
     }
 }
 

@@ -7,7 +7,7 @@ use axum::response::{Html, IntoResponse, Response};
 
 use crate::domain::budget::BudgetSetting;
 use crate::domain::credits::Credits;
-use crate::domain::number_text::counted;
+use crate::domain::plural::counted;
 use crate::engine::to_the_end;
 use crate::ingest::IngestOptions;
 use crate::ingest::ingest_handle::IncomingDir;

@@ -17,7 +17,6 @@ use crate::domain::job::JobSpec;
 use crate::domain::ledger::Totals;
 use crate::domain::out_of_credits::AccountBlock;
 use crate::domain::row_versions::VersionChange;
-use crate::domain::time::Timestamp;
 use crate::domain::utc_day::UtcDay;
 use crate::store::finished::FinishedBatch;
 use crate::store::row_delta::KnownRows;
@@ -31,7 +30,6 @@ use crate::store::{BatchRecord, JobRecord, Store, StoreError, state_format};
 const VERSION: u32 = 2;
 /// The oldest version that is taken in.
 const OLDEST: u32 = 1;
-const DAY_MS: i64 = 86_400_000;
 
 /// The dump cannot be written, or not be taken in.
 #[derive(Debug, thiserror::Error)]
@@ -197,8 +195,7 @@ impl Store {
             sheet.line(&DumpLine::Account(records.account))?;
         }
         for (number, totals) in records.days {
-            let mut date = Timestamp(i64::from(number.0) * DAY_MS).to_string();
-            date.truncate("2026-11-21".len());
+            let date = number.to_string();
             sheet.line(&DumpLine::Day(DumpDay { date, number, totals }))?;
         }
         let crc32 = format!("{:08x}", sheet.checksum.clone().finalize());

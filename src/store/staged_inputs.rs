@@ -11,6 +11,7 @@ use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_NOW};
 use sha2::{Digest, Sha256};
 use tempfile::NamedTempFile;
 
+use crate::domain::hex::hex;
 use crate::domain::input_file::is_sha256;
 use crate::domain::time::Timestamp;
 use crate::store::{StoreError, write_atomic};
@@ -235,12 +236,8 @@ impl StagedCopy {
     /// # Errors
     /// [`StageError`].
     pub fn finish(self, sha256: &str) -> Result<(), StageError> {
-        use std::fmt::Write as _;
         let StagedCopy { inputs, file, hash } = self;
-        let mut found = String::with_capacity(64);
-        for byte in hash.finalize() {
-            let _ = write!(found, "{byte:02x}");
-        }
+        let found = hex(&hash.finalize());
         if found != sha256 {
             return Err(StageError::Changed { expected: sha256.to_owned(), found });
         }

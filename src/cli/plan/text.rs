@@ -11,7 +11,7 @@ use crate::cli::table::{self, Table};
 use crate::cli::{group_budgets, printable, summary, terminal};
 use crate::domain::credits::Credits;
 use crate::domain::job::Order;
-use crate::domain::number_text::counted;
+use crate::domain::plural::counted;
 use crate::domain::quote::AccountPlan;
 use crate::domain::row_verdict::RowVerdict;
 use crate::ingest::receipt::Receipt;

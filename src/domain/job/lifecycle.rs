@@ -34,6 +34,7 @@ use crate::domain::job::{
 };
 use crate::domain::json_object::JsonObject;
 use crate::domain::ledger::Movement;
+use crate::domain::plural::counted;
 use crate::domain::retry_delay::{self, Prospect};
 use crate::domain::row_versions::REPLACED;
 use crate::domain::task::{Fault, PostAnswer, TaskReading, TaskStatus};
@@ -309,7 +310,7 @@ impl Change {
             (State::Fetching { task, .. }, Event::Fetched(files)) => {
                 let is_stored = files.iter().any(|file| file.object.is_some());
                 let place = if is_stored { "on disk and in the object store" } else { "on disk" };
-                let what = format!("{} {place}", plural(files.len(), "output"));
+                let what = format!("{} {place}", counted(files.len() as u64, "output"));
                 change.end(State::Succeeded { task, files }, &what);
             }
             (State::Succeeded { task, .. }, Event::Renamed(files)) => {
@@ -317,7 +318,7 @@ impl Change {
                 change.end(State::Succeeded { task, files }, &format!("on disk as {names} now"));
             }
             (State::Succeeded { task, .. }, Event::Stored(files)) => {
-                let what = format!("{} in the object store", plural(files.len(), "output"));
+                let what = format!("{} in the object store", counted(files.len() as u64, "output"));
                 change.end(State::Succeeded { task, files }, &what);
             }
             (State::Fetching { task, files, .. }, Event::FetchAbandoned(fault)) => {
@@ -678,9 +679,4 @@ impl Change {
         let line = HistoryLine { at: self.at, attempt: self.attempt().no, what: what.to_owned(), movement };
         history::push(&mut self.job.history, line);
     }
-}
-
-/// `1 output`, `3 outputs`.
-fn plural(n: usize, noun: &str) -> String {
-    format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 use sha2::Digest;
 
 use crate::api::{DownloadError, Opened};
+use crate::domain::hex::hex;
 use crate::domain::request::Kind;
 use crate::domain::task::Fault;
 use crate::engine::download::part_writer::PartWriter;
@@ -14,7 +15,7 @@ use crate::engine::scheduler::{FetchFault, FetchOrder};
 use crate::engine::suspended_downloads::PartialDownload;
 use crate::engine::{EngineDeps, blocking};
 use crate::metrics::Metrics;
-use crate::output::publish::{Part, hex};
+use crate::output::publish::Part;
 use crate::output::{detect_media_type, is_truncated};
 
 /// Bytes kept to recognise the content.
