@@ -11,7 +11,7 @@ use crate::cli::failure::Failure;
 use crate::cli::global_flags::Global;
 use crate::cli::service_target::{self, PresentState, ServiceTarget};
 use crate::cli::terminal::say;
-use crate::cli::{batch_outcomes, build, submit};
+use crate::cli::{batch_outcomes, build};
 use crate::cli::{printable, printable_path};
 use crate::client::Client;
 use crate::client::InProcess;
@@ -160,7 +160,7 @@ async fn download(
     }
     if let Standstill::Parked(parked) = standstill {
         say!("parked: {}", parked.explain());
-        return Ok(submit::parked_exit(parked));
+        return Ok(parked.exit());
     }
     let batch = present;
     engine::write_results(&store, &output_dir, &batch)?;

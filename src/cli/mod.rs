@@ -20,6 +20,7 @@ mod emulator;
 #[cfg(not(feature = "emulator"))]
 #[path = "no_emulator.rs"]
 mod emulator;
+mod end_of_batches;
 mod environment_flags;
 mod examples;
 mod explain;

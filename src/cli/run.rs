@@ -14,6 +14,7 @@ use tokio::sync::watch;
 use crate::api::{Service, ServiceError};
 use crate::cli::build;
 use crate::cli::daemon_discovery;
+use crate::cli::end_of_batches;
 use crate::cli::examples;
 use crate::cli::failure::Failure;
 use crate::cli::global_flags::EmulatorArguments;
@@ -171,8 +172,8 @@ async fn prepare(
     let service = Service::new(chosen.options.clone())?;
     let parts = build::app_parts(config, &chosen.output, Some((service.clone(), chosen)))?;
     let receipts = submit_all(&store, &parts, manifests, global, clock).await?;
-    if submit::has_nothing(&receipts) {
-        let exit = submit::nothing_exit(&receipts);
+    if end_of_batches::has_nothing(&receipts) {
+        let exit = end_of_batches::nothing_exit(&receipts);
         if global.json {
             submit::print_report(&receipts, &[], &chosen.output, exit)?;
         }
@@ -491,9 +492,9 @@ fn statuses(engine: &Engine, batches: &[BatchRecord]) -> Vec<BatchStatus> {
 fn exit_of(standstill: Standstill, receipts: &[Receipt], batches: &[BatchStatus]) -> Exit {
     match standstill {
         Standstill::Stopped => Exit::Interrupted,
-        Standstill::Parked(parked) => submit::parked_exit(parked),
+        Standstill::Parked(parked) => parked.exit(),
         Standstill::Overdue => Exit::Unfinished,
-        Standstill::Done | Standstill::Review => submit::done_exit(receipts, batches),
+        Standstill::Done | Standstill::Review => end_of_batches::done_exit(receipts, batches),
     }
 }
 

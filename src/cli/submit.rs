@@ -8,6 +8,7 @@ use clap::Args;
 
 use crate::cli::absent_rows::{self, AbsentLine};
 use crate::cli::daemon_discovery::{self, DaemonConnection};
+use crate::cli::end_of_batches::{done_exit, has_nothing, nothing_exit};
 use crate::cli::examples;
 use crate::cli::failure::{Failure, FileProblem};
 use crate::cli::follow::{Follower, report_interrupted};
@@ -255,61 +256,10 @@ fn exit_of(receipts: &[Receipt], batches: &[BatchStatus], waited: bool) -> Exit 
     let parked = batches.iter().find_map(|batch| batch.parked_by);
     match parked {
         _ if has_nothing(receipts) => nothing_exit(receipts),
-        Some(parked) if waited => parked_exit(parked),
+        Some(parked) if waited => parked.exit(),
         _ if waited => done_exit(receipts, batches),
         // What becomes of the jobs nobody waits for.
         _ => done_exit(receipts, &[]),
-    }
-}
-
-/// Whether no job of any manifest is in its batch.
-pub(super) fn has_nothing(receipts: &[Receipt]) -> bool {
-    receipts.iter().all(|receipt| receipt.added() == 0 && receipt.have == 0)
-}
-
-/// What a command ends with whose manifests give nothing to do.
-pub(super) fn nothing_exit(receipts: &[Receipt]) -> Exit {
-    let waits = receipts.iter().any(|receipt| receipt.not_validated > 0);
-    if waits { Exit::Unreachable } else { Exit::Usage }
-}
-
-/// What a command ends with when all that it waited for has ended.
-pub(super) fn done_exit(receipts: &[Receipt], batches: &[BatchStatus]) -> Exit {
-    let count = |state| batches.iter().map(|batch| batch.in_state(state)).sum::<u32>();
-    if receipts.iter().any(|receipt| receipt.not_validated > 0) {
-        Exit::Unreachable
-    } else if receipts.iter().any(Receipt::has_problems) {
-        Exit::Usage
-    } else if batches.iter().any(|batch| batch.waiting_for_review > 0 || batch.overdue > 0) {
-        Exit::Unfinished
-    } else if count(JobState::Failed) + count(JobState::Canceled) + count(JobState::Expired) > 0 {
-        Exit::SomeFailed
-    } else if count(JobState::InDoubt) > 0 {
-        Exit::Unfinished
-    } else {
-        Exit::Success
-    }
-}
-
-/// What a command ends with when nothing of its own can lift what parks.
-pub(super) fn parked_exit(parked: Parked) -> Exit {
-    match parked {
-        Parked::Key => Exit::Unauthorised,
-        Parked::Disk => Exit::Disk,
-        Parked::Store | Parked::Scratch | Parked::ResultHost => Exit::Unreachable,
-        Parked::Paused
-        | Parked::NoPrice
-        | Parked::Inputs
-        | Parked::Pilot
-        | Parked::PerhapsSent
-        | Parked::NoProcess => Exit::Unfinished,
-        Parked::BatchBudget
-        | Parked::DayBudget
-        | Parked::TotalBudget
-        | Parked::GroupBudget
-        | Parked::GroupDayBudget
-        | Parked::MinBalance
-        | Parked::Credits => Exit::OutOfFunds,
     }
 }
 

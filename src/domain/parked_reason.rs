@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::domain::exit_code::Exit;
 use crate::domain::ids::BatchName;
 
 /// Why a queued job is not sent. Each lifts by itself, or by what its text says.
@@ -49,6 +50,28 @@ pub enum Parked {
 }
 
 impl Parked {
+    /// The exit code of a command that ends because of it.
+    pub fn exit(self) -> Exit {
+        match self {
+            Parked::Key => Exit::Unauthorised,
+            Parked::Disk => Exit::Disk,
+            Parked::Store | Parked::Scratch | Parked::ResultHost => Exit::Unreachable,
+            Parked::Paused
+            | Parked::NoPrice
+            | Parked::Inputs
+            | Parked::Pilot
+            | Parked::PerhapsSent
+            | Parked::NoProcess => Exit::Unfinished,
+            Parked::BatchBudget
+            | Parked::DayBudget
+            | Parked::TotalBudget
+            | Parked::GroupBudget
+            | Parked::GroupDayBudget
+            | Parked::MinBalance
+            | Parked::Credits => Exit::OutOfFunds,
+        }
+    }
+
     /// The name in everything machines read.
     pub fn name(self) -> &'static str {
         match self {

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::api::{Service, ServiceError};
 use crate::clock::Clock;
-use crate::domain::quote::catalog::CatalogPart;
+use crate::domain::quote::catalog::{CATALOG_MAX_AGE, CatalogPart};
 use crate::domain::quote::{Catalog, Surcharges};
 use crate::domain::retry_delay::Backoff;
 use crate::domain::time::{Millis, Timestamp};
@@ -17,8 +17,6 @@ use crate::engine::{CatalogRefresh, CatalogSource};
 use crate::store::catalog_cache::{self, CachedCatalogs};
 use crate::store::{StoreError, surcharge_file};
 
-/// How long a catalog may be used without asking again (Catalog caching).
-const FRESH_FOR: Millis = Millis::from_secs(3600);
 /// How often the catalogs are asked for before a run without any is given up.
 const TRIES: u32 = 4;
 /// The waits in between.
@@ -131,7 +129,7 @@ pub async fn load(
 
 /// Whether a catalog that was given then may be used without asking again.
 fn is_fresh(given: Timestamp, now: Timestamp) -> bool {
-    now.since(given) < FRESH_FOR && given <= now
+    now.since(given) < CATALOG_MAX_AGE && given <= now
 }
 
 /// Asks the service for the catalogs that jobs are sent by, however young the kept ones are. Of those that it does not

@@ -30,21 +30,16 @@ pub(super) struct Daemon {
     parked: BTreeMap<Parked, Vec<BatchName>>,
 }
 
-/// Reasons that only a person lifts: each with the exit code of a command that meets it, and what to do.
-const NEEDS_A_PERSON: [(Parked, Exit, &str); 4] = [
+/// Reasons that only a person lifts: each with what to do.
+const NEEDS_A_PERSON: [(Parked, &str); 4] = [
     (
         Parked::Key,
-        Exit::Unauthorised,
         "set a valid key where the daemon reads it (CALLSHEET_API_KEY, service.api_key_file, or /etc/callsheet/api-key of \
          the unit), then: systemctl restart callsheet; a reload does not read the unit's key again",
     ),
-    (Parked::Credits, Exit::OutOfFunds, "add credits"),
-    (
-        Parked::Disk,
-        Exit::Disk,
-        "free space on the disks of outputs and state, or grant the rights; see the log",
-    ),
-    (Parked::Store, Exit::Unreachable, "fix output.store or inputs.store, or their credentials; see the log"),
+    (Parked::Credits, "add credits"),
+    (Parked::Disk, "free space on the disks of outputs and state, or grant the rights; see the log"),
+    (Parked::Store, "fix output.store or inputs.store, or their credentials; see the log"),
 ];
 
 impl Daemon {
@@ -71,7 +66,7 @@ impl Daemon {
     pub(super) fn checks(&self, chosen: Option<&ServiceTarget>) -> Vec<Check> {
         let health = self.answer.as_ref().and_then(|answer| answer.as_ref().ok());
         let mut checks = vec![self.about_socket(chosen), unit(health)];
-        checks.extend(NEEDS_A_PERSON.iter().filter_map(|(reason, exit, todo)| {
+        checks.extend(NEEDS_A_PERSON.iter().filter_map(|(reason, todo)| {
             let batches = self.parked.get(reason)?;
             let (first, n) = (batches.first()?, batches.len());
             let which = if n == 1 {
@@ -80,7 +75,7 @@ impl Daemon {
                 format!("{n} batches, such as {first}, are")
             };
             let (why, _) = reason.explain().split_once("; ")?;
-            Some(Check::wrong("batches", *exit, format!("{which} parked: {why}"), *todo))
+            Some(Check::wrong("batches", reason.exit(), format!("{which} parked: {why}"), *todo))
         }));
         checks
     }

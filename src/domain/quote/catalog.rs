@@ -14,6 +14,10 @@ use super::duration::decimal;
 use super::price_matrix::Prices;
 use super::surcharge::Surcharges;
 use crate::domain::request::Kind;
+use crate::domain::time::Millis;
+
+/// How old a catalog may be where it cannot be read again: the service lets it be cached for so long (Endpoints).
+pub const CATALOG_MAX_AGE: Millis = Millis::from_secs(3_600);
 
 /// Everything the service publishes about what can be asked for.
 #[derive(Debug, Default, Clone, PartialEq)]

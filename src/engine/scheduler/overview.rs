@@ -170,7 +170,7 @@ impl Scheduler {
         let files = (self.input_store.is_down() && waits && is_still).then_some(Parked::Store);
         // A pause is named first: no key, credits or room would make a paused batch go on.
         let credits = blocked.contains(&no).then_some(Parked::Credits);
-        let parked = overview.parked.or(key).or(disk).or(store).or(active.parked()).or(files).or(credits);
+        let parked = overview.parked.or(disk).or(key).or(store).or(active.parked()).or(files).or(credits);
         let is_for_balance = matches!(parked, Some(Parked::Credits | Parked::MinBalance));
         let is_for_credits = is_for_balance || parked == Some(Parked::BatchBudget);
         let needs = if is_for_credits { self.next_hold(active) } else { None };

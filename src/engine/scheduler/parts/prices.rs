@@ -16,6 +16,7 @@ use crate::domain::diagnostic::Diagnostic;
 use crate::domain::ids::{BatchName, BatchNo, JobKey, Seq};
 use crate::domain::job::{Job, Order, State};
 use crate::domain::job_reference::InputField;
+use crate::domain::quote::catalog::CATALOG_MAX_AGE;
 use crate::domain::quote::{self, Bound, Catalog, CatalogPart, Cost, LengthError, Rules, Surcharges};
 use crate::domain::shell_word::job_argument;
 use crate::domain::task::Fault;
@@ -28,8 +29,6 @@ const RENEW_INTERVAL: Millis = Millis::from_secs(300);
 /// How old they may be when a batch is accepted: what is asked for now is to be sent at the prices of now. Not less, so that
 /// thousands of manifests a minute do not ask for them each.
 const NEW_BATCH_MAX_AGE: Millis = Millis::from_secs(5);
-/// How old they may be where they cannot be renewed: the service lets them be cached for so long (Endpoints).
-const USED_FOR: Millis = Millis::from_secs(3_600);
 /// When they are asked for again where one of them is missing.
 const RETRY_INTERVAL: Millis = Millis::from_secs(30);
 
@@ -137,7 +136,7 @@ impl Prices {
                 }
                 let is_whole = catalog.missing.is_empty();
                 self.due = Some(now.after(if is_whole { RENEW_INTERVAL } else { RETRY_INTERVAL }));
-                self.used_until = now.after(USED_FOR);
+                self.used_until = now.after(CATALOG_MAX_AGE);
                 self.batches_renew_from = now.after(NEW_BATCH_MAX_AGE);
                 if self.catalog.as_ref() != Some(&catalog) {
                     self.catalog = Some(catalog);

@@ -1,0 +1,35 @@
+//! The exit code of a command that submits manifests, by what became of their batches.
+
+use crate::domain::exit_code::Exit;
+use crate::domain::job_state::JobState;
+use crate::ingest::receipt::Receipt;
+use crate::server::protocol::BatchStatus;
+
+/// Whether no job of any manifest is in its batch.
+pub(super) fn has_nothing(receipts: &[Receipt]) -> bool {
+    receipts.iter().all(|receipt| receipt.added() == 0 && receipt.have == 0)
+}
+
+/// What a command ends with whose manifests give nothing to do.
+pub(super) fn nothing_exit(receipts: &[Receipt]) -> Exit {
+    let waits = receipts.iter().any(|receipt| receipt.not_validated > 0);
+    if waits { Exit::Unreachable } else { Exit::Usage }
+}
+
+/// What a command ends with when all that it waited for has ended.
+pub(super) fn done_exit(receipts: &[Receipt], batches: &[BatchStatus]) -> Exit {
+    let count = |state| batches.iter().map(|batch| batch.in_state(state)).sum::<u32>();
+    if receipts.iter().any(|receipt| receipt.not_validated > 0) {
+        Exit::Unreachable
+    } else if receipts.iter().any(Receipt::has_problems) {
+        Exit::Usage
+    } else if batches.iter().any(|batch| batch.waiting_for_review > 0 || batch.overdue > 0) {
+        Exit::Unfinished
+    } else if count(JobState::Failed) + count(JobState::Canceled) + count(JobState::Expired) > 0 {
+        Exit::SomeFailed
+    } else if count(JobState::InDoubt) > 0 {
+        Exit::Unfinished
+    } else {
+        Exit::Success
+    }
+}
