@@ -601,6 +601,16 @@ spring: the next job needs 8, 4 of 16 credits are left; for that job, or for all
     callsheet budget spring 48 --state other
     callsheet run spring.csv --state other";
         assert_eq!(parked(budget, &Invocation { flags, ..run() }), expected);
+        // As admission counts: what a lost state may have been charged is not left.
+        let rebuilt = serde_json::json!({
+            "state": "parked", "parked_by": "batch_budget", "needed_credits": 8, "may_be_charged_credits": 3,
+        });
+        let expected = "\
+spring: the next job needs 8, 1 of 16 credits are left; for that job, or for all of the batch:
+    callsheet budget spring 23
+    callsheet budget spring 48
+    callsheet run spring.csv";
+        assert_eq!(parked(rebuilt, &run()), expected);
         let total = serde_json::json!({
             "state": "parked", "parked_by": "total_budget",
             "budget_shortage": {

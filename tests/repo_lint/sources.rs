@@ -36,7 +36,7 @@ const MODULES: &[(&str, &[&str])] = &[
         "daemon",
         &["clock", "config", "domain", "engine", "hooks", "ingest", "metrics", "output", "server", "store"],
     ),
-    ("client", &["api", "engine", "ingest", "output", "server"]),
+    ("client", &["api", "domain", "engine", "ingest", "output", "server"]),
     ("server", &["api", "clock", "domain", "engine", "ingest", "metrics", "output", "pages", "store"]),
     ("ingest", &["api", "clock", "domain", "engine", "failpoint", "output", "store"]),
     (
