@@ -39,6 +39,7 @@ pub mod poll_interval;
 pub mod queue_class;
 pub mod quote;
 pub mod recovered_job_state;
+pub mod reference_graph;
 pub mod report_group;
 pub mod request;
 pub mod retry_command;

@@ -37,12 +37,13 @@ mod validated_rows;
 mod validation_cache;
 mod write_rows;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::domain::ids::{BadBatchName, BatchName, Fingerprint, JobId};
 use crate::domain::job_reference::{DecidedTake, ReferredRow};
+use crate::domain::reference_graph::ReferenceGraph;
 use crate::domain::time::Timestamp;
 use crate::ingest::batch_locks::{BatchLock, BatchLocks};
 use crate::ingest::context::BatchVersion;
@@ -204,7 +205,7 @@ pub fn prepare(
     let is_refused = validated.is_refused();
     let Stored { found, lock, is_new, .. } = batches;
     validated.receipt.refused = is_refused;
-    let Validated { mut receipt, terms, origin, staged, pilot, files, .. } = validated;
+    let Validated { mut receipt, terms, origin, staged, pilot, files, refers_to, .. } = validated;
     let Some(mut batch) = found else { return Ok(Prepared::nothing(receipt)) };
     let is_wanted = !is_refused && (receipt.added() > 0 || receipt.have > 0);
     if !is_wanted {
@@ -231,6 +232,7 @@ pub fn prepare(
         let (folder, rows) = if is_new { staged.begin_rows()? } else { store.append_rows(&batch)? };
         let is_first =
             |row: &StagedRow| pilot.as_ref().is_some_and(|plan| plan.rows.contains(&row.fingerprint));
+        batch.refers_to.iter_mut().for_each(|known| known.extend(refers_to.iter().cloned()));
         batch = write_rows(store, batch, &staged, is_first, now, (&folder, rows))?;
         new_rows = is_new.then_some((folder, staged));
     }
@@ -287,7 +289,9 @@ impl Batches for Stored<'_> {
         }
         let Some(batch) = found else {
             self.is_new = true;
-            self.found = Some(BatchRecord::new(self.store.next_batch_no(), name.clone(), self.now));
+            let no = self.store.next_batch_no();
+            let refers_to = Some(BTreeSet::new());
+            self.found = Some(BatchRecord { refers_to, ..BatchRecord::new(no, name.clone(), self.now) });
             return Ok(None);
         };
         self.store.note_jobs_of(&batch, draft)?;
@@ -300,12 +304,18 @@ impl Batches for Stored<'_> {
         &mut self,
         name: &BatchName,
         ids: &HashSet<String>,
+        graph: Option<&mut ReferenceGraph>,
     ) -> Result<Option<ReferredBatch>, ManifestError> {
         // What is committed stays: nobody has to wait for a manifest that is read for it now.
         let Some(batch) = batch_named(self.store, name)? else { return Ok(None) };
-        let rows = self.store.rows_by_id(&batch, ids)?;
-        let takes = self.store.decided_takes(&batch)?;
+        let rows = self.store.rows_by_id(&batch, ids, graph)?;
+        let takes = if ids.is_empty() { HashMap::new() } else { self.store.decided_takes(&batch)? };
         Ok(Some(ReferredBatch { no: batch.no, origin: batch.origin, rows, takes }))
+    }
+
+    fn referred_batches(&mut self, name: &BatchName) -> Result<BTreeSet<BatchName>, ManifestError> {
+        let Some(batch) = batch_named(self.store, name)? else { return Ok(BTreeSet::new()) };
+        Ok(self.store.referred_batches(&batch)?)
     }
 
     fn decided_takes(&mut self, name: &BatchName) -> Result<HashMap<JobId, DecidedTake>, ManifestError> {
@@ -334,18 +344,24 @@ impl Validated {
             && self.receipt.batch.as_ref() == Some(name)
     }
 
-    /// Its rows that have these ids.
+    /// Its rows that have these ids. `graph` is told what each of its rows is made from.
     ///
     /// # Errors
     /// When the rows cannot be read.
-    pub fn rows_by_id(&self, ids: &HashSet<String>) -> Result<Vec<(String, ReferredRow)>, StoreError> {
+    pub fn rows_by_id(
+        &self,
+        ids: &HashSet<String>,
+        mut graph: Option<&mut ReferenceGraph>,
+    ) -> Result<Vec<(String, ReferredRow)>, StoreError> {
         let (mut found, mut rows) = (Vec::new(), self.rows()?);
         while let Some(row) = rows.next_row()? {
-            if let Outcome::Jobs(jobs) = row.outcome
-                && let Some(id) = jobs.id.clone().filter(|id| ids.contains(id))
-            {
+            let Outcome::Jobs(jobs) = row.outcome else { continue };
+            let Jobs { order, fingerprint, .. } = &*jobs;
+            if let Some(graph) = &mut graph {
+                graph.add(*fingerprint, &order.inputs);
+            }
+            if let Some(id) = jobs.id.clone().filter(|id| ids.contains(id)) {
                 let last = jobs.first + jobs.count - 1;
-                let Jobs { order, fingerprint, .. } = &*jobs;
                 found.push((id, ReferredRow::new(*fingerprint, order.kind, last, &order.body.fields())));
             }
         }

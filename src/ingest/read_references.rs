@@ -4,7 +4,7 @@
 //! manifest with references is read through before: once for the ids that are named, once for the rows of these ids.
 //! No row is kept but those whose own parents come later, and those only until these have come.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io::Read;
 use std::path::Path;
 
@@ -13,6 +13,7 @@ use crate::domain::ids::{BatchName, Fingerprint, JobId};
 use crate::domain::job_reference::{DecidedTake, JobReference, ReferredRow};
 use crate::domain::manifest::Manifest;
 use crate::domain::manifest::row::{ReadRow, Row};
+use crate::domain::reference_graph::{ReferenceGraph, batches_in_circles};
 use crate::ingest::manifest_file;
 use crate::ingest::named_rows::{NamedRow, NamedRows};
 use crate::ingest::row_chooser::RowChooser;
@@ -30,28 +31,51 @@ pub(super) fn may_have(file: impl Read) -> std::io::Result<bool> {
     manifest_file::has_any(file, &[b"job:", b"\"matrix\""])
 }
 
-/// Reads through a manifest for its references. `open` opens it anew, `look_up` finds rows of
-/// batches that were accepted before, or tells why they cannot be named, `takes` tells what was decided about those of
-/// its own batch; where the manifest cannot be read, the references are nobody's
-/// and the rows are refused where they stand.
+/// What is there before the manifest.
+pub(super) struct AcceptedBatches<L, R, T> {
+    /// Finds rows of a batch, or tells why they cannot be named, and tells the graph what each row is made from.
+    pub(super) look_up: L,
+    /// The other batches that rows of a batch may name.
+    pub(super) refers_to: R,
+    /// What was decided about the takes of the manifest's own batch.
+    pub(super) takes: T,
+}
+
+/// Reads through a manifest for its references. `open` opens it anew; where the manifest cannot be read, the references
+/// are nobody's and the rows are refused where they stand.
 ///
 /// # Errors
 /// When it cannot be opened.
 pub(super) fn read<R: Read, E>(
     mut open: impl FnMut() -> Result<Option<Manifest<R>>, E>,
-    mut look_up: impl FnMut(&BatchName, &HashSet<String>) -> Result<Result<ReferredBatch, String>, E>,
-    takes: impl FnOnce() -> Result<HashMap<JobId, DecidedTake>, E>,
+    accepted_batches: AcceptedBatches<
+        impl FnMut(
+            &BatchName,
+            &HashSet<String>,
+            Option<&mut ReferenceGraph>,
+        ) -> Result<Result<ReferredBatch, String>, E>,
+        impl FnMut(&BatchName) -> Result<BTreeSet<BatchName>, E>,
+        impl FnOnce() -> Result<HashMap<JobId, DecidedTake>, E>,
+    >,
     batch: &BatchName,
     rules: RowRules<'_>,
     chooser: Option<RowChooser<'_>>,
 ) -> Result<RowReferences, E> {
+    let AcceptedBatches { mut look_up, refers_to, takes } = accepted_batches;
     let mut references = RowReferences::default();
     let Some(rows) = open()? else { return Ok(references) };
     let mut named = Named::read(rows, batch, rules, chooser);
     references.rows = std::mem::take(&mut named.rows);
+    let in_circles = batches_in_circles(batch, named.elsewhere.keys().cloned(), refers_to)?;
+    let mut graph = Some(ReferenceGraph::default()).filter(|_| !in_circles.is_empty());
     for (other, ids) in &named.elsewhere {
-        references.batches.insert(other.clone(), look_up(other, ids)?);
+        let graph = graph.as_mut().filter(|_| in_circles.contains(other));
+        references.batches.insert(other.clone(), look_up(other, ids, graph)?);
     }
+    for other in in_circles.iter().filter(|other| !named.elsewhere.contains_key(other)) {
+        _ = look_up(other, &HashSet::new(), graph.as_mut())?;
+    }
+    references.graph = graph;
     if !references.rows.is_empty() || !named.elsewhere.is_empty() {
         references.takes = takes()?;
     }
@@ -65,7 +89,7 @@ pub(super) fn read<R: Read, E>(
         let Some(rows) = open()? else { return Ok(references) };
         let invalid = look_up_rows(rows, &named, (batch, rules, &accepted), &mut references);
         let ids = invalid.keys().cloned().collect();
-        let found = if invalid.is_empty() { None } else { look_up(batch, &ids)?.ok() };
+        let found = if invalid.is_empty() { None } else { look_up(batch, &ids, None)?.ok() };
         let found = found.map(|batch| batch.rows).unwrap_or_default().into_iter();
         let is_same = |id: &String, row: &ReferredRow| invalid.get(id) == Some(&(row.fingerprint, row.count));
         let before = accepted.len();
@@ -264,7 +288,7 @@ struct Lookup<'a> {
 
 impl Lookup<'_> {
     /// A row whose own references are known.
-    fn look_up(&mut self, row: Row, references: &RowReferences) -> NamedRow {
+    fn look_up(&mut self, row: Row, references: &mut RowReferences) -> NamedRow {
         let Position { line, .. } = row.position;
         let id = row.id.clone();
         let validator = RowValidator { batch: self.batch, rules: self.rules, references };
@@ -280,6 +304,9 @@ impl Lookup<'_> {
             return refused(line);
         };
         let Ok(order) = order.order() else { return refused(line) };
+        if let Some(graph) = &mut references.graph {
+            graph.add(fingerprint, &order.inputs);
+        }
         NamedRow { line, meant: Ok(ReferredRow::new(fingerprint, order.kind, count, &order.body.fields())) }
     }
 

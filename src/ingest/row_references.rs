@@ -15,6 +15,7 @@ use crate::domain::job_reference::{
     is_reference,
 };
 use crate::domain::manifest::row::Row;
+use crate::domain::reference_graph::ReferenceGraph;
 use crate::domain::request::{Kind, Request};
 use crate::ingest::named_rows::{NamedRow, NamedRows};
 
@@ -39,6 +40,9 @@ pub(super) struct RowReferences {
     pub(super) takes: HashMap<JobId, DecidedTake>,
     /// Batches that rows name, or why their rows cannot be named.
     pub(super) batches: BTreeMap<BatchName, Result<ReferredBatch, String>>,
+    /// What accepted rows of batches that lead back to this one are made from, and what named rows of the manifest are;
+    /// nothing where no batch leads back.
+    pub(super) graph: Option<ReferenceGraph>,
     /// Ids of rows that rows of the part need that is handed in, and that are not in it themselves.
     pub(super) needed: HashSet<String>,
 }
@@ -119,6 +123,18 @@ fn taken_by(field: InputField) -> &'static str {
     }
 }
 
+/// A row that would be made from another version of itself.
+fn circle_problem(text: &str, circle: &[String]) -> Diagnostic {
+    let message = format!(
+        "\"{text}\" makes a circle: {}; each of these rows would make the next one new again, and buy it again",
+        circle.join(" -> ")
+    );
+    Diagnostic::new(message).hint(
+        "remove one of these references; if the manifest of another of these rows does not have it any more, submit that \
+         manifest first",
+    )
+}
+
 /// Of which takes a row was made, and what is chosen now.
 pub(super) enum ChoiceOfTakes {
     /// It was made of the chosen ones, or was not made: it is wanted as it is.
@@ -164,16 +180,25 @@ impl RowReferences {
         let is_of_kind =
             |field: InputField| !field.is_length() || InputField::lengths_of(kind).contains(&field);
         for (field, place, text) in references_of(row).filter(|(field, ..)| is_of_kind(*field)) {
-            match self.input(own, field, place, text) {
-                Ok(input) => inputs.push(input),
-                Err(why) => {
-                    let options = if field.is_length() { "options." } else { "" };
-                    let name = format!("{options}{}", field.name());
-                    problems.push(Diagnostic::new(format!("\"{text}\" {why}")).in_field(name));
-                }
-            }
+            let problem = match self.input(own, field, place, text) {
+                Ok(input) => match self.circle(row, own, &input) {
+                    Some(circle) => circle_problem(text, &circle),
+                    None => {
+                        inputs.push(input);
+                        continue;
+                    }
+                },
+                Err(why) => Diagnostic::new(format!("\"{text}\" {why}")),
+            };
+            let options = if field.is_length() { "options." } else { "" };
+            problems.push(problem.in_field(format!("{options}{}", field.name())));
         }
         if problems.is_empty() { Ok(inputs) } else { Err(problems) }
+    }
+
+    /// The circle in which a row would be with this input, by way of rows that were accepted before.
+    fn circle(&self, row: &Row, own: &BatchName, input: &JobInput) -> Option<Vec<String>> {
+        self.graph.as_ref()?.circle(own, row.id.as_deref()?, input)
     }
 
     fn input(

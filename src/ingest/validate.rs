@@ -15,13 +15,14 @@ use crate::domain::job_reference::DecidedTake;
 use crate::domain::manifest::row::{BadRow, Deadline, Header, Policy, ReadRow};
 use crate::domain::manifest::{self, Limits, Manifest, RefusedManifest};
 use crate::domain::pilot::Pilot;
+use crate::domain::reference_graph::ReferenceGraph;
 use crate::domain::shell_word::{job_argument, shell_word};
 use crate::domain::time::Timestamp;
 use crate::failpoint;
 use crate::ingest::input_files::{FoundFile, InputFiles};
 use crate::ingest::manifest_file::Identity;
 use crate::ingest::pilot_choice::{self, PilotPlan, PilotTerms};
-use crate::ingest::read_references;
+use crate::ingest::read_references::{self, AcceptedBatches};
 use crate::ingest::receipt::Receipt;
 use crate::ingest::row_chooser::{self, RowChooser};
 use crate::ingest::row_pipeline::{self, Chunks};
@@ -55,6 +56,8 @@ pub struct Validated {
     pub(super) pilot: Option<PilotPlan>,
     /// The files that its rows name, where they were read here.
     pub(super) files: Vec<FoundFile>,
+    /// The other batches that its rows name.
+    pub refers_to: BTreeSet<BatchName>,
 }
 
 /// A batch that is there already, as far as validation has to know it.
@@ -72,7 +75,8 @@ pub struct Present {
 
 /// The batches that are there already.
 pub trait Batches {
-    /// The rows of the batch of that name that have these ids; nothing where there is no such batch.
+    /// The rows of the batch of that name that have these ids; nothing where there is no such batch. `graph` is told what
+    /// each of its rows is made from.
     ///
     /// # Errors
     /// When they cannot be read.
@@ -80,7 +84,14 @@ pub trait Batches {
         &mut self,
         name: &BatchName,
         ids: &HashSet<String>,
+        graph: Option<&mut ReferenceGraph>,
     ) -> Result<Option<ReferredBatch>, ManifestError>;
+
+    /// The other batches that rows of the batch of that name may name.
+    ///
+    /// # Errors
+    /// When its rows had to be read and cannot be.
+    fn referred_batches(&mut self, name: &BatchName) -> Result<BTreeSet<BatchName>, ManifestError>;
 
     /// What was decided about the takes of the batch of that name, and of which takes its children were made.
     ///
@@ -175,6 +186,7 @@ pub(super) fn validate_opened(
                 staged,
                 pilot: None,
                 files: Vec::new(),
+                refers_to: BTreeSet::new(),
             });
         }
     };
@@ -266,6 +278,7 @@ pub(super) fn validate_opened(
         staged: draft.classify()?,
         pilot: None,
         files: Vec::new(),
+        refers_to: references.batches.keys().filter(|batch| **batch != name).cloned().collect(),
     };
     validation.receipt.by_group = GroupTotals::of_keys(context.group_limits.keys());
     let Validated { staged, receipt, expired, origin, .. } = &mut validation;
@@ -372,8 +385,9 @@ fn references(
     let is_shared = |place: &SourcePlace| rules.context.inputs.shared_sources.contains(place);
     let batches = std::cell::RefCell::new(batches);
     let takes = || batches.borrow_mut().decided_takes(batch);
-    let look_up = |other: &BatchName, ids: &HashSet<String>| {
-        let Some(found) = batches.borrow_mut().rows_by_id(other, ids)? else {
+    let refers_to = |other: &BatchName| batches.borrow_mut().referred_batches(other);
+    let look_up = |other: &BatchName, ids: &HashSet<String>, graph: Option<&mut ReferenceGraph>| {
+        let Some(found) = batches.borrow_mut().rows_by_id(other, ids, graph)? else {
             return Ok(Err("which does not exist; submit its manifest first, or put the folder of the batch back if it was moved away".to_owned()));
         };
         Ok(match &found.origin {
@@ -386,7 +400,7 @@ fn references(
             None => Err("whose folder or inbox is not known".to_owned()),
         })
     };
-    read_references::read(open, look_up, takes, batch, rules, chooser)
+    read_references::read(open, AcceptedBatches { look_up, refers_to, takes }, batch, rules, chooser)
 }
 
 /// Why a manifest does not belong to the batch whose name it would take: the batch came from elsewhere, and they

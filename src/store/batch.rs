@@ -164,6 +164,9 @@ pub struct BatchRecord {
     /// When rows came in that found none waiting before them: what has not begun waits since then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting_since: Option<Timestamp>,
+    /// Other batches that manifests of it name rows of; nothing of a batch that was begun before that was noted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refers_to: Option<BTreeSet<BatchName>>,
     /// Committed length of the `versions` file, in bytes.
     #[serde(default, skip_serializing_if = "is_default")]
     pub versions_bytes: u64,
@@ -246,6 +249,7 @@ impl BatchRecord {
             kinds: BTreeMap::new(),
             refused_rows: 0,
             waiting_since: None,
+            refers_to: None,
             versions_bytes: 0,
             versions_pending: None,
         }

@@ -4,7 +4,7 @@
 //! that it belongs to. So what was acknowledged is always on the backup; what is on the backup beyond that
 //! was about to be.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
@@ -69,6 +69,9 @@ pub(super) struct BatchBackup {
     /// Where the rows of its pilot lie: the byte of the first one and the byte after the last one of each part.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) pilot_rows: Vec<(u64, u64)>,
+    /// Other batches that manifests of it name rows of; nothing in backups of versions that did not note it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) refers_to: Option<BTreeSet<BatchName>>,
     /// Length of what says which versions of edited rows are wanted, in bytes.
     #[serde(default, skip_serializing_if = "is_default")]
     pub(super) versions_bytes: u64,
@@ -106,6 +109,7 @@ impl BatchBackup {
             pilot: batch.pilot,
             pilot_from: batch.pilot_from,
             pilot_rows: batch.pilot_rows(),
+            refers_to: batch.refers_to.clone(),
             versions_bytes: batch.versions_bytes,
             has_reopened: Some(batch.reopened > 0),
         }
@@ -148,6 +152,7 @@ impl BatchBackup {
             pilot: self.pilot,
             pilot_from: self.pilot_from,
             segments: self.segments(),
+            refers_to: self.refers_to.clone(),
             versions_bytes: self.versions_bytes,
             reopened: earlier.reopened.max(u32::from(self.has_reopened == Some(true))),
             // Its end was told of, and was none.

@@ -9,7 +9,7 @@
 //! written at this moment, or was left by a process that was killed, and does not count; whole rows
 //! that such a process left unacknowledged do count until the next run takes them up again.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -25,6 +25,7 @@ use crate::domain::credits::Credits;
 use crate::domain::ids::{BatchName, BatchNo, Fingerprint, JobId};
 use crate::domain::job_reference::{DecidedTake, ReferredRow};
 use crate::domain::pilot::Pilot;
+use crate::domain::reference_graph::ReferenceGraph;
 use crate::domain::time::Timestamp;
 use crate::domain::utc_day::UtcDay;
 use crate::store::batch_backup::{self, BatchBackup};
@@ -62,6 +63,8 @@ pub struct ReadOnlyBatch {
     pub pilot: Option<Pilot>,
     /// Its number.
     pub no: BatchNo,
+    /// Other batches that manifests of it name rows of, where its backup tells.
+    refers_to: Option<BTreeSet<BatchName>>,
     /// Length of its accepted rows.
     bytes: u64,
     dir: PathBuf,
@@ -252,15 +255,24 @@ impl ReadOnlyState {
     pub fn batch(&self, name: &BatchName) -> Result<Option<ReadOnlyBatch>, StoreError> {
         let of = |dir: PathBuf| {
             let backup = batch_backup::read(&dir)?.backup;
-            let BatchBackup { origin, created, pilot, no, spool_bytes: bytes, .. } = backup;
+            let BatchBackup { origin, created, pilot, no, spool_bytes: bytes, refers_to, .. } = backup;
             let BatchBackup { policy, has_default_budget, said, said_by_defaults, .. } = backup;
             let terms = BatchTerms { policy, has_default_budget, said, said_by_defaults };
-            (backup.name == *name).then_some(ReadOnlyBatch { origin, terms, created, pilot, no, bytes, dir })
+            (backup.name == *name).then_some(ReadOnlyBatch {
+                origin,
+                terms,
+                created,
+                pilot,
+                no,
+                refers_to,
+                bytes,
+                dir,
+            })
         };
         Ok(self.batch_dirs()?.into_iter().find_map(of))
     }
 
-    /// The rows of a batch that have these ids.
+    /// The rows of a batch that have these ids. `graph` is told what each of its rows is made from.
     ///
     /// # Errors
     /// As [`ReadOnlyState::accepted`].
@@ -268,10 +280,25 @@ impl ReadOnlyState {
         &self,
         batch: &ReadOnlyBatch,
         ids: &HashSet<String>,
+        graph: Option<&mut ReferenceGraph>,
     ) -> Result<HashMap<String, ReferredRow>, StoreError> {
         let spool = Spool::new(batch.dir.clone());
         let (versions, _) = version_file::read_whole_lines(&spool)?;
-        rows_by_id::find((&spool.rows_path(), batch.bytes), &versions, ids)
+        rows_by_id::find((&spool.rows_path(), batch.bytes), &versions, ids, graph)
+    }
+
+    /// The other batches that rows of a batch may name. Its rows are read where its backup does not tell.
+    ///
+    /// # Errors
+    /// As [`ReadOnlyState::accepted`].
+    pub fn referred_batches(&self, batch: &ReadOnlyBatch) -> Result<BTreeSet<BatchName>, StoreError> {
+        match &batch.refers_to {
+            Some(batches) => Ok(batches.clone()),
+            None => {
+                let rows = Spool::new(batch.dir.clone()).rows_path();
+                rows_by_id::referred_batches((&rows, batch.bytes))
+            }
+        }
     }
 
     /// What was decided about the takes of a batch, and of which takes its children were made. `open` is as for

@@ -21,6 +21,7 @@ mod pilot;
 mod pipes;
 mod plan;
 mod reader_suites;
+mod reference_circles;
 mod references;
 mod report;
 mod resubmit;

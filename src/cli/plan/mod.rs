@@ -11,7 +11,7 @@ mod plan_row;
 mod text;
 mod totals;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io::{self, Write};
 use std::path::Path;
 use std::path::PathBuf;
@@ -39,6 +39,7 @@ use crate::domain::exit_code::Exit;
 use crate::domain::ids::{BatchName, BatchNo, Fingerprint, JobId};
 use crate::domain::job_reference::DecidedTake;
 use crate::domain::quote::{AccountPlan, Catalog};
+use crate::domain::reference_graph::ReferenceGraph;
 use crate::domain::time::Timestamp;
 use crate::ingest::catalog_refresh::Catalogs;
 use crate::ingest::receipt::Receipt;
@@ -247,12 +248,17 @@ impl Batches for PlannedBatches<'_> {
         &mut self,
         name: &BatchName,
         ids: &HashSet<String>,
+        mut graph: Option<&mut ReferenceGraph>,
     ) -> Result<Option<ReferredBatch>, ManifestError> {
         let found = self.state.batch(name)?;
         let mut batch = match found {
             Some(found) => {
-                let rows = self.state.rows_by_id(&found, ids)?;
-                let takes = self.state.decided_takes(&found, self.open)?;
+                let rows = self.state.rows_by_id(&found, ids, graph.as_deref_mut())?;
+                let takes = if ids.is_empty() {
+                    HashMap::new()
+                } else {
+                    self.state.decided_takes(&found, self.open)?
+                };
                 Some(ReferredBatch { no: found.no, origin: found.origin, rows, takes })
             }
             None => None,
@@ -265,9 +271,19 @@ impl Batches for PlannedBatches<'_> {
                 rows: HashMap::new(),
                 takes: HashMap::new(),
             });
-            batch.rows.extend(earlier.rows_by_id(ids)?);
+            batch.rows.extend(earlier.rows_by_id(ids, graph.as_deref_mut())?);
         }
         Ok(batch)
+    }
+
+    fn referred_batches(&mut self, name: &BatchName) -> Result<BTreeSet<BatchName>, ManifestError> {
+        let found = self.state.batch(name)?;
+        let mut batches =
+            found.map_or_else(|| Ok(BTreeSet::new()), |found| self.state.referred_batches(&found))?;
+        for earlier in self.validated.iter().filter(|earlier| earlier.would_be_in(name)) {
+            batches.extend(earlier.refers_to.iter().cloned());
+        }
+        Ok(batches)
     }
 
     fn decided_takes(&mut self, name: &BatchName) -> Result<HashMap<JobId, DecidedTake>, ManifestError> {
