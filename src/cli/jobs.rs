@@ -69,6 +69,13 @@ pub(super) async fn run(command: &JobsCommand, global: &Global) -> Result<Exit, 
     .await
 }
 
+/// What is shown behind the name of a job. The name of an edited row means the version that is wanted; of another one its
+/// identity does.
+pub(super) fn superseded_mark(identity: &str, superseded: bool) -> String {
+    let identity = identity.get(..IDENTITY_SHOWN).filter(|_| superseded);
+    identity.map(|identity| format!(" (superseded, {identity})")).unwrap_or_default()
+}
+
 fn add_row(line: &[u8], rows: &mut RowPrinter, out: &mut impl Write) -> io::Result<()> {
     let job: JobSummary = serde_json::from_slice(line)?;
     let tone = match job.state.parse() {
@@ -82,9 +89,7 @@ fn add_row(line: &[u8], rows: &mut RowPrinter, out: &mut impl Write) -> io::Resu
         [file] => file.path.clone(),
         [first, more @ ..] => format!("{} (+{})", first.path, more.len()),
     };
-    // The name of an edited row means the version that is wanted; of another one its identity does.
-    let identity = job.job.get(..IDENTITY_SHOWN).filter(|_| job.superseded);
-    let identity = identity.map(|identity| format!(" (superseded, {identity})")).unwrap_or_default();
+    let identity = superseded_mark(&job.job, job.superseded);
     let text = match job.error {
         Some(fault) => fault.to_string(),
         None if job.inputs.is_empty() => job.prompt,

@@ -8,6 +8,7 @@ use clap::{Args, Subcommand};
 use crate::cli::client;
 use crate::cli::failure::Failure;
 use crate::cli::global_flags::Global;
+use crate::cli::jobs::superseded_mark;
 use crate::cli::new_file::ExportTarget;
 use crate::cli::review_decisions::{decide, say_left};
 use crate::cli::table::{self, RowPrinter};
@@ -177,6 +178,7 @@ fn add_row(line: &[u8], rows: &mut RowPrinter, out: &mut impl Write) -> io::Resu
         [file] => file.path.clone(),
         [first, more @ ..] => format!("{} (+{})", first.path, more.len()),
     };
+    let mark = superseded_mark(&job.job, job.superseded);
     let review = job.review.as_ref();
     let text = review.and_then(|review| review.note.clone()).unwrap_or(job.prompt);
     rows.add_row(
@@ -185,7 +187,7 @@ fn add_row(line: &[u8], rows: &mut RowPrinter, out: &mut impl Write) -> io::Resu
             review.map(|review| review.decision.clone()).unwrap_or_default(),
             job.charged_credits.0.to_string(),
             job.take.to_string(),
-            printable(&format!("{}/{}", job.batch, job.id)),
+            printable(&format!("{}/{}{mark}", job.batch, job.id)),
             printable(&file),
             printable(&text),
         ],

@@ -58,12 +58,10 @@ pub(super) async fn run(
     let text = text.map_err(|error| unread(error.to_string()))?;
     let (lines, mut bad) = read(&text).map_err(unread)?;
     client::with(global, DecideRequest::METHOD, async |client| {
-        let mut jobs: HashMap<String, ReviewLine> = HashMap::new();
+        let mut jobs = ListedJobs::default();
         let request = ReviewRequest { batch: batch.cloned(), all: true, ..ReviewRequest::default() };
         let mut take = |line: &[u8]| {
-            let line: ReviewLine = serde_json::from_slice(line)?;
-            jobs.insert(line.id.clone(), line.clone());
-            jobs.insert(line.job.clone(), line);
+            jobs.add(serde_json::from_slice(line)?);
             Ok(())
         };
         client.lines(&request, &mut take).await?;
@@ -180,10 +178,53 @@ fn action(cell: &str) -> Result<Option<ReviewAction>, String> {
     }))
 }
 
+/// The jobs with outputs, by what lines call them.
+#[derive(Default)]
+struct ListedJobs {
+    by_identity: HashMap<String, ReviewLine>,
+    /// The identities of the jobs with each label.
+    by_label: HashMap<String, Vec<String>>,
+}
+
+impl ListedJobs {
+    fn add(&mut self, job: ReviewLine) {
+        self.by_label.entry(job.id.clone()).or_default().push(job.job.clone());
+        self.by_identity.insert(job.job.clone(), job);
+    }
+
+    /// The job of this identity, or else the one with this label whose version of its row is wanted.
+    fn find(&self, name: &str) -> Result<&ReviewLine, String> {
+        if let Some(job) = self.by_identity.get(name) {
+            return Ok(job);
+        }
+        let called = self.by_label.get(name).into_iter().flatten();
+        let called: Vec<&ReviewLine> = called.filter_map(|job| self.by_identity.get(job)).collect();
+        let identities = |jobs: &[&ReviewLine]| {
+            let identities: Vec<&str> = jobs.iter().map(|job| job.job.as_str()).collect();
+            identities.join(", ")
+        };
+        let wanted: Vec<&ReviewLine> = called.iter().copied().filter(|job| !job.superseded).collect();
+        match (wanted.as_slice(), called.as_slice()) {
+            ([job], _) => Ok(*job),
+            ([], []) => Err(format!("no job {name} of the batch has outputs")),
+            ([], earlier) => Err(format!(
+                "the wanted version of {name} has no outputs; an earlier version has: to decide about it, write its \
+                 identity in a column id: {}",
+                identities(earlier)
+            )),
+            (several, _) => Err(format!(
+                "{} jobs are called {name}; write the identity of the one that is meant in a column id: {}",
+                several.len(),
+                identities(several)
+            )),
+        }
+    }
+}
+
 /// The decisions that differ from what holds, the line of each, and the lines that are wrong.
 fn changes(
     lines: &[ImportedLine],
-    jobs: &HashMap<String, ReviewLine>,
+    jobs: &ListedJobs,
     batch: Option<&BatchName>,
 ) -> (Vec<DecisionRequest>, Vec<u64>, Vec<BadLine>) {
     let (mut asked, mut numbers, mut bad) = (Vec::new(), Vec::new(), Vec::new());
@@ -205,9 +246,12 @@ fn changes(
             refuse(format!("batch: found {:?}, expected {batch}", line.batch));
             continue;
         }
-        let Some(job) = jobs.get(&line.job) else {
-            refuse(format!("no job {} of the batch has outputs", line.job));
-            continue;
+        let job = match jobs.find(&line.job) {
+            Ok(job) => job,
+            Err(message) => {
+                refuse(message);
+                continue;
+            }
         };
         if let Some(first) = seen.insert(&job.job, line.line) {
             refuse(format!("{} is already decided about at line {first}", job.id));
@@ -266,6 +310,7 @@ mod tests {
             files: Vec::new(),
             charged_credits: Credits(3),
             review: Some(review),
+            superseded: false,
         }
     }
 
@@ -277,9 +322,14 @@ mod tests {
 
     /// `line job decision`, or `line! why`.
     fn told(text: &str) -> Vec<String> {
-        let jobs = jobs().into_iter().flat_map(|job| [(job.id.clone(), job.clone()), (job.job.clone(), job)]);
+        told_of(jobs(), text)
+    }
+
+    fn told_of(of: Vec<ReviewLine>, text: &str) -> Vec<String> {
+        let mut jobs = ListedJobs::default();
+        of.into_iter().for_each(|job| jobs.add(job));
         let (lines, unread) = read(text).unwrap();
-        let (asked, numbers, bad) = changes(&lines, &jobs.collect(), Some(&"b".parse().unwrap()));
+        let (asked, numbers, bad) = changes(&lines, &jobs, Some(&"b".parse().unwrap()));
         let asked = asked.iter().zip(numbers).map(|(asked, line)| {
             let note = asked.note.as_ref().map(|note| format!(" ({note})")).unwrap_or_default();
             format!("{line} {} {}{note}", asked.job, asked.decision.name())
@@ -325,6 +375,33 @@ mod tests {
                 "3! batch: found \"other\", expected b",
                 "4! batch: found \"other\", expected b",
                 "5! decision: found \"maybe\", expected approve, reject, pick or withdraw",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_label_means_the_version_that_is_wanted_and_is_refused_where_several_jobs_have_it() {
+        let version = |label: &str, identity: &str, superseded| ReviewLine {
+            job: identity.to_owned(),
+            superseded,
+            ..job(label, identity, "waiting")
+        };
+        let jobs = [
+            version("a", "a1", false),
+            version("a", "a2", true),
+            version("old", "o1", true),
+            version("s-v2", "s2", false),
+            version("s-v2", "s3", false),
+        ];
+        assert_eq!(
+            told_of(jobs.to_vec(), "job,decision\na,approve\nold,approve\ns-v2,pick\ns3,pick\na2,reject\n"),
+            [
+                "2 b/a1 approve",
+                "5 b/s3 pick",
+                "6 b/a2 reject",
+                "3! the wanted version of old has no outputs; an earlier version has: to decide about it, write its identity \
+                 in a column id: o1",
+                "4! 2 jobs are called s-v2; write the identity of the one that is meant in a column id: s2, s3",
             ]
         );
     }

@@ -84,6 +84,9 @@ pub struct ReviewLine {
     /// What holds of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub review: Option<ReviewResult>,
+    /// Another version of its row is wanted.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub superseded: bool,
 }
 
 impl ReviewLine {
@@ -102,6 +105,7 @@ impl ReviewLine {
             files: job.outputs().to_vec(),
             charged_credits: job.all_books().charged,
             review: ReviewResult::of(job, superseded),
+            superseded,
         })
     }
 

@@ -168,6 +168,46 @@ fn decisions_go_out_and_in_as_a_table() {
     assert!(beside.lines().nth(1).unwrap().contains(",approved,"), "{beside}");
 }
 
+/// A label means the version of its row that is wanted, and no job where several have it.
+#[test]
+fn a_table_that_names_labels_decides_about_the_wanted_version_and_about_none_of_several() {
+    let env = TestEnv::new();
+    let write = |prompt: &str| {
+        let rows = [("poster", 1, prompt), ("s", 2, "a crow"), ("s-v2", 1, "a hen")];
+        let row = |(id, count, prompt)| format!("{id},image,gi-2,{prompt},{count},yes\n");
+        let rows: String = rows.into_iter().map(row).collect();
+        env.write("spring.csv", format!("id,kind,model,prompt,count,review\n{rows}"));
+        env.run(["run", "spring.csv"]).exited(7);
+    };
+    write("a fox");
+    write("a red fox");
+    write("a fox");
+    let listed = env.run(["review", "spring", "--all"]).exited(0).stdout;
+    let posters: Vec<&str> = listed.lines().filter(|line| line.contains("spring/poster")).collect();
+    assert_eq!(posters.len(), 2, "{listed}");
+    assert!(
+        posters.iter().all(|line| line.contains("a red fox") == line.contains("(superseded, ")),
+        "{listed}"
+    );
+    env.write("typed.csv", "job,decision\nposter,approve\ns-v2,pick\n");
+    let said = env.run(["review", "spring", "--import", "typed.csv"]).exited(2);
+    said.says("typed.csv:3: 2 jobs are called s-v2; write the identity").says("1 decision changed");
+    let shown = env.run(["review", "spring", "--all", "--json"]).exited(0).stdout;
+    let decided = |line: &str| {
+        let job: Value = serde_json::from_str(line).unwrap();
+        let decision = job["review"]["decision"].as_str().unwrap_or("none").to_owned();
+        (job["prompt"].as_str().unwrap().to_owned(), decision)
+    };
+    let decided: Vec<(String, String)> = shown.lines().map(decided).collect();
+    let approved: Vec<&str> = decided
+        .iter()
+        .filter(|(_, decision)| decision == "approved")
+        .map(|(prompt, _)| prompt.as_str())
+        .collect();
+    assert_eq!(approved, ["a fox"], "{decided:?}");
+    assert!(decided.iter().all(|(_, decision)| decision != "picked"), "{decided:?}");
+}
+
 /// Lines that end in `\r\n` are counted like others, and a row of another batch is refused by its batch, whether it has an
 /// id or not.
 #[test]
