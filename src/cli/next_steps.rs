@@ -8,6 +8,7 @@ use crate::cli::terminal::{self, Tone};
 use crate::cli::{printable, printable_path};
 use crate::client::Client;
 use crate::domain::credit_hold::ABOVE_MAX;
+use crate::domain::gone_input::INPUT_GONE;
 use crate::domain::job::{DOWNLOAD_FAILED, MADE_BEFORE, OutputFile, RESOLVED};
 use crate::domain::job_reference::{INPUT_LENGTH, INPUT_TOO_LONG};
 use crate::domain::job_state::JobState;
@@ -283,10 +284,23 @@ fn failures(end: &BatchEnd<'_>, invocation: &Invocation, lines: &mut Vec<Line>) 
         let job = job_argument(name, &first.id);
         lines.push(Line::Command(invocation.command(&["retry", &job])));
     }
+    let without_input = of(|job| remedy(job) == Remedy::Input);
+    if !without_input.is_empty() {
+        let (count, take) = match without_input.len() {
+            1 => ("1 job".to_owned(), "takes"),
+            many => (format!("{many} jobs"), "take"),
+        };
+        let lead = if without_input.len() == 1 { "its error says" } else { "their errors say" };
+        lines.push(Line::plain(format!(
+            "{name}: {count} {take} an input that is gone; do what {lead}, then:"
+        )));
+    }
     let again = of(|job| remedy(job) == Remedy::Retry);
     if !again.is_empty() {
         let failed = if again.len() == 1 { "failed job".to_owned() } else { "failed jobs".to_owned() };
         lines.push(Line::plain(format!("{name}: {} {failed} may succeed at another attempt:", again.len())));
+    }
+    if !again.is_empty() || !without_input.is_empty() {
         // What was canceled or has expired may not be wanted any more.
         let is_dropped = |state| end.status.in_state(state) > 0;
         let has_dropped = is_dropped(JobState::Canceled) || is_dropped(JobState::Expired);
@@ -304,6 +318,7 @@ enum Remedy {
     Limit,
     Download,
     MoveAway,
+    Input,
     Retry,
     Nothing,
 }
@@ -314,6 +329,7 @@ fn remedy(job: &FailedJob) -> Remedy {
         ABOVE_MAX => Remedy::Limit,
         DOWNLOAD_FAILED => Remedy::Download,
         MADE_BEFORE => Remedy::MoveAway,
+        INPUT_GONE => Remedy::Input,
         // A person has told what became of it.
         RESOLVED => Remedy::Nothing,
         _ if job.is_paid => Remedy::Download,

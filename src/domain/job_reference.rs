@@ -7,6 +7,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Number, Value};
 
+use crate::domain::gone_input::why_gone;
 use crate::domain::ids::{BatchName, BatchNo, Fingerprint, JobId, JobKey, Seq};
 use crate::domain::job_state::JobState;
 use crate::domain::quote::seconds_as_number;
@@ -327,7 +328,7 @@ const GONE_AFTER: u32 = 5;
 pub fn unfit_after_a_loss(fault: &Fault, looks: u32) -> Option<Fault> {
     let why = match fault.code.as_str() {
         INPUT_TOO_LONG | INPUT_LENGTH => "the output whose length it takes does not fit",
-        _ if looks >= GONE_AFTER => fault.message.as_str(),
+        _ if looks >= GONE_AFTER => why_gone(&fault.message),
         _ => return None,
     };
     let message = format!("it may have been sent before its state was lost, and cannot be sent again: {why}");

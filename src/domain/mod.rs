@@ -18,6 +18,7 @@ pub mod default_fields;
 pub mod diagnostic;
 pub mod exit_code;
 pub mod gauge_values;
+pub mod gone_input;
 pub mod hex;
 pub mod idempotency_key;
 pub mod ids;

@@ -1,6 +1,7 @@
 //! The command that helps a job which ended without outputs: a retry, where that does something.
 
 use crate::domain::credit_hold::ABOVE_MAX;
+use crate::domain::gone_input::INPUT_GONE;
 use crate::domain::job::{Job, MADE_BEFORE, Order, RESOLVED, State};
 use crate::domain::job_reference::{INPUT_LENGTH, INPUT_TOO_LONG};
 use crate::domain::row_verdict::JobStanding;
@@ -27,6 +28,7 @@ pub fn retry_command(name: &str, job: &Job) -> String {
     }
     match code {
         ABOVE_MAX => format!("callsheet retry {name} --max-credits N"),
+        INPUT_GONE => format!("do what its error says, then: callsheet retry {name}"),
         MADE_BEFORE => format!("move the file away that its error names, then: callsheet retry {name}"),
         _ if is_for_good || [INPUT_LENGTH, INPUT_TOO_LONG].contains(&code) => with_other_fields(name),
         _ => format!("callsheet retry {name}"),
@@ -91,6 +93,7 @@ mod tests {
         };
         assert_eq!(failed("provider_unavailable", 0), "callsheet retry b/gull");
         assert_eq!(failed(ABOVE_MAX, 0), "callsheet retry b/gull --max-credits N");
+        assert_eq!(failed(INPUT_GONE, 0), "do what its error says, then: callsheet retry b/gull");
         assert_eq!(failed(DOWNLOAD_FAILED, 8), "callsheet download b/gull");
         assert!(failed(RESOLVED, 8).ends_with("nothing can be downloaded"));
         for code in ["content_rejected", "invalid_input", INPUT_TOO_LONG] {

@@ -11,6 +11,7 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 
 use crate::clock::Clock;
+use crate::domain::gone_input::INPUT_GONE;
 use crate::domain::input_file::InputFile;
 use crate::domain::job::Order;
 use crate::domain::manifest::row::Deadline;
@@ -27,7 +28,7 @@ use crate::object_storage::{Expected, ObjectStorage, PutError, Replaces, Storage
 use crate::store::staged_inputs::StagedInputs;
 
 /// Code of a job whose file is neither in the state nor in the object store.
-pub(super) const FILE_GONE: &str = "input_gone";
+pub(super) const FILE_GONE: &str = INPUT_GONE;
 /// Code of a job whose file is not what it was when its manifest was accepted.
 const FILE_CHANGED: &str = "input_changed";
 /// Code of a job that names a file where there is no store.

@@ -15,6 +15,7 @@ use tempfile::NamedTempFile;
 use tokio::sync::Semaphore;
 
 use crate::api::{DownloadError, Version};
+use crate::domain::gone_input::{INPUT_GONE, UnusedCopy, gone_message};
 use crate::domain::ids::{BatchNo, JobId, JobKey};
 use crate::domain::input_file::{InputContent, InputFile, InputMedia};
 use crate::domain::job::{JobSpec, OutputFile};
@@ -25,9 +26,6 @@ use crate::engine::{EngineDeps, blocking, input_store};
 use crate::output::open_output::open_output;
 use crate::store::staged_inputs::StagedInputs;
 use crate::store::{JobRecord, Store, StoreError};
-
-/// Code of a job whose input the service has no more.
-const INPUT_GONE: &str = "input_gone";
 
 /// How the jobs of a batch ended: the last outcome of each.
 ///
@@ -79,8 +77,8 @@ pub(super) async fn find(
         let address = match address {
             Err(InputFault::Lasting(fault)) => {
                 match own_copy(deps, store, (spec, input), *key, &parent).await? {
-                    Some(address) => address,
-                    None => return Err(InputFault::Lasting(fault)),
+                    Ok(address) => address,
+                    Err(unused) => return Err(unhelped(store, (own, spec), input, fault, &unused).await),
                 }
             }
             found => found?,
@@ -125,18 +123,23 @@ async fn usable(deps: &EngineDeps, input: &JobInput, addresses: &[String]) -> Re
 }
 
 /// Our own copy of an output that the service has no more: put into the object store like a file that a row names.
-/// Nothing where there is no store, no such copy, or one that somebody edited.
+///
+/// Why it cannot be used, where there is no store, no such copy, or one that somebody edited.
 async fn own_copy(
     deps: &EngineDeps,
     store: &Arc<Store>,
     (spec, input): (&JobSpec, &JobInput),
     key: JobKey,
     parent: &JobRecord,
-) -> Result<Option<String>, InputFault> {
-    let Some(inputs) = &deps.inputs else { return Ok(None) };
+) -> Result<Result<String, UnusedCopy>, InputFault> {
     let place = usize::try_from(input.output).unwrap_or(usize::MAX).saturating_sub(1);
-    let Some(output) = parent.job.outputs().get(place).cloned() else { return Ok(None) };
-    let Some(media) = InputMedia::of_content_type(&output.content_type) else { return Ok(None) };
+    let Some(output) = parent.job.outputs().get(place).cloned() else {
+        return Ok(Err(UnusedCopy::NoSuchOutput));
+    };
+    let Some(media) = InputMedia::of_content_type(&output.content_type) else {
+        return Ok(Err(UnusedCopy::NoCopy));
+    };
+    let Some(inputs) = &deps.inputs else { return Ok(Err(UnusedCopy::NoStore)) };
     let content = InputContent { sha256: output.sha256.clone(), bytes: output.bytes, media, seconds: None };
     let staged = StagedInputs::of(store.dir());
     let file = InputFile { field: input.field, place: input.place, name: input.shown(), content };
@@ -152,12 +155,12 @@ async fn own_copy(
         let is_copied = is_copied.await;
         let is_copied = is_copied.map_err(|error| parent_unreadable(input, &error))?;
         if !is_copied && !copy_from_store(deps, &staged, &output).await? {
-            return Ok(None);
+            return Ok(Err(not_on_disk(&output)));
         }
         match inputs.upload_for(&spec.order, &staged, &file).await {
             // What was uploaded once is gone from there, and that is known now: our copy goes there again.
             Err(InputFault::Lasting(fault)) if knew_object && fault.code == input_store::FILE_GONE => {}
-            found => return found.map(Some),
+            found => return found.map(Ok),
         }
     }
 }
@@ -194,11 +197,31 @@ async fn from_store(
     }
 }
 
+fn not_on_disk(output: &OutputFile) -> UnusedCopy {
+    UnusedCopy::NotOnDisk { path: output.path.clone(), has_object: output.object.is_some() }
+}
+
+/// An output that is gone, and why our own copy was not used: with what helps.
+async fn unhelped(
+    store: &Arc<Store>,
+    (own, spec): (BatchNo, &JobSpec),
+    input: &JobInput,
+    fault: Fault,
+    unused: &UnusedCopy,
+) -> InputFault {
+    let store = store.clone();
+    let batch = match blocking(move || store.batch(own)).await {
+        Ok(Some(batch)) => batch.name,
+        Ok(None) => return InputFault::Lasting(fault),
+        Err(error) => return input_store::state_fault(&error),
+    };
+    let parent_batch = input.batch.as_ref().map_or(&batch, |other| &other.name);
+    let helps = unused.what_helps((&batch, &spec.label), (parent_batch, &input.row));
+    InputFault::Lasting(Fault { message: format!("{}; {helps}", fault.message), ..fault })
+}
+
 fn gone(input: &JobInput, why: &str) -> InputFault {
-    InputFault::Lasting(Fault::new(
-        INPUT_GONE,
-        format!("the row {} {why}; nothing was charged", input.shown()),
-    ))
+    InputFault::Lasting(Fault::new(INPUT_GONE, gone_message(&input.shown(), why)))
 }
 
 /// The result links of a job, as its task's record tells them now.

@@ -5,6 +5,7 @@ use std::pin::Pin;
 use crate::domain::budget::BudgetShortage;
 use crate::domain::charge_drift;
 use crate::domain::credit_hold::ABOVE_MAX;
+use crate::domain::gone_input::INPUT_GONE;
 use crate::domain::idempotency_key::IdempotencyKey;
 use crate::domain::ids::{BatchName, JobId};
 use crate::domain::input_file::InputContent;
@@ -434,7 +435,8 @@ fn next(
             )
         }
         State::Failed { fault, .. }
-            if [ABOVE_MAX, INPUT_TOO_LONG, INPUT_LENGTH, MADE_BEFORE].contains(&fault.code.as_str()) =>
+            if [ABOVE_MAX, INPUT_TOO_LONG, INPUT_LENGTH, INPUT_GONE, MADE_BEFORE]
+                .contains(&fault.code.as_str()) =>
         {
             format!("nothing: {}", fault.message)
         }

@@ -279,8 +279,25 @@ fn an_output_that_the_service_has_no_more_is_taken_from_our_own_copy() {
     ]);
     env.write("story.json", story.to_string());
     env.configure_for(&proxy.base_url(), "", "");
-    run(&env, &store, &["run", "story.json"]).exited(1).says("result link that cannot be used");
+    let failed = run(&env, &store, &["run", "story.json"]).exited(1).says("result link that cannot be used");
+    let helps = "to have the copy on disk sent: set inputs.store in the configuration, then: callsheet retry story/clip";
+    let failed = failed.says(&format!("nothing was charged; {helps}"));
+    failed.says(
+        "story: 1 job takes an input that is gone; do what its error says, then:\n    callsheet retry story\n",
+    );
+    let told = run(&env, &store, &["explain", "story/clip"]).exited(0).stdout;
+    assert!(told.contains(helps), "{told}");
     env.configure_for(&proxy.base_url(), "", STORE);
+    // Nor does a retry help without the copy.
+    let still = env.path("output/story/still.png");
+    fs::rename(&still, env.path("aside.png")).unwrap();
+    fs::write(&still, "edited").unwrap();
+    run(&env, &store, &["retry", "story"]).exited(0);
+    run(&env, &store, &["run", "story.json"]).exited(1).says(
+        "its copy story/still.png is not on disk as it was downloaded: put it back as it was downloaded, then: callsheet \
+         retry story/clip; or another take of still can be bought and picked: callsheet review another-take story/still",
+    );
+    fs::rename(env.path("aside.png"), &still).unwrap();
     run(&env, &store, &["retry", "story"]).exited(0);
     run(&env, &store, &["run", "story.json"]).exited(0);
     let still = fs::read(env.path("output/story/still.png")).unwrap();

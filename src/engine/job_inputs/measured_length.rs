@@ -12,6 +12,7 @@ use tempfile::NamedTempFile;
 use tokio::sync::Semaphore;
 
 use crate::api::{DownloadError, Version};
+use crate::domain::gone_input::UnusedCopy;
 use crate::domain::ids::{BatchName, BatchNo, JobKey};
 use crate::domain::job::{JobSpec, OutputFile};
 use crate::domain::job_reference::{self, FoundInput, JobInput};
@@ -20,7 +21,9 @@ use crate::domain::request::Kind;
 use crate::domain::task::Fault;
 use crate::domain::time::Millis;
 use crate::engine::input_store::state_fault;
-use crate::engine::job_inputs::{from_store, gone, link_fault, parent_unreadable, results};
+use crate::engine::job_inputs::{
+    from_store, gone, link_fault, not_on_disk, parent_unreadable, results, unhelped,
+};
 use crate::engine::row_reader::RowReader;
 use crate::engine::scheduler::InputFault;
 use crate::engine::{EngineDeps, blocking};
@@ -71,6 +74,7 @@ pub(super) async fn find(
         Some(output) if !deps.keeps_local => from_store(deps, output).await?,
         _ => None,
     };
+    let unused = output.as_ref().map_or(UnusedCopy::NoSuchOutput, not_on_disk);
     let measured = match (local(deps, &parent.batch, output.clone()).await, stored, output) {
         (Some((path, output)), ..) => measure(path, output.bytes, output.content_type).await?,
         (None, Some((file, path)), Some(output)) => {
@@ -79,15 +83,12 @@ pub(super) async fn find(
             blocking(move || drop(file)).await;
             length?
         }
-        _ => {
-            let links = {
-                // Closed only when the program ends. A download may take long: it keeps no reading of a task waiting.
-                let _permit = exchanges.acquire().await;
-                results(deps, spec, input, &parent.record).await?
-            };
-            let link = links.get(place).ok_or_else(|| gone(input, "has no such output"))?;
-            remote(deps, parent.spec.order.kind, input, link).await?
-        }
+        _ => match at_service(deps, exchanges, spec, input, place, &parent).await {
+            Err(InputFault::Lasting(fault)) => {
+                return Err(unhelped(store, (own, spec), input, fault, &unused).await);
+            }
+            measured => measured?,
+        },
     };
     if let Some(measured) = measured {
         return Ok(found(measured));
@@ -100,6 +101,24 @@ pub(super) async fn find(
         batch.await.map_err(|error| state_fault(&error))?.map(|batch| batch.name).unwrap_or(parent.batch);
     let why = LengthError::NotTaken("has an output that does not tell how long it is".to_owned());
     Err(InputFault::Lasting(unfit_length(&why, input, &batch, &spec.label)))
+}
+
+/// How long the output is that the service has; nothing where it does not tell.
+async fn at_service(
+    deps: &EngineDeps,
+    exchanges: &Semaphore,
+    spec: &JobSpec,
+    input: &JobInput,
+    place: usize,
+    parent: &ParentJob,
+) -> Result<Option<Millis>, InputFault> {
+    let links = {
+        // Closed only when the program ends. A download may take long: it keeps no reading of a task waiting.
+        let _permit = exchanges.acquire().await;
+        results(deps, spec, input, &parent.record).await?
+    };
+    let link = links.get(place).ok_or_else(|| gone(input, "has no such output"))?;
+    remote(deps, parent.spec.order.kind, input, link).await
 }
 
 async fn parent_of(
