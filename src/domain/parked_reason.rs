@@ -38,7 +38,8 @@ pub enum Parked {
     Scratch,
     /// So many outputs wait for result hosts that are not available that no more are bought.
     ResultHost,
-    /// What is left needs outputs of rows that have ended without, or that wait for a decision or for the end of a pilot.
+    /// What is left needs outputs of rows that have ended without, or that wait for a decision, for the end of a pilot, or
+    /// with their batch, which is paused, parked or not part of the run.
     Inputs,
     /// The pilot of the batch is done, and nobody has continued.
     Pilot,
@@ -157,9 +158,9 @@ impl Parked {
                  each is tried again with increasing delays, for up to a day; see the log for the host's answer"
             }
             Parked::Inputs => {
-                "what is left refers to rows that failed, were canceled, or wait for a decision or with the rest after a \
-                 pilot; to see which: callsheet explain JOB; then: callsheet retry, callsheet review or callsheet \
-                 continue BATCH"
+                "what is left refers to rows that failed, were canceled, or wait for a decision, with the rest after a \
+                 pilot, or with their batch, which is paused, parked or not part of this run; to see which, and the command \
+                 that helps: callsheet explain JOB"
             }
             Parked::Pilot => {
                 "the pilot is done, the other rows wait; look at its outputs with callsheet open BATCH, then: callsheet \

@@ -36,24 +36,8 @@ pub(super) async fn explain(engine: &EngineClient, job: &str) -> Result<Explanat
         Target::Job(named) => {
             let NamedJob { batch, spec, record, .. } = *named;
             let key = IdempotencyKey::derive(spec.id, record.job.attempt());
-            let overviews = engine.overview().await?;
-            let overview = overviews.iter().find(|of| of.name == batch.name);
-            let parked = overview.and_then(|of| of.parked);
-            let shortage = overview.and_then(|of| of.shortage.clone());
-            let unfetched = overview.map_or(0, |of| of.unfetched);
             let is_queued = matches!(record.job.state(), State::Queued);
-            // The batch is parked by the groups of the jobs that wait first, which may be those of others.
-            let (parked, shortage) = match parked {
-                Some(Parked::GroupBudget | Parked::GroupDayBudget) if is_queued => {
-                    engine.group_shortage(record.key, &spec).await?.unzip()
-                }
-                _ => (parked, shortage),
-            };
-            let parked = match engine.works() {
-                true => parked,
-                // A budget holds back what is queued; the next process continues what was sent.
-                false => parked.filter(|_| is_queued).or(Some(Parked::NoProcess)),
-            };
+            let JobParked { parked, shortage, unfetched } = parked_of(engine, &batch, &spec, &record).await?;
             let parked_by = parked.filter(|_| !record.job.is_over());
             let versions = versions_of(engine, &batch, &spec).await?;
             let (inputs, missing) = inputs_of(engine, &batch.name, &spec, &record.job, 0).await?;
@@ -85,6 +69,57 @@ pub(super) async fn explain(engine: &EngineClient, job: &str) -> Result<Explanat
             })
         }
     }
+}
+
+/// What parks a job.
+struct JobParked {
+    parked: Option<Parked>,
+    /// How much is missing, where a budget parks it.
+    shortage: Option<BudgetShortage>,
+    /// Jobs of its batch whose outputs wait for their hosts.
+    unfetched: u32,
+}
+
+async fn parked_of(
+    engine: &EngineClient,
+    batch: &BatchRecord,
+    spec: &JobSpec,
+    record: &JobRecord,
+) -> Result<JobParked, HandlerError> {
+    let overviews = engine.overview().await?;
+    let overview = overviews.iter().find(|of| of.name == batch.name);
+    let parked = overview.and_then(|of| of.parked);
+    let shortage = overview.and_then(|of| of.shortage.clone());
+    let unfetched = overview.map_or(0, |of| of.unfetched);
+    let is_queued = matches!(record.job.state(), State::Queued);
+    // The batch is parked by the groups of the jobs that wait first, which may be those of others.
+    let (parked, shortage) = match parked {
+        Some(Parked::GroupBudget | Parked::GroupDayBudget) if is_queued => {
+            engine.group_shortage(record.key, spec).await?.unzip()
+        }
+        _ => (parked, shortage),
+    };
+    let parked = match engine.works() {
+        true => parked,
+        // A budget holds back what is queued; the next process continues what was sent.
+        false => parked.filter(|_| is_queued).or(Some(Parked::NoProcess)),
+    };
+    Ok(JobParked { parked, shortage, unfetched })
+}
+
+/// Why a queued job that waits for no other row is not sent, and what helps; nothing where it will be.
+async fn held_back(engine: &EngineClient, named: &NamedJob) -> Result<Option<String>, HandlerError> {
+    let NamedJob { batch, spec, record, .. } = named;
+    if !matches!(record.job.state(), State::Queued) || batch.waits_for_pilot(record.row_at, &record.job) {
+        return Ok(None);
+    }
+    if let Some(withheld) = engine.withheld(record.key, spec).await? {
+        return Ok(Some(not_sent_now(&batch.name, spec, &withheld)));
+    }
+    let JobParked { parked, shortage, .. } = parked_of(engine, batch, spec, record).await?;
+    let parked = parked.filter(|parked| *parked != Parked::Inputs);
+    let is_held = batch.paused.is_some() || parked.is_some();
+    Ok(is_held.then(|| next(batch, spec, record, parked, shortage.as_ref(), None)))
 }
 
 /// Most rows between a job that waits and the row that it waits for.
@@ -165,13 +200,17 @@ async fn inputs_of(
                 let wait = match older_version(engine, &takes, why).await? {
                     Some(version) => wait_for_older(batch, input, &version, why),
                     None => {
-                        let unfinished = takes.iter().find(|(_, ended)| ended.is_none());
-                        let root = match unfinished.filter(|_| why == MissingInput::Unfinished) {
-                            Some((named, _)) => what_it_waits_for(engine, named, depth).await?,
-                            None => None,
-                        };
                         let wait = wait_for(batch, input, &takes, why);
-                        root.map(|root| format!("{wait}, since {root}")).unwrap_or(wait)
+                        match unfinished(&takes).filter(|_| why == MissingInput::Unfinished) {
+                            Some(named) => match what_it_waits_for(engine, named, depth).await? {
+                                Some(root) => format!("{wait}, since {root}"),
+                                None => match held_back(engine, named).await? {
+                                    Some(held) => format!("{wait}: {held}"),
+                                    None => wait,
+                                },
+                            },
+                            None => wait,
+                        }
                     }
                 };
                 missing = missing.or_else(|| matches!(job.state(), State::Queued).then(|| wait.clone()));
@@ -193,6 +232,11 @@ async fn inputs_of(
         }
     }));
     Ok((views, missing))
+}
+
+/// The first of several takes that has not ended.
+fn unfinished(takes: &[(NamedJob, Option<EndedTake>)]) -> Option<&NamedJob> {
+    takes.iter().find(|(_, ended)| ended.is_none()).map(|(named, _)| named)
 }
 
 /// Why nothing can be told of the jobs of a batch, where its files were moved away, and what helps.
@@ -263,11 +307,12 @@ fn wait_for(
     let name = job_argument(batch, &first.spec.label);
     let row = input.shown();
     let command = match why {
-        MissingInput::Unfinished if first.batch.waits_for_pilot(first.record.row_at, &first.record.job) => {
-            return format!("the row {row} {}", after_pilot(&first.batch));
-        }
         MissingInput::Unfinished => {
-            return format!("the row {row} is {}", first.record.job.state().name());
+            let NamedJob { batch, record, .. } = unfinished(takes).unwrap_or(first);
+            return match batch.waits_for_pilot(record.row_at, &record.job) {
+                true => format!("the row {row} {}", after_pilot(batch)),
+                false => format!("the row {row} is {}", record.job.state().name()),
+            };
         }
         MissingInput::Ended(JobState::InDoubt) => {
             format!("callsheet resolve {name} --charged N or --not-charged, as the account shows")

@@ -192,7 +192,7 @@ fn a_pilot_that_needs_a_row_of_an_earlier_rest_is_told_to_be_continued() {
     let run = run
         .says("story: 1 job is queued and refers to rows that are not done; what a job waits for:")
         .says("story: 2 jobs (16 credits) wait until you continue:\n    callsheet continue story\n")
-        .says("waits: what is left refers to rows that failed, were canceled, or wait for a decision or with the rest");
+        .says("waits: what is left refers to rows that failed, were canceled, or wait for a decision, with the rest");
     assert!(!run.stderr.contains("budget reached"), "{}", run.stderr);
     let explained = |job: &str| env.run(["explain", job]).exited(0).stdout;
     let waits = "waits with the rest until the pilot is continued: callsheet continue story";

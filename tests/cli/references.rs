@@ -478,6 +478,40 @@ fn a_child_waits_for_a_row_of_another_batch_that_failed_and_goes_on_after_its_re
 }
 
 #[test]
+fn a_child_of_a_batch_that_is_held_back_is_told_what_holds_it_and_the_command_that_helps() {
+    let env = TestEnv::new();
+    env.write("stills.json", STILLS);
+    env.write("clips.json", CLIPS);
+    env.run(["run", "stills.json", "--budget", "1"]).exited(4);
+    let waits = env.run(["run", "clips.json"]).exited(7);
+    waits.says(
+        "wait for a decision, with the rest after a pilot, or with their batch, which is paused, parked",
+    );
+    let parked = "the row stills/fox is queued: it is parked: the next job does not fit into the rest of the batch's budget";
+    told(&env, "clips/clip", parked);
+    told(
+        &env,
+        "clips/clip",
+        "to raise it: callsheet budget stills N. This job needs 8 credits; 1 of 1 credit are left",
+    );
+    told(&env, "clips/long", &format!("it waits: the row clip is queued, since {parked}"));
+    env.run(["pause", "stills"]).exited(0);
+    env.run(["budget", "stills", "100"]).exited(0);
+    env.run(["run", "clips.json"]).exited(7);
+    told(
+        &env,
+        "clips/clip",
+        "it waits: the row stills/fox is queued: its batch is paused; to continue: callsheet resume stills",
+    );
+    env.run(["resume", "stills"]).exited(0);
+    told(&env, "clips/clip", "the row stills/fox is queued: it is parked: no process works on this state");
+    // A run goes on with the batches of its manifests alone.
+    env.run(["run", "clips.json"]).exited(7).says("which is paused, parked or not part of this run");
+    env.run(["run", "stills.json", "clips.json"]).exited(0);
+    env.audit().each_paid_once(3);
+}
+
+#[test]
 fn rows_wait_for_a_batch_whose_files_were_moved_away_and_nothing_else_does() {
     let env = TestEnv::new();
     env.write("stills.json", STILLS);
