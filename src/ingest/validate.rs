@@ -216,7 +216,7 @@ pub(super) fn validate_opened(
     let no_references = RowReferences::default();
     let validator = RowValidator { batch: &name, rules, references: &no_references };
     let drawn = drawn_rows(path, identity, &validator)?;
-    let references = references(path, identity, &validator, drawn.as_ref(), batches)?;
+    let references = references(path, identity, &validator, drawn.as_ref(), present.is_some(), batches)?;
     let validator = RowValidator { references: &references, ..validator };
     let mut chooser = RowChooser::new(&options.selection, drawn);
     let is_needed = |read: &ReadRow| match read {
@@ -366,6 +366,7 @@ fn references(
     identity: Identity,
     validator: &RowValidator<'_>,
     drawn: Option<&BTreeSet<u64>>,
+    is_present: bool,
     batches: &mut dyn Batches,
 ) -> Result<RowReferences, ManifestError> {
     if !read_references::file_may_have(path) {
@@ -385,7 +386,11 @@ fn references(
     let is_shared = |place: &SourcePlace| rules.context.inputs.shared_sources.contains(place);
     let batches = std::cell::RefCell::new(batches);
     let takes = || batches.borrow_mut().decided_takes(batch);
-    let refers_to = |other: &BatchName| batches.borrow_mut().referred_batches(other);
+    let refers_to = |other: &BatchName| match is_present {
+        true => batches.borrow_mut().referred_batches(other),
+        // No row names one of a batch that is not there yet.
+        false => Ok(BTreeSet::new()),
+    };
     let look_up = |other: &BatchName, ids: &HashSet<String>, graph: Option<&mut ReferenceGraph>| {
         let Some(found) = batches.borrow_mut().rows_by_id(other, ids, graph)? else {
             return Ok(Err("which does not exist; submit its manifest first, or put the folder of the batch back if it was moved away".to_owned()));

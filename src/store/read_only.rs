@@ -9,7 +9,7 @@
 //! written at this moment, or was left by a process that was killed, and does not count; whole rows
 //! that such a process left unacknowledged do count until the next run takes them up again.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -68,6 +68,15 @@ pub struct ReadOnlyBatch {
     /// Length of its accepted rows.
     bytes: u64,
     dir: PathBuf,
+}
+
+impl ReadOnlyBatch {
+    fn of(backup: BatchBackup, dir: PathBuf) -> ReadOnlyBatch {
+        let BatchBackup { origin, created, pilot, no, spool_bytes: bytes, refers_to, .. } = backup;
+        let BatchBackup { policy, has_default_budget, said, said_by_defaults, .. } = backup;
+        let terms = BatchTerms { policy, has_default_budget, said, said_by_defaults };
+        ReadOnlyBatch { origin, terms, created, pilot, no, refers_to, bytes, dir }
+    }
 }
 
 /// The part of an accepted row that tells which job it is.
@@ -255,21 +264,23 @@ impl ReadOnlyState {
     pub fn batch(&self, name: &BatchName) -> Result<Option<ReadOnlyBatch>, StoreError> {
         let of = |dir: PathBuf| {
             let backup = batch_backup::read(&dir)?.backup;
-            let BatchBackup { origin, created, pilot, no, spool_bytes: bytes, refers_to, .. } = backup;
-            let BatchBackup { policy, has_default_budget, said, said_by_defaults, .. } = backup;
-            let terms = BatchTerms { policy, has_default_budget, said, said_by_defaults };
-            (backup.name == *name).then_some(ReadOnlyBatch {
-                origin,
-                terms,
-                created,
-                pilot,
-                no,
-                refers_to,
-                bytes,
-                dir,
-            })
+            (backup.name == *name).then(|| ReadOnlyBatch::of(backup, dir))
         };
         Ok(self.batch_dirs()?.into_iter().find_map(of))
+    }
+
+    /// All batches that backups tell of, by name.
+    ///
+    /// # Errors
+    /// When the folder of the batches cannot be read.
+    pub fn batches(&self) -> Result<BTreeMap<BatchName, ReadOnlyBatch>, StoreError> {
+        let mut batches = BTreeMap::new();
+        for dir in self.batch_dirs()? {
+            let Some(stored) = batch_backup::read(&dir) else { continue };
+            let name = stored.backup.name.clone();
+            batches.entry(name).or_insert_with(|| ReadOnlyBatch::of(stored.backup, dir));
+        }
+        Ok(batches)
     }
 
     /// The rows of a batch that have these ids. `graph` is told what each of its rows is made from.
