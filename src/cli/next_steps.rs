@@ -7,14 +7,11 @@ use crate::cli::invocation::Invocation;
 use crate::cli::terminal::{self, Tone};
 use crate::cli::{printable, printable_path};
 use crate::client::Client;
-use crate::domain::credit_hold::ABOVE_MAX;
-use crate::domain::gone_input::INPUT_GONE;
-use crate::domain::job::{DOWNLOAD_FAILED, MADE_BEFORE, OutputFile, RESOLVED};
-use crate::domain::job_reference::{INPUT_LENGTH, INPUT_TOO_LONG};
+use crate::domain::job::{OutputFile, RESOLVED};
 use crate::domain::job_state::JobState;
 use crate::domain::parked_reason::Parked;
 use crate::domain::pilot::Pilot;
-use crate::domain::retry_delay::{Prospect, prospect};
+use crate::domain::remedy::{Remedy, remedy_for};
 use crate::domain::shell_word::job_argument;
 use crate::ingest::receipt::Receipt;
 use crate::output::report::Listed;
@@ -33,29 +30,32 @@ pub(super) struct FailedJob {
     pub(super) id: String,
     /// Its line in the manifest.
     pub(super) line: u64,
-    pub(super) code: String,
     pub(super) reason: String,
-    /// It was charged.
-    pub(super) is_paid: bool,
+    /// A person has told what became of it.
+    pub(super) is_resolved: bool,
+    /// What helps, where it failed.
+    pub(super) remedy: Option<Remedy>,
 }
 
 impl FailedJob {
     pub(super) fn of(listed: &Listed) -> FailedJob {
-        let Listed { id, line, reason, code, charged } = listed.clone();
-        FailedJob { id, line, code: code.unwrap_or_default(), reason, is_paid: !charged.is_zero() }
+        let Listed { id, line, reason, code, remedy } = listed.clone();
+        FailedJob { id, line, reason, is_resolved: code.is_some_and(|code| code == RESOLVED), remedy }
     }
 
     /// From a line of the response to a question for jobs; none where nothing went wrong.
     fn of_summary(job: JobSummary) -> Option<FailedJob> {
-        let JobSummary { id, line, state, superseded, error, charged_credits, job, .. } = job;
+        let JobSummary { id, line, state, superseded, error, charged_credits, inputs, job, .. } = job;
         let error = error?;
         if superseded && state == JobState::Failed.name() {
             return None;
         }
         // Its label means the version that is wanted.
         let id = if superseded && !job.is_empty() { job } else { id };
-        let (reason, is_paid) = (error.to_string(), !charged_credits.is_zero());
-        Some(FailedJob { id, line, code: error.code, reason, is_paid })
+        let (reason, is_resolved) = (error.to_string(), error.code == RESOLVED);
+        let remedy = (state == JobState::Failed.name())
+            .then(|| remedy_for(&error.code, !charged_credits.is_zero(), !inputs.is_empty()));
+        Some(FailedJob { id, line, reason, is_resolved, remedy })
     }
 }
 
@@ -217,8 +217,16 @@ fn lines(end: &BatchEnd<'_>, invocation: &Invocation) -> Vec<Line> {
 
 /// What a retry of a whole batch queues again beside its jobs in `state`: `, together with 2 failed`.
 fn queued_along(end: &BatchEnd<'_>, state: JobState) -> String {
-    let is_queued =
-        |job: &&FailedJob| matches!(remedy(job), Remedy::Retry | Remedy::Limit | Remedy::MoveAway);
+    let is_queued = |job: &&FailedJob| match job.remedy {
+        Some(Remedy::Nothing | Remedy::Download | Remedy::ChangeRow) | None => false,
+        Some(
+            Remedy::RaiseLimit
+            | Remedy::MoveFileAway
+            | Remedy::RestoreInput
+            | Remedy::SetLength
+            | Remedy::Retry,
+        ) => true,
+    };
     let count = |state: JobState| match state {
         JobState::Failed => end.failed.iter().filter(is_queued).count(),
         JobState::Expired => {
@@ -244,9 +252,11 @@ fn hand_in_again(end: &BatchEnd<'_>, invocation: &Invocation) -> Line {
 /// What helps failed jobs, by what they failed of.
 fn failures(end: &BatchEnd<'_>, invocation: &Invocation, lines: &mut Vec<Line>) {
     let name = end.status.name.as_str();
-    let of =
-        |wanted: fn(&FailedJob) -> bool| end.failed.iter().filter(move |job| wanted(job)).collect::<Vec<_>>();
-    let unchanged = of(|job| remedy(job) == Remedy::Change);
+    let of = |wanted: &[Remedy]| {
+        let is_wanted = |job: &&FailedJob| job.remedy.is_some_and(|remedy| wanted.contains(&remedy));
+        end.failed.iter().filter(|job| !job.is_resolved).filter(is_wanted).collect::<Vec<_>>()
+    };
+    let unchanged = of(&[Remedy::ChangeRow, Remedy::SetLength]);
     if !unchanged.is_empty() {
         let file = end.manifest.map(|path| format!(" of {}", printable_path(path))).unwrap_or_default();
         lines.push(Line::plain(format!(
@@ -260,7 +270,7 @@ fn failures(end: &BatchEnd<'_>, invocation: &Invocation, lines: &mut Vec<Line>) 
         )));
         lines.push(hand_in_again(end, invocation));
     }
-    let limited = of(|job| remedy(job) == Remedy::Limit);
+    let limited = of(&[Remedy::RaiseLimit]);
     if let Some(first) = limited.first() {
         lines.push(Line::plain(format!(
             "{name}: {} above max_credits; to allow N credits:",
@@ -269,12 +279,12 @@ fn failures(end: &BatchEnd<'_>, invocation: &Invocation, lines: &mut Vec<Line>) 
         let job = job_argument(name, &first.id);
         lines.push(Line::Command(invocation.command(&["retry", &job, "--max-credits", "N"])));
     }
-    let paid = of(|job| remedy(job) == Remedy::Download);
+    let paid = of(&[Remedy::Download]);
     if !paid.is_empty() {
         lines.push(Line::plain(format!("{name}: {} paid for and not downloaded:", jobs(paid.len()))));
         lines.push(Line::Command(invocation.download(name)));
     }
-    let made = of(|job| remedy(job) == Remedy::MoveAway);
+    let made = of(&[Remedy::MoveFileAway]);
     if let Some(first) = made.first() {
         lines.push(Line::plain(format!(
             "{name}: {} made and paid for before, and nothing was bought. To pay for one again, move the file away that its \
@@ -284,7 +294,7 @@ fn failures(end: &BatchEnd<'_>, invocation: &Invocation, lines: &mut Vec<Line>) 
         let job = job_argument(name, &first.id);
         lines.push(Line::Command(invocation.command(&["retry", &job])));
     }
-    let without_input = of(|job| remedy(job) == Remedy::Input);
+    let without_input = of(&[Remedy::RestoreInput]);
     if !without_input.is_empty() {
         let (count, take) = match without_input.len() {
             1 => ("1 job".to_owned(), "takes"),
@@ -295,7 +305,7 @@ fn failures(end: &BatchEnd<'_>, invocation: &Invocation, lines: &mut Vec<Line>) 
             "{name}: {count} {take} an input that is gone; do what {lead}, then:"
         )));
     }
-    let again = of(|job| remedy(job) == Remedy::Retry);
+    let again = of(&[Remedy::Retry]);
     if !again.is_empty() {
         let failed = if again.len() == 1 { "failed job".to_owned() } else { "failed jobs".to_owned() };
         lines.push(Line::plain(format!("{name}: {} {failed} may succeed at another attempt:", again.len())));
@@ -309,33 +319,6 @@ fn failures(end: &BatchEnd<'_>, invocation: &Invocation, lines: &mut Vec<Line>) 
         if invocation.verb == "run" {
             lines.push(hand_in_again(end, invocation));
         }
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Remedy {
-    Change,
-    Limit,
-    Download,
-    MoveAway,
-    Input,
-    Retry,
-    Nothing,
-}
-
-/// What helps a job that failed.
-fn remedy(job: &FailedJob) -> Remedy {
-    match job.code.as_str() {
-        ABOVE_MAX => Remedy::Limit,
-        DOWNLOAD_FAILED => Remedy::Download,
-        MADE_BEFORE => Remedy::MoveAway,
-        INPUT_GONE => Remedy::Input,
-        // A person has told what became of it.
-        RESOLVED => Remedy::Nothing,
-        _ if job.is_paid => Remedy::Download,
-        INPUT_TOO_LONG | INPUT_LENGTH => Remedy::Change,
-        code if prospect(code) == Prospect::Hopeless => Remedy::Change,
-        _ => Remedy::Retry,
     }
 }
 
@@ -495,6 +478,8 @@ pub(super) fn is_part(receipts: &[Receipt], status: &BatchStatus) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::credit_hold::ABOVE_MAX;
+    use crate::domain::job::DOWNLOAD_FAILED;
 
     fn status(more: &serde_json::Value) -> BatchStatus {
         let mut status = serde_json::json!({
@@ -508,7 +493,7 @@ mod tests {
 
     fn trouble(line: u64, code: &str) -> FailedJob {
         let (id, reason) = (format!("gull-{line}"), format!("{code}: why"));
-        FailedJob { id, line, code: code.to_owned(), reason, is_paid: false }
+        FailedJob { id, line, reason, is_resolved: false, remedy: Some(remedy_for(code, false, false)) }
     }
 
     fn said(end: &BatchEnd<'_>, invocation: &Invocation) -> String {

@@ -9,7 +9,7 @@ use crate::cli::terminal::say;
 use crate::cli::{batch_outcomes, client, examples, printable};
 use crate::domain::exit_code::Exit;
 use crate::domain::manifest::FieldEdit;
-use crate::domain::retry_command::keys_of_retry;
+use crate::domain::remedy::keys_of_retry;
 use crate::domain::shell_word::shell_word;
 use crate::server::protocol::{Request, RetryRequest};
 

@@ -17,7 +17,7 @@ use crate::domain::ids::{BatchName, JobId};
 use crate::domain::job::{JobSpec, State};
 use crate::domain::job_label::label;
 use crate::domain::pilot::PilotRows;
-use crate::domain::retry_command::retry_command;
+use crate::domain::remedy::remedy_command;
 use crate::domain::shell_word::shell_word;
 use crate::engine::{NamedJob, blocking, to_the_end};
 use crate::ingest::context::ExpectedTake;
@@ -97,7 +97,7 @@ pub async fn another_take(
     match record.job.state() {
         State::Succeeded { .. } => {}
         State::Failed { .. } | State::Canceled { .. } | State::Expired => {
-            let hint = retry_command(&shell_word(&name), &record.job);
+            let hint = remedy_command(&shell_word(&name), &record.job);
             return Err(TakeError::refused(format!("{name} is {}", record.job.state().name()), hint));
         }
         state => {

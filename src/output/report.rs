@@ -14,7 +14,7 @@ use crate::domain::ids::BatchName;
 use crate::domain::job::{Job, JobSpec, OutputFile, State};
 use crate::domain::job_state::JobState;
 use crate::domain::ledger::{Movement, Totals};
-use crate::domain::retry_command::missed_its_deadline;
+use crate::domain::remedy::{Remedy, missed_its_deadline, remedy};
 use crate::domain::review::Verdict;
 use crate::domain::task::Fault;
 use crate::output::csv_dialect::draft_path;
@@ -101,9 +101,9 @@ pub struct Listed {
     /// The code of what it failed of.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
-    /// What it was charged and did not get back.
+    /// What helps, where it failed.
     #[serde(skip)]
-    pub charged: Credits,
+    pub remedy: Option<Remedy>,
 }
 
 /// The report of a batch.
@@ -284,14 +284,14 @@ impl Report {
 fn list(listed: &mut Vec<Listed>, spec: &JobSpec, reason: String) {
     if listed.len() < LISTED_MAX {
         let (id, line) = (spec.label.clone(), spec.order.line);
-        listed.push(Listed { id, line, reason, code: None, charged: Credits::ZERO });
+        listed.push(Listed { id, line, reason, code: None, remedy: None });
     }
 }
 
 fn list_fault(listed: &mut Vec<Listed>, spec: &JobSpec, job: &Job, fault: &Fault) {
     list(listed, spec, fault.to_string());
     if let Some(last) = listed.last_mut().filter(|last| last.id == spec.label) {
-        (last.code, last.charged) = (Some(fault.code.clone()), job.all_books().charged);
+        (last.code, last.remedy) = (Some(fault.code.clone()), remedy(job));
     }
 }
 

@@ -4,14 +4,11 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::domain::charge_drift;
-use crate::domain::credit_hold::ABOVE_MAX;
 use crate::domain::default_fields::is_default;
 use crate::domain::ids::BatchName;
-use crate::domain::job::{Job, JobSpec, MADE_BEFORE, OutputFile, State};
-use crate::domain::job_reference::{INPUT_LENGTH, INPUT_TOO_LONG};
+use crate::domain::job::{Job, JobSpec, OutputFile, State};
 use crate::domain::json_object::JsonObject;
-use crate::domain::retry_command::missed_its_deadline;
-use crate::domain::row_verdict::JobStanding;
+use crate::domain::remedy::{Remedy, missed_its_deadline, remedy};
 use crate::domain::shell_word::job_argument;
 
 /// Digits of an output's SHA-256 that its thumbnail is called by.
@@ -204,32 +201,42 @@ fn next_step(name: &str, spec: &JobSpec, job: &Job) -> Option<NextStep> {
         let command = (!command.is_empty()).then(|| command.replace("JOB", name));
         Some(NextStep { text, command })
     };
+    let after = remedy(job);
     match job.state() {
         State::InDoubt { .. } => step(
             "It may have been charged, and the service offers no way to find out. Check the account and record the \
              charge, or --not-charged; until then its credits count as spent.",
             "callsheet resolve JOB --charged N",
         ),
-        State::Failed { .. } if !job.books().charged.is_zero() => step(
-            "It is paid for. Its outputs can be downloaded again, free of charge.",
-            "callsheet download JOB",
-        ),
-        State::Failed { fault, .. } if fault.code == ABOVE_MAX => step(
-            "It costs more than its limit. A higher one queues it again.",
-            "callsheet retry JOB --max-credits N",
-        ),
-        State::Failed { fault, .. } if [INPUT_TOO_LONG, INPUT_LENGTH].contains(&fault.code.as_str()) => step(
-            "Nothing was charged. A length of its own lets it be sent.",
-            "callsheet retry JOB --set FIELD=SECONDS",
-        ),
-        State::Failed { fault, .. } if fault.code == MADE_BEFORE => step(
-            "It was made and paid for before: see the file that its error names. To pay for it again, move that file away \
-             first.",
-            "callsheet retry JOB",
-        ),
-        State::Failed { .. } if JobStanding::of_job(job) == JobStanding::FailedForGood => {
-            step("It would be rejected again. Change its row and submit the manifest again.", "")
-        }
+        State::Failed { .. } if after.is_some_and(|after| after != Remedy::Retry) => match after {
+            Some(Remedy::Nothing) => {
+                step("It was recorded as charged, and no task of it is known: nothing can be downloaded.", "")
+            }
+            Some(Remedy::Download) => step(
+                "It is paid for. Its outputs can be downloaded again, free of charge.",
+                "callsheet download JOB",
+            ),
+            Some(Remedy::RaiseLimit) => step(
+                "It costs more than its limit. A higher one queues it again.",
+                "callsheet retry JOB --max-credits N",
+            ),
+            Some(Remedy::SetLength) => step(
+                "Nothing was charged. A length of its own lets it be sent.",
+                "callsheet retry JOB --set FIELD=SECONDS",
+            ),
+            Some(Remedy::MoveFileAway) => step(
+                "It was made and paid for before: see the file that its error names. To pay for it again, move that file away \
+                 first.",
+                "callsheet retry JOB",
+            ),
+            Some(Remedy::RestoreInput) => {
+                step("An input is gone. Its error says what helps; after that:", "callsheet retry JOB")
+            }
+            _ => step(
+                "It would be rejected again. Change its row and submit the manifest again, or:",
+                "callsheet retry JOB --set FIELD=VALUE",
+            ),
+        },
         state if state.is_replaced() => {
             step("A newer version of its row came before it was sent. Nothing was charged.", "")
         }
@@ -241,8 +248,20 @@ fn next_step(name: &str, spec: &JobSpec, job: &Job) -> Option<NextStep> {
              deadline.",
             "",
         ),
-        State::Failed { .. } | State::Canceled { .. } | State::Expired => {
+        State::Expired => step(
+            "Its batch had expired before it was sent. Submit its manifest with a later policy.expires, then:",
+            "callsheet retry JOB",
+        ),
+        State::Failed { .. } | State::Canceled { .. } if spec.order.kind.is_keyed() => {
             step("It can be queued again, under the same key.", "callsheet retry JOB")
+        }
+        State::Failed { .. } | State::Canceled { .. } if job.first_sent().is_some() => step(
+            "It can be sent again, without a key, since its endpoint supports none: if the request before was received \
+             after all, both are charged.",
+            "callsheet retry JOB",
+        ),
+        State::Failed { .. } | State::Canceled { .. } => {
+            step("It can be queued again.", "callsheet retry JOB")
         }
         _ => None,
     }
@@ -261,6 +280,7 @@ fn command_name(batch: &BatchName, spec: &JobSpec) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::credit_hold::ABOVE_MAX;
     use crate::domain::ids::{AttemptNo, Fingerprint, JobId, Seq, TaskId};
     use crate::domain::task::Fault;
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::domain::ids::{BatchNo, JobKey, Seq};
 use crate::domain::job::{Books, State};
-use crate::domain::retry_command::could_only_expire;
+use crate::domain::remedy::could_only_expire;
 use crate::domain::time::Timestamp;
 use crate::store::unopened_state::NewState;
 use crate::store::{JobRecord, Snapshot, StoreError};

@@ -4,19 +4,16 @@ use std::pin::Pin;
 
 use crate::domain::budget::BudgetShortage;
 use crate::domain::charge_drift;
-use crate::domain::credit_hold::ABOVE_MAX;
-use crate::domain::gone_input::INPUT_GONE;
 use crate::domain::idempotency_key::IdempotencyKey;
 use crate::domain::ids::{BatchName, JobId};
 use crate::domain::input_file::InputContent;
-use crate::domain::job::{Job, JobSpec, MADE_BEFORE, State};
-use crate::domain::job_reference::{EndedTake, INPUT_LENGTH, INPUT_TOO_LONG, JobInput, MissingInput, parent};
+use crate::domain::job::{Job, JobSpec, State};
+use crate::domain::job_reference::{EndedTake, JobInput, MissingInput, parent};
 use crate::domain::job_state::JobState;
 use crate::domain::parked_reason::Parked;
-use crate::domain::retry_command::{
-    missed_its_deadline, nothing_to_download, retry_command, with_other_fields,
+use crate::domain::remedy::{
+    NOTHING_TO_DOWNLOAD, Remedy, missed_its_deadline, remedy, remedy_command, with_other_fields,
 };
-use crate::domain::row_verdict::JobStanding;
 use crate::domain::shell_word::job_argument;
 use crate::domain::time::Timestamp;
 use crate::engine::engine_client::EngineClient;
@@ -322,7 +319,7 @@ fn wait_for(
         {
             "the deadline of its row has passed; to have it made, add that row with another id".to_owned()
         }
-        MissingInput::Ended(_) => retry_command(&name, &first.record.job),
+        MissingInput::Ended(_) => remedy_command(&name, &first.record.job),
         MissingInput::AwaitsReview => format!("callsheet review approve {name}"),
         MissingInput::Rejected if input.variation.is_some() => {
             format!("callsheet review approve {name}")
@@ -426,6 +423,7 @@ fn next(
             format!(" It is overdue, so it is asked less often. To end it instead: {to_end_it}")
         }
     };
+    let after = remedy(&record.job);
     match record.job.state() {
         State::Queued if record.job.may_have_been_sent() || batch.may_have_been_sent(spec.seq) => {
             let batch = &batch.name;
@@ -471,23 +469,17 @@ fn next(
         State::Succeeded { .. } => {
             format!("nothing; callsheet download {name} fetches its outputs again, free of charge")
         }
-        State::Failed { .. } if !record.job.books().charged.is_zero() => {
-            if let Some(nothing) = nothing_to_download(&record.job) {
-                return nothing.to_owned();
+        State::Failed { fault, .. } if after.is_some_and(|after| after != Remedy::Retry) => match after {
+            Some(Remedy::Nothing) => NOTHING_TO_DOWNLOAD.to_owned(),
+            Some(Remedy::Download) => {
+                format!("it is paid for; callsheet download {name} tries to fetch its outputs again, free of charge")
             }
-            format!(
-                "it is paid for; callsheet download {name} tries to fetch its outputs again, free of charge"
-            )
-        }
-        State::Failed { fault, .. }
-            if [ABOVE_MAX, INPUT_TOO_LONG, INPUT_LENGTH, INPUT_GONE, MADE_BEFORE]
-                .contains(&fault.code.as_str()) =>
-        {
-            format!("nothing: {}", fault.message)
-        }
-        State::Failed { .. } if JobStanding::of_job(&record.job) == JobStanding::FailedForGood => {
-            format!("nothing: it would be rejected again; {}", with_other_fields(&name))
-        }
+            Some(Remedy::ChangeRow) => {
+                format!("nothing: it would be rejected again; {}", with_other_fields(&name))
+            }
+            // Their errors say what helps.
+            _ => format!("nothing: {}", fault.message),
+        },
         state if state.is_ended_by_record() => {
             format!("nothing; callsheet retry {name} makes another attempt, under a new key")
         }

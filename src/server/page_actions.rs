@@ -9,7 +9,7 @@ use crate::domain::credits::Credits;
 use crate::domain::ids::BatchName;
 use crate::domain::job_state::JobState;
 use crate::domain::plural::counted;
-use crate::domain::retry_command::{could_only_expire, keys_of_retry};
+use crate::domain::remedy::{could_only_expire, keys_of_retry};
 use crate::domain::row_verdict::JobStanding;
 use crate::engine::job_iter::JobIter;
 use crate::engine::{blocking, to_the_end};

@@ -5,6 +5,7 @@ use crate::domain::job::State;
 use crate::domain::job_state::JobState;
 use crate::domain::ledger::Totals;
 use crate::domain::parked_reason::Parked;
+use crate::domain::remedy::{Remedy, remedy};
 use crate::domain::row_versions::REPLACED;
 use crate::domain::schedule::Schedule;
 use crate::domain::time::Timestamp;
@@ -208,7 +209,7 @@ pub(super) fn job_view(explanation: &Explanation) -> JobView {
         let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         ("Column", format!("meta.{name} = {value}"))
     }));
-    let is_paid = !books.charged.is_zero();
+    let after = remedy(job);
     let acts = match job.state() {
         State::Queued if *parked_by == Some(Parked::NoPrice) => {
             vec![("retry", "Set its price limit…"), ("cancel", "Cancel…")]
@@ -219,7 +220,9 @@ pub(super) fn job_view(explanation: &Explanation) -> JobView {
         State::Queued => vec![("cancel", "Cancel…")],
         State::Succeeded { .. } if *superseded => vec![("download", "Download again…")],
         State::Succeeded { .. } => vec![("download", "Download again…"), (ANOTHER_TAKE, "Another take…")],
-        State::Failed { .. } if is_paid => vec![("download", "Download again…"), ("retry", "Retry…")],
+        State::Failed { .. } if after == Some(Remedy::Download) => vec![("download", "Download again…")],
+        // A retry leaves it out.
+        State::Failed { .. } if matches!(after, Some(Remedy::ChangeRow | Remedy::Nothing)) => Vec::new(),
         State::Failed { .. } | State::Canceled { .. } | State::Expired => vec![("retry", "Retry…")],
         State::InDoubt { .. } => vec![("resolve", "Record the charge…")],
         _ => Vec::new(),

@@ -195,7 +195,7 @@ fn a_limit_is_set_without_the_manifest() {
         .says("    callsheet budget w 16\n    callsheet budget w 24\n    callsheet run w.csv\n");
     fs::remove_file(manifest).unwrap();
     let set = env.run(["budget", "w", "17", "--json"]).exited(0);
-    let set = set.says("w: budget 9 -> 17 credits; 8 spent or set aside, 9 left").json();
+    let set = set.says("w: budget 9 -> 17 credits; 8 spent or held, 9 left").json();
     assert_eq!(
         set,
         json!({"batch": "w", "before_credits": 9, "budget_credits": 17, "is_default": false, "committed_credits": 8})

@@ -9,7 +9,7 @@ use crate::domain::credits::Credits;
 use crate::domain::ids::{AttemptNo, BatchNo, JobKey};
 use crate::domain::lifecycle::{Event, Want};
 use crate::domain::parked_reason::Parked;
-use crate::domain::retry_command::could_only_expire;
+use crate::domain::remedy::could_only_expire;
 use crate::domain::task::Fault;
 use crate::domain::time::{Millis, Now};
 use crate::engine::scheduler::job_log;

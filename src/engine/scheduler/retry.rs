@@ -6,7 +6,7 @@ use crate::domain::credits::Credits;
 use crate::domain::ids::JobKey;
 use crate::domain::job::{Job, JobSpec, MADE_BEFORE, State};
 use crate::domain::lifecycle::{self, AttemptRules, Event, IllegalEvent, Want};
-use crate::domain::retry_command::could_only_expire;
+use crate::domain::remedy::could_only_expire;
 use crate::domain::retry_delay;
 use crate::domain::time::Now;
 use crate::engine::scheduler::commands::FoundJob;
