@@ -255,11 +255,12 @@ impl Engine {
                 inputs.extend(self.prepare_output(no, batch).await);
             }
             observe(&StepView { scheduler: &self.scheduler, step: &step });
-            let Step { wake, effects, ended, .. } = step;
+            let Step { wake, effects, ended, changed_outcomes, .. } = step;
             match self.deps.clone() {
                 Some(deps) => {
                     self.begin(effects, &deps);
                     self.remove_copies(ended.into_iter().map(|(_, record)| record), &deps);
+                    self.remove_marked_copies(changed_outcomes, &deps);
                 }
                 None => {
                     inputs.extend(self.load_rows(effects).await?);
@@ -533,6 +534,13 @@ impl Engine {
         }
         for record in ended {
             tokio::spawn(self.copy_remover(deps).remove(record));
+        }
+    }
+
+    /// The same of jobs that had ended before, whose copies may have waited for a decision. One that was restored since stays.
+    fn remove_marked_copies(&self, changed: Vec<JobRecord>, deps: &Arc<EngineDeps>) {
+        if !deps.keeps_local && !changed.is_empty() {
+            tokio::spawn(self.copy_remover(deps).remove_marked(changed));
         }
     }
 

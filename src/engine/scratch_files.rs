@@ -42,6 +42,10 @@ impl ScratchMarks {
         fs::write(self.path(key), "")
     }
 
+    fn is_set(&self, key: JobKey) -> bool {
+        self.path(key).exists()
+    }
+
     fn remove(&self, key: JobKey) {
         // It may never have been set.
         let _ = fs::remove_file(self.path(key));
@@ -79,11 +83,26 @@ impl CopyRemover {
         let _ = sender.send(Input::Freed(key)).await;
     }
 
+    /// Removes the copies of those jobs that are marked: they waited for a decision, which is durable.
+    pub(super) async fn remove_marked(self, records: Vec<JobRecord>) {
+        let remove = move || {
+            let marks = ScratchMarks::of(self.store.dir());
+            for record in records.iter().filter(|record| marks.is_set(record.key)) {
+                if let Err(error) = self.remove_now(record) {
+                    tracing::warn!(%error, "a copy of an output that is in the object store stays on disk");
+                }
+            }
+        };
+        blocking(remove).await;
+    }
+
     fn remove_now(&self, record: &JobRecord) -> io::Result<()> {
+        // A person looks at them first: the mark stays until then.
+        if record.job.awaits_review() {
+            return Ok(());
+        }
         if let State::Succeeded { files, .. } = record.job.state()
             && files.iter().all(|file| file.object.is_some())
-            // A person looks at them first.
-            && !record.job.awaits_review()
             && let Some(batch) = self.store.batch(record.key.batch).map_err(io::Error::other)?
         {
             self.gallery.keep_facts(&batch.name, files);

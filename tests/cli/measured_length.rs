@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::support::collect_outputs::Outputs;
 use crate::support::process::{Outcome, Running};
+use crate::support::s3::S3Server;
 use crate::support::{TestEnv, until};
 
 /// The emulator speaks some 14 characters a second: 60 of them take 4.29 s.
@@ -320,6 +321,25 @@ fn a_voice_that_was_changed_on_this_disk_is_measured_at_the_service() {
     env.run(["run", "story.json", "--budget", "40"]).exited(0);
     assert_eq!(clip_made(&env), ("5s".to_owned(), 10));
     assert!(env.audit().totals.downloads > downloads + 1, "the clip, and the voice again");
+}
+
+#[test]
+fn a_voice_that_is_only_in_the_object_store_is_measured_there() {
+    let env = TestEnv::new();
+    env.configure("[output]\nstore = \"s3://media/out\"\n");
+    story(&env, TEXT);
+    let store = S3Server::start();
+    let run = |budget: &str| {
+        let mut command = env.command(["run", "story.json", "--budget", budget]);
+        store.give_to(&mut command);
+        Running::start(command).end()
+    };
+    run("10").exited(4);
+    std::fs::remove_file(env.path("output/story/voice.wav")).unwrap();
+    let downloads = env.audit().totals.downloads;
+    run("40").exited(0);
+    assert_eq!(clip_made(&env), ("5s".to_owned(), 10));
+    assert_eq!(env.audit().totals.downloads, downloads + 1, "the clip alone");
 }
 
 #[test]

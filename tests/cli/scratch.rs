@@ -87,6 +87,27 @@ fn killed_at_every_step_nothing_is_lost_and_nothing_stays() {
 }
 
 #[test]
+fn what_waited_for_a_decision_leaves_the_disk_after_it() {
+    let (env, store) = env();
+    env.write(
+        "stills.csv",
+        "id,kind,model,prompt,review\na,image,gi-2,a fox,true\nb,image,gi-2,a gull,true\n",
+    );
+    run(&env, &store, &["run", "stills.csv"]).exited(7);
+    assert_eq!((pictures(&env).len(), marks(&env)), (2, 2), "a person looks at them first");
+    // The next process removes what is decided while none works.
+    run(&env, &store, &["review", "approve", "stills/a"]).exited(0);
+    let daemon = Running::start(command(&env, &store, &["daemon"]));
+    daemon.says("ready");
+    until("the one that was approved is gone", || (pictures(&env).len(), marks(&env)) == (1, 1));
+    assert!(pictures(&env).contains_key("b.png"));
+    run(&env, &store, &["review", "reject", "stills/b"]).exited(0);
+    until("the other one, too", || (pictures(&env).len(), marks(&env)) == (0, 0));
+    daemon.stop().exited(0);
+    env.audit().each_paid_once(2);
+}
+
+#[test]
 fn no_more_than_the_scratch_lies_on_disk_while_the_store_is_down() {
     const MAX: u64 = 24 * 1024;
     let (env, store) = env();

@@ -1,7 +1,8 @@
 //! How long an output of another job is, for a job that is to be as long.
 //!
 //! What that job's request said of its length holds. Otherwise its file is measured, by a process of its own, since
-//! outputs come from elsewhere: the one on this disk, or, where that is gone or was edited, the one at the service.
+//! outputs come from elsewhere: the one on this disk, or, where that is gone or was edited, its object in the store, or the
+//! one at the service.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -70,12 +71,13 @@ pub(super) async fn find(
     }
     let place = usize::try_from(input.output).unwrap_or(usize::MAX).saturating_sub(1);
     let output = parent.record.job.outputs().get(place).cloned();
+    let unused = output.as_ref().map_or(UnusedCopy::NoSuchOutput, not_on_disk);
+    let local = local(deps, &parent.batch, output.clone()).await;
     let stored = match &output {
-        Some(output) if !deps.keeps_local => from_store(deps, output).await?,
+        Some(output) if local.is_none() => from_store(deps, output).await?,
         _ => None,
     };
-    let unused = output.as_ref().map_or(UnusedCopy::NoSuchOutput, not_on_disk);
-    let measured = match (local(deps, &parent.batch, output.clone()).await, stored, output) {
+    let measured = match (local, stored, output) {
         (Some((path, output)), ..) => measure(path, output.bytes, output.content_type).await?,
         (None, Some((file, path)), Some(output)) => {
             let length = measure(path, output.bytes, output.content_type).await;

@@ -358,6 +358,8 @@ pub struct Step {
     pub wake: Option<Tick>,
     /// Jobs that ended in this step.
     pub ended: Vec<(Arc<JobSpec>, JobRecord)>,
+    /// Jobs that had ended before, and of which a person has decided, or it was found where their outputs are.
+    pub changed_outcomes: Vec<JobRecord>,
 }
 
 /// Why nothing moves any more.

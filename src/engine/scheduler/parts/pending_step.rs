@@ -112,7 +112,7 @@ impl PendingStep {
         let open = pending.changed_jobs.iter().filter_map(|key| jobs.get(key));
         changes.extend(open.map(|open| Change::Open(open.record().clone())));
         changes.extend(pending.ended.iter().map(|(_, record)| Change::End(record.clone())));
-        changes.extend(pending.changed_outcomes.into_iter().map(Change::End));
+        changes.extend(pending.changed_outcomes.iter().cloned().map(Change::End));
         for no in &pending.changed_batches {
             let Some(active) = batches.get_mut(no) else { continue };
             active.note_finished(now);
@@ -128,6 +128,7 @@ impl PendingStep {
         changes.extend(pending.changed_days.iter().map(|day| Change::Day(*day, budgets.day(*day))));
         changes.extend(account.map(Change::Account));
         let wake = pending.wake.or(next_due);
-        Step { changes, effects: pending.effects, wake, ended: pending.ended }
+        let PendingStep { effects, ended, changed_outcomes, .. } = pending;
+        Step { changes, effects, wake, ended, changed_outcomes }
     }
 }
