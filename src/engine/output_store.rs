@@ -70,6 +70,8 @@ impl KeepFault {
 enum Unkept {
     /// The store refused something about the object at this address, or could not be reached.
     Refused(String, StorageError),
+    /// The same of an object that was to be read.
+    Unread(String, StorageError),
     /// The store has other ideas of the object than it should; in words.
     Object(String),
     File(Fault),
@@ -183,6 +185,17 @@ impl OutputStore {
             Unkept::File(fault) => return KeepFault::File(fault),
             Unkept::Object(text) => (text.clone(), text),
             Unkept::Refused(_, error) if error.is_full() => return store_fault(&error),
+            Unkept::Refused(address, error) | Unkept::Unread(address, error) if error.is_cut() => {
+                let text = format!("the transfer of {address} broke off, while the store answers: {error}");
+                (text, error.to_string())
+            }
+            Unkept::Unread(address, error) => {
+                let text = format!(
+                    "{address} cannot be read, while the store takes other objects: {error}; see whether a policy of \
+                     the bucket forbids it"
+                );
+                (text, error.to_string())
+            }
             Unkept::Refused(address, error) => {
                 let text = format!(
                     "{address} was refused, while the store takes other objects: {error}; see whether a policy, a \
@@ -359,7 +372,7 @@ impl OutputStore {
                 }
                 Err(GetError::Storage(error)) => {
                     remove(&parts).await;
-                    return Err(self.fault_of(Unkept::Refused(storage.address_of(&name), error)).await);
+                    return Err(self.fault_of(Unkept::Unread(storage.address_of(&name), error)).await);
                 }
                 Err(GetError::File(error)) => {
                     remove(&parts).await;
@@ -435,7 +448,7 @@ impl OutputStore {
                 Ok(false)
             }
             Err(GetError::Storage(error)) => {
-                Err(self.fault_of(Unkept::Refused(address.to_owned(), error)).await)
+                Err(self.fault_of(Unkept::Unread(address.to_owned(), error)).await)
             }
             Err(GetError::File(error)) => Err(KeepFault::File(Fault::new("disk", error.to_string()))),
         }

@@ -15,13 +15,13 @@ use chrono::DateTime;
 use object_store::aws::AwsCredential;
 use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpRequest, HttpResponse, HttpResponseBody, HttpService,
-    ReqwestConnector,
 };
 use object_store::{ClientOptions, CredentialProvider};
 
 use crate::clock::Clock;
 use crate::domain::time::{Millis, Timestamp};
 use crate::object_storage::Environment;
+use crate::object_storage::transfer_limits::{LimitedConnector, TransferLimits};
 
 /// Hosts that give credentials to machines and containers.
 const METADATA_HOSTS: [&str; 3] = ["169.254.169.254", "169.254.170.2", "169.254.170.23"];
@@ -248,14 +248,16 @@ pub(super) struct CredentialWatch {
     /// Hosts that give credentials besides the usual ones.
     hosts: Vec<String>,
     seen: Arc<Mutex<Option<(Timestamp, Millis)>>>,
+    limits: TransferLimits,
 }
 
 impl CredentialWatch {
     /// One for the hosts that the environment names.
-    pub(super) fn of(environment: Environment<'_>) -> CredentialWatch {
+    pub(super) fn of(environment: Environment<'_>, limits: TransferLimits) -> CredentialWatch {
         let named = ["AWS_METADATA_ENDPOINT", "AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_ENDPOINT_URL_STS"];
         let host = |name| url::Url::parse(&environment(name)?).ok()?.host_str().map(str::to_owned);
-        CredentialWatch { hosts: named.into_iter().filter_map(host).collect(), seen: Arc::default() }
+        let hosts = named.into_iter().filter_map(host).collect();
+        CredentialWatch { hosts, seen: Arc::default(), limits }
     }
 
     /// When the credentials end that were given last, and how long they were valid when they were given.
@@ -287,7 +289,7 @@ fn end_in_answer(answer: &str) -> Option<Timestamp> {
 
 impl HttpConnector for CredentialWatch {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
-        let client = ReqwestConnector::default().connect(options)?;
+        let client = LimitedConnector(self.limits).connect(options)?;
         Ok(HttpClient::new(WatchedClient { client, watch: self.clone() }))
     }
 }

@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::TryStreamExt;
 use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey, AwsCredentialProvider, Checksum};
 use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
 use object_store::gcp::{
@@ -14,8 +13,8 @@ use object_store::multipart::MultipartStore;
 use object_store::path::Path as ObjectPath;
 use object_store::signer::{Method, Signer};
 use object_store::{
-    Attributes, ClientOptions, Error, GetOptions, GetResult, ObjectStore, ObjectStoreExt, PutMode,
-    PutMultipartOptions, PutOptions, PutPayload, RetryConfig, UpdateVersion, WriteMultipart,
+    Attributes, ClientOptions, Error, GetOptions, ObjectStore, ObjectStoreExt, PutMode, PutMultipartOptions,
+    PutOptions, PutPayload, RetryConfig, UpdateVersion, WriteMultipart,
 };
 use sha2::{Digest, Sha256};
 use tokio::fs::File;
@@ -31,16 +30,14 @@ use crate::object_storage::aws_credentials::{
 use crate::object_storage::error_text::{code_of, is_bucket_missing, is_metadata_unreadable};
 use crate::object_storage::multipart::{PartedUpload, PartsError};
 use crate::object_storage::object_metadata::{Metadata, attributes_of, metadata_in};
+use crate::object_storage::object_reader::ObjectReader;
+use crate::object_storage::transfer_limits::{LimitedConnector, TransferLimits};
 use crate::object_storage::{
     Environment, Expected, FoundObject, LINK_MAX, PART_BYTES, PARTS_AT_ONCE, Replaces,
 };
 
-/// How long one request is repeated by itself, with its waits.
-const RETRY_FOR: Duration = Duration::from_secs(30);
 /// How long a link is valid for certain that Google signs for an account whose key is not here: its own keys change.
 const SIGNED_BY_GOOGLE_FOR: Millis = Millis::from_secs(12 * 3600);
-/// Timeout of one request with its response.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// See the module's documentation.
 pub(super) struct Bucket {
@@ -92,20 +89,21 @@ impl Bucket {
         url: &Url,
         environment: Environment<'_>,
         unfinished: Option<PathBuf>,
+        limits: TransferLimits,
     ) -> Result<Bucket, String> {
         let name = url.host_str().filter(|bucket| !bucket.is_empty());
         let name = name.ok_or("has no bucket; write it as s3://bucket/prefix")?;
         let prefix = ObjectPath::from_url_path(url.path()).map_err(|error| error.to_string())?;
         let refused = |error: Error| super::error_text::explained(&error);
-        let retry = RetryConfig { max_retries: 5, retry_timeout: RETRY_FOR, ..RetryConfig::default() };
-        let client = ClientOptions::new().with_timeout(REQUEST_TIMEOUT);
+        let retry = RetryConfig { max_retries: 5, retry_timeout: limits.retry_for, ..RetryConfig::default() };
+        let client = ClientOptions::new();
         // A store on this very machine needs no TLS.
         let client_for = |endpoint: Option<String>| {
             client.clone().with_allow_http(endpoint.as_deref().is_some_and(is_loopback))
         };
         match url.scheme() {
             "s3" => {
-                let watch = CredentialWatch::of(environment);
+                let watch = CredentialWatch::of(environment, limits);
                 let (builder, profile) = amazon(environment)?;
                 let keys = [AmazonS3ConfigKey::S3Endpoint, AmazonS3ConfigKey::Endpoint];
                 let endpoint = keys.iter().find_map(|key| builder.get_config_value(key));
@@ -127,6 +125,7 @@ impl Bucket {
             }
             "gs" => {
                 let builder = GoogleCloudStorageBuilder::from_env().with_bucket_name(name).with_retry(retry);
+                let builder = builder.with_http_connector(LimitedConnector(limits));
                 let endpoint = builder.get_config_value(&GoogleConfigKey::BaseUrl);
                 let store = builder.with_client_options(client_for(endpoint)).build().map_err(refused)?;
                 let google = Some(GoogleCloudStorage::signing_credentials(&store).clone());
@@ -137,6 +136,7 @@ impl Bucket {
             }
             "az" => {
                 let builder = MicrosoftAzureBuilder::from_env().with_container_name(name).with_retry(retry);
+                let builder = builder.with_http_connector(LimitedConnector(limits));
                 let endpoint = builder.get_config_value(&AzureConfigKey::Endpoint);
                 let store = builder.with_client_options(client_for(endpoint)).build().map_err(refused)?;
                 let store = Arc::new(store);
@@ -349,14 +349,14 @@ impl Bucket {
         Ok(!self.reads_back || self.sha256_of(name).await? == expected.sha256)
     }
 
-    pub(super) async fn get(&self, name: &str) -> Result<GetResult, Error> {
-        self.store.get(&self.path_of(name)?).await
+    pub(super) async fn get(&self, name: &str) -> Result<ObjectReader, Error> {
+        ObjectReader::open(&self.store, self.path_of(name)?).await
     }
 
     async fn sha256_of(&self, name: &str) -> Result<String, Error> {
-        let mut content = self.get(name).await?.into_stream();
+        let mut content = self.get(name).await?;
         let mut hash = Sha256::new();
-        while let Some(chunk) = content.try_next().await? {
+        while let Some(chunk) = content.next().await? {
             hash.update(&chunk);
         }
         Ok(hex(&hash.finalize()))

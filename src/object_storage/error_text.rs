@@ -1,6 +1,7 @@
 //! What a store says, in words that a person can act on.
 
 use object_store::Error;
+use object_store::client::HttpError;
 
 /// The error code in what a store said, `NoSuchBucket` for one.
 pub(super) fn code_of(error: &Error) -> Option<String> {
@@ -24,6 +25,18 @@ pub(super) fn is_full(error: &Error) -> bool {
         .iter()
         .any(|sign| code.contains(sign))
         || whole_text(error).contains("507 Insufficient Storage")
+}
+
+/// Whether the store answered nothing: the connection was not made, broke off, or was silent for too long.
+pub(super) fn is_cut(error: &Error) -> bool {
+    let mut source = std::error::Error::source(error);
+    while let Some(error) = source {
+        if error.is::<HttpError>() {
+            return true;
+        }
+        source = error.source();
+    }
+    false
 }
 
 /// Whether an object is there whose metadata are not ASCII: others wrote them, or an older version that wrote the name of a

@@ -200,7 +200,7 @@ impl Folder {
             error.kind(),
             ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::ReadOnlyFilesystem
         );
-        StorageError { text, is_denied: false, is_full }
+        StorageError { text, is_denied: false, is_full, is_cut: false }
     }
 }
 

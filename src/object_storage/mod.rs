@@ -11,6 +11,8 @@ mod error_text;
 mod folder;
 mod multipart;
 pub mod object_metadata;
+mod object_reader;
+mod transfer_limits;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,7 +20,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::TryStreamExt;
 use object_store::UpdateVersion;
 use sha2::{Digest, Sha256};
 use tokio::fs::File;
@@ -30,6 +31,7 @@ use self::bucket::{Bucket, Refused};
 use self::folder::Folder;
 use self::object_metadata::Metadata;
 use crate::domain::hex::hex;
+use self::transfer_limits::TransferLimits;
 
 /// Files up to this size go in one request; a part of a larger one is as large, in bytes.
 const PART_BYTES: usize = 8 * 1024 * 1024;
@@ -55,6 +57,8 @@ pub struct StorageError {
     is_denied: bool,
     /// There is no room for anything more.
     is_full: bool,
+    /// The transfer broke off.
+    is_cut: bool,
 }
 
 impl StorageError {
@@ -66,6 +70,11 @@ impl StorageError {
     /// Whether the store has no room for anything more, whatever it is called.
     pub fn is_full(&self) -> bool {
         self.is_full
+    }
+
+    /// Whether the store refused nothing: the connection broke off, or was silent for too long.
+    pub fn is_cut(&self) -> bool {
+        self.is_cut
     }
 }
 
@@ -194,7 +203,9 @@ impl ObjectStorage {
             let path = url.to_file_path().map_err(|()| bad("is not a folder of this machine".to_owned()))?;
             Backend::Folder(Folder::new(path))
         } else {
-            Backend::Bucket(Arc::new(Bucket::open(url, environment, unfinished).map_err(bad)?))
+            Backend::Bucket(Arc::new(
+                Bucket::open(url, environment, unfinished, TransferLimits::default()).map_err(bad)?,
+            ))
         };
         Ok(ObjectStorage { url: url.as_str().trim_end_matches('/').to_owned(), backend })
     }
@@ -317,7 +328,12 @@ impl ObjectStorage {
                     Refused::Storage(error) => PutError::Storage(self.error(&error)),
                     Refused::Different => {
                         let text = format!("{} was uploaded, but its content differs", self.address_of(name));
-                        PutError::Storage(StorageError { text, is_denied: false, is_full: false })
+                        PutError::Storage(StorageError {
+                            text,
+                            is_denied: false,
+                            is_full: false,
+                            is_cut: false,
+                        })
                     }
                 })
             }
@@ -375,15 +391,14 @@ impl ObjectStorage {
             }
         };
         let storage = |error: object_store::Error| GetError::Storage(self.error(&error));
-        let found = bucket.get(name).await.map_err(storage)?;
+        let mut content = bucket.get(name).await.map_err(storage)?;
         let changed = || GetError::Changed(self.address_of(name));
-        if found.meta.size != expected.bytes {
+        if content.bytes() != expected.bytes {
             return Err(changed());
         }
-        let mut content = found.into_stream();
         let mut hash = Sha256::new();
         let mut writer = File::create(file).await?;
-        while let Some(chunk) = content.try_next().await.map_err(storage)? {
+        while let Some(chunk) = content.next().await.map_err(storage)? {
             hash.update(&chunk);
             writer.write_all(&chunk).await?;
         }
@@ -406,7 +421,7 @@ impl ObjectStorage {
             }
             Backend::Folder(_) => {
                 let text = format!("{}: nobody else can fetch from a folder of this machine", self.url);
-                Err(StorageError { text, is_denied: false, is_full: false })
+                Err(StorageError { text, is_denied: false, is_full: false, is_cut: false })
             }
         }
     }
@@ -425,7 +440,8 @@ impl ObjectStorage {
     fn error(&self, error: &object_store::Error) -> StorageError {
         let is_denied = matches!(error, object_store::Error::PermissionDenied { .. });
         let text = format!("{}: {}", self.url, error_text::explained(error));
-        StorageError { text, is_denied, is_full: error_text::is_full(error) }
+        let (is_full, is_cut) = (error_text::is_full(error), error_text::is_cut(error));
+        StorageError { text, is_denied, is_full, is_cut }
     }
 }
 
@@ -436,5 +452,10 @@ async fn in_folder<T: Send + 'static>(
 ) -> Result<T, StorageError> {
     let folder = folder.clone();
     let done = tokio::task::spawn_blocking(move || does(&folder)).await;
-    done.map_err(|error| StorageError { text: error.to_string(), is_denied: false, is_full: false })
+    done.map_err(|error| StorageError {
+        text: error.to_string(),
+        is_denied: false,
+        is_full: false,
+        is_cut: false,
+    })
 }
