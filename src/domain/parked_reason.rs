@@ -41,6 +41,8 @@ pub enum Parked {
     /// What is left needs outputs of rows that have ended without, or that wait for a decision, for the end of a pilot, or
     /// with their batch, which is paused, parked or not part of the run.
     Inputs,
+    /// The inputs of what is left cannot be had just now: each job tries again by itself.
+    InputsUnavailable,
     /// The pilot of the batch is done, and nobody has continued.
     Pilot,
     /// What is left may have been sent by a state that is gone, and its time has passed, or it costs more than it may: it is
@@ -56,7 +58,9 @@ impl Parked {
         match self {
             Parked::Key => Exit::Unauthorised,
             Parked::Disk => Exit::Disk,
-            Parked::Store | Parked::Scratch | Parked::ResultHost => Exit::Unreachable,
+            Parked::Store | Parked::Scratch | Parked::ResultHost | Parked::InputsUnavailable => {
+                Exit::Unreachable
+            }
             Parked::Paused
             | Parked::NoPrice
             | Parked::Inputs
@@ -91,6 +95,7 @@ impl Parked {
             Parked::Scratch => "scratch",
             Parked::ResultHost => "result_host",
             Parked::Inputs => "inputs",
+            Parked::InputsUnavailable => "inputs_unavailable",
             Parked::Pilot => "pilot",
             Parked::PerhapsSent => "perhaps_sent",
             Parked::NoProcess => "no_process",
@@ -161,6 +166,10 @@ impl Parked {
                 "what is left refers to rows that failed, were canceled, or wait for a decision, with the rest after a \
                  pilot, or with their batch, which is paused, parked or not part of this run; to see which, and the command \
                  that helps: callsheet explain JOB"
+            }
+            Parked::InputsUnavailable => {
+                "a result host does not answer, or the object store refuses single files that rows need; each row is tried \
+                 again with increasing delays, for up to a day; to see why: callsheet explain JOB"
             }
             Parked::Pilot => {
                 "the pilot is done, the other rows wait; look at its outputs with callsheet open BATCH, then: callsheet \

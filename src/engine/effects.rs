@@ -85,8 +85,9 @@ pub(super) async fn run_effect(
             tracing::debug!(key = %idempotency_key, answer = class.name(), took_ms = whole_ms(took), "posted");
             Input::Posted(key, attempt, answer)
         }
-        Effect::FindInputs { key, attempt, spec, parents } => {
-            let found = job_inputs::find(deps, store, exchanges, (key.batch, &spec), &parents).await;
+        Effect::FindInputs { key, attempt, spec, parents, uses_own_copies } => {
+            let wanted = (key.batch, &*spec);
+            let found = job_inputs::find(deps, store, exchanges, wanted, &parents, uses_own_copies).await;
             Input::InputsFound(key, attempt, found)
         }
         Effect::LoadEnded { batch } => {

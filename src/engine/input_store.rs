@@ -56,7 +56,8 @@ struct Inside {
     deadlines: BTreeMap<Kind, Millis>,
     clock: Clock,
     uploads: Uploads,
-    seen: std::sync::Mutex<HashMap<String, Seen>>,
+    /// Of this store, whoever counts its uploads.
+    seen: Arc<std::sync::Mutex<HashMap<String, Seen>>>,
 }
 
 impl InputStore {
@@ -67,14 +68,15 @@ impl InputStore {
         uploads: Uploads,
         clock: Clock,
     ) -> InputStore {
-        let seen = std::sync::Mutex::default();
-        InputStore(Arc::new(Inside { storage, deadlines, clock, uploads, seen }))
+        InputStore(Arc::new(Inside { storage, deadlines, clock, uploads, seen: Arc::default() }))
     }
 
     /// The same store, whose uploads are counted elsewhere.
     pub(super) fn counted_by(&self, metrics: &Metrics) -> InputStore {
-        let Inside { storage, deadlines, clock, uploads, .. } = &*self.0;
-        InputStore::new(storage.clone(), deadlines.clone(), uploads.counted_by(metrics), *clock)
+        let Inside { storage, deadlines, clock, uploads, seen } = &*self.0;
+        let (storage, deadlines, seen) = (storage.clone(), deadlines.clone(), seen.clone());
+        let uploads = uploads.counted_by(metrics);
+        InputStore(Arc::new(Inside { storage, deadlines, clock: *clock, uploads, seen }))
     }
 
     /// Whether the store answers and its credentials sign links. Nothing is changed. Returns what is to be known of the
@@ -134,10 +136,33 @@ impl InputStore {
         if seen.is_none_or(|at| now.since(at) > SEEN_FOR) {
             *seen = None;
             let _slot = uploads.slot().await;
-            self.put(&name, staged, file).await?;
+            if let Err(fault) = self.put(&name, staged, file).await {
+                return Err(self.whose_fault(&name, fault).await);
+            }
             *seen = Some(now);
         }
         Ok(storage.address_of(&name))
+    }
+
+    /// Whether the store is at fault, or an object alone: the store is asked whether it takes anything.
+    async fn whose_fault(&self, name: &str, fault: InputFault) -> InputFault {
+        let storage = &self.0.storage;
+        let fault = match fault {
+            InputFault::Store(fault) => fault,
+            other => return other,
+        };
+        match storage.check_writing().await {
+            Ok(()) => InputFault::Passing(Fault::new(
+                STORE,
+                format!(
+                    "{} is not taken, while the store takes other objects: {}; if that does not pass, see whether \
+                     a policy, a retention or a lock of the bucket forbids this name",
+                    storage.address_of(name),
+                    fault.message
+                ),
+            )),
+            Err(_) => InputFault::Store(fault),
+        }
     }
 
     /// Removes an object. One that is not there is removed.
@@ -224,7 +249,7 @@ impl InputStore {
             found => {
                 let found = found.map_or("is not there".to_owned(), |found| format!("has {found} bytes"));
                 let text = format!("{} was uploaded and {found}", storage.address_of(name));
-                Err(InputFault::Passing(Fault::new(STORE, text)))
+                Err(InputFault::Store(Fault::new(STORE, text)))
             }
         }
     }
@@ -316,7 +341,7 @@ fn no_store() -> Fault {
 }
 
 fn passing(error: &StorageError) -> InputFault {
-    InputFault::Passing(Fault::new(STORE, error.to_string()))
+    InputFault::Store(Fault::new(STORE, error.to_string()))
 }
 
 /// The state cannot be read or written: that may pass.

@@ -42,17 +42,19 @@ pub(super) fn ended_jobs(store: &Store, no: BatchNo) -> Result<Vec<(JobId, Ended
 }
 
 /// Where the inputs of a job lie now, in the order of its references, and then its files. `parents` are the jobs that give
-/// them.
+/// them. Our own copies take the place of outputs that the service has no more; with `uses_own_copies` also of those that
+/// cannot be had from it just now.
 pub(super) async fn find(
     deps: &EngineDeps,
     store: &Arc<Store>,
     exchanges: &Semaphore,
     (own, spec): (BatchNo, &JobSpec),
     parents: &[JobKey],
+    uses_own_copies: bool,
 ) -> Result<Vec<FoundInput>, InputFault> {
     let mut inputs = Vec::with_capacity(parents.len());
     // Of a task that is named several times the record is read once.
-    let mut read: BTreeMap<JobKey, Result<Vec<String>, Fault>> = BTreeMap::new();
+    let mut read: BTreeMap<JobKey, Result<Vec<String>, InputFault>> = BTreeMap::new();
     for (input, key) in spec.order.inputs.iter().zip(parents) {
         if input.field.is_length() {
             inputs.push(measured_length::find(deps, store, exchanges, (own, spec), input, *key).await?);
@@ -62,23 +64,21 @@ pub(super) async fn find(
         if !read.contains_key(key) {
             // Closed only when the program ends.
             let _permit = exchanges.acquire().await;
-            let found = match results(deps, spec, input, &parent).await {
-                Ok(addresses) => Ok(addresses),
-                Err(InputFault::Lasting(fault)) => Err(fault),
-                Err(passing) => return Err(passing),
-            };
-            read.insert(*key, found);
+            read.insert(*key, results(deps, spec, input, &parent).await);
         }
         let address = match read.get(key) {
             Some(Ok(addresses)) => usable(deps, input, addresses).await,
-            Some(Err(fault)) => Err(InputFault::Lasting(fault.clone())),
+            Some(Err(fault)) => Err(fault.clone()),
             None => continue,
         };
         let address = match address {
-            Err(InputFault::Lasting(fault)) => {
-                match own_copy(deps, store, (spec, input), *key, &parent).await? {
-                    Ok(address) => address,
-                    Err(unused) => return Err(unhelped(store, (own, spec), input, fault, &unused).await),
+            Err(fault) if uses_own_copies || matches!(fault, InputFault::Lasting(_)) => {
+                match (own_copy(deps, store, (spec, input), *key, &parent).await?, fault) {
+                    (Ok(address), _) => address,
+                    (Err(unused), InputFault::Lasting(fault)) => {
+                        return Err(unhelped(store, (own, spec), input, fault, &unused).await);
+                    }
+                    (Err(_), fault) => return Err(fault),
                 }
             }
             found => found?,

@@ -41,7 +41,7 @@ const LATENESS_SECONDS: [f64; 10] = [0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 
 /// A commit takes a fifth of a millisecond on a good disk and seconds on one that is failing.
 const COMMIT_SECONDS: [f64; 12] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5];
 /// Every reason for which a batch may be parked.
-const REASONS: [Parked; 17] = [
+const REASONS: [Parked; 18] = [
     Parked::BatchBudget,
     Parked::DayBudget,
     Parked::TotalBudget,
@@ -57,6 +57,7 @@ const REASONS: [Parked; 17] = [
     Parked::Scratch,
     Parked::ResultHost,
     Parked::Inputs,
+    Parked::InputsUnavailable,
     Parked::Pilot,
     Parked::PerhapsSent,
 ];

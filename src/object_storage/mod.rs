@@ -30,8 +30,8 @@ pub use self::aws_credentials::CredentialLife;
 use self::bucket::{Bucket, Refused};
 use self::folder::Folder;
 use self::object_metadata::Metadata;
-use crate::domain::hex::hex;
 use self::transfer_limits::TransferLimits;
+use crate::domain::hex::hex;
 
 /// Files up to this size go in one request; a part of a larger one is as large, in bytes.
 const PART_BYTES: usize = 8 * 1024 * 1024;

@@ -40,7 +40,8 @@ pub(super) async fn explain(engine: &EngineClient, job: &str) -> Result<Explanat
             let (inputs, missing) = inputs_of(engine, &batch.name, &spec, &record.job, 0).await?;
             let missing = missing.map(|missing| format!("it waits: {missing}"));
             let superseded = versions.iter().any(|version| version.job == spec.id && version.superseded);
-            let withheld = if is_queued { engine.withheld(record.key, &spec).await? } else { None };
+            let may_wait = is_queued || matches!(record.job.state(), State::Submitting { .. });
+            let withheld = if may_wait { engine.withheld(record.key, &spec).await? } else { None };
             let next = match (superseded, record.job.state().is_final()) {
                 (true, true) => after_edit(&record),
                 _ if parked_by == Some(Parked::ResultHost) && is_queued => format!(
@@ -48,8 +49,18 @@ pub(super) async fn explain(engine: &EngineClient, job: &str) -> Result<Explanat
                     Parked::ResultHost.explain_for(&batch.name)
                 ),
                 _ => match &withheld {
+                    Some(Withheld::InputsUnavailable(why))
+                        if matches!(parked_by, None | Some(Parked::InputsUnavailable)) =>
+                    {
+                        format!(
+                            "it waits for its inputs, which cannot be had just now: {why}. It is tried again with \
+                             increasing delays, for up to a day; nothing is charged meanwhile"
+                        )
+                    }
+                    None | Some(Withheld::InputsUnavailable(_)) => {
+                        next(&batch, &spec, &record, parked_by, shortage.as_ref(), missing)
+                    }
                     Some(withheld) => not_sent_now(&batch.name, &spec, withheld),
-                    None => next(&batch, &spec, &record, parked_by, shortage.as_ref(), missing),
                 },
             };
             Ok(Explanation {
@@ -526,7 +537,7 @@ fn not_sent_now(batch: &BatchName, spec: &JobSpec, withheld: &Withheld) -> Strin
             "the deadline of its row has passed",
             "; to have it made all the same, add its row with another id and a later deadline",
         ),
-        Withheld::AboveMax(why) => (why.as_str(), ""),
+        Withheld::AboveMax(why) | Withheld::InputsUnavailable(why) => (why.as_str(), ""),
     };
     format!(
         "it may have been sent before the state was rebuilt or imported, and is neither sent now nor dropped: {why}. To end \

@@ -309,6 +309,33 @@ fn an_output_that_the_service_has_no_more_is_taken_from_our_own_copy() {
 }
 
 #[test]
+fn an_output_whose_host_does_not_answer_is_taken_from_our_own_copy() {
+    let (env, store) = env();
+    // Nothing listens there once the still was downloaded.
+    let still = env.path("output/story/still.png");
+    let proxy = ScriptedProxy::before(&env.base_url(), move |call| match call.route {
+        Route::Poll if still.exists() => Act::Change(Box::new(|body| {
+            if body["data"]["mediaType"] == "image" {
+                body["data"]["taskUrls"] = json!(["http://127.0.0.1:9/still.png"]);
+            }
+        })),
+        _ => Act::Pass,
+    });
+    let story = json!([
+        {"id": "still", "kind": "image", "model": "gi-2", "prompt": "a fox"},
+        {"id": "clip", "kind": "video", "model": "house-c1", "prompt": "it runs", "image_urls": ["job:still"]},
+    ]);
+    env.write("story.json", story.to_string());
+    env.configure_for(&proxy.base_url(), "", STORE);
+    run(&env, &store, &["run", "story.json"]).exited(0);
+    let still = fs::read(env.path("output/story/still.png")).unwrap();
+    assert_eq!(store.objects().into_values().collect::<Vec<_>>(), [still.as_slice()]);
+    let (status, fetched) = store.fetch(sent(&proxy).last().unwrap()[0].as_str().unwrap());
+    assert_eq!((status, fetched), (200, still));
+    env.audit().each_paid_once(2);
+}
+
+#[test]
 fn a_source_video_tells_its_length_and_the_price_follows_from_it() {
     let (env, store) = env();
     // A clip of 3 s, as the service makes them.

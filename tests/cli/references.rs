@@ -1,12 +1,16 @@
 //! Rows that name other rows of their manifest: in which order they are made, what is bought, and what is waited for.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use callsheet::failpoint;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::support::collect_outputs::Outputs;
 use crate::support::process::Running;
-use crate::support::{TestEnv, manifests};
+use crate::support::scripted_proxy::{Act, Route, ScriptedProxy};
+use crate::support::{TestEnv, manifests, until};
 
 /// A still, a clip from it, a longer clip from that one; each before the one that it needs.
 const STORY: &str = r#"{"jobs": [
@@ -601,4 +605,48 @@ fn a_daemon_makes_many_storyboards_under_faults() {
     daemon.end().exited(0);
     env.audit().each_paid_once(ids.len());
     Outputs::of(&env, "story").is_complete(&ids);
+}
+
+/// Two stills are made, then nothing listens where their results were, and then it does again.
+#[test]
+fn children_whose_result_host_does_not_answer_leave_their_slots_to_others() {
+    let env = TestEnv::new();
+    let is_down = Arc::new(AtomicBool::new(false));
+    let down = is_down.clone();
+    let proxy = ScriptedProxy::before(&env.base_url(), move |call| match call.route {
+        Route::Poll if down.load(Ordering::SeqCst) => Act::Change(Box::new(|body| {
+            if body["data"]["mediaType"] == "image" {
+                body["data"]["taskUrls"] = json!(["http://127.0.0.1:9/still.png"]);
+            }
+        })),
+        _ => Act::Pass,
+    });
+    env.configure_for(&proxy.base_url(), "", "[limits]\nin_flight = 2\n");
+    let stills = "id,kind,model,prompt\na,image,gi-2,a fox\nb,image,gi-2,a gull\n";
+    env.write("stills.csv", stills);
+    env.run(["run", "stills.csv"]).exited(0);
+    is_down.store(true, Ordering::SeqCst);
+    let daemon = env.daemon("info");
+    env.write(
+        "clips.csv",
+        "id,kind,model,prompt,image_urls,duration\na,video,house-c1,it runs,job:stills/a,2s\n\
+         b,video,house-c1,it flies,job:stills/b,2s\n",
+    );
+    env.run(["submit", "clips.csv"]).exited(0);
+    daemon.says("its inputs cannot be had");
+    env.write(
+        "others.csv",
+        "id,kind,model,prompt,duration\nx,video,house-c1,a crow,2s\ny,video,house-c1,an owl,2s\n",
+    );
+    env.run(["submit", "others.csv"]).exited(0);
+    let status = |batch: &str| -> Value {
+        env.run(["status", batch, "--json"]).exited(0).json()["batches"][0].clone()
+    };
+    until("the others are made", || status("others")["state"] == "done");
+    until("the reason is said", || status("clips")["parked_by"] == "inputs_unavailable");
+    told(&env, "clips/a", "it waits for its inputs, which cannot be had just now");
+    is_down.store(false, Ordering::SeqCst);
+    until("the clips are made", || status("clips")["state"] == "done");
+    daemon.stop().exited(0);
+    env.audit().each_paid_once(6);
 }

@@ -376,3 +376,38 @@ fn a_folder_can_be_the_store_of_outputs() {
         run(&env, &store, &["run", "stills.csv"]).exited(2).says(said);
     }
 }
+
+/// The name of the object that a content becomes.
+fn object_of(content: &[u8]) -> String {
+    use sha2::{Digest, Sha256};
+    let hash: String = Sha256::digest(content).iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("refs/inputs/{hash}.png")
+}
+
+#[test]
+fn a_file_that_the_store_refuses_alone_holds_back_no_other_row() {
+    let (env, store) = env(&format!("{INPUTS}[limits]\nin_flight = 2\n"));
+    let picture = |n: u8| [png(), vec![n]].concat();
+    let rows = (0..6).map(|n| {
+        env.write(&format!("logo-{n}.png"), picture(n));
+        format!("r{n},image,gi-2,fox {n},./logo-{n}.png\n")
+    });
+    let rows: String = rows.collect();
+    env.write("many.csv", format!("id,kind,model,prompt,image_urls\n{rows}"));
+    let refused = object_of(&picture(0));
+    store.forbid_below(Some(&refused));
+    let daemon = Running::start(command(&env, &store, &["daemon"]));
+    daemon.says("ready");
+    run(&env, &store, &["submit", "many.csv"]).exited(0);
+    let status = || -> Value {
+        run(&env, &store, &["status", "many", "--json"]).exited(0).json()["batches"][0].clone()
+    };
+    until("the other rows are done", || status()["succeeded"] == 5);
+    until("the reason is said", || status()["parked_by"] == "inputs_unavailable");
+    let explained = run(&env, &store, &["explain", "many/r0"]).exited(0).stdout;
+    assert!(explained.contains(&refused) && explained.contains("takes other objects"), "{explained}");
+    store.forbid_below(None);
+    until("all are done", || status()["state"] == "done");
+    daemon.stop().exited(0);
+    env.audit().each_paid_once(6);
+}

@@ -231,6 +231,7 @@ impl Scheduler {
             account: &self.account,
             inputs: &self.inputs,
             files_room: self.input_store.room(now.tick),
+            input_waits: &self.input_waits,
             prices: &mut self.prices,
             budgets: &mut self.budgets,
             group_limits: &self.settings.group_limits,

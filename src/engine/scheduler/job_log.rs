@@ -139,6 +139,16 @@ pub(super) fn inputs_not_found(spec: &JobSpec, fault: &Fault, is_first: bool) {
     }
 }
 
+/// The inputs of a job could not be had a few times: it waits in the queue, and its slot is free for others.
+pub(super) fn inputs_unavailable(spec: &JobSpec, fault: &Fault, is_new: bool) {
+    let job = spec.label.as_str();
+    if is_new {
+        tracing::warn!(job, %fault, "its inputs cannot be had; it waits in the queue and tries again for up to a day");
+    } else {
+        tracing::info!(job, %fault, "its inputs cannot be had; trying again");
+    }
+}
+
 /// Rows refer to a batch whose files somebody moved away.
 pub(super) fn inputs_moved_away(why: &str) {
     tracing::warn!("rows that refer to it wait: {why}; then: callsheet resume");

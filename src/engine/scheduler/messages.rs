@@ -135,7 +135,9 @@ pub enum Input {
 /// Why the addresses of a job's inputs could not be found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum InputFault {
-    /// It may work later.
+    /// The object store takes nothing: it is waited for.
+    Store(Fault),
+    /// It may work later, and the job alone waits.
     Passing(Fault),
     /// It will not work: the service knows the task no more, for one.
     Lasting(Fault),
@@ -232,6 +234,8 @@ pub enum Effect {
         spec: Arc<JobSpec>,
         /// The jobs that give them, one for each.
         parents: Vec<JobKey>,
+        /// Our own copies of outputs are used where those at the service cannot be had.
+        uses_own_copies: bool,
     },
     /// Look up how the jobs of a batch ended.
     LoadEnded {

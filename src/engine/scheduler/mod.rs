@@ -67,6 +67,7 @@ use crate::engine::scheduler::parts::disk_state::DiskState;
 use crate::engine::scheduler::parts::download_queue::DownloadQueue;
 use crate::engine::scheduler::parts::finished_jobs::FinishedJobs;
 use crate::engine::scheduler::parts::input_store_state::InputStoreState;
+use crate::engine::scheduler::parts::input_waits::InputWaits;
 use crate::engine::scheduler::parts::job_inputs::JobInputs;
 use crate::engine::scheduler::parts::open_job::OpenJob;
 use crate::engine::scheduler::parts::open_jobs::OpenJobs;
@@ -121,6 +122,7 @@ pub struct Scheduler {
     output_store: StoreState,
     scratch: Scratch,
     input_store: InputStoreState,
+    input_waits: InputWaits,
     mode: Mode,
     prices: Prices,
     finished_jobs: FinishedJobs,
@@ -145,6 +147,7 @@ impl Scheduler {
             output_store: StoreState::default(),
             scratch: Scratch::new(settings.scratch_max),
             input_store: InputStoreState::default(),
+            input_waits: InputWaits::default(),
             prices: Prices::new(settings.rules.clone()),
             wait_times: WaitTimes::new(&settings),
             batches: ActiveBatches::default(),

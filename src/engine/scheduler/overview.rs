@@ -168,6 +168,8 @@ impl Scheduler {
         let store = store.or((self.is_kept_by_result_hosts && waits).then_some(Parked::ResultHost));
         let is_still = self.jobs.counts().queued_of(no) == self.jobs.counts().open_of(no);
         let files = (self.input_store.is_down() && waits && is_still).then_some(Parked::Store);
+        let alone = waits && is_still && self.input_waits.any_alone(no);
+        let files = files.or(alone.then_some(Parked::InputsUnavailable));
         // A pause is named first: no key, credits or room would make a paused batch go on.
         let credits = blocked.contains(&no).then_some(Parked::Credits);
         let parked = overview.parked.or(disk).or(key).or(store).or(active.parked()).or(files).or(credits);

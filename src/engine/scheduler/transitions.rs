@@ -108,6 +108,7 @@ impl Scheduler {
         let Some(mut open) = self.jobs.remove(&key) else { return };
         open.note_review();
         self.timers.cancel_job(key);
+        self.input_waits.remove(&key);
         if let Some(active) = self.batches.get_mut(&key.batch) {
             active.count_review(key.seq, false, open.job().awaits_review());
             active.job_ended(open.spec(), open.job(), self.settings.rejections);
@@ -173,7 +174,10 @@ impl Scheduler {
                     }
                     // It was canceled and is wanted again: its turn comes when what was begun before has ended.
                     _ if self.abandoned_lookups.contains(&(key, attempt)) => return,
-                    Ok(parents) => Effect::FindInputs { key, attempt, spec, parents },
+                    Ok(parents) => {
+                        let uses_own_copies = self.input_waits.uses_own_copies(&key);
+                        Effect::FindInputs { key, attempt, spec, parents, uses_own_copies }
+                    }
                     // It waits again: `start_due_effects` takes it back.
                     Err(_) => {
                         drop(open);

@@ -14,6 +14,7 @@ use crate::domain::task::{Fault, PostAnswer};
 use crate::domain::time::Now;
 use crate::engine::scheduler::parts::active_batch::ActiveBatch;
 use crate::engine::scheduler::parts::attention::Attention;
+use crate::engine::scheduler::parts::input_waits::NextTry;
 use crate::engine::scheduler::parts::open_job::OpenJob;
 use crate::engine::scheduler::{Effect, InputFault, Mode, Scheduler, SchedulerError, job_log};
 use crate::store::JobRecord;
@@ -34,8 +35,8 @@ pub fn ended_take(record: &JobRecord) -> EndedTake {
     }
 }
 
-/// Code of a fault of the object store.
-const STORE: &str = "store";
+/// Code of a job whose inputs could not be had for as long as they are waited for.
+const INPUT_UNAVAILABLE: &str = "input_unavailable";
 
 impl Scheduler {
     /// An open job waits in the queue: as a candidate for admission, or for its inputs.
@@ -202,7 +203,7 @@ impl Scheduler {
         let faults = open.effect_ended(attempt);
         let has_files = !open.spec().order.files.is_empty();
         match &outcome {
-            Err(InputFault::Passing(fault)) if has_files && fault.code == STORE => {}
+            Err(InputFault::Store(_)) if has_files => {}
             Ok(_) if has_files => {
                 if self.input_store.took() {
                     job_log::input_store_answers();
@@ -214,6 +215,7 @@ impl Scheduler {
             Ok(found) => {
                 open.reset_faults(attempt);
                 drop(open);
+                self.input_waits.remove(&key);
                 if !self.was_taken(key) {
                     if !self.knows_inputs(key) {
                         self.want_inputs(key);
@@ -252,9 +254,10 @@ impl Scheduler {
                 self.begin(key, attempt, Want::Post, now.tick);
             }
             // It gives its slot back, and waits in the queue until the store answers.
-            Err(InputFault::Passing(fault)) if has_files && fault.code == STORE => {
+            Err(InputFault::Store(fault)) if has_files => {
                 let spec = open.spec().clone();
                 drop(open);
+                self.input_waits.store_refused(key, &fault);
                 let wait = self.wait_times.after_fault(self.input_store.faults(), None);
                 let is_first = self.input_store.refused(wait, now.tick);
                 job_log::inputs_not_found(&spec, &fault, is_first);
@@ -264,16 +267,54 @@ impl Scheduler {
                     self.take_back(key, attempt, fault, now)?;
                 }
             }
-            Err(InputFault::Passing(fault)) => {
+            Err(InputFault::Passing(fault) | InputFault::Store(fault)) => {
                 open.count_fault(attempt);
-                job_log::inputs_not_found(open.spec(), &fault, faults == 0);
                 drop(open);
-                let wait = self.wait_times.after_fault(faults, None);
-                self.schedule(key, attempt, now.tick.after(wait));
+                self.inputs_unavailable(key, attempt, (fault, faults), now)?;
             }
             Err(InputFault::Lasting(fault)) => {
                 drop(open);
                 self.refused_for_inputs(key, attempt, (fault, faults), now)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The inputs of a job cannot be had just now. It tries again in its slot a few times, then from the queue, with its hold
+    /// and its slot left to others, and not for ever.
+    fn inputs_unavailable(
+        &mut self,
+        key: JobKey,
+        attempt: AttemptNo,
+        (fault, faults): (Fault, u32),
+        now: Now,
+    ) -> Result<(), SchedulerError> {
+        let Some(spec) = self.jobs.get(&key).map(|open| open.spec().clone()) else { return Ok(()) };
+        // What a lost state may have sent stays let out.
+        if self.was_taken(key) {
+            job_log::inputs_not_found(&spec, &fault, faults == 0);
+            let wait = self.wait_times.after_fault(faults, None);
+            self.schedule(key, attempt, now.tick.after(wait));
+            return Ok(());
+        }
+        let (before, next) = self.input_waits.failed(key, &fault, now.tick);
+        let wait = self.wait_times.after_fault(before, None);
+        match next {
+            NextTry::NoMore => {
+                let text = format!(
+                    "its inputs could not be had for a day; nothing was charged. The last time: {fault}"
+                );
+                let fault = Fault::new(INPUT_UNAVAILABLE, text);
+                return self.refused_for_inputs(key, attempt, (fault, faults), now);
+            }
+            NextTry::KeepsSlot => {
+                job_log::inputs_not_found(&spec, &fault, before == 0);
+                self.schedule(key, attempt, now.tick.after(wait));
+            }
+            NextTry::GivesSlotBack(is_new) => {
+                job_log::inputs_unavailable(&spec, &fault, is_new);
+                self.apply(key, attempt, Event::InputsLost(fault), now)?;
+                self.schedule(key, attempt, now.tick.after(wait));
             }
         }
         Ok(())

@@ -1,5 +1,5 @@
-//! Jobs that may have been sent by a state that is gone, and that are neither sent now nor dropped: a person says what became
-//! of them.
+//! Jobs that are not sent for a reason of their own: what a state that is gone may have sent is neither sent now nor dropped,
+//! and a person says what became of it; what cannot have its inputs tries again.
 
 use crate::domain::ids::JobKey;
 use crate::domain::job::{JobSpec, State};
@@ -16,11 +16,16 @@ pub enum Withheld {
     PastDeadline,
     /// It costs more than it may: what it costs, and the command that lets it.
     AboveMax(String),
+    /// Its inputs cannot be had just now, for this reason; it tries again by itself.
+    InputsUnavailable(String),
 }
 
 impl Scheduler {
-    /// Why a queued job that may have been sent by a state that is gone is not sent now.
+    /// Why a job of which nothing was sent by this state is not sent now, where that is for a reason of its own.
     pub fn withheld(&self, key: JobKey, spec: &JobSpec, now: Now) -> Option<Withheld> {
+        if let Some(why) = self.input_waits.why(&key) {
+            return Some(Withheld::InputsUnavailable(why.to_string()));
+        }
         let active = self.batches.get(&key.batch).filter(|_| self.may_have_been_sent(&key))?;
         let job = self.jobs.get(&key).map(|open| open.job());
         if job.is_some_and(|job| !matches!(job.state(), State::Queued)) {

@@ -592,7 +592,7 @@ impl World {
         }
         match effect {
             Effect::Post { key, attempt, spec, inputs } => self.post(key, attempt, spec, &inputs),
-            Effect::FindInputs { key, attempt, spec, parents } => {
+            Effect::FindInputs { key, attempt, spec, parents, .. } => {
                 let is_lost = self.fails(self.weather.lost);
                 let (there, back) = self.way();
                 if let Some(random) = self.second_thoughts.as_mut().filter(|_| at < self.horizon)

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::domain::admission::{Candidate, GroupBooks, InFlight, Limits, Turn, WaitingBatch};
 use crate::domain::budget_group::{Group, GroupLimits};
 use crate::domain::credit_hold::HoldRefusal;
-use crate::domain::ids::{BatchNo, JobKey};
+use crate::domain::ids::{BatchNo, JobKey, Seq};
 use crate::domain::job::{Job, JobSpec, Order};
 use crate::domain::parked_reason::Parked;
 use crate::domain::task::Fault;
@@ -17,6 +17,7 @@ use crate::engine::scheduler::parts::account_state::AccountState;
 use crate::engine::scheduler::parts::active_batch::ActiveBatch;
 use crate::engine::scheduler::parts::active_batches::ActiveBatches;
 use crate::engine::scheduler::parts::budget_totals::BudgetTotals;
+use crate::engine::scheduler::parts::input_waits::InputWaits;
 use crate::engine::scheduler::parts::job_inputs::JobInputs;
 use crate::engine::scheduler::parts::open_job::OpenJob;
 use crate::engine::scheduler::parts::open_jobs::OpenJobs;
@@ -43,6 +44,8 @@ pub struct WaitingJobs<'a> {
     pub inputs: &'a JobInputs,
     /// How many jobs with files may be let out.
     pub files_room: usize,
+    /// Which of them tried before.
+    pub input_waits: &'a InputWaits,
     /// The prices in force.
     pub prices: &'a mut Prices,
     /// What groups of rows have held and spent.
@@ -143,12 +146,19 @@ impl WaitingJobs<'_> {
         let rows = rows.into_iter().map(|spec| (true, spec));
         let mut specs: Vec<(bool, &Arc<JobSpec>)> =
             begun.chain(rows).filter(|(_, spec)| has_room(&spec.order)).collect();
-        let files_room = &mut self.files_room;
-        specs.retain(|(_, spec)| {
-            let may_go = spec.order.files.is_empty() || *files_room > 0;
-            *files_room -= usize::from(may_go && !spec.order.files.is_empty());
-            may_go
-        });
+        // While the object store takes nothing each job asks it in turn: the file of one may be at fault.
+        let tries = |spec: &JobSpec| self.input_waits.tries(&JobKey { batch, seq: spec.seq });
+        let has_files = |spec: &JobSpec| !spec.order.files.is_empty();
+        let mut with_files: Vec<(u32, Seq)> = Vec::new();
+        if self.files_room < specs.len() {
+            let mine = specs.iter().filter(|(_, spec)| has_files(spec));
+            with_files.extend(mine.map(|(_, spec)| (tries(spec), spec.seq)));
+            with_files.sort_unstable();
+            with_files.truncate(self.files_room);
+            let let_out = &with_files;
+            specs.retain(|(_, spec)| !has_files(spec) || let_out.iter().any(|(_, seq)| *seq == spec.seq));
+        }
+        self.files_room -= specs.iter().filter(|(_, spec)| has_files(spec)).count().min(self.files_room);
         // What goes on from outputs that are there goes before what begins: finished chains come early.
         let begins = |is_row: bool, spec: &JobSpec| is_row && spec.order.inputs.is_empty();
         specs.sort_by_key(|(is_row, spec)| (Reverse(spec.order.priority), begins(*is_row, spec), spec.seq));

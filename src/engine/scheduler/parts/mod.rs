@@ -16,6 +16,7 @@ pub mod disk_state;
 pub mod download_queue;
 pub mod finished_jobs;
 pub mod input_store_state;
+pub mod input_waits;
 pub mod job_counts;
 pub mod job_inputs;
 pub mod open_job;

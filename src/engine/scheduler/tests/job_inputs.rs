@@ -1,6 +1,7 @@
 //! Rows that need outputs of other rows.
 
 use super::*;
+use crate::domain::input_file::{InputContent, InputFile, InputMedia};
 use crate::domain::job_reference::{EndedTake, FoundInput, InputBatch, InputField, JobInput};
 use crate::domain::job_state::JobState;
 use crate::domain::queue_class::QueueClass;
@@ -509,4 +510,110 @@ fn what_waits_for_a_row_that_expired_is_parked_also_where_the_turn_of_a_second_i
     assert_eq!(stage.ended, ["job-0 expired"]);
     assert_eq!(stage.step(vec![]), "");
     assert_eq!(stage.scheduler.standstill(), Some(Standstill::Parked(Parked::Inputs)));
+}
+
+/// A look for the inputs of a job came to this.
+fn looked(stage: &mut Stage, seq: u32, outcome: Result<Vec<FoundInput>, InputFault>) -> String {
+    let attempt = stage.attempt(seq);
+    stage.step(vec![Input::InputsFound(Stage::key(seq), attempt, outcome)])
+}
+
+fn with_slots(stage: &mut Stage, in_flight: u32) {
+    stage.scheduler.settings.limits.in_flight = in_flight;
+    let settings = Box::new(stage.scheduler.settings.clone());
+    stage.scheduler.execute(Command::Reload(settings), stage.now).unwrap();
+}
+
+#[test]
+fn a_child_whose_inputs_cannot_be_had_leaves_its_slot_to_others_and_ends_after_a_day() {
+    let mut stage = stage(&[&[], &[0]]);
+    stage.step(vec![]);
+    assert_eq!(finish(&mut stage, 0), "inputs 1#1 of [0]");
+    with_slots(&mut stage, 1);
+    let mut more = stage.scheduler.batches.get(&BatchNo(1)).unwrap().record().clone();
+    (more.rows, more.spool_bytes) = (3, 3);
+    more.segments.push(Segment::mixed(0, 2, 3));
+    stage.specs.push(with_parents(2, &[], false));
+    stage.scheduler.execute(Command::AddBatch(Box::new(more)), stage.now).unwrap();
+    assert_eq!(stage.step(vec![]), "", "the only slot is taken");
+    let unavailable = || Err(InputFault::Passing(fault("download")));
+    for _ in 0..2 {
+        assert_eq!(looked(&mut stage, 1, unavailable()), "");
+        assert_eq!(job(&stage, 1).state().name(), "submitting", "it may be over in a moment");
+        stage.pass_until("inputs 1#1 of [0]");
+    }
+    assert_eq!(looked(&mut stage, 1, unavailable()), "post 2#1", "its slot is free");
+    assert_eq!((job(&stage, 1).state().name(), job(&stage, 1).books().held), ("queued", Credits::ZERO));
+    let why = stage.scheduler.withheld(Stage::key(1), &stage.specs[1], stage.now);
+    assert_eq!(why, Some(Withheld::InputsUnavailable("download: said so".to_owned())));
+    stage.posted(2, refused());
+    assert_eq!(stage.scheduler.overview()[0].parked, Some(Parked::InputsUnavailable));
+    assert_eq!(stage.scheduler.standstill(), None, "it tries again by itself");
+    let mut tries = 0;
+    while stage.ended.len() < 3 {
+        if stage.pass(Millis(300_000)).step(vec![]) == "inputs 1#1 of [0]" {
+            looked(&mut stage, 1, unavailable());
+            tries += 1;
+        }
+    }
+    assert!((200..400).contains(&tries) && stage.now.tick >= Tick(24 * 3_600_000), "{tries}");
+    let job = &stage.outcomes[&Stage::key(1)].job;
+    let State::Failed { fault, .. } = job.state() else { panic!("{:?}", job.state()) };
+    assert_eq!((fault.code.as_str(), job.all_books()), ("input_unavailable", Default::default()));
+    assert!(stage.scheduler.withheld(Stage::key(1), &stage.specs[1], stage.now).is_none());
+}
+
+#[test]
+fn a_child_that_left_its_slot_is_sent_once_its_inputs_can_be_had() {
+    let mut stage = stage(&[&[], &[0]]);
+    stage.step(vec![]);
+    assert_eq!(finish(&mut stage, 0), "inputs 1#1 of [0]");
+    for _ in 0..5 {
+        looked(&mut stage, 1, Err(InputFault::Passing(fault("download"))));
+        stage.pass_until("inputs 1#1 of [0]");
+    }
+    assert_eq!(found(&mut stage, 1), "post 1#1");
+    assert_eq!(stage.scheduler.overview()[0].parked, None);
+}
+
+/// Rows without references that each take a file.
+fn with_files(rows: u32) -> Stage {
+    let mut stage = Stage::of(rows);
+    for spec in &mut stage.specs {
+        let content =
+            InputContent { sha256: "a".repeat(64), bytes: 1, media: InputMedia::Png, seconds: None };
+        let file = InputFile { field: CHILD_FIELD, place: 0, name: "./a.png".to_owned(), content };
+        let order = Order { files: vec![file], ..spec.order.clone() };
+        *spec = Arc::new(JobSpec { order, ..(**spec).clone() });
+    }
+    stage
+}
+
+#[test]
+fn a_row_whose_file_alone_is_refused_leaves_its_slot_to_the_other_rows() {
+    let mut stage = with_files(2);
+    with_slots(&mut stage, 1);
+    assert_eq!(stage.step(vec![]), "inputs 0#1 of []");
+    for _ in 0..2 {
+        looked(&mut stage, 0, Err(InputFault::Passing(fault("store"))));
+        stage.pass_until("inputs 0#1 of []");
+    }
+    assert_eq!(looked(&mut stage, 0, Err(InputFault::Passing(fault("store")))), "inputs 1#1 of []");
+}
+
+#[test]
+fn while_the_store_takes_nothing_another_row_asks_it_each_time() {
+    let mut stage = with_files(3);
+    with_slots(&mut stage, 1);
+    assert_eq!(stage.step(vec![]), "inputs 0#1 of []");
+    for next in [1, 2, 0, 1] {
+        let asking = (next + 2) % 3;
+        assert_eq!(
+            looked(&mut stage, asking, Err(InputFault::Store(fault("store")))),
+            "",
+            "it is not asked at once"
+        );
+        stage.pass_until(&format!("inputs {next}#1 of []"));
+    }
+    assert_eq!(stage.scheduler.withheld(Stage::key(0), &stage.specs[0], stage.now), None);
 }
