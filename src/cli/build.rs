@@ -262,6 +262,7 @@ pub(super) fn app_parts(
     let speed = service.as_ref().map_or(1.0, |(_, chosen)| chosen.speed);
     Ok(AppParts {
         outputs: None,
+        inputs: None,
         command_flags: invocation::state_flags(),
         settings: scheduler_settings(config, speed)?,
         ingest: ingest_defaults(config, service)?,

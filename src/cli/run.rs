@@ -41,10 +41,12 @@ use crate::domain::retry_delay::Backoff;
 use crate::domain::time::Millis;
 use crate::engine::gallery::Standing;
 use crate::engine::scheduler::{BatchOverview, Standstill};
+use crate::engine::upload_limit::Uploads;
 use crate::engine::{self, Engine, EngineError, Mode, Scope, Stop};
 use crate::ingest::catalog_refresh;
 use crate::ingest::ingest_handle;
 use crate::ingest::receipt::Receipt;
+use crate::metrics::Metrics;
 use crate::output::publish::{OutputDir, is_disk_full};
 use crate::output::report::{Listed, Report, Waiting};
 use crate::pages::gallery_index::OPEN_MAX;
@@ -170,7 +172,9 @@ async fn prepare(
     let page = bind_page(command.page, config).await?;
     let store = Arc::new(Store::open(&chosen.state, &chosen.identity, command.adopt_state)?);
     let service = Service::new(chosen.options.clone())?;
-    let parts = build::app_parts(config, &chosen.output, Some((service.clone(), chosen)))?;
+    let mut parts = build::app_parts(config, &chosen.output, Some((service.clone(), chosen)))?;
+    let uploads = Uploads::new(config.limits.uploads, Metrics::new());
+    parts.inputs = build::input_store(config, &uploads, Some(&chosen.state))?;
     let receipts = submit_all(&store, &parts, manifests, global, clock).await?;
     if end_of_batches::has_nothing(&receipts) {
         let exit = end_of_batches::nothing_exit(&receipts);

@@ -5,9 +5,11 @@
 //! attempt; a link is signed anew each time a request is sent, and stored nowhere.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use futures_util::{TryStreamExt, stream};
 use tokio::sync::Mutex;
 
 use crate::clock::Clock;
@@ -41,6 +43,10 @@ const CREDENTIALS_TOO_SHORT: &str = "credentials_too_short";
 const SEEN_FOR: Millis = Millis::from_secs(600);
 /// Objects that are remembered as seen.
 const SEEN_MAX: usize = 100_000;
+
+/// Objects that are looked for at once before files are handed over, and for how long.
+const LOOKED_FOR_AT_ONCE: usize = 16;
+const LOOK_FOR_MAX: Duration = Duration::from_secs(30);
 
 /// When an object was last seen in the store. Held while it is looked for and uploaded: nobody else does so then.
 type Seen = Arc<Mutex<Option<Tick>>>;
@@ -142,6 +148,54 @@ impl InputStore {
             *seen = Some(now);
         }
         Ok(storage.address_of(&name))
+    }
+
+    /// Forgets that these contents were uploaded where the store does not have them any more, so that they are handed over
+    /// again. What cannot be looked for in time stays known. Returns whether any was forgotten.
+    pub async fn forget_missing(&self, staged: &StagedInputs, contents: Vec<String>) -> bool {
+        let known = staged.clone();
+        let look = move || -> Vec<(String, String)> {
+            let object_of = |sha256: String| known.object_of(&sha256).map(|object| (sha256, object));
+            contents.into_iter().filter_map(object_of).collect()
+        };
+        let marks = stream::iter(blocking(look).await.into_iter().map(Ok::<_, StorageError>));
+        let forgotten = AtomicBool::new(false);
+        let look = marks.try_for_each_concurrent(LOOKED_FOR_AT_ONCE, |(sha256, object)| {
+            let (staged, forgotten) = (staged.clone(), &forgotten);
+            async move {
+                if self.forget_if_missing(&staged, sha256, &object).await? {
+                    forgotten.store(true, Ordering::Relaxed);
+                }
+                Ok(())
+            }
+        });
+        match tokio::time::timeout(LOOK_FOR_MAX, look).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::debug!(%error, "the object store does not say what it has"),
+            Err(_) => tracing::debug!("the object store is slow to say what it has"),
+        }
+        forgotten.into_inner()
+    }
+
+    async fn forget_if_missing(
+        &self,
+        staged: &StagedInputs,
+        sha256: String,
+        object: &str,
+    ) -> Result<bool, StorageError> {
+        let seen = self.seen(object);
+        // One that is being uploaded is on its way there.
+        let Ok(mut seen) = seen.try_lock() else { return Ok(false) };
+        match self.0.storage.size_of(object).await {
+            Ok(Some(_)) => return Ok(false),
+            Ok(None) => {}
+            // It may be missing: who may not list a bucket is not told.
+            Err(error) if error.is_denied() => {}
+            Err(error) => return Err(error),
+        }
+        *seen = None;
+        let staged = staged.clone();
+        Ok(blocking(move || staged.is_gone(&sha256)).await.is_ok())
     }
 
     /// Whether the store is at fault, or an object alone: the store is asked whether it takes anything.

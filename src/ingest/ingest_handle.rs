@@ -15,6 +15,7 @@ use crate::domain::ids::{BatchName, BatchNo};
 use crate::domain::ledger::Totals;
 use crate::domain::quote::{AccountPlan, Catalog, Rules};
 use crate::domain::time::{Millis, Now, Timestamp};
+use crate::engine::input_store::InputStore;
 use crate::engine::scheduler::{Command, CommandOutcome};
 use crate::engine::{EngineGone, Handle, blocking, to_the_end};
 use crate::failpoint;
@@ -158,6 +159,8 @@ pub struct IngestHandle {
     large: Arc<Mutex<()>>,
     /// Held from when a batch takes its number until it is committed.
     publishing: Arc<Mutex<()>>,
+    /// Where files that rows name are uploaded to.
+    input_store: Option<InputStore>,
 }
 
 impl IngestHandle {
@@ -173,6 +176,23 @@ impl IngestHandle {
             locks: BatchLocks::default(),
             large: Arc::default(),
             publishing: Arc::default(),
+            input_store: None,
+        }
+    }
+
+    /// The same, where files that rows name are uploaded to this store.
+    pub fn with_input_store(self, input_store: Option<InputStore>) -> IngestHandle {
+        IngestHandle { input_store, ..self }
+    }
+
+    /// Forgets that these contents were uploaded where the object store does not have them any more. Returns whether any
+    /// was forgotten.
+    pub async fn forget_missing_inputs(&self, contents: Vec<String>) -> bool {
+        match &self.input_store {
+            Some(input_store) => {
+                input_store.forget_missing(&StagedInputs::of(self.store.dir()), contents).await
+            }
+            None => false,
         }
     }
 
@@ -246,7 +266,12 @@ impl IngestHandle {
         let group_limits = defaults.group_limits.clone();
         let prepare =
             move || ingest::prepare(&store, &path, &defaults.context(&catalog, options), now, &locks);
-        let prepared = blocking(prepare).await?;
+        let mut prepared = blocking(prepare).await?;
+        if self.forget_missing_inputs(prepared.file_contents()).await {
+            let store = self.store.clone();
+            let stage = move || prepared.stage_files(&store).map(|()| prepared);
+            prepared = blocking(stage).await?;
+        }
         // Two at once could take the same number for a batch.
         let publishing = self.publishing.lock().await;
         let store = self.store.clone();

@@ -138,12 +138,27 @@ pub struct Prepared {
     /// The rows of a batch that is new, and the draft in which they lie.
     new_rows: Option<(RowsFolder, StagedManifest)>,
     lock: Option<BatchLock>,
+    /// The files that were read for it.
+    files: Vec<FoundFile>,
 }
 
 impl Prepared {
     /// Nothing is taken in.
     fn nothing(receipt: Receipt) -> Prepared {
-        Prepared { receipt, batch: None, new_rows: None, lock: None }
+        Prepared { receipt, batch: None, new_rows: None, lock: None, files: Vec::new() }
+    }
+
+    /// The contents of the files that were read for it, by their hashes.
+    pub fn file_contents(&self) -> Vec<String> {
+        self.files.iter().map(|file| file.content.sha256.clone()).collect()
+    }
+
+    /// Copies those of its files into the state that are not known there any more.
+    ///
+    /// # Errors
+    /// [`ManifestError::Input`].
+    pub fn stage_files(&self, store: &Store) -> Result<(), ManifestError> {
+        stage(store, &self.files)
     }
 
     /// Gives a batch that is new its number. Until it is committed, nobody else may do this.
@@ -239,7 +254,7 @@ pub fn prepare(
     receipt.budget = Some(batch.budget());
     // The same jobs on other terms: a higher budget lets go on what the lower one parked.
     let is_changed = batch != before;
-    Ok(Prepared { receipt, batch: Some(batch).filter(|_| is_changed), new_rows, lock })
+    Ok(Prepared { receipt, batch: Some(batch).filter(|_| is_changed), new_rows, lock, files })
 }
 
 /// The batches of a state that is open.

@@ -9,6 +9,7 @@ use axum::Router;
 use crate::clock::Clock;
 use crate::engine::engine_client::EngineClient;
 use crate::engine::gallery::Gallery;
+use crate::engine::input_store::InputStore;
 use crate::engine::output_store::OutputStore;
 use crate::engine::scheduler::Settings;
 use crate::engine::{Engine, Mode, Scope};
@@ -36,6 +37,8 @@ pub struct AppParts {
     /// Where outputs go besides, for an engine that has no access to the service; nothing where they stay on disk alone,
     /// or nothing is done about them.
     pub outputs: Option<OutputStore>,
+    /// Where files go that rows name, for an engine that has no access to the service; nothing where it takes no manifests.
+    pub inputs: Option<InputStore>,
     /// Flags that commands need so that they work on this state, for pages that show commands.
     pub command_flags: String,
 }
@@ -61,10 +64,14 @@ impl App {
         parts: AppParts,
         clock: Clock,
     ) -> Result<App, StoreError> {
-        let AppParts { settings, ingest, output_dir, layout, outputs, command_flags } = parts;
+        let AppParts { settings, ingest, output_dir, layout, outputs, inputs, command_flags } = parts;
         let outputs = match &mode {
             Mode::Free(deps) | Mode::Paying(deps) => deps.outputs.clone(),
             Mode::Read | Mode::Offline => outputs,
+        };
+        let inputs = match &mode {
+            Mode::Free(deps) | Mode::Paying(deps) => deps.inputs.clone(),
+            Mode::Read | Mode::Offline => inputs,
         };
         let metrics = match &mode {
             Mode::Free(deps) | Mode::Paying(deps) => deps.metrics.clone(),
@@ -82,7 +89,8 @@ impl App {
         };
         let gallery = Gallery::new(store.clone(), output_dir.clone(), clock, command_flags);
         let engine = Engine::new(store.clone(), mode, settings, clock, scope)?.with_gallery(gallery.clone());
-        let ingest = IngestHandle::new(store.clone(), engine.handle(), clock, ingest);
+        let ingest =
+            IngestHandle::new(store.clone(), engine.handle(), clock, ingest).with_input_store(inputs);
         let engine_client = EngineClient::new(store, engine.handle());
         let state = AppState {
             engine: engine_client,

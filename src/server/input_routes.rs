@@ -46,6 +46,7 @@ async fn missing(State(app): Shared, body: Result<Bytes, BytesRejection>) -> Res
     if let Some(bad) = asked.sha256.iter().find(|sha256| !is_sha256(sha256)) {
         return Err(not_a_hash(bad));
     }
+    app.ingest.forget_missing_inputs(asked.sha256.clone()).await;
     let staged = staged(&app);
     let missing = blocking(move || {
         let missing = asked.sha256.into_iter().filter(|sha256| !staged.has_for_manifest(sha256));

@@ -69,6 +69,12 @@ impl StagedInputs {
         is_sha256(sha256) && self.mark_path(sha256).is_file()
     }
 
+    /// The object that a content was uploaded as, where that alone is known of it.
+    pub fn object_of(&self, sha256: &str) -> Option<String> {
+        let is_mark_alone = is_sha256(sha256) && !self.content_path(sha256).is_file();
+        fs::read_to_string(self.mark_path(sha256)).ok().filter(|object| is_mark_alone && !object.is_empty())
+    }
+
     /// Whether a content was handed over, or uploaded. A manifest is about to name it, so it counts as used now.
     pub fn has_for_manifest(&self, sha256: &str) -> bool {
         let is_there = self.has(sha256);
@@ -262,9 +268,10 @@ mod tests {
         assert!(!inputs.has(ABC));
         inputs.copy(&mut &b"abc"[..], ABC).unwrap();
         assert_eq!(fs::read(inputs.content(ABC).unwrap()).unwrap(), b"abc");
-        assert_eq!(inputs.used_before(Timestamp(0)).unwrap(), []);
+        assert_eq!((inputs.used_before(Timestamp(0)).unwrap(), inputs.object_of(ABC)), (vec![], None));
         inputs.uploaded(ABC, "inputs/abc.png").unwrap();
         assert!(inputs.has(ABC) && inputs.content(ABC).is_none());
+        assert_eq!(inputs.object_of(ABC).as_deref(), Some("inputs/abc.png"));
         let mark = StagedMark { sha256: ABC.to_owned(), object: Some("inputs/abc.png".to_owned()) };
         assert_eq!(inputs.used_before(Timestamp(i64::MAX)).unwrap(), [mark]);
         let long_ago = UNIX_EPOCH + std::time::Duration::from_secs(1_000);

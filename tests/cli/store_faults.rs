@@ -411,3 +411,31 @@ fn a_file_that_the_store_refuses_alone_holds_back_no_other_row() {
     daemon.stop().exited(0);
     env.audit().each_paid_once(6);
 }
+
+#[test]
+fn a_file_whose_object_is_gone_or_in_another_store_is_uploaded_again() {
+    let (env, store) = env(INPUTS);
+    run(&env, &store, &["run", "clips.csv"]).exited(0);
+    let object = object_of(&png());
+    let again =
+        |n: u32| env.write(&format!("clips-{n}.csv"), WITH_FILE.replace("a fox", &format!("fox {n}")));
+    again(1);
+    fs::remove_file(store.path_of(&object)).unwrap();
+    run(&env, &store, &["run", "clips-1.csv"]).exited(0);
+    assert_eq!(store.objects().into_keys().collect::<Vec<_>>(), [object.clone()]);
+    // A daemon reads the files of what is dropped into an inbox itself.
+    let (other, logo) = (INPUTS.replace("refs", "other"), env.path("logo.png"));
+    env.configure(&format!("{other}roots = [{:?}]\n", logo.parent().unwrap()));
+    let daemon = Running::start(command(&env, &store, &["daemon"]));
+    daemon.says("ready");
+    let dropped = WITH_FILE.replace("./logo.png", &logo.display().to_string()).replace("a fox", "fox 2");
+    until("the inbox", || env.path("jobs/inbox").exists());
+    fs::rename(env.write("jobs/inbox/.dropped.tmp", dropped), env.path("jobs/inbox/dropped.csv")).unwrap();
+    until("it is made", || env.audit().tasks.len() == 3);
+    daemon.stop().exited(0);
+    again(3);
+    run(&env, &store, &["run", "clips-3.csv"]).exited(0);
+    let names = store.objects().into_keys().collect::<Vec<_>>();
+    assert_eq!(names, [object.replace("refs", "other"), object]);
+    env.audit().each_paid_once(4);
+}
