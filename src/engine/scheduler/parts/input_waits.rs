@@ -1,6 +1,6 @@
 //! Jobs whose inputs could not be had though they may be later: how often in a row, since when, and why.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::domain::ids::{BatchNo, JobKey, Seq};
 use crate::domain::task::Fault;
@@ -8,6 +8,10 @@ use crate::domain::time::{Millis, Tick};
 
 /// Tries after which a job gives its slot back, and our own copies stand in for outputs that cannot be fetched.
 const TRIES_WITH_SLOT: u32 = 3;
+/// Jobs that wait at once after which the next one keeps its slot for no further try: the fault is not its own.
+const WAIT_WITH_SLOT: usize = 4;
+/// The part of the slots that jobs of a batch may take which try again from the queue.
+const RETRY_SHARE: u32 = 4;
 /// How long the inputs of a job are waited for.
 const WAIT_MAX: Millis = Millis::from_secs(24 * 3600);
 
@@ -15,6 +19,8 @@ const WAIT_MAX: Millis = Millis::from_secs(24 * 3600);
 #[derive(Debug, Default)]
 pub struct InputWaits {
     jobs: BTreeMap<JobKey, InputWait>,
+    /// Those that try again from the queue just now.
+    trying: BTreeMap<BatchNo, BTreeSet<JobKey>>,
 }
 
 #[derive(Debug)]
@@ -40,11 +46,12 @@ pub enum NextTry {
 impl InputWaits {
     /// The inputs of a job could not be had. Returns how many tries in a row before could not, and what follows.
     pub fn failed(&mut self, key: JobKey, why: &Fault, now: Tick) -> (u32, NextTry) {
+        let is_common = self.jobs.len() >= WAIT_WITH_SLOT;
         let wait = self.count(key, why);
         let (before, since) = (wait.tries - 1, *wait.since.get_or_insert(now));
         let next = match wait.tries {
             _ if now.since(since) >= WAIT_MAX => NextTry::NoMore,
-            tries if tries < TRIES_WITH_SLOT => NextTry::KeepsSlot,
+            tries if tries < TRIES_WITH_SLOT && !is_common => NextTry::KeepsSlot,
             tries => NextTry::GivesSlotBack(tries == TRIES_WITH_SLOT),
         };
         (before, next)
@@ -56,6 +63,7 @@ impl InputWaits {
     }
 
     fn count(&mut self, key: JobKey, why: &Fault) -> &mut InputWait {
+        self.tries_no_more(&key);
         let new = || InputWait { tries: 0, since: None, why: why.clone() };
         let wait = self.jobs.entry(key).or_insert_with(new);
         wait.tries = wait.tries.saturating_add(1);
@@ -65,7 +73,32 @@ impl InputWaits {
 
     /// The inputs of a job were found, or nobody looks for them any more.
     pub fn remove(&mut self, key: &JobKey) {
+        self.tries_no_more(key);
         self.jobs.remove(key);
+    }
+
+    /// Whether a job whose wait is over may try again from the queue: of many that wait only some do at once, so that they
+    /// take no more than a part of the slots.
+    pub fn lets_try(&mut self, key: JobKey, slots: u32) -> bool {
+        if self.tries(&key) == 0 {
+            return true;
+        }
+        let most = (slots / RETRY_SHARE).max(1) as usize;
+        let trying = self.trying.entry(key.batch).or_default();
+        let may_try = trying.len() < most || trying.contains(&key);
+        if may_try {
+            trying.insert(key);
+        }
+        may_try
+    }
+
+    fn tries_no_more(&mut self, key: &JobKey) {
+        if let Some(trying) = self.trying.get_mut(&key.batch) {
+            trying.remove(key);
+            if trying.is_empty() {
+                self.trying.remove(&key.batch);
+            }
+        }
     }
 
     /// How many tries in a row failed.
@@ -109,6 +142,22 @@ mod tests {
         assert_eq!(waits.why(&KEY), Some(&why));
         waits.remove(&KEY);
         assert_eq!((waits.tries(&KEY), waits.why(&KEY)), (0, None));
+    }
+
+    #[test]
+    fn of_many_jobs_a_part_tries_at_once_and_none_keeps_its_slot() {
+        let (mut waits, why) = (InputWaits::default(), Fault::new("download", "refused"));
+        let keys = [0, 1, 2, 3, 4, 5].map(|seq| JobKey { batch: BatchNo(1), seq: Seq(seq) });
+        let next = keys.map(|key| waits.failed(key, &why, Tick(0)).1);
+        assert_eq!(next[..4], [NextTry::KeepsSlot; 4]);
+        assert_eq!(next[4..], [NextTry::GivesSlotBack(false); 2]);
+        assert!(waits.lets_try(keys[0], 8) && waits.lets_try(keys[1], 8) && waits.lets_try(keys[1], 8));
+        assert!(!waits.lets_try(keys[2], 8), "a quarter of the slots");
+        assert!(waits.lets_try(JobKey { batch: BatchNo(2), seq: Seq(0) }, 8), "it waits for something else");
+        waits.failed(keys[0], &why, Tick(1));
+        assert!(waits.lets_try(keys[2], 8));
+        waits.remove(&keys[1]);
+        assert!(waits.lets_try(keys[3], 8) && !waits.lets_try(keys[4], 8));
     }
 
     #[test]

@@ -617,3 +617,28 @@ fn while_the_store_takes_nothing_another_row_asks_it_each_time() {
     }
     assert_eq!(stage.scheduler.withheld(Stage::key(0), &stage.specs[0], stage.now), None);
 }
+
+#[test]
+fn many_children_whose_inputs_cannot_be_had_take_no_more_than_a_part_of_the_slots() {
+    let mut rows: Vec<&[u32]> = vec![&[]];
+    rows.resize(41, &[0]);
+    let mut stage = stage(&rows);
+    stage.step(vec![]);
+    let mut said = finish(&mut stage, 0);
+    with_slots(&mut stage, 8);
+    // Nobody answers: each look is over after ten seconds.
+    let mut most = 0;
+    for round in 0..400 {
+        let looking: Vec<u32> = (1..41).filter(|seq| said.contains(&format!("inputs {seq}#1 "))).collect();
+        if round > 100 {
+            most = most.max(looking.len());
+        }
+        stage.pass(Millis(10_000));
+        let answers = looking.into_iter().map(|seq| {
+            let unavailable = Err(InputFault::Passing(fault("download")));
+            Input::InputsFound(Stage::key(seq), AttemptNo::FIRST, unavailable)
+        });
+        said = stage.step(answers.collect());
+    }
+    assert!((1..=2).contains(&most), "{most} of 8 slots");
+}
