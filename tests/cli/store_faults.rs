@@ -422,7 +422,7 @@ fn a_file_whose_object_is_gone_or_in_another_store_is_uploaded_again() {
     again(1);
     fs::remove_file(store.path_of(&object)).unwrap();
     run(&env, &store, &["run", "clips-1.csv"]).exited(0);
-    assert_eq!(store.objects().into_keys().collect::<Vec<_>>(), [object.clone()]);
+    assert_eq!(store.objects().into_keys().collect::<Vec<_>>(), std::slice::from_ref(&object));
     // A daemon reads the files of what is dropped into an inbox itself.
     let (other, logo) = (INPUTS.replace("refs", "other"), env.path("logo.png"));
     env.configure(&format!("{other}roots = [{:?}]\n", logo.parent().unwrap()));
