@@ -13,11 +13,10 @@ pub(super) async fn run(command: &NameArgument, global: &Global) -> Result<Exit,
     let outcomes = batch_outcomes::print(client::call(global, &request).await?, global)?;
     for outcome in outcomes.iter().filter(|outcome| outcome.result.refused.is_none()) {
         let result = &outcome.result;
-        match result.jobs + result.in_flight + result.may_have_been_sent {
-            0 => {
-                say!("{}: nothing to cancel: it was canceled or has ended already", printable(&command.name))
-            }
-            _ => say!("{}: {} canceled before they were sent", outcome.batch, result.jobs),
+        if result.jobs + result.in_flight + result.may_have_been_sent == 0 {
+            say!("{}: nothing to cancel: it was canceled or has ended already", printable(&command.name));
+        } else {
+            say!("{}: {} canceled before they were sent", outcome.batch, result.jobs);
         }
         if result.in_flight > 0 {
             say!("{} already submitted: they cannot be canceled and will be downloaded", result.in_flight);

@@ -95,6 +95,11 @@ pub struct TaskRecord {
     pub visibility: Option<String>,
 }
 
+/// Code of a fault of the object store: what it keeps from going on is waited for.
+pub const STORE_FAULT: &str = "store";
+/// Code of a fault of a disk here.
+pub const DISK_FAULT: &str = "disk";
+
 /// Something that went wrong, in the service's words or in ours.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fault {

@@ -14,7 +14,7 @@ use crate::api::DownloadError;
 use crate::clock::{Clock, whole_ms};
 use crate::domain::job::{JobSpec, OutputFile};
 use crate::domain::slow_download::SlowDownload;
-use crate::domain::task::Fault;
+use crate::domain::task::{DISK_FAULT, Fault};
 use crate::domain::time::{Millis, Tick};
 use crate::engine::EngineDeps;
 use crate::engine::blocking;
@@ -432,7 +432,7 @@ impl<'a> SlowTimeout<'a> {
 }
 
 pub(super) fn disk_fault(error: &std::io::Error, wanted_bytes: u64) -> FetchFault {
-    let fault = Fault::new("disk", error.to_string());
+    let fault = Fault::new(DISK_FAULT, error.to_string());
     if is_disk_error(error) {
         FetchFault::DiskRefuses { fault, wanted_bytes }
     } else if is_folder_error(error) {

@@ -18,7 +18,7 @@ use crate::domain::input_file::InputFile;
 use crate::domain::job::Order;
 use crate::domain::manifest::row::Deadline;
 use crate::domain::request::Kind;
-use crate::domain::task::Fault;
+use crate::domain::task::{Fault, STORE_FAULT};
 use crate::domain::time::{Millis, Tick};
 use crate::engine::blocking;
 use crate::engine::scheduler::InputFault;
@@ -35,8 +35,6 @@ pub(super) const FILE_GONE: &str = INPUT_GONE;
 const FILE_CHANGED: &str = "input_changed";
 /// Code of a job that names a file where there is no store.
 const NO_STORE: &str = "no_input_store";
-/// Code while the store refuses or cannot be reached.
-const STORE: &str = "store";
 /// Code of a job whose deadline is after the end of the store's credentials.
 const CREDENTIALS_TOO_SHORT: &str = "credentials_too_short";
 /// How long an object that was seen is taken to be there.
@@ -108,7 +106,7 @@ impl InputStore {
     async fn check_life(&self, order: &Order) -> Result<(), InputFault> {
         match self.life_for(self.until_deadline(order)).await.map_err(|error| passing(&error))? {
             LinkLife::LongEnough => Ok(()),
-            LinkLife::UntilRenewed(why) => Err(InputFault::Passing(Fault::new(STORE, why))),
+            LinkLife::UntilRenewed(why) => Err(InputFault::Passing(Fault::new(STORE_FAULT, why))),
             LinkLife::TooShort(why) => Err(lasting(CREDENTIALS_TOO_SHORT, &why)),
         }
     }
@@ -207,7 +205,7 @@ impl InputStore {
         };
         match storage.check_writing().await {
             Ok(()) => InputFault::Passing(Fault::new(
-                STORE,
+                STORE_FAULT,
                 format!(
                     "{} is not taken, while the store takes other objects: {}; if that does not pass, see whether \
                      a policy, a retention or a lock of the bucket forbids this name",
@@ -303,7 +301,7 @@ impl InputStore {
             found => {
                 let found = found.map_or("is not there".to_owned(), |found| format!("has {found} bytes"));
                 let text = format!("{} was uploaded and {found}", storage.address_of(name));
-                Err(InputFault::Store(Fault::new(STORE, text)))
+                Err(InputFault::Store(Fault::new(STORE_FAULT, text)))
             }
         }
     }
@@ -322,7 +320,7 @@ impl InputStore {
                 continue;
             };
             let link = storage.signed_link(name, valid_for).await;
-            signed.push(link.map_err(|error| Fault::new(STORE, error.to_string()))?);
+            signed.push(link.map_err(|error| Fault::new(STORE_FAULT, error.to_string()))?);
         }
         Ok(signed)
     }
@@ -384,7 +382,7 @@ fn public(found: String) -> Result<String, Fault> {
     }
     let text =
         format!("{found} is not in inputs.store; set it back to the store that the file was uploaded to");
-    Err(Fault::new(STORE, text))
+    Err(Fault::new(STORE_FAULT, text))
 }
 
 fn no_store() -> Fault {
@@ -395,7 +393,7 @@ fn no_store() -> Fault {
 }
 
 fn passing(error: &StorageError) -> InputFault {
-    InputFault::Store(Fault::new(STORE, error.to_string()))
+    InputFault::Store(Fault::new(STORE_FAULT, error.to_string()))
 }
 
 /// The state cannot be read or written: that may pass.

@@ -20,7 +20,7 @@ use crate::domain::ids::{BatchNo, JobId, JobKey};
 use crate::domain::input_file::{InputContent, InputFile, InputMedia};
 use crate::domain::job::{JobSpec, OutputFile};
 use crate::domain::job_reference::{EndedTake, FoundInput, JobInput};
-use crate::domain::task::{Fault, ReadAnswer, TaskStatus};
+use crate::domain::task::{DISK_FAULT, Fault, ReadAnswer, TaskStatus};
 use crate::engine::scheduler::{InputFault, ended_take};
 use crate::engine::{EngineDeps, blocking, input_store};
 use crate::output::open_output::open_output;
@@ -188,7 +188,7 @@ async fn from_store(
 ) -> Result<Option<(NamedTempFile, PathBuf)>, InputFault> {
     let (Some(outputs), Some(address)) = (&deps.outputs, &output.object) else { return Ok(None) };
     let file = blocking(NamedTempFile::new).await;
-    let file = file.map_err(|error| InputFault::Passing(Fault::new("disk", error.to_string())))?;
+    let file = file.map_err(|error| InputFault::Passing(Fault::new(DISK_FAULT, error.to_string())))?;
     let path = file.path().to_owned();
     match outputs.copy_to(address, &path, output).await {
         Ok(true) => Ok(Some((file, path))),

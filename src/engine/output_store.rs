@@ -10,7 +10,7 @@ use std::sync::Arc;
 use crate::clock::Clock;
 use crate::domain::ids::{BatchName, JobId};
 use crate::domain::job::{Job, JobSpec, OutputFile};
-use crate::domain::task::Fault;
+use crate::domain::task::{DISK_FAULT, Fault, STORE_FAULT};
 use crate::domain::time::Timestamp;
 use crate::engine::blocking;
 use crate::engine::upload_limit::Uploads;
@@ -25,8 +25,6 @@ use crate::output::file_names::Layout;
 use crate::output::output_spec::OutputSpec;
 use crate::output::publish::{OutputDir, Part, hash_file, is_disk_error};
 
-/// Code while the store refuses or cannot be reached.
-const STORE: &str = "store";
 /// How often an object is put anew that others change meanwhile.
 const ROUNDS_MAX: u32 = 4;
 
@@ -154,7 +152,8 @@ impl OutputStore {
             let sha256 = hash_file(&path).ok()?;
             Some((path, bytes, sha256))
         });
-        let gone = || KeepFault::File(Fault::new("disk", "the sidecar is gone from the output directory"));
+        let gone =
+            || KeepFault::File(Fault::new(DISK_FAULT, "the sidecar is gone from the output directory"));
         let (path, bytes, sha256) = sidecar.await.ok_or_else(gone)?;
         let name = path.strip_prefix(&dir).ok().and_then(Path::to_str).ok_or_else(gone)?.to_owned();
         let expected = Expected { bytes, sha256: &sha256, content_type: "application/json" };
@@ -205,10 +204,10 @@ impl OutputStore {
             }
         };
         match self.0.storage.check_writing().await {
-            Ok(()) => KeepFault::Object(Fault::new(STORE, text)),
+            Ok(()) => KeepFault::Object(Fault::new(STORE_FAULT, text)),
             Err(error) => {
                 tracing::debug!(%error, "the object store takes nothing");
-                KeepFault::Store(Fault::new(STORE, of_store))
+                KeepFault::Store(Fault::new(STORE_FAULT, of_store))
             }
         }
     }
@@ -304,7 +303,7 @@ impl OutputStore {
                         }
                     }
                     Err(PutError::Storage(error)) => return Err(refused(error)),
-                    Err(PutError::Changed(why)) => return Err(Unkept::File(Fault::new("disk", why))),
+                    Err(PutError::Changed(why)) => return Err(Unkept::File(Fault::new(DISK_FAULT, why))),
                 }
             }
             if !is_taken {
@@ -345,7 +344,7 @@ impl OutputStore {
     ) -> Result<Option<Vec<OutputFile>>, KeepFault> {
         let Inside { storage, uploads, .. } = &*self.0;
         let disk = |error: &std::io::Error| {
-            let fault = Fault::new("disk", error.to_string());
+            let fault = Fault::new(DISK_FAULT, error.to_string());
             if is_disk_error(error) { KeepFault::Disk(fault) } else { KeepFault::File(fault) }
         };
         let (made, batch) = (output_dir.clone(), job.batch.clone());
@@ -405,7 +404,7 @@ impl OutputStore {
         address: &str,
         file: &OutputFile,
     ) -> Result<bool, KeepFault> {
-        let disk = |error: std::io::Error| KeepFault::File(Fault::new("disk", error.to_string()));
+        let disk = |error: std::io::Error| KeepFault::File(Fault::new(DISK_FAULT, error.to_string()));
         let to = output_dir.batch_dir(batch).join(&file.path);
         if tokio::fs::symlink_metadata(&to).await.is_ok() {
             return Ok(false);
@@ -450,7 +449,7 @@ impl OutputStore {
             Err(GetError::Storage(error)) => {
                 Err(self.fault_of(Unkept::Unread(address.to_owned(), error)).await)
             }
-            Err(GetError::File(error)) => Err(KeepFault::File(Fault::new("disk", error.to_string()))),
+            Err(GetError::File(error)) => Err(KeepFault::File(Fault::new(DISK_FAULT, error.to_string()))),
         }
     }
 
@@ -524,5 +523,5 @@ async fn remove(parts: &[Part]) {
 }
 
 fn store_fault(error: &StorageError) -> KeepFault {
-    KeepFault::Store(Fault::new(STORE, error.to_string()))
+    KeepFault::Store(Fault::new(STORE_FAULT, error.to_string()))
 }

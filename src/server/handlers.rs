@@ -8,7 +8,7 @@ use crate::domain::ids::{AttemptNo, BatchName, BatchNo};
 use crate::domain::job::State;
 use crate::domain::job_state::JobState;
 use crate::domain::path_text::ExactPath;
-use crate::domain::task::Fault;
+use crate::domain::task::{DISK_FAULT, Fault};
 use crate::engine::EngineError;
 use crate::engine::engine_client::EngineClient;
 use crate::engine::gallery::Gallery;
@@ -99,7 +99,7 @@ impl HandlerError {
             HandlerError::NoOutputStore => Refusal::new(Exit::Usage, self.to_string())
                 .hint("set output.store in the configuration; see docs/outputs.md"),
             HandlerError::NotCompared { name, fault } => {
-                let exit = if fault.code == "disk" { Exit::Disk } else { Exit::Unreachable };
+                let exit = if fault.code == DISK_FAULT { Exit::Disk } else { Exit::Unreachable };
                 Refusal::new(exit, self.to_string()).hint(format!(
                     "see callsheet doctor; when the store and the disk can be used again, repeat: callsheet download {name}"
                 ))

@@ -19,7 +19,7 @@ use crate::domain::job::{JobSpec, OutputFile};
 use crate::domain::job_reference::{self, FoundInput, JobInput};
 use crate::domain::quote::{LengthError, milliseconds_of, unfit_length};
 use crate::domain::request::Kind;
-use crate::domain::task::Fault;
+use crate::domain::task::{DISK_FAULT, Fault};
 use crate::domain::time::Millis;
 use crate::engine::input_store::state_fault;
 use crate::engine::job_inputs::{
@@ -176,7 +176,7 @@ async fn remote(
     input: &JobInput,
     link: &str,
 ) -> Result<Option<Millis>, InputFault> {
-    let here = |error: std::io::Error| InputFault::Passing(Fault::new("disk", error.to_string()));
+    let here = |error: std::io::Error| InputFault::Passing(Fault::new(DISK_FAULT, error.to_string()));
     let broken = |error: DownloadError| link_fault(input, error);
     let mut opened = deps.downloads.open(link, 0, &Version::default()).await.map_err(broken)?;
     let declared = opened.content_type.clone();

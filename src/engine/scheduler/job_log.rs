@@ -9,7 +9,7 @@ use crate::domain::ids::{AttemptNo, BatchName, TaskId};
 use crate::domain::job::{Job, JobSpec, Order, State};
 use crate::domain::lifecycle::IllegalEvent;
 use crate::domain::parked_reason::Parked;
-use crate::domain::task::Fault;
+use crate::domain::task::{Fault, STORE_FAULT};
 use crate::domain::time::Millis;
 use crate::store::BatchRecord;
 
@@ -132,7 +132,7 @@ pub(super) fn result_host_unavailable(context: LogContext<'_>, fault: &Fault) {
 /// The inputs of a job could not be looked for, or not be put into the object store; it is tried again.
 pub(super) fn inputs_not_found(spec: &JobSpec, fault: &Fault, is_first: bool) {
     let job = spec.label.as_str();
-    if is_first && fault.code == "store" {
+    if is_first && fault.code == STORE_FAULT {
         tracing::warn!(job, %fault, "its inputs are not there yet; trying again");
     } else {
         tracing::info!(job, %fault, "its inputs are not there yet; trying again");
