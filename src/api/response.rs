@@ -168,7 +168,7 @@ pub fn describe(error: &reqwest::Error) -> String {
     while let Some(cause) = source {
         innermost = Some(cause.to_string());
         if let Some(fault) = tls::within(cause) {
-            innermost = Some(tls::wording(fault, host));
+            innermost = Some(tls::message(fault, host));
             break;
         }
         if cause.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_parse) {

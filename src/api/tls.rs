@@ -21,7 +21,7 @@ pub(super) fn within<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a rustls:
 }
 
 /// Why there is no TLS connection to `host`, and what to do.
-pub(super) fn wording(error: &rustls::Error, host: &str) -> String {
+pub(super) fn message(error: &rustls::Error, host: &str) -> String {
     match error {
         rustls::Error::InvalidCertificate(fault) => of_certificate(fault, host),
         rustls::Error::AlertReceived(alert) => {

@@ -13,7 +13,7 @@ use crate::domain::diagnostic::{Diagnostic, Position};
 use crate::domain::manifest::row::Policy;
 use crate::domain::time::Millis;
 use crate::engine::blocking;
-use crate::ingest::inbox::dispose::{self, FilingError, Folders};
+use crate::ingest::inbox::dispose::{self, DisposeError, Folders};
 use crate::ingest::inbox::{FileStat, Inbox, ReadyManifest, WatchOptions};
 use crate::ingest::ingest_handle::{IngestError, IngestHandle};
 use crate::ingest::receipt::Receipt;
@@ -122,7 +122,7 @@ struct Unfiled {
     /// What it looked like when it was read: another file under its name is another manifest.
     stat: FileStat,
     receipt: Arc<Receipt>,
-    /// Before filing is tried again.
+    /// Before disposing is tried again.
     wait: Millis,
 }
 
@@ -200,7 +200,7 @@ impl InboxWorker {
                 self.last_errors.remove(&manifest.path);
                 Ok(())
             }
-            Err(FilingError::Changed { .. }) => Err(IngestFailure::RetryAfter(WRITER_RETRY_INTERVAL)),
+            Err(DisposeError::Changed { .. }) => Err(IngestFailure::RetryAfter(WRITER_RETRY_INTERVAL)),
             Err(error) => {
                 self.report_once(manifest, error.to_string());
                 let wait = longer(last.map(|last| last.wait));

@@ -1,7 +1,7 @@
 //! Schedules: batches that begin by themselves.
 //!
 //! What is due is decided in [`crate::domain::schedule::catch_up`]; here the clock is looked at, runs are handed
-//! to the one door, and what was handled is kept. A run is taken in first and noted afterwards: if the process
+//! to the one way in, and what was handled is kept. A run is taken in first and noted afterwards: if the process
 //! dies between the two, the next one takes the same run in under the same name, and finds all of it there.
 //! A run that cannot be taken in (the manifest is being written, the disk is full) is tried again until it can,
 //! or until the next is due.
@@ -124,7 +124,7 @@ pub(super) trait RunIngest: Send + Sync {
     fn is_settled(&self, manifest: &Path, now: Timestamp) -> bool;
 }
 
-/// The daemon's own door.
+/// How the daemon takes runs in.
 #[derive(Debug)]
 pub(super) struct DaemonIngest {
     pub(super) ingest: IngestHandle,

@@ -85,53 +85,53 @@ mod tests {
 
     #[test]
     fn one_crowd_halves_once_and_a_round_of_answers_gives_one_slot_back() {
-        let mut throttle = AdaptiveLimit::new(16, true);
+        let mut limit = AdaptiveLimit::new(16, true);
         for _ in 0..10 {
-            throttle.refused(Tick(1_000), None);
+            limit.refused(Tick(1_000), None);
         }
-        assert_eq!(throttle.present(), 8);
-        (0..8).for_each(|_| throttle.taken());
-        assert_eq!(throttle.present(), 9);
-        throttle.refused(Tick(6_000), None);
-        assert_eq!(throttle.present(), 4);
+        assert_eq!(limit.present(), 8);
+        (0..8).for_each(|_| limit.taken());
+        assert_eq!(limit.present(), 9);
+        limit.refused(Tick(6_000), None);
+        assert_eq!(limit.present(), 4);
     }
 
     #[test]
     fn it_never_stops_altogether_and_never_passes_the_ceiling() {
-        let mut throttle = AdaptiveLimit::new(4, true);
-        (0..20).for_each(|n| throttle.refused(Tick(n * 10_000), None));
-        assert_eq!(throttle.present(), 1);
-        (0..500).for_each(|_| throttle.taken());
-        assert_eq!(throttle.present(), 4);
+        let mut limit = AdaptiveLimit::new(4, true);
+        (0..20).for_each(|n| limit.refused(Tick(n * 10_000), None));
+        assert_eq!(limit.present(), 1);
+        (0..500).for_each(|_| limit.taken());
+        assert_eq!(limit.present(), 4);
     }
 
     #[test]
     fn a_wait_that_is_asked_for_is_kept() {
-        let mut throttle = AdaptiveLimit::new(4, false);
-        throttle.refused(Tick(0), Some(Millis(7_000)));
-        throttle.refused(Tick(10), Some(Millis(1_000)));
-        assert_eq!((throttle.slots(Tick(6_999)), throttle.slots(Tick(7_000))), (0, 4));
-        throttle.forget_past_wait(Tick(6_999));
-        assert_eq!(throttle.wait_until(), Some(Tick(7_000)));
-        throttle.forget_past_wait(Tick(7_000));
-        assert_eq!(throttle.wait_until(), None);
-        throttle.refused(Tick(8_000), Some(Millis(u64::MAX)));
-        assert_eq!(throttle.slots(Tick(3_608_000)), 4, "not for ever");
+        let mut limit = AdaptiveLimit::new(4, false);
+        limit.refused(Tick(0), Some(Millis(7_000)));
+        limit.refused(Tick(10), Some(Millis(1_000)));
+        assert_eq!((limit.slots(Tick(6_999)), limit.slots(Tick(7_000))), (0, 4));
+        limit.forget_past_wait(Tick(6_999));
+        assert_eq!(limit.wait_until(), Some(Tick(7_000)));
+        limit.forget_past_wait(Tick(7_000));
+        assert_eq!(limit.wait_until(), None);
+        limit.refused(Tick(8_000), Some(Millis(u64::MAX)));
+        assert_eq!(limit.slots(Tick(3_608_000)), 4, "not for ever");
     }
 
     /// A service that takes 5 at once: the limit settles around that, far below the ceiling.
     #[test]
     fn it_finds_a_limit_that_nobody_told() {
-        let mut throttle = AdaptiveLimit::new(64, true);
+        let mut limit = AdaptiveLimit::new(64, true);
         let mut seen = Vec::new();
         for second in 0..300u64 {
             let now = Tick(second * 1_000);
-            let sent = throttle.slots(now);
-            (0..sent.min(5)).for_each(|_| throttle.taken());
+            let sent = limit.slots(now);
+            (0..sent.min(5)).for_each(|_| limit.taken());
             if sent > 5 {
-                throttle.refused(now, None);
+                limit.refused(now, None);
             }
-            seen.push(throttle.present());
+            seen.push(limit.present());
         }
         let settled = &seen[100..];
         assert!(settled.iter().all(|slots| (2..=12).contains(slots)), "{settled:?}");

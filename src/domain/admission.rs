@@ -21,11 +21,11 @@ use crate::domain::parked_reason::Parked;
 /// Which batches have no waiting job that the budgets let out as they stand, with the budget that the first one
 /// meets. Slots are left aside, since they come free by themselves, and so is all that depends on the balance where that
 /// is not known.
-pub fn out_of_budget(mut board: AdmissionInput, waiting: Vec<WaitingBatch>) -> Vec<(BatchNo, Parked)> {
-    board.in_flight = InFlight::default();
-    board.limits.min_balance = board.limits.min_balance.filter(|_| board.balance.is_some());
-    board.out_of_credits &= board.balance.is_some();
-    let mut room = RemainingBudget::of(board);
+pub fn out_of_budget(mut input: AdmissionInput, waiting: Vec<WaitingBatch>) -> Vec<(BatchNo, Parked)> {
+    input.in_flight = InFlight::default();
+    input.limits.min_balance = input.limits.min_balance.filter(|_| input.balance.is_some());
+    input.out_of_credits &= input.balance.is_some();
+    let mut room = RemainingBudget::of(input);
     let met = |mut batch: WaitingBatch| {
         room.add_groups(&mut batch);
         let each = batch.candidates.iter().map(|candidate| match room.blocker(&batch, candidate) {

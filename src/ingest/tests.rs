@@ -1,4 +1,4 @@
-//! Manifests at the door, as transcripts of their receipts.
+//! Manifests that are taken in, as transcripts of their receipts.
 
 use std::fs;
 
@@ -21,7 +21,7 @@ mod large;
 mod options;
 mod scheduled;
 
-struct Door {
+struct Ingest {
     dir: TempDir,
     store: Store,
     catalog: Catalog,
@@ -32,11 +32,11 @@ struct Door {
     budget: Option<Credits>,
 }
 
-fn door() -> Door {
+fn ingest() -> Ingest {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(&dir.path().join("state"), "s", false).unwrap();
     let (catalog, rules) = (catalog(), Rules::builtin());
-    Door {
+    Ingest {
         dir,
         store,
         catalog,
@@ -54,7 +54,7 @@ pub(super) fn catalog() -> Catalog {
     Catalog::of(&json!([]), &image, &json!([]), &Value::Null)
 }
 
-impl Door {
+impl Ingest {
     fn accept(&self, name: &str, text: &str) -> Receipt {
         let path = self.dir.path().join(name);
         fs::write(&path, text).unwrap();
@@ -111,31 +111,31 @@ const HEADER: &str = "id,kind,model,prompt,count,priority\n";
 
 #[test]
 fn the_same_manifest_again_adds_nothing() {
-    let door = door();
+    let ingest = ingest();
     let text = format!("{HEADER}a,image,flat,fox,,\nb,image,flat,owl,2,\n,image,flat,hen,,\n");
-    door.check("m.csv", &text, "4 new 0 have 0 invalid 12 credits");
-    door.check("m.csv", &text, "0 new 4 have 0 invalid 0 credits");
+    ingest.check("m.csv", &text, "4 new 0 have 0 invalid 12 credits");
+    ingest.check("m.csv", &text, "0 new 4 have 0 invalid 0 credits");
 }
 
 #[test]
 fn row_order_format_and_spelling_make_no_new_job() {
-    let door = door();
-    door.check(
+    let ingest = ingest();
+    ingest.check(
         "m.csv",
         &format!("{HEADER}a,image,flat,fox,,\n,image,flat,owl,,\n"),
         "2 new 0 have 0 invalid 6 credits",
     );
     let lines = "{\"prompt\": \" owl \", \"model\": \"flat\"}\n{\"model\": \"flat\", \"prompt\": \"fox\", \"id\": \"a\", \"kind\": \"image\"}\n";
-    door.check("m.jsonl", lines, "0 new 2 have 0 invalid 0 credits");
+    ingest.check("m.jsonl", lines, "0 new 2 have 0 invalid 0 credits");
 }
 
 #[test]
 fn another_batch_is_a_deliberate_new_run() {
-    let door = door();
+    let ingest = ingest();
     let text = format!("{HEADER}a,image,flat,fox,,\n");
-    door.check("m.csv", &text, "1 new 0 have 0 invalid 3 credits");
-    door.check("n.csv", &text, "1 new 0 have 0 invalid 3 credits");
-    door.check(
+    ingest.check("m.csv", &text, "1 new 0 have 0 invalid 3 credits");
+    ingest.check("n.csv", &text, "1 new 0 have 0 invalid 3 credits");
+    ingest.check(
         "o.json",
         r#"{"batch": "m", "jobs": [{"id": "a", "kind": "image", "model": "flat", "prompt": "fox"}]}"#,
         "0 new 1 have 0 invalid 0 credits",
@@ -144,10 +144,10 @@ fn another_batch_is_a_deliberate_new_run() {
 
 #[test]
 fn bad_rows_take_no_good_rows_down() {
-    let door = door();
+    let ingest = ingest();
     let text =
         format!("{HEADER}a,image,flat,fox,,\nb,image,nope,owl,,\nc,image,flat,,,\na,image,flat,hen,,\n");
-    let receipt = door.accept("m.csv", &text);
+    let receipt = ingest.accept("m.csv", &text);
     let said: Vec<String> = receipt
         .problems
         .iter()
@@ -159,49 +159,49 @@ fn bad_rows_take_no_good_rows_down() {
 
 #[test]
 fn strict_is_all_or_nothing() {
-    let door = Door { strict: true, ..door() };
-    let receipt = door.accept("m.csv", &format!("{HEADER}a,image,flat,fox,,\nb,image,nope,owl,,\n"));
+    let ingest = Ingest { strict: true, ..ingest() };
+    let receipt = ingest.accept("m.csv", &format!("{HEADER}a,image,flat,fox,,\nb,image,nope,owl,,\n"));
     assert!(receipt.refused);
-    assert!(door.store.batches().unwrap().is_empty());
+    assert!(ingest.store.batches().unwrap().is_empty());
 }
 
 #[test]
 fn priorities_go_first_and_places_follow_the_manifest() {
-    let door = door();
-    door.accept("m.csv", &format!("{HEADER}a,image,flat,fox,,\nb,image,flat,owl,,5\nc,image,flat,hen,,\n"));
-    assert_eq!(door.labels("m"), ["1 b", "0 a", "2 c"]);
-    let batch = &door.store.batches().unwrap()[0];
+    let ingest = ingest();
+    ingest.accept("m.csv", &format!("{HEADER}a,image,flat,fox,,\nb,image,flat,owl,,5\nc,image,flat,hen,,\n"));
+    assert_eq!(ingest.labels("m"), ["1 b", "0 a", "2 c"]);
+    let batch = &ingest.store.batches().unwrap()[0];
     assert_eq!(batch.segments.iter().map(|segment| segment.priority).collect::<Vec<_>>(), [5, 0]);
 }
 
 #[test]
 fn rows_that_need_the_same_lie_together_whatever_their_number() {
-    let door = Door { catalog: catalog_of_two(), ..door() };
+    let ingest = Ingest { catalog: catalog_of_two(), ..ingest() };
     // More than what is kept in memory of each.
     let row =
         |n: u32| format!("r{n},image,{},{} {n},,\n", ["flat", "dear"][n as usize % 2], "fox ".repeat(50));
     let rows: String = (0..400).map(row).collect();
-    door.accept("m.csv", &format!("{HEADER}{rows}"));
-    let labels = door.labels("m");
+    ingest.accept("m.csv", &format!("{HEADER}{rows}"));
+    let labels = ingest.labels("m");
     let places: Vec<u32> =
         labels.iter().map(|label| label.split(' ').next().unwrap().parse().unwrap()).collect();
     let expected: Vec<u32> = (0..400).step_by(2).chain((1..400).step_by(2)).collect();
     assert_eq!(places, expected, "in the order of the manifest, class by class");
-    let batch = &door.store.batches().unwrap()[0];
+    let batch = &ingest.store.batches().unwrap()[0];
     assert_eq!(batch.segments.len(), 2);
     assert_ne!(batch.segments[0].class, batch.segments[1].class);
     assert_eq!((batch.rows, batch.planned), (400, Credits(200 * 3 + 200 * 7)));
     assert_eq!(batch.segments[1].end, batch.spool_bytes);
-    let mut jobs = crate::engine::job_iter::JobIter::open(&door.store, batch).unwrap();
+    let mut jobs = crate::engine::job_iter::JobIter::open(&ingest.store, batch).unwrap();
     for seq in 0..400 {
         assert_eq!(jobs.next_job().unwrap().unwrap().0.seq, Seq(seq), "results follow the manifest");
     }
     // More of the same comes in, and what has begun is no longer told apart.
     let mut batch = batch.clone();
     batch.segments.iter_mut().for_each(|segment| segment.cursor = segment.end);
-    door.store.commit(&[Change::Batch(Box::new(batch))]).unwrap();
-    door.accept("m.csv", &format!("{HEADER}{rows}x,image,flat,hen,,\n"));
-    let batch = &door.store.batches().unwrap()[0];
+    ingest.store.commit(&[Change::Batch(Box::new(batch))]).unwrap();
+    ingest.accept("m.csv", &format!("{HEADER}{rows}x,image,flat,hen,,\n"));
+    let batch = &ingest.store.batches().unwrap()[0];
     assert_eq!((batch.segments.len(), batch.rows), (2, 401));
     assert!(batch.segments[0].is_through() && !batch.segments[1].is_through());
 }
@@ -214,30 +214,30 @@ fn catalog_of_two() -> Catalog {
 
 #[test]
 fn a_withdrawn_model_does_not_take_back_what_was_accepted() {
-    let mut door = door();
+    let mut ingest = ingest();
     let text = format!("{HEADER}a,image,flat,fox,,\n");
-    door.check("m.csv", &text, "1 new 0 have 0 invalid 3 credits");
+    ingest.check("m.csv", &text, "1 new 0 have 0 invalid 3 credits");
     let other = json!([{"id": "other", "modes": {}}]);
-    door.catalog = Catalog::of(&json!([]), &other, &json!([]), &Value::Null);
-    door.check("m.csv", &text, "0 new 1 have 0 invalid 0 credits");
-    door.check("n.csv", &text, "0 new 0 have 1 invalid 0 credits");
+    ingest.catalog = Catalog::of(&json!([]), &other, &json!([]), &Value::Null);
+    ingest.check("m.csv", &text, "0 new 1 have 0 invalid 0 credits");
+    ingest.check("n.csv", &text, "0 new 0 have 1 invalid 0 credits");
 }
 
 #[test]
 fn what_cannot_be_priced_needs_a_limit_of_its_own() {
-    let door = door();
+    let ingest = ingest();
     let header = "id,kind,options.anything,max_credits\n";
-    door.check("m.csv", &format!("{header}a,shorts-studio,1,\n"), "0 new 0 have 1 invalid 0 credits");
-    door.check("m.csv", &format!("{header}a,shorts-studio,1,40\n"), "1 new 0 have 0 invalid 40 credits");
+    ingest.check("m.csv", &format!("{header}a,shorts-studio,1,\n"), "0 new 0 have 1 invalid 0 credits");
+    ingest.check("m.csv", &format!("{header}a,shorts-studio,1,40\n"), "1 new 0 have 0 invalid 40 credits");
 }
 
 #[test]
 fn a_row_without_an_exact_price_must_allow_the_dearest_that_the_catalog_can_reach_and_is_held_at_it() {
-    let mut door = door();
+    let mut ingest = ingest();
     let prices = json!({"1K": {"1:1": {"Max": 20}}, "4K": {"1:1": {"Max": 80}, "16:9": {"Max": 84}}});
     let exact = json!([{"id": "exact", "modes": {"text-to-image": {"aspect_ratios": ["1:1", "16:9"],
         "qualities": ["Max"], "credits_by_resolution_and_aspect_ratio": prices}}}]);
-    door.catalog = Catalog::of(&json!([]), &exact, &json!([]), &Value::Null);
+    ingest.catalog = Catalog::of(&json!([]), &exact, &json!([]), &Value::Null);
     let row = |max: &str| {
         format!(
             "id,kind,model,prompt,options.size,options.quality,max_credits\n\
@@ -245,26 +245,26 @@ fn a_row_without_an_exact_price_must_allow_the_dearest_that_the_catalog_can_reac
         )
     };
     for short in ["1", "83", ""] {
-        let receipt = door.accept("m.csv", &row(short));
+        let receipt = ingest.accept("m.csv", &row(short));
         assert_eq!((receipt.new, receipt.invalid), (0, 1));
         let problem = &receipt.problems[0];
         assert!(problem.message.ends_with("it may cost up to 84 credits"), "{}", problem.message);
         assert_eq!(problem.hint.as_deref(), Some("set max_credits to 84 or more"));
     }
-    door.check("m.csv", &row("100"), "1 new 0 have 0 invalid 84 credits");
-    let batch = door.store.batches().unwrap().remove(0);
+    ingest.check("m.csv", &row("100"), "1 new 0 have 0 invalid 84 credits");
+    let batch = ingest.store.batches().unwrap().remove(0);
     assert_eq!(batch.budget(), Credits(84), "without a budget it may spend what its plan showed");
 }
 
 #[test]
 fn the_most_that_a_command_allows_a_row_is_kept_with_its_jobs() {
-    let door = door();
-    let path = door.dir.path().join("m.csv");
+    let ingest = ingest();
+    let path = ingest.dir.path().join("m.csv");
     fs::write(&path, format!("{HEADER}a,image,flat,fox,,\n")).unwrap();
-    let context = door.context(IngestOptions { max_credits: Some(Credits(5)), ..door.options() });
+    let context = ingest.context(IngestOptions { max_credits: Some(Credits(5)), ..ingest.options() });
     let locks = BatchLocks::default();
-    let mut batches = Stored::new(&door.store, Timestamp(0), &locks, None);
-    let draft = door.store.begin_staging().unwrap();
+    let mut batches = Stored::new(&ingest.store, Timestamp(0), &locks, None);
+    let draft = ingest.store.begin_staging().unwrap();
     let validated = validate(draft, &path, &context, Timestamp(0), &mut batches).unwrap();
     let row = validated.rows().unwrap().next_row().unwrap().unwrap();
     let Outcome::Jobs(jobs) = row.outcome else { panic!("{:?}", row.outcome) };
@@ -273,29 +273,29 @@ fn the_most_that_a_command_allows_a_row_is_kept_with_its_jobs() {
 
 #[test]
 fn a_crash_before_the_commit_leaves_nothing_behind() {
-    let door = door();
-    let path = door.dir.path().join("m.csv");
+    let ingest = ingest();
+    let path = ingest.dir.path().join("m.csv");
     fs::write(&path, format!("{HEADER}a,image,flat,fox,,\n")).unwrap();
-    let lost = accept(&door.store, &path, &door.context(IngestOptions::default()), Timestamp(0)).unwrap();
+    let lost = accept(&ingest.store, &path, &ingest.context(IngestOptions::default()), Timestamp(0)).unwrap();
     assert!(lost.batch.is_some());
     // Never committed: the next accept writes over it.
-    door.check("m.csv", &format!("{HEADER}b,image,flat,owl,,\n"), "1 new 0 have 0 invalid 3 credits");
-    assert_eq!(door.labels("m"), ["0 b"]);
+    ingest.check("m.csv", &format!("{HEADER}b,image,flat,owl,,\n"), "1 new 0 have 0 invalid 3 credits");
+    assert_eq!(ingest.labels("m"), ["0 b"]);
 }
 
 #[test]
 fn what_becomes_of_overdue_jobs_is_kept_with_the_batch() {
-    let door = door();
+    let ingest = ingest();
     let text = r#"{"policy": {"on_deadline": "resubmit"}, "jobs": [{"id": "a", "kind": "image", "model": "flat", "prompt": "fox"}]}"#;
-    assert!(!door.accept("m.json", text).refused);
-    let batches = door.store.batches().unwrap();
+    assert!(!ingest.accept("m.json", text).refused);
+    let batches = ingest.store.batches().unwrap();
     assert_eq!(batches[0].policy.on_deadline, Some(crate::domain::manifest::row::OnDeadline::Resubmit));
 }
 
 /// What a manifest comes to that somebody adds to after it was opened and before it was read.
 fn written_to_meanwhile(text: &str, more: &str) -> Result<Validated, ManifestError> {
-    let door = door();
-    let path = door.dir.path().join("m.json");
+    let ingest = ingest();
+    let path = ingest.dir.path().join("m.json");
     fs::write(&path, text).unwrap();
     let opened = manifest_file::open(&path).unwrap();
     if !more.is_empty() {
@@ -303,9 +303,16 @@ fn written_to_meanwhile(text: &str, more: &str) -> Result<Validated, ManifestErr
         std::io::Write::write_all(&mut writer, more.as_bytes()).unwrap();
     }
     let locks = BatchLocks::default();
-    let mut batches = Stored::new(&door.store, Timestamp(0), &locks, None);
-    let draft = door.store.begin_staging().unwrap();
-    validate::validate_opened(draft, &path, opened, &door.context(door.options()), Timestamp(0), &mut batches)
+    let mut batches = Stored::new(&ingest.store, Timestamp(0), &locks, None);
+    let draft = ingest.store.begin_staging().unwrap();
+    validate::validate_opened(
+        draft,
+        &path,
+        opened,
+        &ingest.context(ingest.options()),
+        Timestamp(0),
+        &mut batches,
+    )
 }
 
 #[test]
@@ -318,13 +325,13 @@ fn a_file_that_is_half_written_is_not_refused_for_it() {
 
 #[test]
 fn what_is_no_file_is_refused_without_waiting_for_it() {
-    let door = door();
-    let pipe = door.dir.path().join("m.csv");
+    let ingest = ingest();
+    let pipe = ingest.dir.path().join("m.csv");
     let mode = rustix::fs::Mode::from_raw_mode(0o600);
     rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).unwrap();
-    let socket = door.dir.path().join("m.json");
+    let socket = ingest.dir.path().join("m.json");
     let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
-    for path in [pipe.as_path(), &socket, door.dir.path(), std::path::Path::new("/dev/zero")] {
+    for path in [pipe.as_path(), &socket, ingest.dir.path(), std::path::Path::new("/dev/zero")] {
         let error = manifest_file::open(path).unwrap_err();
         assert!(matches!(error, ManifestError::NotAFile { .. }), "{}: {error}", path.display());
     }
@@ -332,7 +339,7 @@ fn what_is_no_file_is_refused_without_waiting_for_it() {
 
 // ---- whose a batch is ----
 
-impl Door {
+impl Ingest {
     /// Hands a manifest in from a folder.
     fn from(&self, folder: &str, name: &str, text: &str) -> Receipt {
         self.said(folder, name, text, |options| options)
@@ -385,80 +392,81 @@ fn one(id: &str) -> String {
 
 #[test]
 fn a_file_of_another_folder_does_not_join_a_batch_that_it_has_no_row_of() {
-    let door = door();
-    assert_eq!(door.from("ca", "jobs.csv", &one("a")).new, 1);
-    let refused = door.from("cb", "jobs.csv", &one("b"));
+    let ingest = ingest();
+    assert_eq!(ingest.from("ca", "jobs.csv", &one("a")).new, 1);
+    let refused = ingest.from("cb", "jobs.csv", &one("b"));
     assert!(refused.refused && refused.file_refused && !refused.is_taken_in());
     assert_eq!((refused.new, refused.have, refused.price), (0, 0, Credits::ZERO));
     let said = refused.problems[0].to_string();
     assert!(
         said.contains(&format!(
             "the batch jobs belongs to {}/ca (jobs)",
-            door.dir.path().canonicalize().unwrap().display()
+            ingest.dir.path().canonicalize().unwrap().display()
         )),
         "{said}"
     );
     assert!(said.contains("cb/jobs.csv --batch cb-jobs;"), "{said}");
-    assert_eq!(door.batches(), ["jobs 1"]);
+    assert_eq!(ingest.batches(), ["jobs 1"]);
     // The way out, both ways.
     for batch in ["cb-jobs", "jobs"] {
         let batch = Some(batch.parse().unwrap());
         assert_eq!(
-            door.said("cb", "jobs.csv", &one("b"), |options| IngestOptions { batch, ..options }).new,
+            ingest.said("cb", "jobs.csv", &one("b"), |options| IngestOptions { batch, ..options }).new,
             1
         );
     }
-    assert_eq!(door.batches(), ["jobs 2", "cb-jobs 1"]);
+    assert_eq!(ingest.batches(), ["jobs 2", "cb-jobs 1"]);
 }
 
 #[test]
 fn an_edited_file_of_the_same_folder_and_a_copy_with_a_row_in_common_belong_to_it() {
-    let door = door();
-    door.from("ca", "jobs.csv", &one("a"));
+    let ingest = ingest();
+    ingest.from("ca", "jobs.csv", &one("a"));
     assert_eq!(
-        door.from("ca", "jobs.csv", &one("b")).new,
+        ingest.from("ca", "jobs.csv", &one("b")).new,
         1,
         "nothing of it is left, but it is the same file"
     );
     let copy = format!("{}c,image,flat,fox,,\n", one("b"));
-    let receipt = door.from("cb", "jobs.csv", &copy);
+    let receipt = ingest.from("cb", "jobs.csv", &copy);
     assert_eq!((receipt.new, receipt.have), (1, 1));
-    assert!(door.from("cb", "jobs.csv", &one("d")).refused, "it stays the first directory's");
-    assert_eq!(door.from("ca", "jobs.csv", &one("e")).new, 1);
+    assert!(ingest.from("cb", "jobs.csv", &one("d")).refused, "it stays the first directory's");
+    assert_eq!(ingest.from("ca", "jobs.csv", &one("e")).new, 1);
 }
 
 #[test]
 fn two_file_names_that_are_mapped_to_one_batch_are_told_apart() {
-    let door = door();
-    assert_eq!(door.from("ca", "$(x y).csv", &one("a")).new, 1);
-    let refused = door.from("ca", ";x y;.csv", &one("b"));
+    let ingest = ingest();
+    assert_eq!(ingest.from("ca", "$(x y).csv", &one("a")).new, 1);
+    let refused = ingest.from("ca", ";x y;.csv", &one("b"));
     assert!(refused.refused, "{refused:?}");
     let said = refused.problems[0].to_string();
     assert!(said.contains("the batch x-y belongs to") && said.contains("ca ($(x y))"), "{said}");
     assert!(said.contains("/ca/;x y;.csv' --batch x-y-2"), "{said}");
-    assert_eq!(door.from("ca", ";x y;.csv", &one("a")).have, 1, "a row in common");
-    assert_eq!(door.batches(), ["x-y 1"]);
+    assert_eq!(ingest.from("ca", ";x y;.csv", &one("a")).have, 1, "a row in common");
+    assert_eq!(ingest.batches(), ["x-y 1"]);
 }
 
 #[test]
 fn a_batch_without_a_source_is_taken_up_by_the_first_that_comes() {
-    let door = door();
-    door.from("ca", "jobs.csv", &one("a"));
-    door.forget_origin("jobs");
-    assert_eq!(door.from("cb", "jobs.csv", &one("b")).new, 1);
-    assert!(door.from("ca", "jobs.csv", &one("c")).refused);
+    let ingest = ingest();
+    ingest.from("ca", "jobs.csv", &one("a"));
+    ingest.forget_origin("jobs");
+    assert_eq!(ingest.from("cb", "jobs.csv", &one("b")).new, 1);
+    assert!(ingest.from("ca", "jobs.csv", &one("c")).refused);
 }
 
 #[test]
 fn what_comes_by_the_socket_is_one_source() {
-    let door = door();
+    let ingest = ingest();
     let hand_in = |text: &str| {
-        door.said("tmp", "jobs.csv", text, |options| IngestOptions { place: SourcePlace::Socket, ..options })
+        ingest
+            .said("tmp", "jobs.csv", text, |options| IngestOptions { place: SourcePlace::Socket, ..options })
     };
     assert_eq!(hand_in(&one("a")).new, 1);
     assert_eq!(hand_in(&one("b")).new, 1);
     assert!(
-        door.from("ca", "jobs.csv", &one("c")).problems[0]
+        ingest.from("ca", "jobs.csv", &one("c")).problems[0]
             .to_string()
             .contains("belongs to the control socket")
     );
@@ -466,16 +474,16 @@ fn what_comes_by_the_socket_is_one_source() {
 
 #[test]
 fn inboxes_have_batches_of_their_own() {
-    let door = door();
-    assert_eq!(door.in_inbox("acme", "spring.csv", &one("a")).new, 1);
-    assert_eq!(door.in_inbox("beta", "spring.csv", &one("a")).new, 1);
+    let ingest = ingest();
+    assert_eq!(ingest.in_inbox("acme", "spring.csv", &one("a")).new, 1);
+    assert_eq!(ingest.in_inbox("beta", "spring.csv", &one("a")).new, 1);
     let named =
         r#"{"batch": "sale", "jobs": [{"id": "a", "kind": "image", "model": "flat", "prompt": "fox"}]}"#;
-    assert_eq!(door.in_inbox("beta", "any.json", named).new, 1);
-    assert_eq!(door.in_inbox("acme", "spring.csv", &one("b")).new, 1);
-    assert_eq!(door.batches(), ["acme--spring 2", "beta--spring 1", "beta--sale 1"]);
+    assert_eq!(ingest.in_inbox("beta", "any.json", named).new, 1);
+    assert_eq!(ingest.in_inbox("acme", "spring.csv", &one("b")).new, 1);
+    assert_eq!(ingest.batches(), ["acme--spring 2", "beta--spring 1", "beta--sale 1"]);
     assert!(
-        door.from("ca", "acme--spring.csv", &one("c")).problems[0]
+        ingest.from("ca", "acme--spring.csv", &one("c")).problems[0]
             .message
             .contains("belongs to the inbox acme")
     );
@@ -483,67 +491,67 @@ fn inboxes_have_batches_of_their_own() {
 
 #[test]
 fn a_batch_that_an_inbox_made_under_the_plain_name_keeps_it() {
-    let door = door();
-    door.from("clients/acme", "spring.csv", &one("a"));
-    door.forget_origin("spring");
+    let ingest = ingest();
+    ingest.from("clients/acme", "spring.csv", &one("a"));
+    ingest.forget_origin("spring");
     // Beta has none of its rows.
-    assert_eq!(door.in_inbox("beta", "spring.csv", &one("z")).batch.unwrap().as_str(), "beta--spring");
+    assert_eq!(ingest.in_inbox("beta", "spring.csv", &one("z")).batch.unwrap().as_str(), "beta--spring");
     let two = format!("{}b,image,flat,fox,,\n", one("a"));
-    let receipt = door.in_inbox("acme", "spring.csv", &two);
+    let receipt = ingest.in_inbox("acme", "spring.csv", &two);
     assert_eq!((receipt.batch.unwrap().as_str(), receipt.new, receipt.have), ("spring", 1, 1));
     assert_eq!(
-        door.in_inbox("acme", "spring.csv", &one("c")).batch.unwrap().as_str(),
+        ingest.in_inbox("acme", "spring.csv", &one("c")).batch.unwrap().as_str(),
         "spring",
         "it is acme's now"
     );
-    assert_eq!(door.in_inbox("beta", "spring.csv", &one("a")).batch.unwrap().as_str(), "beta--spring");
-    assert_eq!(door.batches(), ["spring 3", "beta--spring 2"]);
+    assert_eq!(ingest.in_inbox("beta", "spring.csv", &one("a")).batch.unwrap().as_str(), "beta--spring");
+    assert_eq!(ingest.batches(), ["spring 3", "beta--spring 2"]);
 }
 
 #[test]
 fn the_inbox_of_the_jobs_folder_may_get_a_name_later() {
-    let door = door();
-    door.from("clients/acme", "spring.csv", &one("a"));
-    assert_eq!(door.in_inbox("acme", "spring.csv", &one("a")).have, 1);
-    assert_eq!(door.in_inbox("acme", "other.csv", &one("a")).batch.unwrap().as_str(), "acme--other");
+    let ingest = ingest();
+    ingest.from("clients/acme", "spring.csv", &one("a"));
+    assert_eq!(ingest.in_inbox("acme", "spring.csv", &one("a")).have, 1);
+    assert_eq!(ingest.in_inbox("acme", "other.csv", &one("a")).batch.unwrap().as_str(), "acme--other");
 }
 
 #[test]
 fn a_finished_batch_of_the_plain_name_is_looked_at_and_left_as_it_is() {
-    let door = door();
-    door.from("clients/acme", "spring.csv", &one("a"));
-    door.forget_origin("spring");
+    let ingest = ingest();
+    ingest.from("clients/acme", "spring.csv", &one("a"));
+    ingest.forget_origin("spring");
     let ended = crate::store::Ended { canceled: 1, ..Default::default() };
-    let done = BatchRecord { ended, announced: true, ..door.record("spring") };
-    door.store.commit(&[Change::Batch(Box::new(done))]).unwrap();
-    assert_eq!(door.in_inbox("acme", "spring.csv", &one("z")).batch.unwrap().as_str(), "acme--spring");
-    assert_eq!((door.store.finished_count(), door.batches()), (1, vec!["acme--spring 1".to_owned()]));
-    assert_eq!(door.in_inbox("acme", "spring.csv", &one("a")).batch.unwrap().as_str(), "spring");
-    assert_eq!(door.store.finished_count(), 1, "nothing of it is new");
+    let done = BatchRecord { ended, announced: true, ..ingest.record("spring") };
+    ingest.store.commit(&[Change::Batch(Box::new(done))]).unwrap();
+    assert_eq!(ingest.in_inbox("acme", "spring.csv", &one("z")).batch.unwrap().as_str(), "acme--spring");
+    assert_eq!((ingest.store.finished_count(), ingest.batches()), (1, vec!["acme--spring 1".to_owned()]));
+    assert_eq!(ingest.in_inbox("acme", "spring.csv", &one("a")).batch.unwrap().as_str(), "spring");
+    assert_eq!(ingest.store.finished_count(), 1, "nothing of it is new");
 }
 
 // ---- terms that stay ----
 
 #[test]
 fn a_budget_that_is_left_out_later_stays_and_the_receipt_says_what_changed() {
-    let mut door = door();
+    let mut ingest = ingest();
     let text = format!("{HEADER}a,image,flat,fox,,\nb,image,flat,owl,,\n");
-    door.budget = Some(Credits(3));
-    let first = door.accept("w.csv", &text);
+    ingest.budget = Some(Credits(3));
+    let first = ingest.accept("w.csv", &text);
     assert_eq!((first.budget, first.changes.len()), (Some(Credits(3)), 0));
-    door.budget = None;
-    let again = door.accept("w.csv", &text);
+    ingest.budget = None;
+    let again = ingest.accept("w.csv", &text);
     assert_eq!(
         (again.budget, again.terms.budget, again.changes.len()),
         (Some(Credits(3)), Some(Credits(3)), 0)
     );
-    door.budget = Some(Credits(5));
-    let more = door.accept("w.csv", &text);
+    ingest.budget = Some(Credits(5));
+    let more = ingest.accept("w.csv", &text);
     assert_eq!(
         serde_json::to_value(&more.changes).unwrap(),
         json!([{"term": "budget", "before": 3, "now": 5}])
     );
-    let none = door.said("", "w.csv", &text, |options| IngestOptions {
+    let none = ingest.said("", "w.csv", &text, |options| IngestOptions {
         policy: Policy::default(),
         is_default_budget: true,
         place: SourcePlace::Socket,
@@ -554,28 +562,28 @@ fn a_budget_that_is_left_out_later_stays_and_the_receipt_says_what_changed() {
         json!([{"term": "budget", "before": 5, "now": null}])
     );
     assert_eq!(none.budget, Some(Credits(6)), "what its plans come to, never unlimited");
-    assert_eq!(door.record("w").budget(), Credits(6));
+    assert_eq!(ingest.record("w").budget(), Credits(6));
 }
 
 #[test]
 fn a_key_that_is_removed_from_the_manifest_stays_in_force() {
-    let door = door();
+    let ingest = ingest();
     let text = |policy: &str| {
         format!(
             r#"{{"policy": {{{policy}}}, "jobs": [{{"id": "a", "kind": "image", "model": "flat", "prompt": "fox"}}]}}"#
         )
     };
-    door.accept("m.json", &text(r#""budget": 2, "on_drift": "pause", "attempts": 1"#));
-    let policy = door.record("m").policy;
-    door.accept("m.json", &text(""));
-    assert_eq!(door.record("m").policy, policy);
-    door.accept("m.json", &text(r#""budget": 9"#));
-    assert_eq!(door.record("m").policy, Policy { budget: Some(Credits(9)), ..policy });
+    ingest.accept("m.json", &text(r#""budget": 2, "on_drift": "pause", "attempts": 1"#));
+    let policy = ingest.record("m").policy;
+    ingest.accept("m.json", &text(""));
+    assert_eq!(ingest.record("m").policy, policy);
+    ingest.accept("m.json", &text(r#""budget": 9"#));
+    assert_eq!(ingest.record("m").policy, Policy { budget: Some(Credits(9)), ..policy });
 }
 
 #[test]
 fn an_inboxs_budget_is_a_ceiling() {
-    let door = door();
+    let ingest = ingest();
     let text = |policy: &str| {
         format!(
             r#"{{"policy": {{{policy}}}, "jobs": [{{"id": "a", "kind": "image", "model": "flat", "prompt": "fox"}}]}}"#
@@ -583,7 +591,7 @@ fn an_inboxs_budget_is_a_ceiling() {
     };
     let drop_in = |name: &str, policy: &str| {
         let own = Policy { budget: Some(Credits(12)), ..Policy::default() };
-        door.said("in", name, &text(policy), |options| IngestOptions {
+        ingest.said("in", name, &text(policy), |options| IngestOptions {
             ceiling: own.budget,
             default_policy: own,
             place: SourcePlace::Inbox("in".into()),
@@ -597,7 +605,7 @@ fn an_inboxs_budget_is_a_ceiling() {
 
 #[test]
 fn rows_that_would_expire_at_once_are_refused_and_a_finished_manifest_is_not() {
-    let door = door();
+    let ingest = ingest();
     let text = |expires: &str, more: &str| {
         format!(
             r#"{{"policy": {{"expires": "{expires}"}}, "jobs": [{{"id": "a", "kind": "image", "model": "flat", "prompt": "fox"}}{more}]}}"#
@@ -605,25 +613,25 @@ fn rows_that_would_expire_at_once_are_refused_and_a_finished_manifest_is_not() {
     };
     let more = r#", {"id": "b", "kind": "image", "model": "flat", "prompt": "owl"}"#;
     // The manifest is handed in one second into 1970.
-    let past = door.from("x", "m.json", &text("1970-01-01T00:00:00Z", ""));
+    let past = ingest.from("x", "m.json", &text("1970-01-01T00:00:00Z", ""));
     assert_eq!((past.new, past.invalid), (0, 1));
     let said = past.problems[0].to_string();
     assert!(said.contains("policy.expires: is 1970-01-01T00:00:00.000Z, which has passed"), "{said}");
-    assert!(door.store.batches().unwrap().is_empty());
-    assert_eq!(door.from("x", "m.json", &text("1970-01-02T00:00:00Z", "")).new, 1);
-    let slip = door.from("x", "m.json", &text("1970-01-01T00:00:00Z", more));
+    assert!(ingest.store.batches().unwrap().is_empty());
+    assert_eq!(ingest.from("x", "m.json", &text("1970-01-02T00:00:00Z", "")).new, 1);
+    let slip = ingest.from("x", "m.json", &text("1970-01-01T00:00:00Z", more));
     assert_eq!((slip.new, slip.have, slip.invalid), (0, 1, 1), "what is there is not refused");
     let day = Timestamp(86_400_000);
-    assert_eq!(door.record("m").expires(), Some(day), "what waits is not dropped for it");
+    assert_eq!(ingest.record("m").expires(), Some(day), "what waits is not dropped for it");
 }
 
 #[test]
 fn an_inbox_decides_meta_and_no_key() {
-    let door = door();
+    let ingest = ingest();
     let text = "id,kind,prompt,meta.client,meta.sku\na,sound-effect,wind,beta,7\nb,sound-effect,rain,,8\n";
     let place = SourcePlace::Inbox("acme".to_owned());
     let meta = std::collections::BTreeMap::from([("client".to_owned(), "acme".to_owned())]);
-    let said = door.said("clients/acme", "jobs.csv", text, |options| IngestOptions {
+    let said = ingest.said("clients/acme", "jobs.csv", text, |options| IngestOptions {
         place: place.clone(),
         meta,
         ..options
@@ -632,13 +640,13 @@ fn an_inbox_decides_meta_and_no_key() {
     let notes: Vec<String> = said.notes.iter().map(ToString::to_string).collect();
     assert_eq!(notes, ["2:21: meta.client: is set to \"acme\" by the inbox; what the row says is not used"]);
     let mut export = Vec::new();
-    door.store.export(&mut export).unwrap();
+    ingest.store.export(&mut export).unwrap();
     let export = String::from_utf8(export).unwrap();
     assert_eq!(export.matches(r#""client":"acme""#).count(), 2, "{export}");
     assert!(!export.contains("beta") && export.contains(r#""sku":"8""#), "{export}");
     // Without it the rows are the same jobs.
     assert_eq!(
-        door.said("clients/acme", "jobs.csv", text, |options| IngestOptions { place, ..options }).have,
+        ingest.said("clients/acme", "jobs.csv", text, |options| IngestOptions { place, ..options }).have,
         2
     );
 }

@@ -270,7 +270,7 @@ fn a_batch_that_was_accepted_and_is_gone_is_noticed() {
     fs::remove_dir_all(&db).unwrap();
     fs::rename(&kept, &db).unwrap();
     fs::remove_file(dir.path().join("commits")).unwrap();
-    fs::write(dir.path().join("spool/000001/batch.json"), card_for_commit(&dir, 2)).unwrap();
+    fs::write(dir.path().join("spool/000001/batch.json"), backup_for_commit(&dir, 2)).unwrap();
     let refused = refusal(dir.path(), SERVICE);
     assert!(
         refused.contains("batch batch-1 in STATE is damaged: its batch.json was written for commit 2"),
@@ -278,7 +278,7 @@ fn a_batch_that_was_accepted_and_is_gone_is_noticed() {
     );
 }
 
-fn card_for_commit(dir: &TempDir, commit: u64) -> String {
+fn backup_for_commit(dir: &TempDir, commit: u64) -> String {
     let text = fs::read_to_string(dir.path().join("spool/000001/batch.json")).unwrap();
     let mut card: serde_json::Value = serde_json::from_str(&text).unwrap();
     card["commit"] = commit.into();
@@ -313,7 +313,7 @@ fn a_card_of_a_commit_that_never_was_does_not_count() {
     store.commit(&[Change::Batch(Box::new(batch(1, 1))), Change::Open(job(1, 0, State::Queued))]).unwrap();
     drop(store);
     fs::create_dir_all(dir.path().join("spool/000002")).unwrap();
-    let backup = card_for_commit(&dir, 2).replace("\"no\": 1", "\"no\": 2");
+    let backup = backup_for_commit(&dir, 2).replace("\"no\": 1", "\"no\": 2");
     fs::write(dir.path().join("spool/000002/batch.json"), backup).unwrap();
     drop(open(&dir));
     assert!(!dir.path().join("spool/000002/batch.json").exists());

@@ -47,7 +47,7 @@ pub(super) async fn all(chosen: &ServiceTarget, config: &Config, clock: &Clock) 
         }
         Err(error) => checks.push(not_reached(error)),
     }
-    checks.extend(pace(chosen, config));
+    checks.extend(poll_interval(chosen, config));
     let asked = Some(&service).filter(|_| outcome.is_ok());
     checks.push(catalog(asked, chosen, ended.wall).await);
     checks
@@ -144,7 +144,7 @@ fn not_reached(error: &ConnectivityError) -> Check {
 }
 
 /// Readings that follow on each other faster than the service advises.
-fn pace(chosen: &ServiceTarget, config: &Config) -> Option<Check> {
+fn poll_interval(chosen: &ServiceTarget, config: &Config) -> Option<Check> {
     let hasty = build::poll_interval_warning(chosen, config)?;
     Some(Check::advice("poll", hasty, "remove poll.min, or set it to 5s or more"))
 }

@@ -1,4 +1,4 @@
-//! The loop with a scripted door and clock.
+//! The loop with a scripted ingest and clock.
 
 use std::sync::Mutex;
 

@@ -45,7 +45,7 @@ pub(super) enum Blocker {
 
 impl RemainingBudget {
     /// What is left of every limit.
-    pub(super) fn of(board: AdmissionInput) -> RemainingBudget {
+    pub(super) fn of(input: AdmissionInput) -> RemainingBudget {
         let AdmissionInput {
             limits,
             in_flight,
@@ -56,7 +56,7 @@ impl RemainingBudget {
             balance_age,
             out_of_credits,
             pools,
-        } = board;
+        } = input;
         RemainingBudget {
             in_flight,
             limits,

@@ -25,13 +25,13 @@ pub struct Admission {
 /// Priorities go first; among equals the batches take turns. A job that does not fit a budget is
 /// passed over, so that a dear one does not starve the cheap ones behind it.
 pub fn admit(
-    board: AdmissionInput,
+    input: AdmissionInput,
     turns: impl IntoIterator<Item = Turn>,
     mut look_at: impl FnMut(BatchNo) -> Option<WaitingBatch>,
     most: usize,
 ) -> Admission {
     let mut decision = Admission::default();
-    let mut room = RemainingBudget::of(board);
+    let mut room = RemainingBudget::of(input);
     let mut queue: Vec<QueueEntry> = turns.into_iter().map(QueueEntry::Unseen).collect();
     while let Some(priority) = queue.iter().filter_map(QueueEntry::priority).max() {
         if decision.admitted.len() >= most || room.is_full() {

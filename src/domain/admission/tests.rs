@@ -48,25 +48,25 @@ fn batch(batch: u32, priority: i8, budget: u64, holds: &[u64]) -> WaitingBatch {
 
 /// Everything admission looks at.
 #[derive(Clone)]
-struct Board {
+struct Queue {
     input: AdmissionInput,
     waiting: Vec<WaitingBatch>,
 }
 
-impl Deref for Board {
+impl Deref for Queue {
     type Target = AdmissionInput;
     fn deref(&self) -> &AdmissionInput {
         &self.input
     }
 }
 
-impl DerefMut for Board {
+impl DerefMut for Queue {
     fn deref_mut(&mut self) -> &mut AdmissionInput {
         &mut self.input
     }
 }
 
-fn board(in_flight: u32, waiting: Vec<WaitingBatch>) -> Board {
+fn of_slots(in_flight: u32, waiting: Vec<WaitingBatch>) -> Queue {
     let limits = Limits {
         in_flight,
         in_flight_per_kind: BTreeMap::new(),
@@ -87,11 +87,11 @@ fn board(in_flight: u32, waiting: Vec<WaitingBatch>) -> Board {
         out_of_credits: false,
         pools: BTreeMap::new(),
     };
-    Board { input, waiting }
+    Queue { input, waiting }
 }
 
 /// Decides, and tells which batches were looked at.
-fn admit_of(Board { input, waiting }: &Board, most: usize) -> (Admission, Vec<BatchNo>) {
+fn admit_of(Queue { input, waiting }: &Queue, most: usize) -> (Admission, Vec<BatchNo>) {
     let turn = |batch: &WaitingBatch| {
         let priorities = batch.candidates.iter().map(|candidate| candidate.priority);
         Turn { batch: batch.batch, priority: priorities.max().unwrap_or_default() }
@@ -105,13 +105,13 @@ fn admit_of(Board { input, waiting }: &Board, most: usize) -> (Admission, Vec<Ba
     (decision, looked_at)
 }
 
-fn out_of_budget_of(Board { input, waiting }: Board) -> Vec<(BatchNo, Parked)> {
+fn out_of_budget_of(Queue { input, waiting }: Queue) -> Vec<(BatchNo, Parked)> {
     out_of_budget(input, waiting)
 }
 
 /// `1.0 1.1` for the first two jobs of batch 1; `!2 batch_budget` for a parked batch.
-fn decide(Board { input, waiting }: Board) -> String {
-    let (decision, _) = admit_of(&Board { input, waiting }, 1000);
+fn decide(Queue { input, waiting }: Queue) -> String {
+    let (decision, _) = admit_of(&Queue { input, waiting }, 1000);
     let admitted = decision.admitted.iter().map(|c| format!("{}.{}", c.key.batch.0, c.key.seq.0));
     let parked = decision.parked.iter().map(|(batch, why)| format!("!{} {}", batch.0, why.name()));
     admitted.chain(parked).collect::<Vec<_>>().join(" ")
@@ -119,24 +119,24 @@ fn decide(Board { input, waiting }: Board) -> String {
 
 #[test]
 fn slots_bound_what_is_in_flight() {
-    assert_eq!(decide(board(2, vec![batch(1, 0, 100, &[1, 1, 1])])), "1.0 1.1");
-    let mut full = board(2, vec![batch(1, 0, 100, &[1])]);
+    assert_eq!(decide(of_slots(2, vec![batch(1, 0, 100, &[1, 1, 1])])), "1.0 1.1");
+    let mut full = of_slots(2, vec![batch(1, 0, 100, &[1])]);
     (0..2).for_each(|_| full.in_flight.add(Kind::Music, None));
     assert_eq!(decide(full), "");
 }
 
 #[test]
 fn a_kind_may_have_a_limit_of_its_own() {
-    let mut one = board(9, vec![batch(1, 0, 100, &[1, 1])]);
+    let mut one = of_slots(9, vec![batch(1, 0, 100, &[1, 1])]);
     one.limits.in_flight_per_kind = BTreeMap::from([(Kind::Video, 1)]);
     assert_eq!(decide(one), "1.0");
 }
 
 #[test]
 fn a_model_may_have_a_limit_of_its_own() {
-    let mut two = board(9, vec![batch(1, 0, 100, &[1, 1, 1, 1])]);
+    let mut two = of_slots(9, vec![batch(1, 0, 100, &[1, 1, 1, 1])]);
     two.limits.in_flight_per_model = BTreeMap::from([("slow".to_owned(), 2)]);
-    let Board { input, waiting } = &mut two;
+    let Queue { input, waiting } = &mut two;
     for (candidate, model) in waiting[0].candidates.iter_mut().zip(["slow", "slow", "slow", "fast"]) {
         candidate.model = input.limits.counted_model(Some(model)).map(str::to_owned);
     }
@@ -151,19 +151,19 @@ fn a_model_may_have_a_limit_of_its_own() {
 #[test]
 fn batches_take_turns_and_priorities_go_first() {
     let waiting = vec![batch(1, 0, 9, &[1, 1, 1]), batch(2, 0, 9, &[1]), batch(3, 5, 9, &[1])];
-    assert_eq!(decide(board(4, waiting)), "3.0 1.0 2.0 1.1");
+    assert_eq!(decide(of_slots(4, waiting)), "3.0 1.0 2.0 1.1");
 }
 
 #[test]
 fn no_batch_is_looked_at_whose_turn_comes_after_the_last_slot() {
-    let looked_at = |board: &Board, most: usize| {
-        let numbers = admit_of(board, most).1.into_iter().map(|no| no.0.to_string());
+    let looked_at = |input: &Queue, most: usize| {
+        let numbers = admit_of(input, most).1.into_iter().map(|no| no.0.to_string());
         numbers.collect::<Vec<_>>().join(" ")
     };
     let waiting = || (1..=9).map(|no| batch(no, i8::from(no == 7), 9, &[1, 1])).collect::<Vec<_>>();
-    assert_eq!(looked_at(&board(3, waiting()), 1000), "7 1", "7 twice, since it is more urgent");
-    assert_eq!(looked_at(&board(1000, waiting()), 4), "7 1 2");
-    let mut first_is_short = board(3, waiting());
+    assert_eq!(looked_at(&of_slots(3, waiting()), 1000), "7 1", "7 twice, since it is more urgent");
+    assert_eq!(looked_at(&of_slots(1000, waiting()), 4), "7 1 2");
+    let mut first_is_short = of_slots(3, waiting());
     first_is_short.waiting[0].budget = Credits(0);
     assert_eq!(looked_at(&first_is_short, 1000), "7 1 2");
     assert_eq!(decide(first_is_short), "7.0 7.1 2.0 !1 batch_budget", "it is known of those that were");
@@ -174,7 +174,7 @@ fn what_turns_out_to_be_less_urgent_goes_when_its_own_turn_comes() {
     let waiting = [batch(1, 0, 9, &[1]), batch(2, 3, 9, &[1])];
     let turns = [1, 2].map(|no| Turn { batch: BatchNo(no), priority: 5 });
     let look_at = |no: BatchNo| waiting.iter().find(|batch| batch.batch == no).cloned();
-    let decision = admit(board(9, Vec::new()).input, turns, look_at, 9);
+    let decision = admit(of_slots(9, Vec::new()).input, turns, look_at, 9);
     let order: Vec<u32> = decision.admitted.iter().map(|candidate| candidate.key.batch.0).collect();
     assert_eq!(order, [2, 1]);
 }
@@ -184,15 +184,15 @@ fn what_is_urgent_and_does_not_fit_lends_its_priority_to_nothing_else() {
     let mut first = batch(1, 5, 10, &[20]);
     first.candidates.extend(candidates(1, 0, &[1, 1]));
     let second = batch(2, 3, 10, &[1]);
-    assert_eq!(decide(board(9, vec![first.clone(), second.clone()])), "2.0 1.0 1.1");
+    assert_eq!(decide(of_slots(9, vec![first.clone(), second.clone()])), "2.0 1.0 1.1");
     first.budget = Credits(0);
-    assert_eq!(decide(board(9, vec![first, second])), "2.0 !1 batch_budget");
+    assert_eq!(decide(of_slots(9, vec![first, second])), "2.0 !1 batch_budget");
 }
 
 #[test]
 fn no_budget_is_passed_and_cheap_jobs_use_what_is_left() {
-    assert_eq!(decide(board(9, vec![batch(1, 0, 10, &[6, 6, 4, 1])])), "1.0 1.2");
-    assert_eq!(decide(board(9, vec![batch(1, 0, 5, &[6])])), "!1 batch_budget");
+    assert_eq!(decide(of_slots(9, vec![batch(1, 0, 10, &[6, 6, 4, 1])])), "1.0 1.2");
+    assert_eq!(decide(of_slots(9, vec![batch(1, 0, 5, &[6])])), "!1 batch_budget");
 }
 
 #[test]
@@ -200,32 +200,32 @@ fn jobs_whose_charge_nothing_bounds_go_one_at_a_time_and_hold_back_no_others() {
     let mut mixed = batch(1, 0, 100, &[5, 5, 2]);
     mixed.candidates.iter_mut().take(2).for_each(|candidate| candidate.release.basis = Basis::MaxCredits);
     let other = batch(2, 0, 100, &[1]);
-    assert_eq!(decide(board(9, vec![mixed.clone(), other])), "1.0 2.0 1.2");
+    assert_eq!(decide(of_slots(9, vec![mixed.clone(), other])), "1.0 2.0 1.2");
     mixed.awaits_charge = true;
-    assert_eq!(decide(board(9, vec![mixed.clone()])), "1.2");
+    assert_eq!(decide(of_slots(9, vec![mixed.clone()])), "1.2");
     mixed.candidates.truncate(2);
-    assert_eq!(decide(board(9, vec![mixed])), "", "it waits for a charge, which is nobody's to lift");
+    assert_eq!(decide(of_slots(9, vec![mixed])), "", "it waits for a charge, which is nobody's to lift");
 }
 
 #[test]
 fn a_batch_whose_jobs_all_lack_a_price_is_parked_for_it() {
     let lacking = WaitingBatch { lacks_price: true, ..batch(1, 0, 100, &[]) };
-    assert_eq!(decide(board(9, vec![lacking.clone()])), "!1 no_price");
-    assert_eq!(out_of_budget_of(board(9, vec![lacking])), [(BatchNo(1), Parked::NoPrice)]);
+    assert_eq!(decide(of_slots(9, vec![lacking.clone()])), "!1 no_price");
+    assert_eq!(out_of_budget_of(of_slots(9, vec![lacking])), [(BatchNo(1), Parked::NoPrice)]);
     let withheld = WaitingBatch { needs_person: true, ..batch(1, 0, 100, &[]) };
-    assert_eq!(decide(board(9, vec![withheld.clone()])), "!1 perhaps_sent");
-    assert_eq!(out_of_budget_of(board(9, vec![withheld])), [(BatchNo(1), Parked::PerhapsSent)]);
+    assert_eq!(decide(of_slots(9, vec![withheld.clone()])), "!1 perhaps_sent");
+    assert_eq!(out_of_budget_of(of_slots(9, vec![withheld])), [(BatchNo(1), Parked::PerhapsSent)]);
     let some = WaitingBatch { lacks_price: true, ..batch(1, 0, 100, &[6]) };
-    assert_eq!(decide(board(9, vec![some])), "1.0");
+    assert_eq!(decide(of_slots(9, vec![some])), "1.0");
 }
 
 #[test]
 fn day_and_total_budgets_cover_all_batches() {
     let waiting = || vec![batch(1, 0, 100, &[6]), batch(2, 0, 100, &[6])];
-    let mut day = board(9, waiting());
+    let mut day = of_slots(9, waiting());
     day.limits.per_day = Some(Credits(10));
     assert_eq!(decide(day), "1.0 !2 day_budget");
-    let mut total = board(9, waiting());
+    let mut total = of_slots(9, waiting());
     total.limits.total = Some(Credits(10));
     total.total.spent = Credits(5);
     assert_eq!(decide(total), "!1 total_budget !2 total_budget");
@@ -233,7 +233,7 @@ fn day_and_total_budgets_cover_all_batches() {
 
 #[test]
 fn what_a_lost_state_may_have_sent_counts_until_it_is_asked_for() {
-    let mut other = board(9, vec![batch(2, 0, 100, &[2, 4])]);
+    let mut other = of_slots(9, vec![batch(2, 0, 100, &[2, 4])]);
     (other.limits.total, other.may_be_charged) = (Some(Credits(10)), Credits(8));
     assert_eq!(decide(other.clone()), "2.0");
     (other.limits.total, other.limits.per_day) = (None, Some(Credits(9)));
@@ -261,7 +261,7 @@ fn limit(value: &str, total: Option<u64>, per_day: Option<u64>) -> GroupLimit {
 
 #[test]
 fn a_group_is_limited_over_all_batches_and_stands_in_nobodys_way() {
-    let mut clients = board(9, vec![batch(1, 0, 100, &[6, 6, 6]), batch(2, 0, 100, &[6, 6])]);
+    let mut clients = of_slots(9, vec![batch(1, 0, 100, &[6, 6, 6]), batch(2, 0, 100, &[6, 6])]);
     for (batch, names) in clients.waiting.iter_mut().zip([&["acme", "acme", "zen"], &["acme", "zen"][..]]) {
         for (candidate, name) in batch.candidates.iter_mut().zip(names) {
             candidate.groups = vec![limit(name, Some(10), None)];
@@ -291,12 +291,12 @@ fn what_is_held_for_a_waiting_job_is_held_in_its_group_already() {
     let held = Totals { held: Credits(15), ..Totals::default() };
     waiting.totals = held;
     waiting.groups = BTreeMap::from([(group.group, GroupBooks { total: held, day: held })]);
-    assert_eq!(decide(board(9, vec![waiting])), "1.0");
+    assert_eq!(decide(of_slots(9, vec![waiting])), "1.0");
 }
 
 #[test]
 fn what_must_stay_on_the_account_stays() {
-    let mut keep = board(9, vec![batch(1, 0, 100, &[6, 6, 3])]);
+    let mut keep = of_slots(9, vec![batch(1, 0, 100, &[6, 6, 3])]);
     keep.limits.min_balance = Some(Credits(10));
     assert_eq!(decide(keep.clone()), "!1 min_balance", "nothing is sent before the balance is known");
     keep.balance = Some(Credits(20));
@@ -305,7 +305,7 @@ fn what_must_stay_on_the_account_stays() {
 
 #[test]
 fn what_must_stay_is_held_against_a_balance_that_is_fresh_enough() {
-    let mut old = board(4, Vec::new());
+    let mut old = of_slots(4, Vec::new());
     old.limits.min_balance = Some(Credits(500));
     for (balance, age, expected) in [
         (1_300, 1_000, "1.0"),
@@ -333,7 +333,7 @@ fn covered(mut batch: WaitingBatch, units: &[u64]) -> WaitingBatch {
 #[test]
 fn after_a_402_the_balance_or_an_allowance_must_cover_what_is_sent() {
     let mut short =
-        board(9, vec![batch(1, 0, 100, &[6, 3, 3]), covered(batch(2, 0, 100, &[6, 6, 6]), &[1, 15, 1])]);
+        of_slots(9, vec![batch(1, 0, 100, &[6, 3, 3]), covered(batch(2, 0, 100, &[6, 6, 6]), &[1, 15, 1])]);
     assert_eq!(decide(short.clone()), "1.0 2.0 1.1 2.1 1.2 2.2", "nothing was refused");
     short.out_of_credits = true;
     assert_eq!(decide(short.clone()), "2.0 2.1 2.2 !1 credits", "the pool is tried freely");
@@ -355,7 +355,7 @@ fn after_a_402_the_balance_or_an_allowance_must_cover_what_is_sent() {
 
 #[test]
 fn budgets_hold_whatever_an_allowance_may_cover() {
-    let mut tight = board(9, vec![covered(batch(1, 0, 10, &[30]), &[1])]);
+    let mut tight = of_slots(9, vec![covered(batch(1, 0, 10, &[30]), &[1])]);
     assert_eq!(decide(tight.clone()), "!1 batch_budget");
     tight.out_of_credits = true;
     assert_eq!(decide(tight), "!1 batch_budget");
@@ -363,7 +363,7 @@ fn budgets_hold_whatever_an_allowance_may_cover() {
 
 #[test]
 fn a_hundred_racing_jobs_never_pass_a_budget() {
-    let mut racing = board(1000, (0..100).map(|n| batch(n, 0, 50, &[7])).collect());
+    let mut racing = of_slots(1000, (0..100).map(|n| batch(n, 0, 50, &[7])).collect());
     racing.limits.per_day = Some(Credits(100));
     let (decision, _) = admit_of(&racing, 1000);
     assert_eq!(decision.admitted.len(), 14, "14 x 7 = 98");
@@ -373,7 +373,7 @@ fn a_hundred_racing_jobs_never_pass_a_budget() {
 #[test]
 fn a_batch_is_out_of_budget_when_no_job_fits_whatever_is_in_flight() {
     let waiting = vec![batch(1, 0, 3, &[4, 9]), batch(2, 0, 3, &[4, 2]), batch(3, 0, 9, &[])];
-    let mut unknown = board(1, waiting);
+    let mut unknown = of_slots(1, waiting);
     unknown.limits.min_balance = Some(Credits(100));
     unknown.in_flight.add(Kind::Video, None);
     assert_eq!(out_of_budget_of(unknown.clone()), [(BatchNo(1), Parked::BatchBudget)]);
@@ -389,15 +389,15 @@ fn what_is_held_for_a_waiting_job_must_be_covered_by_the_balance_all_the_same() 
     let mut waiting = batch(1, 0, 15, &[15]);
     (waiting.candidates[0].held, waiting.candidates[0].is_held_today) = (Credits(15), true);
     waiting.totals.held = Credits(15);
-    let mut board = board(9, vec![waiting]);
-    board.total.held = Credits(15);
-    assert_eq!(decide(board.clone()), "1.0", "its budget holds it already");
-    (board.out_of_credits, board.balance) = (true, Some(Credits(14)));
-    assert_eq!(decide(board.clone()), "!1 credits");
-    board.balance = Some(Credits(15));
-    assert_eq!(decide(board.clone()), "1.0");
-    (board.out_of_credits, board.limits.min_balance) = (false, Some(Credits(1)));
-    assert_eq!(decide(board), "!1 min_balance");
+    let mut input = of_slots(9, vec![waiting]);
+    input.total.held = Credits(15);
+    assert_eq!(decide(input.clone()), "1.0", "its budget holds it already");
+    (input.out_of_credits, input.balance) = (true, Some(Credits(14)));
+    assert_eq!(decide(input.clone()), "!1 credits");
+    input.balance = Some(Credits(15));
+    assert_eq!(decide(input.clone()), "1.0");
+    (input.out_of_credits, input.limits.min_balance) = (false, Some(Credits(1)));
+    assert_eq!(decide(input), "!1 min_balance");
 }
 
 #[test]
@@ -407,9 +407,9 @@ fn what_is_held_for_another_day_counts_in_full_against_today() {
         for candidate in &mut waiting.candidates {
             (candidate.held, candidate.is_held_today) = (Credits(20), is_held_today);
         }
-        let mut board = board(4, vec![waiting]);
-        board.limits.per_day = Some(Credits(left));
-        admit_of(&board, 4).0.admitted.is_empty()
+        let mut input = of_slots(4, vec![waiting]);
+        input.limits.per_day = Some(Credits(left));
+        admit_of(&input, 4).0.admitted.is_empty()
     };
     assert_eq!([parked(true, 9), parked(true, 10)], [true, false]);
     assert_eq!([parked(false, 29), parked(false, 30)], [true, false]);

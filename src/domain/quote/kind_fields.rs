@@ -67,7 +67,7 @@ pub(super) fn check(kind: Kind, request: &Request, rules: &Rules, diagnostics: &
     }
     for (name, value) in &request.options {
         if let Value::String(text) = value {
-            validate::wording(&validate::option(name), text, rules, diagnostics);
+            validate::prohibited_words(&validate::option(name), text, rules, diagnostics);
         }
     }
 }

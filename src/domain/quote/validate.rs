@@ -23,12 +23,12 @@ pub(super) fn prompt(
         Some(_) if text.is_empty() => diagnostics.refuse(field, "is empty, and the service needs one"),
         Some(_) => {}
     }
-    wording(field, text, rules, diagnostics);
+    prohibited_words(field, text, rules, diagnostics);
     text.to_owned()
 }
 
 /// Says where a text has wording that the service refuses.
-pub(super) fn wording(field: &str, text: &str, rules: &Rules, diagnostics: &mut Diagnostics) {
+pub(super) fn prohibited_words(field: &str, text: &str, rules: &Rules, diagnostics: &mut Diagnostics) {
     if let Some(said) = rules.prohibited_in(text) {
         let said = shorten(&said);
         let message = format!("says \"{said}\": the service refuses such wording, even where it is negated");

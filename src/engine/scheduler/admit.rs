@@ -61,12 +61,12 @@ impl Scheduler {
             return Ok(None);
         }
         let mut found = LookedAt::default();
-        let (board, in_flight) = (self.board(now), self.in_flight());
-        let board = AdmissionInput { in_flight: in_flight.clone(), ..board };
-        let limits = board.limits.clone();
+        let (input, in_flight) = (self.admission_input(now), self.in_flight());
+        let input = AdmissionInput { in_flight: in_flight.clone(), ..input };
+        let limits = input.limits.clone();
         let mut waiting_jobs = self.waiting_jobs(&limits, &in_flight, now);
         let most = ADMIT_MAX.min(backlog - open).min(submits).min(requests);
-        let decision = admission::admit(board, turns, |no| waiting_jobs.look_at(no, &mut found), most);
+        let decision = admission::admit(input, turns, |no| waiting_jobs.look_at(no, &mut found), most);
         if !found.too_dear.is_empty() {
             self.refuse(found.too_dear, now)?;
             return Ok(None);
@@ -193,7 +193,7 @@ impl Scheduler {
     }
 
     /// What admission looks at, with nothing in flight.
-    pub(super) fn board(&mut self, now: Now) -> AdmissionInput {
+    pub(super) fn admission_input(&mut self, now: Now) -> AdmissionInput {
         let mut limits = self.settings.limits.clone();
         limits.in_flight = self.adaptive_limit.slots(now.tick);
         let (balance, balance_age) = self.account.balance_left(now.tick);
@@ -244,9 +244,9 @@ impl Scheduler {
     /// Which budgets keep which batches, where nothing is sent. Slots come free by themselves, so that it does not matter
     /// what is in flight.
     pub(super) fn out_of_budget(&mut self, now: Now) -> Vec<(BatchNo, Parked)> {
-        let board = self.board(now);
-        let waiting = self.all_waiting(&board.limits, &board.in_flight, now);
-        admission::out_of_budget(board, waiting)
+        let input = self.admission_input(now);
+        let waiting = self.all_waiting(&input.limits, &input.in_flight, now);
+        admission::out_of_budget(input, waiting)
     }
 
     /// The waiting jobs of every batch, whatever its turn.

@@ -5,7 +5,7 @@
 //!                       jobs/accepted/m.csv                then the manifest, renamed
 //! ```
 //!
-//! Nothing is ever overwritten: where a name is taken, both are called `m.2.csv` instead (`filing_names.rs`). The same
+//! Nothing is ever overwritten: where a name is taken, both are called `m.2.csv` instead (`dispose_names.rs`). The same
 //! manifest again, byte for byte, is not kept twice; its receipt is. A crash at any point leaves the
 //! manifest in the inbox or filed, and a receipt that was already written is found by the hash in it.
 
@@ -20,7 +20,7 @@ use crate::domain::time::Timestamp;
 use crate::failpoint;
 use crate::ingest::inbox::ReadyManifest;
 use crate::ingest::inbox::dir::{InboxDir, draft_of};
-use crate::ingest::inbox::filing_names::{find_place, numbered};
+use crate::ingest::inbox::dispose_names::{find_place, numbered};
 use crate::ingest::manifest_file::Identity;
 use crate::ingest::receipt::Receipt;
 use crate::output::publish::hash;
@@ -62,7 +62,7 @@ pub struct Filed {
 
 /// A manifest could not be filed. It is still in its inbox.
 #[derive(Debug, thiserror::Error)]
-pub enum FilingError {
+pub enum DisposeError {
     /// It is not the file that the receipt is about: it has to be read again.
     #[error("{} changed after it was read; reading it again", .path.display())]
     Changed {
@@ -98,14 +98,14 @@ struct WrittenReceipt<'a> {
 /// committed.
 ///
 /// # Errors
-/// [`FilingError`]; the manifest is in its inbox as before. One that changed is to be put back; where a
+/// [`DisposeError`]; the manifest is in its inbox as before. One that changed is to be put back; where a
 /// folder refuses, the same may be tried again with the same receipt.
 pub fn file_away(
     folders: &Folders,
     manifest: &ReadyManifest,
     receipt: &Receipt,
     now: Timestamp,
-) -> Result<Filed, FilingError> {
+) -> Result<Filed, DisposeError> {
     let accepted = receipt.is_taken_in();
     let folder = if accepted { &folders.accepted } else { &folders.rejected };
     let path = &manifest.path;
@@ -114,8 +114,8 @@ pub fn file_away(
     let filed = if is_read { file_into(folder, folders, manifest, receipt, now) } else { Ok(None) };
     match filed {
         Ok(Some(filed)) => Ok(filed),
-        Ok(None) => Err(FilingError::Changed { path: path.clone() }),
-        Err(source) => Err(FilingError::Io { path: path.clone(), folder: folder.clone(), source }),
+        Ok(None) => Err(DisposeError::Changed { path: path.clone() }),
+        Err(source) => Err(DisposeError::Io { path: path.clone(), folder: folder.clone(), source }),
     }
 }
 
@@ -268,7 +268,7 @@ mod tests {
     use super::*;
     use crate::domain::diagnostic::{Diagnostic, Position};
     use crate::ingest::inbox::complete_manifest::FileStat;
-    use crate::ingest::inbox::filing_names::NAME_MAX_BYTES;
+    use crate::ingest::inbox::dispose_names::NAME_MAX_BYTES;
 
     struct TestFolders {
         _dir: TempDir,
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn what_filing_reads_does_not_grow_with_what_was_filed_before() {
+    fn what_disposing_reads_does_not_grow_with_what_was_disposed_before() {
         let folders = folders();
         folders.file("m.csv", "text of today 0000");
         let accepted = &folders.folders.accepted;
@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn filing_that_broke_off_after_the_receipt_is_ended_with_that_receipt() {
+    fn disposing_that_broke_off_after_the_receipt_is_ended_with_that_receipt() {
         let folders = folders();
         let filed = folders.file("m.csv", "one");
         // As a crash before the rename would have left it.
@@ -464,12 +464,12 @@ mod tests {
     #[test]
     fn a_file_that_nobody_read_is_not_filed() {
         let folders = folders();
-        // Replaced after the reading, before the filing.
+        // Replaced after the reading, before it was disposed.
         let (manifest, receipt) = folders.drop_in("m.csv", "one");
         fs::write(folders.folders.inbox.join("new"), "two").unwrap();
         fs::rename(folders.folders.inbox.join("new"), &manifest.path).unwrap();
         let error = file_away(&folders.folders, &manifest, &receipt, Timestamp(0)).unwrap_err();
-        assert!(matches!(error, FilingError::Changed { .. }), "{error}");
+        assert!(matches!(error, DisposeError::Changed { .. }), "{error}");
         // Another file was read under its name.
         let (_, receipt) = folders.drop_in("other.csv", "secret");
         let (manifest, _) = folders.drop_in("m.csv", "one");

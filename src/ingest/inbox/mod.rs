@@ -12,7 +12,7 @@
 mod complete_manifest;
 mod dir;
 pub mod dispose;
-mod filing_names;
+mod dispose_names;
 mod fs_events;
 mod ignored_names;
 mod index;

@@ -13,7 +13,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::complete_manifest::CompletionSign;
-use super::dispose::{FilingError, Folders, file_away};
+use super::dispose::{DisposeError, Folders, file_away};
 use super::*;
 use crate::domain::quote::Rules;
 use crate::domain::time::Timestamp;
@@ -518,7 +518,7 @@ const TWO_GOOD_ROWS_OF_THREE: &str =
     "id,kind,model,prompt\na,image,flat,fox\nb,image,nope,owl\nc,image,flat,hen\n";
 
 #[tokio::test]
-async fn a_crash_between_commit_and_filing_leads_to_a_second_reading_that_adds_nothing() {
+async fn a_crash_between_commit_and_disposal_leads_to_a_second_reading_that_adds_nothing() {
     let mut test = InboxTest::open(RARELY).await;
     let store = Store::open(&test.dir.path().join("state"), "s", false).unwrap();
     let draft = test.draft(TWO_GOOD_ROWS_OF_THREE);
@@ -559,5 +559,5 @@ async fn what_took_a_manifests_name_for_a_moment_is_neither_committed_nor_filed(
     assert_ne!(receipt.read, Some(manifest.stat.identity));
     let folders = Folders::in_jobs(test.dir.path());
     let error = file_away(&folders, &manifest, &receipt, Timestamp(0)).unwrap_err();
-    assert!(matches!(error, FilingError::Changed { .. }), "{error}");
+    assert!(matches!(error, DisposeError::Changed { .. }), "{error}");
 }

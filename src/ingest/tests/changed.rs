@@ -7,14 +7,14 @@ use crate::domain::row_selection::RowSelection;
 
 #[test]
 fn an_edited_manifest_runs_what_is_new_or_changed() {
-    let door = door();
-    door.check(
+    let ingest = ingest();
+    ingest.check(
         "m.csv",
         &format!("{HEADER}a,image,flat,fox,,\nb,image,flat,owl,,\n"),
         "2 new 0 have 0 invalid 6 credits",
     );
     let edited = format!("{HEADER}b,image,flat,owl,3,\nc,image,flat,hen,,\na,image,flat,red fox,,\n");
-    let receipt = door.accept("m.csv", &edited);
+    let receipt = ingest.accept("m.csv", &edited);
     assert_eq!((receipt.new, receipt.changed, receipt.waiting, receipt.done), (3, 1, 1, 0));
     assert_eq!((receipt.price.0, receipt.total_credits.0), (12, 15), "what waits is still to be paid");
     let notes: Vec<String> = receipt.notes.iter().map(ToString::to_string).collect();
@@ -25,17 +25,17 @@ fn an_edited_manifest_runs_what_is_new_or_changed() {
              was \"fox\", is \"red fox\""
         ]
     );
-    assert_eq!(door.labels("m"), ["0 a", "1 b", "2 b-v2", "3 b-v3", "4 c", "5 a"]);
+    assert_eq!(ingest.labels("m"), ["0 a", "1 b", "2 b-v2", "3 b-v3", "4 c", "5 a"]);
 }
 
 /// Case and inner spaces of a prompt, and a default that is spelled out, make another job: the field is named.
 #[test]
 fn a_row_that_keeps_its_id_says_in_what_it_changed() {
-    let door = door();
+    let ingest = ingest();
     let header = "id,kind,model,prompt,quality\n";
-    door.accept("m.csv", &format!("{header}a,image,flat,A red fox,\n"));
+    ingest.accept("m.csv", &format!("{header}a,image,flat,A red fox,\n"));
     let changed = |text: &str| {
-        let receipt = door.accept("m.csv", &format!("{header}{text}\n"));
+        let receipt = ingest.accept("m.csv", &format!("{header}{text}\n"));
         let fields = receipt.notes.iter().filter(|note| note.message.contains("with another request"));
         let fields: Vec<String> = fields.map(|note| note.field.clone().unwrap_or_default()).collect();
         (receipt.new, receipt.changed, receipt.have, fields.join(" "))
@@ -50,9 +50,9 @@ fn a_row_that_keeps_its_id_says_in_what_it_changed() {
 
 #[test]
 fn a_row_that_goes_back_says_what_becomes_of_the_one_that_was_wanted() {
-    let door = door();
+    let ingest = ingest();
     let accept = |prompt: &str| {
-        let receipt = door.accept("m.csv", &format!("id,kind,model,prompt\na,image,flat,{prompt}\n"));
+        let receipt = ingest.accept("m.csv", &format!("id,kind,model,prompt\na,image,flat,{prompt}\n"));
         let back = |note: &Diagnostic| {
             let (what, _) = note.message.split_once(": was ")?;
             what.starts_with("a goes back").then(|| (note.field.clone().unwrap_or_default(), what.to_owned()))
@@ -70,9 +70,9 @@ fn a_row_that_goes_back_says_what_becomes_of_the_one_that_was_wanted() {
 /// A limit and a review are no part of the request: what waits keeps those that it was accepted with, and that is said.
 #[test]
 fn a_row_that_waits_says_which_of_its_terms_a_manifest_does_not_change() {
-    let door = door();
+    let ingest = ingest();
     let notes = |rows: &str| {
-        let receipt = door.accept("m.csv", &format!("id,kind,model,prompt,max_credits,review\n{rows}"));
+        let receipt = ingest.accept("m.csv", &format!("id,kind,model,prompt,max_credits,review\n{rows}"));
         assert_eq!(receipt.invalid, 0);
         let notes =
             receipt.notes.iter().map(|note| (note.field_message(), note.hint.clone().unwrap_or_default()));
@@ -103,7 +103,7 @@ fn a_row_that_waits_says_which_of_its_terms_a_manifest_does_not_change() {
     );
 }
 
-impl Door {
+impl Ingest {
     /// What a later manifest says of rows that it does not have: `count credits: id verdict credits, ...`.
     fn absent(&self, text: &str, selection: RowSelection) -> Option<String> {
         let receipt = self.said("", "m.csv", text, |options| IngestOptions { selection, ..options });
@@ -121,46 +121,51 @@ impl Door {
 
 #[test]
 fn rows_that_a_later_manifest_does_not_have_are_listed_with_what_they_may_still_cost() {
-    let door = door();
+    let ingest = ingest();
     let rows = "a,image,flat,fox,,\nb,image,flat,owl,3,\nc,image,flat,hen,,\n,image,flat,gnu,2,\n";
     let whole = RowSelection::default;
     let all = format!("{HEADER}{rows}");
-    assert_eq!(door.absent(&all, whole()), None, "a batch that is new");
-    assert_eq!(door.absent(&all, whole()), None, "nothing is missing");
-    let gnus = door.labels("m").into_iter().filter_map(|label| Some(label.split_once(" gnu")?.1.to_owned()));
+    assert_eq!(ingest.absent(&all, whole()), None, "a batch that is new");
+    assert_eq!(ingest.absent(&all, whole()), None, "nothing is missing");
+    let gnus =
+        ingest.labels("m").into_iter().filter_map(|label| Some(label.split_once(" gnu")?.1.to_owned()));
     let gnus: Vec<String> = gnus.map(|rest| format!("gnu{rest} waiting 3")).collect();
     // One is edited, which is no absence, of one the count is less, and two are gone.
     let edited = format!("{HEADER}a,image,flat,red fox,,\nb,image,flat,owl,2,\n");
     let expected = format!("4 12: b-v3 waiting 3, c waiting 3, {}", gnus.join(", "));
-    assert_eq!(door.absent(&edited, whole()).as_deref(), Some(&*expected));
-    assert_eq!(door.absent(&edited, whole()).as_deref(), Some(&*expected), "the older version is not listed");
+    assert_eq!(ingest.absent(&edited, whole()).as_deref(), Some(&*expected));
+    assert_eq!(
+        ingest.absent(&edited, whole()).as_deref(),
+        Some(&*expected),
+        "the older version is not listed"
+    );
     // What is left out of a part of a manifest is not absent.
     let part = RowSelection { first: Some(1), ..whole() };
-    assert_eq!(door.absent(&edited, part), None);
+    assert_eq!(ingest.absent(&edited, part), None);
     // Of a row that cannot be read further its id tells which one it is.
     let unread = format!("{edited}c,nothing,flat,hen,,\n");
     let expected = expected.replace("c waiting 3", "c waiting 3, not valid");
-    assert_eq!(door.absent(&unread, whole()).as_deref(), Some(&*expected));
+    assert_eq!(ingest.absent(&unread, whole()).as_deref(), Some(&*expected));
     // So it does of one that has no price: it takes the place of nothing.
     let unpriced = format!("{edited}c,image,gone,hen,,\n");
-    assert_eq!(door.absent(&unpriced, whole()).as_deref(), Some(&*expected));
+    assert_eq!(ingest.absent(&unpriced, whole()).as_deref(), Some(&*expected));
     // One without an id may be any of them.
     let unread = format!("{edited},nothing,flat,hen,,\n");
-    assert_eq!(door.absent(&unread, whole()), None);
+    assert_eq!(ingest.absent(&unread, whole()), None);
     // An invalid row is there.
     let invalid = format!("{edited}c,image,flat,hen,,\n,image,flat,gnu,1,\n");
     assert_eq!(
-        door.absent(&invalid, whole()).as_deref(),
+        ingest.absent(&invalid, whole()).as_deref(),
         Some(&*format!("2 6: b-v3 waiting 3, {}", gnus[1]))
     );
 }
 
 #[test]
 fn of_many_absent_rows_five_are_listed() {
-    let door = door();
+    let ingest = ingest();
     let rows: String = (0..40).map(|n| format!("r{n},image,flat,fox {n},,\n")).collect();
-    door.accept("m.csv", &format!("{HEADER}{rows}"));
+    ingest.accept("m.csv", &format!("{HEADER}{rows}"));
     let expected = "39 117: r1 waiting 3, r2 waiting 3, r3 waiting 3, r4 waiting 3, r5 waiting 3";
-    let found = door.absent(&format!("{HEADER}r0,image,flat,fox 0,,\n"), RowSelection::default());
+    let found = ingest.absent(&format!("{HEADER}r0,image,flat,fox 0,,\n"), RowSelection::default());
     assert_eq!(found.as_deref(), Some(expected));
 }

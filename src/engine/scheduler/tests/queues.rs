@@ -53,7 +53,7 @@ impl Stage {
 
     /// How many candidates a step looks at.
     fn looked_at(&mut self) -> usize {
-        let limits = self.scheduler.board(self.now).limits;
+        let limits = self.scheduler.admission_input(self.now).limits;
         let in_flight = self.scheduler.in_flight();
         let waiting = self.scheduler.all_waiting(&limits, &in_flight, self.now);
         waiting.iter().map(|waiting| waiting.candidates.len()).sum()

@@ -36,11 +36,11 @@ pub(super) struct Destination {
     pub(super) receipt: OsString,
     /// The very same manifest lies there.
     pub(super) has_manifest: bool,
-    /// The receipt of the very same manifest lies there, and no manifest: filing broke off.
+    /// The receipt of the very same manifest lies there, and no manifest: disposing broke off.
     pub(super) has_receipt: bool,
 }
 
-/// Free names for a manifest and its receipt, and whether an earlier filing of the very same one left something.
+/// Free names for a manifest and its receipt, and whether an earlier try with the very same one left something.
 pub(super) fn find_place(
     target: &InboxDir,
     name: &OsStr,
