@@ -54,7 +54,8 @@ pub(super) async fn run(arguments: &TakeArguments, global: &Global) -> Result<Ex
                 let status = client.call(&asked).await?.batches.into_iter().next();
                 // What waits in the batch goes first.
                 let before = |status: BatchStatus| {
-                    status.planned_credits.max(status.committed_credits())
+                    let committed = status.held_credits + status.charged_credits;
+                    status.planned_credits.max(committed + status.may_be_charged_credits)
                 };
                 let enough = status.map(|status| before(status) + price.0);
                 let enough = enough.map_or_else(|| "N".to_owned(), |enough| enough.to_string());

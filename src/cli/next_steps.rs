@@ -605,6 +605,7 @@ spring: the next job needs 8, 4 of 16 credits are left; for that job, or for all
         // As admission counts: what a lost state may have been charged is not left.
         let rebuilt = serde_json::json!({
             "state": "parked", "parked_by": "batch_budget", "needed_credits": 8, "may_be_charged_credits": 3,
+            "beside_credits": 3,
         });
         let expected = "\
 spring: the next job needs 8, 1 of 16 credits are left; for that job, or for all of the batch:

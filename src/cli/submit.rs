@@ -248,6 +248,8 @@ fn has_ended(batch: &BatchStatus) -> bool {
     match batch.state {
         BatchState::Done | BatchState::Review => true,
         BatchState::Active => batch.overdue > 0 && !moves && batch.in_state(JobState::Queued) == 0,
+        // It is tried again by itself, and ends after a day.
+        BatchState::Parked if batch.parked_by == Some(Parked::InputsUnavailable) => false,
         BatchState::Paused | BatchState::Parked => !moves,
     }
 }

@@ -106,7 +106,7 @@ impl InputStore {
     async fn check_life(&self, order: &Order) -> Result<(), InputFault> {
         match self.life_for(self.until_deadline(order)).await.map_err(|error| passing(&error))? {
             LinkLife::LongEnough => Ok(()),
-            LinkLife::UntilRenewed(why) => Err(InputFault::Passing(Fault::new(STORE_FAULT, why))),
+            LinkLife::UntilRenewed(why) => Err(InputFault::Store(Fault::new(STORE_FAULT, why))),
             LinkLife::TooShort(why) => Err(lasting(CREDENTIALS_TOO_SHORT, &why)),
         }
     }
@@ -197,24 +197,24 @@ impl InputStore {
     }
 
     /// Whether the store is at fault, or an object alone: the store is asked whether it takes anything.
-    async fn whose_fault(&self, name: &str, fault: InputFault) -> InputFault {
+    async fn whose_fault(&self, name: &str, why: NotUploaded) -> InputFault {
         let storage = &self.0.storage;
-        let fault = match fault {
-            InputFault::Store(fault) => fault,
-            other => return other,
+        let error = match why {
+            NotUploaded::Storage(error) => error,
+            NotUploaded::Other(fault) => return fault,
         };
-        match storage.check_writing().await {
-            Ok(()) => InputFault::Passing(Fault::new(
-                STORE_FAULT,
-                format!(
-                    "{} is not taken, while the store takes other objects: {}; if that does not pass, see whether \
-                     a policy, a retention or a lock of the bucket forbids this name",
-                    storage.address_of(name),
-                    fault.message
-                ),
-            )),
-            Err(_) => InputFault::Store(fault),
+        if storage.check_writing().await.is_err() {
+            return passing(&error);
         }
+        let address = storage.address_of(name);
+        let text = match error.is_cut() {
+            true => format!("the transfer of {address} broke off, while the store answers: {error}"),
+            false => format!(
+                "{address} is not taken, while the store takes other objects: {error}; if that does not pass, see whether \
+                 a policy, a retention or a lock of the bucket forbids this name"
+            ),
+        };
+        InputFault::Passing(Fault::new(STORE_FAULT, text))
     }
 
     /// Removes an object. One that is not there is removed.
@@ -236,14 +236,14 @@ impl InputStore {
         all.entry(name.to_owned()).or_default().clone()
     }
 
-    async fn put(&self, name: &str, staged: &StagedInputs, file: &InputFile) -> Result<(), InputFault> {
+    async fn put(&self, name: &str, staged: &StagedInputs, file: &InputFile) -> Result<(), NotUploaded> {
         let storage = &self.0.storage;
         let content = &file.content;
         let sha256 = content.sha256.clone();
         let there = match storage.size_of(name).await {
             // It may be missing: who may not list a bucket is not told.
             Err(error) if error.is_denied() => None,
-            found => found.map_err(|error| passing(&error))?,
+            found => found?,
         };
         let expected = Expected {
             bytes: content.bytes,
@@ -253,13 +253,12 @@ impl InputStore {
         let (looked, wanted) = (staged.clone(), sha256.clone());
         let path = blocking(move || looked.content(&wanted)).await;
         // While its copy is here, nothing confirmed yet what is there.
-        let is_there = there == Some(content.bytes)
-            && (path.is_none() || storage.holds(name, expected).await.map_err(|error| passing(&error))?);
+        let is_there =
+            there == Some(content.bytes) && (path.is_none() || storage.holds(name, expected).await?);
         if is_there {
             let (staged, object) = (staged.clone(), name.to_owned());
-            return blocking(move || staged.uploaded(&sha256, &object))
-                .await
-                .map_err(|error| state_fault(&error));
+            let noted = blocking(move || staged.uploaded(&sha256, &object)).await;
+            return noted.map_err(|error| state_fault(&error).into());
         }
         let Some(path) = path else {
             let staged = staged.clone();
@@ -271,7 +270,8 @@ impl InputStore {
                     file.name,
                     storage.address_of(name)
                 ),
-            ));
+            )
+            .into());
         };
         failpoint::hit("uploading");
         let begun = self.0.clock.elapsed();
@@ -280,7 +280,7 @@ impl InputStore {
         self.0.uploads.ended(put.is_ok().then_some(content.bytes), took);
         match put {
             Ok(()) => {}
-            Err(PutError::Storage(error)) => return Err(passing(&error)),
+            Err(PutError::Storage(error)) => return Err(error.into()),
             // It is looked for below: one of its name holds the same.
             Err(PutError::Taken) => {}
             Err(PutError::Changed(why)) => {
@@ -288,20 +288,21 @@ impl InputStore {
                 let staged = staged.clone();
                 blocking(move || staged.remove(&sha256)).await.map_err(|error| state_fault(&error))?;
                 let text = format!("{}: {why}; submit its manifest again", file.name);
-                return Err(lasting(FILE_CHANGED, &text));
+                return Err(lasting(FILE_CHANGED, &text).into());
             }
         }
         failpoint::hit("uploaded");
-        match storage.size_of(name).await.map_err(|error| passing(&error))? {
+        match storage.size_of(name).await? {
             Some(found) if found == content.bytes => {
                 tracing::info!(file = file.name, object = name, bytes = found, "input uploaded");
                 let (staged, object) = (staged.clone(), name.to_owned());
-                blocking(move || staged.uploaded(&sha256, &object)).await.map_err(|error| state_fault(&error))
+                let noted = blocking(move || staged.uploaded(&sha256, &object)).await;
+                noted.map_err(|error| state_fault(&error).into())
             }
             found => {
                 let found = found.map_or("is not there".to_owned(), |found| format!("has {found} bytes"));
                 let text = format!("{} was uploaded and {found}", storage.address_of(name));
-                Err(InputFault::Store(Fault::new(STORE_FAULT, text)))
+                Err(InputFault::Passing(Fault::new(STORE_FAULT, text)).into())
             }
         }
     }
@@ -390,6 +391,25 @@ fn no_store() -> Fault {
         NO_STORE,
         "the row names a file of this machine; set inputs.store in the configuration, then retry",
     )
+}
+
+/// Why a file is not in the store.
+enum NotUploaded {
+    /// What the store said.
+    Storage(StorageError),
+    Other(InputFault),
+}
+
+impl From<StorageError> for NotUploaded {
+    fn from(error: StorageError) -> NotUploaded {
+        NotUploaded::Storage(error)
+    }
+}
+
+impl From<InputFault> for NotUploaded {
+    fn from(fault: InputFault) -> NotUploaded {
+        NotUploaded::Other(fault)
+    }
 }
 
 fn passing(error: &StorageError) -> InputFault {

@@ -64,6 +64,10 @@ pub struct BatchStatus {
     /// budget of the batch and those of the configuration until they are looked up, after the batch is resumed.
     #[serde(default, skip_serializing_if = "is_default")]
     pub may_be_charged_credits: u64,
+    /// The part of it that counts against the budget of the batch when the job that waits next is sent: nothing where that may
+    /// have been sent itself.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub beside_credits: u64,
     /// Jobs of those that are submitting or running that are overdue: they are watched, and nothing waits for them.
     #[serde(default, skip_serializing_if = "is_none")]
     pub overdue: u32,
@@ -173,6 +177,7 @@ impl BatchStatus {
             waived_credits: overview.totals.waived.0,
             refunded_credits: overview.totals.refunded.0,
             may_be_charged_credits: record.may_be_charged.0,
+            beside_credits: overview.beside.0,
             overdue: overview.overdue,
             watched: overview.watched,
             refused_rows: record.refused_rows,
@@ -206,9 +211,9 @@ impl BatchStatus {
         Some((next, all.max(self.planned_credits).max(next)))
     }
 
-    /// What counts against its budget: held, charged, and what a state that is gone may have been charged. In credits.
+    /// What counts against its budget when its next job is sent, in credits.
     pub fn committed_credits(&self) -> u64 {
-        self.held_credits + self.charged_credits + self.may_be_charged_credits
+        self.held_credits + self.charged_credits + self.beside_credits
     }
 
     /// What is left of its budget, in credits.

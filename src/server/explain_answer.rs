@@ -52,10 +52,7 @@ pub(super) async fn explain(engine: &EngineClient, job: &str) -> Result<Explanat
                     Some(Withheld::InputsUnavailable(why))
                         if matches!(parked_by, None | Some(Parked::InputsUnavailable)) =>
                     {
-                        format!(
-                            "it waits for its inputs, which cannot be had just now: {why}. It is tried again with \
-                             increasing delays, for up to a day; nothing is charged meanwhile"
-                        )
+                        waits_for_inputs(why)
                     }
                     None | Some(Withheld::InputsUnavailable(_)) => {
                         next(&batch, &spec, &record, parked_by, shortage.as_ref(), missing)
@@ -525,6 +522,14 @@ fn next(
     }
 }
 
+/// What is said of a job whose inputs cannot be had just now.
+fn waits_for_inputs(why: &str) -> String {
+    format!(
+        "it waits for its inputs, which cannot be had just now: {why}. It is tried again with increasing delays, for up to a \
+         day; nothing is charged meanwhile"
+    )
+}
+
 /// Why a queued job that may have been sent by a state that is gone is neither sent nor dropped, and what a person can do.
 fn not_sent_now(batch: &BatchName, spec: &JobSpec, withheld: &Withheld) -> String {
     let name = job_argument(batch, &spec.label);
@@ -537,7 +542,8 @@ fn not_sent_now(batch: &BatchName, spec: &JobSpec, withheld: &Withheld) -> Strin
             "the deadline of its row has passed",
             "; to have it made all the same, add its row with another id and a later deadline",
         ),
-        Withheld::AboveMax(why) | Withheld::InputsUnavailable(why) => (why.as_str(), ""),
+        Withheld::AboveMax(why) => (why.as_str(), ""),
+        Withheld::InputsUnavailable(why) => return waits_for_inputs(why),
     };
     format!(
         "it may have been sent before the state was rebuilt or imported, and is neither sent now nor dropped: {why}. To end \

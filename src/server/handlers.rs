@@ -244,7 +244,7 @@ pub async fn budget_set(engine: &EngineClient, before: &BatchRecord) -> Result<B
         before_credits: before.budget().0,
         budget_credits: now.budget().0,
         is_default: now.policy.budget.is_none(),
-        committed_credits: now.committed().0,
+        committed_credits: now.totals.committed().0,
     })
 }
 

@@ -168,7 +168,9 @@ async fn question_of_batch(
     query: &ActionQuery,
 ) -> Result<ConfirmView, ApiError> {
     let status = status_of(app, name).await?;
-    let left = Credits(status.left_credits());
+    // What may have been charged before may be found not to have been, and bought.
+    let spent = status.held_credits + status.charged_credits;
+    let left = Credits(status.budget_credits.saturating_sub(spent));
     let page = Object::Batch(name.clone()).page();
     let view =
         |title: &str, verb: &str, text: Vec<String>, price: Option<String>, fields: Vec<Field>| ConfirmView {
@@ -262,7 +264,7 @@ async fn question_of_batch(
                     ConfirmView { is_question: true, button: "Go on".to_owned(), ..view }
                 }
                 Some(budget) => {
-                    let more = Credits(budget.saturating_sub(status.committed_credits()));
+                    let more = Credits(budget.saturating_sub(spent));
                     let price = format!("May then spend {} more at most.", credits(more));
                     let field = Field::hidden("budget", &budget);
                     let text = vec![now, format!("It is set to {budget}.")];

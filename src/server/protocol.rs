@@ -533,7 +533,7 @@ pub struct BudgetSet {
     pub budget_credits: u64,
     /// It is what its plans come to: no other limit is set.
     pub is_default: bool,
-    /// Held and charged so far, less refunds, with what a state that is gone may have been charged; in credits.
+    /// Held and charged so far, less refunds, in credits.
     pub committed_credits: u64,
 }
 

@@ -140,6 +140,7 @@ impl RemainingBudget {
 
     pub(super) fn take(&mut self, batch: &mut WaitingBatch, candidate: &Candidate) {
         batch.awaits_charge |= candidate.is_unbounded();
+        batch.retry_room = batch.retry_room.saturating_sub(u32::from(candidate.tries_again));
         if candidate.may_have_been_sent {
             for rest in [&mut batch.may_be_charged, &mut self.may_be_charged] {
                 *rest = rest.saturating_sub(candidate.wanted());

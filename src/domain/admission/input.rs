@@ -56,6 +56,8 @@ pub struct Candidate {
     pub is_held_today: bool,
     /// A state that is gone may have sent it: what it may have been charged counts already.
     pub may_have_been_sent: bool,
+    /// Its inputs could not be had before, and it tries again.
+    pub tries_again: bool,
     /// The plan allowance that may cover it.
     pub allowance: Option<AllowanceUse>,
     /// The budgets of groups that it counts against.
@@ -95,6 +97,8 @@ pub struct WaitingBatch {
     pub lacks_price: bool,
     /// Some of its jobs may have been sent by a state that is gone, and are not sent now; they are not among the candidates.
     pub needs_person: bool,
+    /// How many of its jobs may go that try again for their inputs.
+    pub retry_room: u32,
     /// The first waiting jobs of each class, in order: the most urgent first. More may wait behind them.
     pub candidates: Vec<Candidate>,
     /// Totals of the groups that these count against.

@@ -152,6 +152,7 @@ impl BatchQueue {
             self.next += 1;
             if !room.in_flight.has_room(&room.limits, candidate.kind, candidate.model.as_deref())
                 || candidate.is_unbounded() && self.batch.awaits_charge
+                || candidate.tries_again && self.batch.retry_room == 0
             {
                 continue;
             }

@@ -24,6 +24,7 @@ fn candidates(batch: u32, priority: i8, holds: &[u64]) -> Vec<Candidate> {
         kind: Kind::Video,
         model: None,
         hold: Credits(*hold),
+        tries_again: false,
         allowance: None,
         groups: Vec::new(),
         release: Hold::priced(Credits(*hold)),
@@ -41,6 +42,7 @@ fn batch(batch: u32, priority: i8, budget: u64, holds: &[u64]) -> WaitingBatch {
         awaits_charge: false,
         lacks_price: false,
         needs_person: false,
+        retry_room: 0,
         candidates,
         groups: BTreeMap::new(),
     }

@@ -25,9 +25,12 @@ impl Scheduler {
             .filter_map(|(key, order, max)| Some((key, order, self.prices.hold_of(key, order, max)?)))
     }
 
-    /// The smallest hold among the jobs of a batch that wait next.
-    pub(super) fn next_hold(&self, active: &ActiveBatch) -> Option<Credits> {
-        self.next_jobs(active).map(|(.., hold)| hold).min()
+    /// The smallest hold among the jobs of a batch that wait next, and what counts against its budget beside what is held and
+    /// charged when that job is sent.
+    pub(super) fn next_hold(&self, active: &ActiveBatch) -> Option<(Credits, Credits)> {
+        let (key, _, hold) = self.next_jobs(active).min_by_key(|(.., hold)| *hold)?;
+        let is_part = self.may_have_been_sent(&key);
+        Some((hold, if is_part { Credits::ZERO } else { active.record().may_be_charged }))
     }
 
     /// What is missing for the next job of a batch that is parked by a budget that is not its own.

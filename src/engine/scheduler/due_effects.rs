@@ -34,12 +34,7 @@ impl Scheduler {
             let lacks_inputs = open.lacks_found_inputs();
             drop(open);
             match want {
-                Want::Admission => {
-                    match self.input_waits.lets_try(key, self.adaptive_limit.slots(now.tick)) {
-                        true => self.queue(key),
-                        false => self.postpone(key, attempt, now),
-                    }
-                }
+                Want::Admission => self.queue(key),
                 Want::Nothing => {}
                 Want::Fetch => self.downloads.add(key, turn),
                 Want::Post if self.mode == Mode::Free => {}

@@ -402,6 +402,8 @@ pub struct BatchOverview {
     pub parked: Option<Parked>,
     /// What the cheapest of the jobs that wait next needs, where a budget of the batch or the balance parks them.
     pub needs: Option<Credits>,
+    /// What counts against its budget beside what is held and charged, for the job that waits next.
+    pub beside: Credits,
     /// What is left of the account's balance, as far as it is known, where it parks them.
     pub balance: Option<Credits>,
     /// The service refuses them for want of credits, although the balance covers the next one.

@@ -175,7 +175,8 @@ impl Scheduler {
         let parked = overview.parked.or(disk).or(key).or(store).or(active.parked()).or(files).or(credits);
         let is_for_balance = matches!(parked, Some(Parked::Credits | Parked::MinBalance));
         let is_for_credits = is_for_balance || parked == Some(Parked::BatchBudget);
-        let needs = if is_for_credits { self.next_hold(active) } else { None };
+        let next = if is_for_credits { self.next_hold(active) } else { None };
+        let (needs, beside) = next.unzip();
         let refused = self.account.refused_balance().filter(|_| parked == Some(Parked::Credits));
         let left = if is_for_balance { self.account.left() } else { None };
         let (balance, is_refused) = (refused.or(left), refused.is_some());
@@ -190,6 +191,7 @@ impl Scheduler {
             overdue,
             watched,
             needs,
+            beside: beside.unwrap_or_default(),
             balance,
             is_refused,
             shortage,
@@ -336,6 +338,7 @@ fn overview_of(record: &BatchRecord, open: JobStateCounts) -> BatchOverview {
     let not_open = record.ended.by_state(not_begun);
     let states = open.map(|state, open| open + not_open[state]);
     BatchOverview {
+        beside: Default::default(),
         name: record.name.clone(),
         rows: record.rows,
         states,

@@ -196,6 +196,7 @@ impl Scheduler {
             }
             return Ok(());
         }
+        let was_taken = self.was_taken(key);
         let Some(mut open) = self.jobs.get_mut(&key) else {
             self.input_store.not_asked();
             return Ok(());
@@ -257,7 +258,7 @@ impl Scheduler {
             Err(InputFault::Store(fault)) if has_files => {
                 let spec = open.spec().clone();
                 drop(open);
-                self.input_waits.store_refused(key, &fault);
+                self.input_waits.store_refused(key, &fault, now.tick);
                 let wait = self.wait_times.after_fault(self.input_store.faults(), None);
                 let is_first = self.input_store.refused(wait, now.tick);
                 job_log::inputs_not_found(&spec, &fault, is_first);
@@ -266,6 +267,16 @@ impl Scheduler {
                 } else {
                     self.take_back(key, attempt, fault, now)?;
                 }
+            }
+            // The same of one that has no file of its own: each asks by itself.
+            Err(InputFault::Store(fault)) if !was_taken => {
+                let spec = open.spec().clone();
+                drop(open);
+                let before = self.input_waits.store_refused(key, &fault, now.tick);
+                job_log::inputs_not_found(&spec, &fault, before == 0);
+                let wait = self.wait_times.after_fault(before, None);
+                self.apply(key, attempt, Event::InputsLost(fault), now)?;
+                self.schedule(key, attempt, now.tick.after(wait));
             }
             Err(InputFault::Passing(fault) | InputFault::Store(fault)) => {
                 open.count_fault(attempt);

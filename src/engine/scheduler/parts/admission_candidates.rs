@@ -129,7 +129,8 @@ impl WaitingJobs<'_> {
         };
         // Those that wait for its pilot stand in nobody's way, nor do those that a person has to see to.
         let is_passed = |open: &OpenJob| self.may_only_be_late(open.spec(), record);
-        let are_passed = record.pilot.is_some() || jobs.candidates(batch, most).any(is_passed);
+        let are_waiting = self.input_waits.any(batch);
+        let are_passed = record.pilot.is_some() || are_waiting || jobs.candidates(batch, most).any(is_passed);
         let most_begun = if are_passed { usize::MAX } else { most };
         let begun = jobs.candidates(batch, most_begun);
         let begun = begun.filter(|open| !record.waits_for_pilot(open.record().row_at, open.job()));
@@ -138,10 +139,21 @@ impl WaitingJobs<'_> {
         let is_superseded = |open: &&OpenJob| active.versions().is_superseded(open.key().seq);
         let begun = begun.filter(|open| !is_superseded(open) || was_on_its_way(open.job()));
         let begun = begun.filter(|open| may_go(open.spec()));
+        // Those whose inputs cannot be had just now leave most slots to others.
+        let holds_slot = |key: &JobKey| jobs.get(key).is_some_and(|open| !open.is_queued());
+        let retry_room = match are_waiting {
+            true => self.input_waits.retry_room(batch, limits.in_flight, holds_slot),
+            false => 0,
+        };
+        let begun = begun.filter(|open| retry_room > 0 || self.input_waits.tries(&open.key()) == 0);
         let begun = begun.map(|open| (false, open.spec()));
         let passed_over = jobs.counts().queued_of(batch).saturating_sub(self.inputs.waiting_count(batch));
         let is_crowded = passed_over >= PASSED_OVER_MAX;
-        let is_ready = |spec: &JobSpec| self.inputs.are_there(batch, &spec.order) && may_go(spec);
+        let are_many = self.input_waits.are_many(batch);
+        let may_begin = |order: &Order| !are_many || order.inputs.is_empty() && order.files.is_empty();
+        let is_ready = |spec: &JobSpec| {
+            self.inputs.are_there(batch, &spec.order) && may_begin(&spec.order) && may_go(spec)
+        };
         let rows = if has_expired { Vec::new() } else { active.front_rows(most, is_crowded, is_ready) };
         let rows = rows.into_iter().map(|spec| (true, spec));
         let mut specs: Vec<(bool, &Arc<JobSpec>)> =
@@ -188,6 +200,7 @@ impl WaitingJobs<'_> {
             awaits_charge,
             lacks_price,
             needs_person,
+            retry_room,
             candidates,
             groups,
         })
@@ -236,6 +249,7 @@ impl WaitingJobs<'_> {
             is_held_today,
             release,
             may_have_been_sent: self.jobs.may_have_been_sent(&key, active.record()),
+            tries_again: self.input_waits.tries(&key) > 0,
             allowance: self.account.allowance_of(order),
             groups: self.budgets.groups().limits_of(self.group_limits, &order.meta, origin),
         })

@@ -1,6 +1,6 @@
 //! Jobs whose inputs could not be had though they may be later: how often in a row, since when, and why.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use crate::domain::ids::{BatchNo, JobKey, Seq};
 use crate::domain::task::Fault;
@@ -10,8 +10,12 @@ use crate::domain::time::{Millis, Tick};
 const TRIES_WITH_SLOT: u32 = 3;
 /// Jobs that wait at once after which the next one keeps its slot for no further try: the fault is not its own.
 const WAIT_WITH_SLOT: usize = 4;
-/// The part of the slots that jobs of a batch may take which try again from the queue.
+/// The part of the slots that jobs of a batch may take which try again.
 const RETRY_SHARE: u32 = 4;
+/// Jobs of a batch that wait so, from which on no further row of it begins that takes inputs.
+const WAITING_MAX: usize = 64;
+/// A job that was not tried for so long, since its batch was paused for one, begins to wait anew.
+const GAP_MAX: Millis = Millis::from_secs(3600);
 /// How long the inputs of a job are waited for.
 const WAIT_MAX: Millis = Millis::from_secs(24 * 3600);
 
@@ -19,8 +23,6 @@ const WAIT_MAX: Millis = Millis::from_secs(24 * 3600);
 #[derive(Debug, Default)]
 pub struct InputWaits {
     jobs: BTreeMap<JobKey, InputWait>,
-    /// Those that try again from the queue just now.
-    trying: BTreeMap<BatchNo, BTreeSet<JobKey>>,
 }
 
 #[derive(Debug)]
@@ -29,6 +31,8 @@ struct InputWait {
     tries: u32,
     /// Since when the job alone waits; nothing while the object store takes nothing.
     since: Option<Tick>,
+    /// When it was tried last.
+    last: Tick,
     why: Fault,
 }
 
@@ -47,7 +51,7 @@ impl InputWaits {
     /// The inputs of a job could not be had. Returns how many tries in a row before could not, and what follows.
     pub fn failed(&mut self, key: JobKey, why: &Fault, now: Tick) -> (u32, NextTry) {
         let is_common = self.jobs.len() >= WAIT_WITH_SLOT;
-        let wait = self.count(key, why);
+        let wait = self.count(key, why, now);
         let (before, since) = (wait.tries - 1, *wait.since.get_or_insert(now));
         let next = match wait.tries {
             _ if now.since(since) >= WAIT_MAX => NextTry::NoMore,
@@ -57,48 +61,50 @@ impl InputWaits {
         (before, next)
     }
 
-    /// The object store takes nothing, what a job needs among it: that is waited for without an end.
-    pub fn store_refused(&mut self, key: JobKey, why: &Fault) {
-        self.count(key, why).since = None;
+    /// The object store takes nothing, what a job needs among it: that is waited for without an end. Returns how many tries in
+    /// a row before failed.
+    pub fn store_refused(&mut self, key: JobKey, why: &Fault, now: Tick) -> u32 {
+        let wait = self.count(key, why, now);
+        wait.since = None;
+        wait.tries - 1
     }
 
-    fn count(&mut self, key: JobKey, why: &Fault) -> &mut InputWait {
-        self.tries_no_more(&key);
-        let new = || InputWait { tries: 0, since: None, why: why.clone() };
+    fn count(&mut self, key: JobKey, why: &Fault, now: Tick) -> &mut InputWait {
+        let new = || InputWait { tries: 0, since: None, last: now, why: why.clone() };
         let wait = self.jobs.entry(key).or_insert_with(new);
+        if now.since(wait.last) > GAP_MAX {
+            *wait = new();
+        }
         wait.tries = wait.tries.saturating_add(1);
-        wait.why = why.clone();
+        (wait.last, wait.why) = (now, why.clone());
         wait
     }
 
     /// The inputs of a job were found, or nobody looks for them any more.
     pub fn remove(&mut self, key: &JobKey) {
-        self.tries_no_more(key);
         self.jobs.remove(key);
     }
 
-    /// Whether a job whose wait is over may try again from the queue: of many that wait only some do at once, so that they
-    /// take no more than a part of the slots.
-    pub fn lets_try(&mut self, key: JobKey, slots: u32) -> bool {
-        if self.tries(&key) == 0 {
-            return true;
-        }
-        let most = (slots / RETRY_SHARE).max(1) as usize;
-        let trying = self.trying.entry(key.batch).or_default();
-        let may_try = trying.len() < most || trying.contains(&key);
-        if may_try {
-            trying.insert(key);
-        }
-        may_try
+    /// How many jobs of a batch may be let out that try again, of so many slots: they take no more than a part of these.
+    /// `holds_slot` tells which of them have one.
+    pub fn retry_room(&self, batch: BatchNo, slots: u32, holds_slot: impl Fn(&JobKey) -> bool) -> u32 {
+        let holding = self.of_batch(batch).filter(|(key, _)| holds_slot(key)).count();
+        (slots / RETRY_SHARE).max(1).saturating_sub(u32::try_from(holding).unwrap_or(u32::MAX))
     }
 
-    fn tries_no_more(&mut self, key: &JobKey) {
-        if let Some(trying) = self.trying.get_mut(&key.batch) {
-            trying.remove(key);
-            if trying.is_empty() {
-                self.trying.remove(&key.batch);
-            }
-        }
+    /// Whether no further row of a batch begins that takes inputs.
+    pub fn are_many(&self, batch: BatchNo) -> bool {
+        self.of_batch(batch).nth(WAITING_MAX - 1).is_some()
+    }
+
+    /// Whether some job of a batch waits.
+    pub fn any(&self, batch: BatchNo) -> bool {
+        self.of_batch(batch).next().is_some()
+    }
+
+    fn of_batch(&self, batch: BatchNo) -> impl Iterator<Item = (&JobKey, &InputWait)> {
+        let [first, last] = [0, u32::MAX].map(|seq| JobKey { batch, seq: Seq(seq) });
+        self.jobs.range(first..=last)
     }
 
     /// How many tries in a row failed.
@@ -118,8 +124,7 @@ impl InputWaits {
 
     /// Whether a job of a batch waits by itself.
     pub fn any_alone(&self, batch: BatchNo) -> bool {
-        let [first, last] = [0, u32::MAX].map(|seq| JobKey { batch, seq: Seq(seq) });
-        self.jobs.range(first..=last).any(|(_, wait)| wait.since.is_some())
+        self.of_batch(batch).any(|(_, wait)| wait.since.is_some())
     }
 }
 
@@ -137,8 +142,12 @@ mod tests {
         assert!(!waits.uses_own_copies(&KEY));
         assert_eq!(waits.failed(KEY, &why, Tick(2)), (2, NextTry::GivesSlotBack(true)));
         assert!(waits.uses_own_copies(&KEY) && waits.any_alone(BatchNo(1)) && !waits.any_alone(BatchNo(2)));
-        assert_eq!(waits.failed(KEY, &why, Tick(WAIT_MAX.0 - 1)), (3, NextTry::GivesSlotBack(false)));
-        assert_eq!(waits.failed(KEY, &why, Tick(WAIT_MAX.0)), (4, NextTry::NoMore));
+        let tries = (WAIT_MAX.0 / GAP_MAX.0) as u32;
+        for n in 1..tries {
+            let at = Tick(u64::from(n) * GAP_MAX.0);
+            assert_eq!(waits.failed(KEY, &why, at), (2 + n, NextTry::GivesSlotBack(false)));
+        }
+        assert_eq!(waits.failed(KEY, &why, Tick(WAIT_MAX.0)), (2 + tries, NextTry::NoMore));
         assert_eq!(waits.why(&KEY), Some(&why));
         waits.remove(&KEY);
         assert_eq!((waits.tries(&KEY), waits.why(&KEY)), (0, None));
@@ -151,21 +160,31 @@ mod tests {
         let next = keys.map(|key| waits.failed(key, &why, Tick(0)).1);
         assert_eq!(next[..4], [NextTry::KeepsSlot; 4]);
         assert_eq!(next[4..], [NextTry::GivesSlotBack(false); 2]);
-        assert!(waits.lets_try(keys[0], 8) && waits.lets_try(keys[1], 8) && waits.lets_try(keys[1], 8));
-        assert!(!waits.lets_try(keys[2], 8), "a quarter of the slots");
-        assert!(waits.lets_try(JobKey { batch: BatchNo(2), seq: Seq(0) }, 8), "it waits for something else");
-        waits.failed(keys[0], &why, Tick(1));
-        assert!(waits.lets_try(keys[2], 8));
+        let room =
+            |waits: &InputWaits, holding: u32| waits.retry_room(BatchNo(1), 8, |key| key.seq.0 < holding);
+        assert_eq!([0, 1, 2, 6].map(|holding| room(&waits, holding)), [2, 1, 0, 0], "a quarter of the slots");
+        assert!(waits.any(BatchNo(1)) && !waits.any(BatchNo(2)) && !waits.are_many(BatchNo(1)));
+        for seq in 6..64 {
+            waits.failed(JobKey { batch: BatchNo(1), seq: Seq(seq) }, &why, Tick(0));
+        }
+        assert!(waits.are_many(BatchNo(1)) && !waits.are_many(BatchNo(2)));
         waits.remove(&keys[1]);
-        assert!(waits.lets_try(keys[3], 8) && !waits.lets_try(keys[4], 8));
+        assert!(!waits.are_many(BatchNo(1)));
+    }
+
+    #[test]
+    fn time_in_which_nothing_was_tried_does_not_count() {
+        let (mut waits, why) = (InputWaits::default(), Fault::new("download", "refused"));
+        waits.failed(KEY, &why, Tick(0));
+        assert_eq!(waits.failed(KEY, &why, Tick(2 * WAIT_MAX.0)), (0, NextTry::KeepsSlot));
     }
 
     #[test]
     fn a_store_that_takes_nothing_is_waited_for_without_an_end() {
         let (mut waits, why) = (InputWaits::default(), Fault::new("store", "refused"));
         waits.failed(KEY, &why, Tick(0));
-        waits.store_refused(KEY, &why);
+        waits.store_refused(KEY, &why, Tick(0));
         assert!(!waits.any_alone(BatchNo(1)));
-        assert_eq!(waits.failed(KEY, &why, Tick(WAIT_MAX.0)), (2, NextTry::GivesSlotBack(true)));
+        assert_eq!(waits.failed(KEY, &why, Tick(1)), (2, NextTry::GivesSlotBack(true)));
     }
 }
