@@ -142,7 +142,7 @@ mod tests {
         assert!(!waits.uses_own_copies(&KEY));
         assert_eq!(waits.failed(KEY, &why, Tick(2)), (2, NextTry::GivesSlotBack(true)));
         assert!(waits.uses_own_copies(&KEY) && waits.any_alone(BatchNo(1)) && !waits.any_alone(BatchNo(2)));
-        let tries = (WAIT_MAX.0 / GAP_MAX.0) as u32;
+        let tries = u32::try_from(WAIT_MAX.0 / GAP_MAX.0).unwrap();
         for n in 1..tries {
             let at = Tick(u64::from(n) * GAP_MAX.0);
             assert_eq!(waits.failed(KEY, &why, at), (2 + n, NextTry::GivesSlotBack(false)));
