@@ -410,6 +410,8 @@ impl Scheduler {
         attempt: AttemptNo,
         now: Now,
     ) -> Result<(), SchedulerError> {
+        // It waits for that row now, and for its inputs anew afterwards.
+        self.input_waits.remove(&key);
         let fault = Fault::new("inputs", "a row that it refers to is not done any more");
         self.take_back(key, attempt, fault, now)
     }
