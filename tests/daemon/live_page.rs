@@ -263,26 +263,39 @@ fn a_button_submits_what_waits_after_a_pilot_and_says_its_price_first() {
 fn a_retry_may_leave_out_what_was_canceled() {
     let server = serve(true, "");
     server.env.faults(
-        "[[rules]]\ncontains = 'once'\ntimes = 1\neffect = { do = 'task-fails', code = 'provider_unavailable' }\n",
+        "[[rules]]\ncontains = 'once'\ntimes = 1\neffect = { do = 'task-fails', code = 'provider_unavailable' }\n\
+         [[rules]]\ncontains = 'rude'\neffect = { do = 'task-fails', code = 'content_rejected' }\n",
     );
     let cookie = server.login();
     let cookie = cookie.as_str();
-    let jobs = r#"[{"id": "a", "kind": "sound-effect", "prompt": "once"}, {"id": "b", "kind": "image", "model": "gi-2", "prompt": "unwanted"}]"#;
+    let jobs = r#"[{"id": "a", "kind": "sound-effect", "prompt": "once"}, {"id": "b", "kind": "image", "model": "gi-2", "prompt": "unwanted"},
+                   {"id": "c", "kind": "sound-effect", "prompt": "rude"}]"#;
     server.env.write("w.json", format!(r#"{{"policy": {{"attempts": 1}}, "jobs": {jobs}}}"#));
     server.env.run(["submit", "w.json", "--budget", "0"]).exited(0);
     server.env.run(["cancel", "w/b"]).exited(0);
     let asked = || server.ask("GET /batches/w/retry", &[cookie], "");
     assert!(!asked().body.contains("Only the failed ones"), "{}", asked().body);
     server.env.run(["budget", "w", "100"]).exited(0);
-    until("the job to fail", || asked().body.contains("Only the failed ones"));
+    let failed = || server.env.run(["status", "w", "--json"]).json()["batches"][0]["failed"].clone();
+    until("both to fail", || failed() == 2);
+    // Of the failed ones a retry takes up the one that may succeed.
+    assert!(
+        asked().body.contains("2 failed, canceled and expired jobs are queued again"),
+        "{}",
+        asked().body
+    );
+    assert!(asked().body.contains("Only the failed ones"), "{}", asked().body);
     let form = format!("form_token={}&failed=true", asked().field("form_token"));
     let done = server.ask("POST /batches/w/retry", &[cookie], &form);
     assert_eq!(done.status, 303, "{}", done.body);
+    let told = server.ask(&format!("GET {}", done.header("location").unwrap()), &[cookie], "").body;
+    assert!(told.contains("Queued again: 1 job, each under a new key."), "{told}");
+    assert!(told.contains("1 would be rejected again unchanged"), "{told}");
     until("the second attempt", || server.env.audit().tasks.iter().any(|task| task.status == "success"));
     server.env.run(["submit", "w.json", "--wait"]).exited(1);
     server.daemon.stop();
     let audit = server.env.audit();
-    assert!(audit.tasks.iter().all(|task| task.prompt == "once"), "{:#?}", audit.tasks);
+    assert!(audit.tasks.iter().all(|task| task.prompt != "unwanted"), "{:#?}", audit.tasks);
 }
 
 /// Ids of the next events of a stream.
