@@ -60,7 +60,7 @@ struct Inside {
     deadlines: BTreeMap<Kind, Millis>,
     clock: Clock,
     uploads: Uploads,
-    /// Of this store, whoever counts its uploads.
+    /// When each object was seen in the store, or is being looked for.
     seen: Arc<std::sync::Mutex<HashMap<String, Seen>>>,
 }
 
