@@ -217,16 +217,7 @@ fn lines(end: &BatchEnd<'_>, invocation: &Invocation) -> Vec<Line> {
 
 /// What a retry of a whole batch queues again beside its jobs in `state`: `, together with 2 failed`.
 fn queued_along(end: &BatchEnd<'_>, state: JobState) -> String {
-    let is_queued = |job: &&FailedJob| match job.remedy {
-        Some(Remedy::Nothing | Remedy::Download | Remedy::ChangeRow) | None => false,
-        Some(
-            Remedy::RaiseLimit
-            | Remedy::MoveFileAway
-            | Remedy::RestoreInput
-            | Remedy::SetLength
-            | Remedy::Retry,
-        ) => true,
-    };
+    let is_queued = |job: &&FailedJob| job.remedy.is_some_and(Remedy::is_retry);
     let count = |state: JobState| match state {
         JobState::Failed => end.failed.iter().filter(is_queued).count(),
         JobState::Expired => {

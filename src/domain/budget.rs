@@ -31,13 +31,6 @@ pub struct StateTotals {
     pub may_be_charged: Credits,
 }
 
-impl StateTotals {
-    /// The totals of the state or of a day with what may be charged besides, as admission counts them.
-    pub fn with_may_be_charged(&self, totals: Totals) -> Totals {
-        Totals { held: totals.held + self.may_be_charged, ..totals }
-    }
-}
-
 /// What is missing of a budget for the next job that it keeps.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BudgetShortage {

@@ -102,6 +102,13 @@ impl Totals {
         self.held + self.spent
     }
 
+    /// The same with what jobs may have been charged besides that a state which is gone may have sent: admission counts it as
+    /// held.
+    #[must_use]
+    pub fn with_may_be_charged(self, may_be_charged: Credits) -> Totals {
+        Totals { held: self.held + may_be_charged, ..self }
+    }
+
     /// Adds a movement.
     pub fn apply(&mut self, movement: Movement) -> Result<(), OutOfBalance> {
         *self = self.after(movement).ok_or(OutOfBalance { movement, totals: *self })?;

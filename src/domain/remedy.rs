@@ -28,6 +28,13 @@ pub enum Remedy {
     Retry,
 }
 
+impl Remedy {
+    /// Whether a retry takes the job up: it leaves out what is paid for and what would be rejected again.
+    pub fn is_retry(self) -> bool {
+        !matches!(self, Remedy::Nothing | Remedy::Download | Remedy::ChangeRow)
+    }
+}
+
 /// What helps a job that failed; nothing of any other.
 pub fn remedy(job: &Job) -> Option<Remedy> {
     let State::Failed { fault, task } = job.state() else { return None };
@@ -137,8 +144,7 @@ mod tests {
             let state = State::Failed { fault: Fault::new(code, "said so"), task: None };
             let books = Books { charged: Credits(charged), ..Books::default() };
             let job = Job::at(AttemptNo(1), state).with_books(books);
-            let is_left_out =
-                matches!(remedy(&job), Some(Remedy::Nothing | Remedy::Download | Remedy::ChangeRow));
+            let is_left_out = !remedy(&job).unwrap().is_retry();
             assert_eq!(
                 JobStanding::of_job(&job) == JobStanding::FailedForGood,
                 is_left_out,

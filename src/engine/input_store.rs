@@ -29,8 +29,6 @@ use crate::metrics::Metrics;
 use crate::object_storage::{Expected, ObjectStorage, PutError, Replaces, StorageError};
 use crate::store::staged_inputs::StagedInputs;
 
-/// Code of a job whose file is neither in the state nor in the object store.
-pub(super) const FILE_GONE: &str = INPUT_GONE;
 /// Code of a job whose file is not what it was when its manifest was accepted.
 const FILE_CHANGED: &str = "input_changed";
 /// Code of a job that names a file where there is no store.
@@ -264,7 +262,7 @@ impl InputStore {
             let staged = staged.clone();
             blocking(move || staged.is_gone(&sha256)).await.map_err(|error| state_fault(&error))?;
             return Err(lasting(
-                FILE_GONE,
+                INPUT_GONE,
                 &format!(
                     "{} is neither in the state nor at {} any more; submit its manifest again, then retry the job",
                     file.name,

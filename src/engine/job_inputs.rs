@@ -159,7 +159,7 @@ async fn own_copy(
         }
         match inputs.upload_for(&spec.order, &staged, &file).await {
             // What was uploaded once is gone from there, and that is known now: our copy goes there again.
-            Err(InputFault::Lasting(fault)) if knew_object && fault.code == input_store::FILE_GONE => {}
+            Err(InputFault::Lasting(fault)) if knew_object && fault.code == INPUT_GONE => {}
             found => return found.map(Ok),
         }
     }

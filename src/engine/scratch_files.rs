@@ -75,10 +75,7 @@ impl CopyRemover {
     /// Removes the copies of a job that has ended, which is durable, and tells the engine that its room is free.
     pub(super) async fn remove(self, record: JobRecord) {
         let (key, sender) = (record.key, self.sender.clone());
-        let removed = blocking(move || self.remove_now(&record)).await;
-        if let Err(error) = removed {
-            tracing::warn!(%error, "a copy of an output that is in the object store stays on disk");
-        }
+        blocking(move || self.remove_now(&record)).await;
         // The engine may have ended.
         let _ = sender.send(Input::Freed(key)).await;
     }
@@ -87,16 +84,21 @@ impl CopyRemover {
     pub(super) async fn remove_marked(self, records: Vec<JobRecord>) {
         let remove = move || {
             let marks = ScratchMarks::of(self.store.dir());
-            for record in records.iter().filter(|record| marks.is_set(record.key)) {
-                if let Err(error) = self.remove_now(record) {
-                    tracing::warn!(%error, "a copy of an output that is in the object store stays on disk");
-                }
-            }
+            records
+                .iter()
+                .filter(|record| marks.is_set(record.key))
+                .for_each(|record| self.remove_now(record));
         };
         blocking(remove).await;
     }
 
-    fn remove_now(&self, record: &JobRecord) -> io::Result<()> {
+    fn remove_now(&self, record: &JobRecord) {
+        if let Err(error) = self.try_to_remove(record) {
+            tracing::warn!(%error, "a copy of an output that is in the object store stays on disk");
+        }
+    }
+
+    fn try_to_remove(&self, record: &JobRecord) -> io::Result<()> {
         // A person looks at them first: the mark stays until then.
         if record.job.awaits_review() {
             return Ok(());

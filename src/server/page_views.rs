@@ -222,7 +222,7 @@ pub(super) fn job_view(explanation: &Explanation) -> JobView {
         State::Succeeded { .. } => vec![("download", "Download again…"), (ANOTHER_TAKE, "Another take…")],
         State::Failed { .. } if after == Some(Remedy::Download) => vec![("download", "Download again…")],
         // A retry leaves it out.
-        State::Failed { .. } if matches!(after, Some(Remedy::ChangeRow | Remedy::Nothing)) => Vec::new(),
+        State::Failed { .. } if !after.is_some_and(Remedy::is_retry) => Vec::new(),
         State::Failed { .. } | State::Canceled { .. } | State::Expired => vec![("retry", "Retry…")],
         State::InDoubt { .. } => vec![("resolve", "Record the charge…")],
         _ => Vec::new(),

@@ -83,14 +83,14 @@ impl Budgets {
     /// What is missing of `budget.total` for what is planned.
     pub(super) fn total_shortage(&self, totals: &Totals) -> Option<BudgetShortage> {
         let spent = self.spent.unwrap_or_default();
-        let spent = spent.with_may_be_charged(spent.total);
+        let spent = spent.total.with_may_be_charged(spent.may_be_charged);
         BudgetShortage::for_all("budget.total", spent, self.total?, totals.credits)
     }
 
     /// What is missing of `budget.per_day` to send all of it today.
     pub(super) fn day_shortage(&self, totals: &Totals) -> Option<BudgetShortage> {
         let spent = self.spent.unwrap_or_default();
-        let spent = spent.with_may_be_charged(spent.day);
+        let spent = spent.day.with_may_be_charged(spent.may_be_charged);
         BudgetShortage::for_all("budget.per_day", spent, self.per_day?, totals.credits)
     }
 

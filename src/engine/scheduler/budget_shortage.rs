@@ -39,8 +39,8 @@ impl Scheduler {
         let of = |setting: &str, totals: Totals, limit: Option<Credits>| {
             let limit = limit?;
             let short = self.next_jobs(active).map(|(key, _, needed)| {
-                let held = totals.held + self.may_be_charged_beside(&key);
-                BudgetShortage::of(setting.to_owned(), None, Totals { held, ..totals }, limit, needed)
+                let totals = totals.with_may_be_charged(self.may_be_charged_beside(&key));
+                BudgetShortage::of(setting.to_owned(), None, totals, limit, needed)
             });
             short.min_by_key(BudgetShortage::missing)
         };
@@ -93,7 +93,7 @@ impl Scheduler {
             let found = groups.get(&group);
             let (totals, limit) =
                 if is_of_day { (found.of_day(today), per_day) } else { (found.total, total) };
-            let totals = Totals { held: totals.held + may_be_charged, ..totals };
+            let totals = totals.with_may_be_charged(may_be_charged);
             if budget::fits(totals, limit, needed) {
                 return None;
             }

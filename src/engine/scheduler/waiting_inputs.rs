@@ -11,7 +11,7 @@ use crate::domain::lifecycle::{Event, Want};
 use crate::domain::parked_reason::Parked;
 use crate::domain::quote::unfit_length;
 use crate::domain::task::{Fault, PostAnswer};
-use crate::domain::time::Now;
+use crate::domain::time::{Millis, Now};
 use crate::engine::scheduler::parts::active_batch::ActiveBatch;
 use crate::engine::scheduler::parts::attention::Attention;
 use crate::engine::scheduler::parts::input_waits::NextTry;
@@ -217,7 +217,7 @@ impl Scheduler {
                 open.reset_faults(attempt);
                 drop(open);
                 self.input_waits.remove(&key);
-                if !self.was_taken(key) {
+                if !was_taken {
                     if !self.knows_inputs(key) {
                         self.want_inputs(key);
                         self.postpone(key, attempt, now);
@@ -262,7 +262,7 @@ impl Scheduler {
                 let wait = self.wait_times.after_fault(self.input_store.faults(), None);
                 let is_first = self.input_store.refused(wait, now.tick);
                 job_log::inputs_not_found(&spec, &fault, is_first);
-                if self.was_taken(key) {
+                if was_taken {
                     self.schedule(key, attempt, now.tick.after(wait));
                 } else {
                     self.take_back(key, attempt, fault, now)?;
@@ -275,8 +275,7 @@ impl Scheduler {
                 let before = self.input_waits.store_refused(key, &fault, now.tick);
                 job_log::inputs_not_found(&spec, &fault, before == 0);
                 let wait = self.wait_times.after_fault(before, None);
-                self.apply(key, attempt, Event::InputsLost(fault), now)?;
-                self.schedule(key, attempt, now.tick.after(wait));
+                self.give_slot_back(key, attempt, (fault, wait), now)?;
             }
             Err(InputFault::Passing(fault) | InputFault::Store(fault)) => {
                 open.count_fault(attempt);
@@ -324,10 +323,22 @@ impl Scheduler {
             }
             NextTry::GivesSlotBack(is_new) => {
                 job_log::inputs_unavailable(&spec, &fault, is_new);
-                self.apply(key, attempt, Event::InputsLost(fault), now)?;
-                self.schedule(key, attempt, now.tick.after(wait));
+                self.give_slot_back(key, attempt, (fault, wait), now)?;
             }
         }
+        Ok(())
+    }
+
+    /// A job whose inputs cannot be had leaves its slot and its hold to others, and tries again from the queue after a wait.
+    fn give_slot_back(
+        &mut self,
+        key: JobKey,
+        attempt: AttemptNo,
+        (fault, wait): (Fault, Millis),
+        now: Now,
+    ) -> Result<(), SchedulerError> {
+        self.apply(key, attempt, Event::InputsLost(fault), now)?;
+        self.schedule(key, attempt, now.tick.after(wait));
         Ok(())
     }
 
