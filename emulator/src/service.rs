@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use callsheet_renderer::Subject;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
@@ -13,7 +14,7 @@ use super::account::{Plan, Pool};
 use super::clock::Clock;
 use super::errors::ApiError;
 use super::faults::{ActiveFaults, Call, Effect, FaultPlan};
-use super::media::{Cache, Subject};
+use super::media::Cache;
 use super::persistence::RecordLog;
 use super::state::{Record, ServiceState};
 use super::tasks::{Ending, FirstAnswer, Kind, Status, Task};
@@ -269,7 +270,7 @@ impl Service {
                 return Artifact::Expired;
             }
             tracked.usage.downloaded();
-            let subject = Subject::of(&tracked.task, index);
+            let subject = media::subject(&tracked.task, index);
             state.totals.downloads += 1;
             Artifact::Ready(Box::new(subject))
         })
@@ -285,7 +286,7 @@ impl Service {
         if let Some(bytes) = self.cache.get(key) {
             return Some(bytes);
         }
-        let rendered = tokio::task::spawn_blocking(move || media::render(&subject)).await;
+        let rendered = tokio::task::spawn_blocking(move || callsheet_renderer::render(&subject)).await;
         match rendered {
             Ok(Ok(bytes)) => {
                 let bytes = axum::body::Bytes::from(bytes);

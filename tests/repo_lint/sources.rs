@@ -177,6 +177,7 @@ fn sources() -> Vec<Source> {
     let mut sources = Vec::new();
     collect(&root().join("src"), &mut sources);
     collect(&root().join("emulator/src"), &mut sources);
+    collect(&root().join("emulator/renderer/src"), &mut sources);
     sources.sort_by(|a, b| a.path.cmp(&b.path));
     assert!(sources.len() > 30, "the sources were not found");
     sources

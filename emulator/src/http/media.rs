@@ -9,14 +9,14 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::get;
+use callsheet_renderer::{Medium, Subject};
 use rust_decimal::prelude::ToPrimitive;
 use uuid::Uuid;
 
 use super::{fault_injection, reply};
 use crate::faults::{Call, Effect, Target};
-use crate::media::{Subject, content_type};
 use crate::service::{Artifact, Service};
-use crate::tasks::{Kind, Shape};
+use crate::tasks::Kind;
 use crate::wire::ConnectionHandle;
 
 type Shared = State<Arc<Service>>;
@@ -97,8 +97,10 @@ async fn preview(
     let subject = Subject {
         id: Uuid::new_v5(&Uuid::NAMESPACE_OID, id.as_bytes()),
         index: 0,
-        kind: Kind::Speech,
-        shape: Shape { ratio: (1, 1), pixels: None, length_ms: 2_500 },
+        medium: Medium::Speech,
+        ratio: (1, 1),
+        pixels: None,
+        length_ms: 2_500,
         model: String::new(),
         prompt: String::new(),
         options: String::new(),
@@ -107,7 +109,7 @@ async fn preview(
 }
 
 async fn send(service: &Service, subject: Subject, method: &Method, headers: &HeaderMap) -> Response {
-    let kind = content_type(subject.kind);
+    let kind = subject.medium.content_type();
     let etag = format!("\"{}-{}\"", subject.id.simple(), subject.index);
     let Some(bytes) = service.render(subject).await else {
         return reply::plain(500, "text/plain", "the file could not be rendered\n");

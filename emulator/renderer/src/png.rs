@@ -5,16 +5,16 @@
 
 use png::{BitDepth, ColorType, Compression, Encoder, Filter};
 
-use super::canvas::{Canvas, dimensions, portrait};
-use super::{RenderError, Subject};
+use crate::canvas::{Canvas, dimensions, portrait};
+use crate::{RenderError, Subject};
 
 /// The longest side of a picture whose exact size was not asked for.
 const LONGEST: u32 = 512;
 /// The longest side of what is drawn before it is enlarged.
 const LONGEST_DRAWN: u32 = 640;
 
-pub(super) fn render(subject: &Subject) -> Result<Vec<u8>, RenderError> {
-    let size = subject.shape.pixels.unwrap_or_else(|| dimensions(subject.shape.ratio, LONGEST));
+pub(crate) fn render(subject: &Subject) -> Result<Vec<u8>, RenderError> {
+    let size = subject.pixels.unwrap_or_else(|| dimensions(subject.ratio, LONGEST));
     let scale = scale_of(size);
     let canvas = portrait(subject, (size.0 / scale, size.1 / scale));
     let (palette, indices) = indexed(&canvas);
@@ -78,9 +78,11 @@ fn enlarged(indices: &[u8], width: u32, scale: u32) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::subject;
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
-    use crate::tasks::Kind;
+    use crate::Medium;
+    use crate::tests::subject;
 
     fn size_of(bytes: Vec<u8>) -> (u32, u32) {
         let mut reader = png::Decoder::new(std::io::Cursor::new(bytes)).read_info().unwrap();
@@ -91,14 +93,14 @@ mod tests {
 
     #[test]
     fn an_image_decodes_at_the_right_aspect_ratio() {
-        assert_eq!(size_of(render(&subject(Kind::Image, 3)).unwrap()), (512, 288));
+        assert_eq!(size_of(render(&subject(Medium::Image, 3)).unwrap()), (512, 288));
     }
 
     #[test]
     fn an_exact_size_is_the_size_of_the_picture() {
         for size in [(1024, 1024), (640, 1024), (3840, 2160), (2160, 3840), (2400, 800), (2896, 2864)] {
-            let mut exact = subject(Kind::Image, 3);
-            exact.shape.pixels = Some(size);
+            let mut exact = subject(Medium::Image, 3);
+            exact.pixels = Some(size);
             let bytes = render(&exact).unwrap();
             assert!(bytes.len() < 200_000, "{size:?}: {} bytes", bytes.len());
             assert_eq!(size_of(bytes), size);

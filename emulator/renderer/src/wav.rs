@@ -8,15 +8,14 @@
 use std::f32::consts::TAU;
 use std::io::Cursor;
 
-use super::{RenderError, Subject};
-use crate::tasks::Kind;
+use crate::{Medium, RenderError, Subject};
 
 const SAMPLES_PER_SECOND: u32 = 8_000;
 /// A pentatonic scale: any two notes of it get along.
 const SCALE: [f32; 5] = [1.0, 1.125, 1.25, 1.5, 1.6667];
 
-pub(super) fn render(subject: &Subject) -> Result<Vec<u8>, RenderError> {
-    let count = u64::from(subject.shape.length_ms) * u64::from(SAMPLES_PER_SECOND) / 1_000;
+pub(crate) fn render(subject: &Subject) -> Result<Vec<u8>, RenderError> {
+    let count = u64::from(subject.length_ms) * u64::from(SAMPLES_PER_SECOND) / 1_000;
     let count = u32::try_from(count).unwrap_or(0).max(1);
     let spec = hound::WavSpec {
         channels: 1,
@@ -37,7 +36,7 @@ pub(super) fn render(subject: &Subject) -> Result<Vec<u8>, RenderError> {
 }
 
 struct Voice {
-    kind: Kind,
+    medium: Medium,
     seed: u64,
     base_hz: f32,
     /// Samples per note or syllable.
@@ -49,20 +48,20 @@ impl Voice {
     fn new(subject: &Subject, count: u32) -> Self {
         let seed = subject.seed();
         let spread = (seed % 1_000) as f32 / 1_000.0;
-        let (base_hz, step) = match subject.kind {
-            Kind::Speech => (110.0 + 120.0 * spread, SAMPLES_PER_SECOND / 5),
-            Kind::SoundEffect => (180.0 + 400.0 * spread, SAMPLES_PER_SECOND),
+        let (base_hz, step) = match subject.medium {
+            Medium::Speech => (110.0 + 120.0 * spread, SAMPLES_PER_SECOND / 5),
+            Medium::SoundEffect => (180.0 + 400.0 * spread, SAMPLES_PER_SECOND),
             _ => (220.0 + 110.0 * spread, SAMPLES_PER_SECOND / 4),
         };
-        Self { kind: subject.kind, seed, base_hz, step, count }
+        Self { medium: subject.medium, seed, base_hz, step, count }
     }
 
     fn sample(&self, n: u32) -> f32 {
         let edge = n.min(self.count - 1 - n) as f32 / 160.0;
         edge.min(1.0)
-            * match self.kind {
-                Kind::Speech => self.syllable(n),
-                Kind::SoundEffect => self.sweep(n),
+            * match self.medium {
+                Medium::Speech => self.syllable(n),
+                Medium::SoundEffect => self.sweep(n),
                 _ => self.note(n),
             }
     }
@@ -105,17 +104,19 @@ impl Voice {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::subject;
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
+    use crate::tests::subject;
 
     #[test]
     fn sound_has_the_asked_length_and_can_be_heard() {
-        for kind in [Kind::Music, Kind::Speech, Kind::SoundEffect] {
-            let bytes = render(&subject(kind, 5)).unwrap();
+        for medium in [Medium::Music, Medium::Speech, Medium::SoundEffect] {
+            let bytes = render(&subject(medium, 5)).unwrap();
             let mut reader = hound::WavReader::new(Cursor::new(bytes)).unwrap();
             assert_eq!(reader.duration(), 2 * SAMPLES_PER_SECOND);
             let loudest = reader.samples::<i16>().map(|s| s.unwrap().unsigned_abs()).max().unwrap();
-            assert!(loudest > 8_000, "{kind:?}: {loudest}");
+            assert!(loudest > 8_000, "{medium:?}: {loudest}");
         }
     }
 }

@@ -6,8 +6,8 @@ use less_avc::ycbcr_image::{DataPlane, Planes, YCbCrImage};
 use less_avc::{BitDepth, LessEncoder};
 use muxide::api::{MuxerBuilder, VideoCodec};
 
-use super::canvas::{Canvas, accent, dimensions, portrait};
-use super::{RenderError, Subject};
+use crate::canvas::{Canvas, accent, dimensions, portrait};
+use crate::{RenderError, Subject};
 
 const LONGEST: u32 = 240;
 const FRAMES_PER_SECOND: u32 = 2;
@@ -16,10 +16,10 @@ const BAR_HEIGHT: u32 = 6;
 /// Width and height of a macroblock, of which the encoder takes whole ones.
 const BLOCK: u32 = 16;
 
-pub(super) fn render(subject: &Subject) -> Result<Vec<u8>, RenderError> {
-    let size = dimensions(subject.shape.ratio, LONGEST);
+pub(crate) fn render(subject: &Subject) -> Result<Vec<u8>, RenderError> {
+    let size = dimensions(subject.ratio, LONGEST);
     let still = portrait(subject, size);
-    let count = frame_count(subject.shape.length_ms);
+    let count = frame_count(subject.length_ms);
     let mut bytes = Vec::with_capacity(64 << 10);
     let mut muxer = MuxerBuilder::new(&mut bytes)
         .video(VideoCodec::H264, size.0, size.1, f64::from(FRAMES_PER_SECOND))

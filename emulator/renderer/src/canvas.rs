@@ -7,25 +7,25 @@ use embedded_graphics::prelude::*;
 use embedded_graphics::primitives::Rectangle;
 use embedded_graphics::text::{Baseline, Text};
 
-use super::Subject;
+use crate::Subject;
 
 /// RGB, eight bits each, rows without padding.
 #[derive(Clone)]
-pub(super) struct Canvas {
-    pub(super) width: u32,
-    pub(super) height: u32,
-    pub(super) pixels: Vec<u8>,
+pub(crate) struct Canvas {
+    pub(crate) width: u32,
+    pub(crate) height: u32,
+    pub(crate) pixels: Vec<u8>,
 }
 
 impl Canvas {
-    pub(super) fn new((width, height): (u32, u32), colour: Rgb888) -> Self {
+    pub(crate) fn new((width, height): (u32, u32), colour: Rgb888) -> Self {
         let count = usize::try_from(u64::from(width) * u64::from(height)).unwrap_or(0);
         let pixels = [colour.r(), colour.g(), colour.b()].repeat(count);
         Self { width, height, pixels }
     }
 
     /// Fill a rectangle; what lies outside is cut off.
-    pub(super) fn fill(&mut self, (x, y): (u32, u32), (width, height): (u32, u32), colour: Rgb888) {
+    pub(crate) fn fill(&mut self, (x, y): (u32, u32), (width, height): (u32, u32), colour: Rgb888) {
         let right = x.saturating_add(width).min(self.width);
         for row in y.min(self.height)..y.saturating_add(height).min(self.height) {
             let at = |column: u32| usize::try_from((row * self.width + column) * 3).unwrap_or(usize::MAX);
@@ -38,7 +38,7 @@ impl Canvas {
     }
 
     /// One line of text. Letters the font does not have become question marks.
-    pub(super) fn line(&mut self, (x, y): (i32, i32), text: &str, font: &MonoFont<'_>, colour: Rgb888) {
+    pub(crate) fn line(&mut self, (x, y): (i32, i32), text: &str, font: &MonoFont<'_>, colour: Rgb888) {
         let text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         let style = MonoTextStyle::new(font, colour);
         // Drawing on this target cannot fail.
@@ -79,7 +79,7 @@ impl DrawTarget for Canvas {
 }
 
 /// Width and height with this ratio and this longest side, both even and not tiny.
-pub(super) fn dimensions((w, h): (u32, u32), longest: u32) -> (u32, u32) {
+pub(crate) fn dimensions((w, h): (u32, u32), longest: u32) -> (u32, u32) {
     let (w, h) = (u64::from(w.max(1)), u64::from(h.max(1)));
     let long = u64::from(longest);
     let short = (long * w.min(h) / w.max(h)).max(48) & !1;
@@ -88,19 +88,19 @@ pub(super) fn dimensions((w, h): (u32, u32), longest: u32) -> (u32, u32) {
 }
 
 /// A dark colour to write on.
-pub(super) fn background(seed: u64) -> Rgb888 {
+pub(crate) fn background(seed: u64) -> Rgb888 {
     let [r, g, b, ..] = seed.to_le_bytes();
     Rgb888::new(24 + r / 3, 24 + g / 3, 24 + b / 3)
 }
 
 /// A bright colour to move about.
-pub(super) fn accent(seed: u64) -> Rgb888 {
+pub(crate) fn accent(seed: u64) -> Rgb888 {
     let [.., r, g, b] = seed.to_le_bytes();
     Rgb888::new(140 + r / 3, 140 + g / 3, 140 + b / 3)
 }
 
 /// The picture of a subject: what was asked for, in words, on the task's own colour.
-pub(super) fn portrait(subject: &Subject, size: (u32, u32)) -> Canvas {
+pub(crate) fn portrait(subject: &Subject, size: (u32, u32)) -> Canvas {
     let seed = subject.seed();
     let mut canvas = Canvas::new(size, background(seed));
     pattern(&mut canvas, seed);
