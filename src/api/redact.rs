@@ -14,7 +14,9 @@ pub(super) fn all(body: &mut Vec<u8>, key: &str) {
     }
     let mut masked = Vec::new();
     let (mut copied, mut at) = (0, 0);
-    while at < body.len() {
+    // A spelling begins with the first character of the key, or with a backslash.
+    while let Some(before) = body.get(at..).and_then(|rest| memchr::memchr2(key[0], b'\\', rest)) {
+        at += before;
         let Some(length) = spelled(&body[at..], key) else {
             at += 1;
             continue;
