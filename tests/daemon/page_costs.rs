@@ -6,7 +6,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::live_page::{Server, serve};
+use crate::daemon::live_page::{Server, serve};
 use crate::support::until;
 
 const SPRING: &str = "id,kind,model,prompt,count,review\nposter,image,gi-2,A harbour,2,yes\n";

@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 
 use serde_json::Value;
 
-use crate::live_page::{Server, serve};
+use crate::daemon::live_page::{Server, serve};
 
 const HOSTILE: &str = "x</script><script>alert(1)</script><img src=x onerror=alert(2)>";
 

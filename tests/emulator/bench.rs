@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use crate::process::http_client;
+use crate::emulator::process::http_client;
 use callsheet_emulator::{DEFAULT_API_KEY, Emulator, FaultPlan, Options, start};
 use reqwest::{Client, Method, Response, StatusCode};
 use serde_json::{Value, json};

@@ -1,7 +1,7 @@
 //! `callsheet emulator` as a user and a script meet it: ready, ended, refused.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on should stop")]
 
-use crate::process::{Running, http_client, program};
+use crate::emulator::process::{Running, http_client, program};
 use reqwest::Client;
 use rustix::process::Signal;
 use serde_json::{Value, json};

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::bench::{Bench, json_of, quick, standing_still, video};
+use crate::emulator::bench::{Bench, json_of, quick, standing_still, video};
 use callsheet_emulator::{DEFAULT_API_KEY, Options, Plan};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::path::Path;
 use std::process::Command;
 
-use crate::process::Running;
+use crate::emulator::process::Running;
 
 /// The address the page is written for.
 const PAGE_ADDRESS: &str = "http://127.0.0.1:8787";

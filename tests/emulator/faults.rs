@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::bench::{Bench, faulty, json_of, quick, standing_still, video};
+use crate::emulator::bench::{Bench, faulty, json_of, quick, standing_still, video};
 use callsheet_emulator::{DEFAULT_API_KEY, FaultPlan, Options, READY_PLANS};
 use reqwest::Method;
 use serde_json::{Value, json};

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use crate::process::http_client;
+use crate::emulator::process::http_client;
 use callsheet_emulator::{DEFAULT_API_KEY, Options, start};
 use reqwest::Client;
 use serde_json::{Value, json};
@@ -33,7 +33,7 @@ async fn the_process_that_is_killed() {
 /// Starts this program again as an emulator; returns it with its address.
 fn spawn(state: &Path) -> (Child, String) {
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "kill::the_process_that_is_killed", "--nocapture"])
+        .args(["--exact", "emulator::kill::the_process_that_is_killed", "--nocapture"])
         .env(STATE, state)
         .stdout(Stdio::piped())
         .stderr(Stdio::null())

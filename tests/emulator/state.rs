@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use crate::bench::{Bench, faulty, json_of, quick, standing_still, video};
+use crate::emulator::bench::{Bench, faulty, json_of, quick, standing_still, video};
 use callsheet_emulator::{Options, Plan, start};
 use serde_json::json;
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use crate::process::http_client;
+use crate::emulator::process::http_client;
 use callsheet_emulator::{DEFAULT_API_KEY, FaultPlan, Options, Plan, start};
 use reqwest::{Client, Method};
 use serde::Deserialize;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use callsheet_emulator::{Options, Plan};
 use serde_json::json;
 
-use crate::setup::Story;
+use crate::kills::setup::Story;
 use crate::support::TestEnv;
 use crate::support::process::Running;
 

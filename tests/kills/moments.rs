@@ -11,8 +11,8 @@ use callsheet_emulator::Options;
 use notify::{RecursiveMode, Watcher};
 use serde_json::Value;
 
-use crate::plan::{ClientMode, Moment, Round};
-use crate::setup::{InterceptedEnv, Story, has_ended};
+use crate::kills::plan::{ClientMode, Moment, Round};
+use crate::kills::setup::{InterceptedEnv, Story, has_ended};
 use crate::support::collect_outputs::Outputs;
 use crate::support::process::{Outcome, Running};
 use crate::support::{fault_matrix, manifests, until};

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::call_interceptor::CallOutcome;
+use crate::kills::call_interceptor::CallOutcome;
 
 /// When a client is killed, by how far it got.
 #[derive(Debug, Clone, Copy)]

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use callsheet_emulator::Options;
 use serde_json::Value;
 
-use crate::call_interceptor::CallOutcome;
-use crate::setup::{InterceptedEnv, Story, has_ended};
+use crate::kills::call_interceptor::CallOutcome;
+use crate::kills::setup::{InterceptedEnv, Story, has_ended};
 use crate::support::accounting::{Task, job_and_attempt};
 use crate::support::collect_outputs::Outputs;
 use crate::support::process::{Outcome, Running};

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use callsheet_emulator::Options;
 use rustix::process::Signal;
 
-use crate::call_interceptor::CallInterceptor;
+use crate::kills::call_interceptor::CallInterceptor;
 use crate::support::process::{Outcome, Running};
 use crate::support::{TIMEOUT, TestEnv};
 

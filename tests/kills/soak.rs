@@ -2,7 +2,7 @@
 //! and again. Batches that are done are not listed after seconds. Checked by the service's own books, by every file on
 //! disk, and by the memory that it took, which must not grow with what was done.
 //!
-//! Half a minute within `cargo test`; `CALLSHEET_SOAK_SECONDS=3600 cargo test --release --test kills soak` is the
+//! Half a minute within `cargo test`; `CALLSHEET_SOAK_SECONDS=3600 cargo test --release --test program kills::soak` is the
 //! long one. `CALLSHEET_SEED` plays the same kills at the same moments again.
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -26,7 +26,7 @@ const REFUSED: &str = "refused";
 
 const HINT: &str = "a key may never change: the row would be bought again by everybody who has it. Let a new reading \
                     apply only to rows that are refused so far, or to the body on the wire alone";
-const FREEZE: &str = "freeze it: CALLSHEET_FREEZE_KEYS=1 cargo test --test money frozen_keys";
+const FREEZE: &str = "freeze it: CALLSHEET_FREEZE_KEYS=1 cargo test --test program money::frozen_keys";
 
 /// A job, or a row that is refused.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

@@ -170,11 +170,6 @@ impl GcsServer {
         self.shared.faults.add(method, fault, times);
     }
 
-    /// Nothing goes wrong from now on.
-    pub fn mend(&self) {
-        self.shared.faults.clear();
-    }
-
     /// Fetches an address as the service would: with nothing but the address.
     pub fn fetch(&self, address: &str) -> (u16, Vec<u8>) {
         let http = http_client().build().unwrap();

@@ -5,7 +5,7 @@
 //! `process` runs the client, `terminal` on a terminal, `disk` gives it a small disk. `accounting` reads what the service saw, `collect_outputs`
 //! what lies on disk. `manifests` has some; `fault_matrix` holds a row of every kind against one fault. `proxy`,
 //! `scripted_proxy` and `tls` stand between the client and the service. `s3` and `gcs` are object stores.
-#![allow(dead_code, unreachable_pub, reason = "every test binary uses another part of it")]
+#![allow(unreachable_pub, reason = "its modules are parts of this file")]
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

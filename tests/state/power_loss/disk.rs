@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use crate::power_loss::trace::{Call, Event};
+use crate::state::power_loss::trace::{Call, Event};
 
 /// A change, and since when it is on the device.
 #[derive(Debug)]
@@ -227,14 +227,14 @@ fn a_sync_covers_what_was_done_before_it_began_and_nothing_else() {
 "#;
     let lost = |lines: usize, moment| {
         let text: String = trace.lines().take(lines).flat_map(|line| [line, "\n"]).collect();
-        Disk::after(&crate::power_loss::trace::read(&text, 0, Path::new("/")))
+        Disk::after(&crate::state::power_loss::trace::read(&text, 0, Path::new("/")))
             .lost(Path::new("/w/d/a"), moment)
     };
     assert_eq!(lost(10, 99), None);
     assert_eq!(lost(10, 9).unwrap(), "/w/d: the name that it got at 0 is not synced");
     assert_eq!(lost(8, 99).unwrap(), "/w/d/a: the name that it got at 7 is not synced");
     let without = trace.replace("1 fdatasync(3</w/d/a.part>) = 0\n", "");
-    let disk = Disk::after(&crate::power_loss::trace::read(&without, 0, Path::new("/")));
+    let disk = Disk::after(&crate::state::power_loss::trace::read(&without, 0, Path::new("/")));
     let lost = disk.lost(Path::new("/w/d/a"), 99).unwrap();
     assert_eq!(lost, "/w/d/a: what was written at 3 is not synced");
 }

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::power_loss::disk::{Change, Disk};
-use crate::power_loss::trace::{Call, Event};
+use crate::state::power_loss::disk::{Change, Disk};
+use crate::state::power_loss::trace::{Call, Event};
 
 /// Names in the state that may be lost: what they say is known from elsewhere, or asked for again.
 const MAY_BE_LOST: [&str; 5] = ["commits", "closed", "lock", "catalogs.json", "reserve"];

@@ -8,6 +8,4 @@ mod killed_commands;
 mod lost;
 mod power_loss;
 mod rebuild;
-#[path = "../support/mod.rs"]
-mod support;
 mod system_calls;

@@ -9,5 +9,3 @@ mod group_budgets;
 mod price_table;
 mod prices_in_force;
 mod racing_budgets;
-#[path = "../support/mod.rs"]
-mod support;

@@ -10,6 +10,4 @@ mod fuzz_smoke;
 mod hostile_service;
 mod matrix;
 mod outage;
-#[path = "../support/mod.rs"]
-mod support;
 mod tls;

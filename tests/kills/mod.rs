@@ -2,9 +2,9 @@
 //! twice, no job is lost, no file is missing or broken, and our books are the service's.
 //!
 //! ```text
-//! cargo test --test kills                                  some forty kills
-//! CALLSHEET_KILLS=1000 cargo test --test kills -- --nocapture
-//! CALLSHEET_SEED=7 cargo test --test kills -- --nocapture  the same plan again
+//! cargo test --test program kills::                                  some forty kills
+//! CALLSHEET_KILLS=1000 cargo test --test program kills:: -- --nocapture
+//! CALLSHEET_SEED=7 cargo test --test program kills:: -- --nocapture  the same plan again
 //! ```
 //!
 //! A seed gives the plan: manifests, faults, settings and moments. Moments are counted in what the client did
@@ -22,8 +22,6 @@ mod plan;
 mod rebuilds;
 mod setup;
 mod soak;
-#[path = "../support/mod.rs"]
-mod support;
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -34,9 +32,9 @@ use self::limits::LimitsRun;
 use self::moments::{MomentCounts, MomentsRun};
 use self::plan::{ClientMode, Round};
 use self::rebuilds::RebuildsRun;
-use self::support::collect_outputs::Outputs;
-use self::support::process::Running;
-use self::support::{TestEnv, manifests, until};
+use crate::support::collect_outputs::Outputs;
+use crate::support::process::Running;
+use crate::support::{TestEnv, manifests, until};
 
 /// Kills of a plain `cargo test`.
 const KILLS: usize = 40;
@@ -123,7 +121,7 @@ fn a_daemon_survives_a_kill_at_every_step() {
         audit.each_paid_once(ids.len());
         outputs.is_complete(&ids);
         outputs.agrees_with(&audit);
-        assert_eq!(support::fault_matrix::ledger(&env), (0, audit.totals.charged_credits), "{step}");
+        assert_eq!(crate::support::fault_matrix::ledger(&env), (0, audit.totals.charged_credits), "{step}");
     }
 }
 

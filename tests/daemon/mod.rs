@@ -13,6 +13,4 @@ mod review_page;
 mod schedule_table;
 mod schedules;
 mod service;
-#[path = "../support/mod.rs"]
-mod support;
 mod systemd;

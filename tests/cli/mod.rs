@@ -36,7 +36,5 @@ mod spreadsheet;
 mod stdin;
 mod store_faults;
 mod store_names;
-#[path = "../support/mod.rs"]
-mod support;
 mod terminal;
 mod which_state;
