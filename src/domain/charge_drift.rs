@@ -216,17 +216,17 @@ mod tests {
     fn a_charge_is_held_against_the_price_that_the_job_was_let_out_at() {
         let job = ran("house-c1", 20, 0, &json!({}));
         check(&video(), &job, &["price_credits: planned 10, was 20"]);
-        check(&video(), &job.with_release(Hold::priced(Credits(20))), &[]);
+        check(&video(), &job.with_admission_hold(Hold::priced(Credits(20))), &[]);
     }
 
     #[test]
     fn a_charge_above_the_hold_of_an_unpriced_job_is_drift_and_always_pauses() {
         let unpriced = order(Kind::ShortsStudio, None, None, json!({"any": 1}));
-        let release = Hold { hold: Credits(40), basis: Basis::MaxCredits };
-        let job = ran("studio", 40, 0, &json!({})).with_release(release);
+        let hold = Hold { hold: Credits(40), basis: Basis::MaxCredits };
+        let job = ran("studio", 40, 0, &json!({})).with_admission_hold(hold);
         check(&unpriced, &job, &[]);
         assert!(!is_above_hold(&unpriced, &job));
-        let job = ran("studio", 41, 0, &json!({})).with_release(release);
+        let job = ran("studio", 41, 0, &json!({})).with_admission_hold(hold);
         check(&unpriced, &job, &["hold_credits: planned 40, was 41"]);
         assert!(is_above_hold(&unpriced, &job));
         assert!(pauses(None, &of(&unpriced, &job)) && pauses(Some(OnDrift::Report), &of(&unpriced, &job)));

@@ -292,8 +292,8 @@ pub struct Job {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     deadline_from: Option<Timestamp>,
     /// The price at which it was last admitted: the one in force then, and not the one that was planned.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    released: Option<Hold>,
+    #[serde(default, rename = "released", skip_serializing_if = "Option::is_none")]
+    admission_hold: Option<Hold>,
     /// What a person allowed it to cost since, in place of what its row said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     max_credits: Option<Credits>,
@@ -338,7 +338,7 @@ impl Job {
             kept: None,
             first_sent: None,
             deadline_from: None,
-            released: None,
+            admission_hold: None,
             max_credits: None,
             overdue: false,
             no_more_attempts: false,
@@ -416,8 +416,8 @@ impl Job {
     }
 
     /// The price at which it was last admitted: the one in force then, and not the one that was planned.
-    pub fn released(&self) -> Option<Hold> {
-        self.released
+    pub fn admission_hold(&self) -> Option<Hold> {
+        self.admission_hold
     }
 
     /// What a person allowed it to cost, in place of what its row says.
@@ -583,12 +583,12 @@ impl Job {
 
     /// Its exact price: the one that it was let out at, or else the planned one.
     pub fn price(&self, order: &Order) -> Option<Credits> {
-        self.released.map_or(order.price, Hold::price)
+        self.admission_hold.map_or(order.price, Hold::price)
     }
 
     /// What was held for it when it was let out, or else what was planned to be.
     pub fn hold(&self, order: &Order) -> Option<Credits> {
-        self.released.map(|release| release.hold).or_else(|| order.hold())
+        self.admission_hold.map(|admitted| admitted.hold).or_else(|| order.hold())
     }
 
     /// What is set aside and charged for it by all its attempts together.
@@ -673,8 +673,8 @@ impl Job {
 
     /// The same job, let out at another price.
     #[cfg(test)]
-    pub(crate) fn with_release(mut self, release: Hold) -> Job {
-        self.released = Some(release);
+    pub(crate) fn with_admission_hold(mut self, hold: Hold) -> Job {
+        self.admission_hold = Some(hold);
         self
     }
 

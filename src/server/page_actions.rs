@@ -9,9 +9,9 @@ use crate::domain::credits::Credits;
 use crate::domain::ids::BatchName;
 use crate::domain::job_state::JobState;
 use crate::domain::plural::counted;
-use crate::domain::remedy::{could_only_expire, keys_of_retry};
-use crate::domain::row_verdict::JobStanding;
+use crate::domain::remedy::keys_of_retry;
 use crate::engine::job_iter::JobIter;
+use crate::engine::scheduler::is_retried;
 use crate::engine::{blocking, to_the_end};
 use crate::pages::document::in_address;
 use crate::pages::live_document::{Viewer, credits};
@@ -342,18 +342,12 @@ async fn question_of_job(app: &AppState, id: &str, action: Action) -> Result<Con
 /// How many jobs of a batch a retry takes up, and what they may cost together.
 async fn retry_cost(app: &AppState, name: &BatchName) -> Result<(u32, Credits), ApiError> {
     let record = handlers::find_batch(&app.engine, name).await?;
-    let (store, now) = (app.engine.store().clone(), app.pages.clock().now().wall);
+    let (store, now) = (app.engine.store().clone(), app.pages.clock().now());
     let add_up = move || -> Result<_, StoreError> {
         let (mut jobs, mut cost) = (0, Credits::ZERO);
         let mut all = JobIter::open(&store, &record)?;
         while let Some((spec, found)) = all.next_job()? {
-            let would_expire = could_only_expire(&spec.order, &found.job, now)
-                || (found.job.first_sent().is_none() && record.has_expired(now));
-            let is_taken_up = matches!(
-                JobStanding::of_job(&found.job),
-                JobStanding::Failed | JobStanding::Canceled | JobStanding::Expired
-            );
-            if is_taken_up && !would_expire && !all.versions().is_superseded(spec.seq) {
+            if is_retried(&record, &spec, &found, now) && !all.versions().is_superseded(spec.seq) {
                 jobs += 1;
                 cost = cost + found.job.hold(&spec.order).unwrap_or_default();
             }

@@ -49,7 +49,7 @@ pub struct Candidate {
     /// What must be held for it.
     pub hold: Credits,
     /// The price that it goes at.
-    pub release: Hold,
+    pub admission_hold: Hold,
     /// What is set aside for it already, in every total that covers it.
     pub held: Credits,
     /// Whether that counts for today. What counts for another day is held anew, for today.
@@ -67,7 +67,7 @@ pub struct Candidate {
 impl Candidate {
     /// Whether nothing bounds what it may be charged: it goes when the charge of the batch's last such job is known.
     pub fn is_unbounded(&self) -> bool {
-        self.release.basis == Basis::MaxCredits
+        self.admission_hold.basis == Basis::MaxCredits
     }
 
     /// What is to be set aside for it still.

@@ -27,7 +27,7 @@ fn candidates(batch: u32, priority: i8, holds: &[u64]) -> Vec<Candidate> {
         tries_again: false,
         allowance: None,
         groups: Vec::new(),
-        release: Hold::priced(Credits(*hold)),
+        admission_hold: Hold::priced(Credits(*hold)),
     };
     (0..).zip(holds).map(candidate).collect()
 }
@@ -200,7 +200,11 @@ fn no_budget_is_passed_and_cheap_jobs_use_what_is_left() {
 #[test]
 fn jobs_whose_charge_nothing_bounds_go_one_at_a_time_and_hold_back_no_others() {
     let mut mixed = batch(1, 0, 100, &[5, 5, 2]);
-    mixed.candidates.iter_mut().take(2).for_each(|candidate| candidate.release.basis = Basis::MaxCredits);
+    mixed
+        .candidates
+        .iter_mut()
+        .take(2)
+        .for_each(|candidate| candidate.admission_hold.basis = Basis::MaxCredits);
     let other = batch(2, 0, 100, &[1]);
     assert_eq!(decide(of_slots(9, vec![mixed.clone(), other])), "1.0 2.0 1.2");
     mixed.awaits_charge = true;

@@ -220,7 +220,7 @@ impl Change {
         let misplaced = IllegalEvent::Misplaced { event: event.name(), state: state.name() };
         let change = self;
         match (state, event) {
-            (State::Queued, Event::Price { release, was }) => change.price(release, was),
+            (State::Queued, Event::Price { hold, was }) => change.price(hold, was),
             (State::Queued, Event::Refuse(fault)) if !may_have_been_sent => {
                 let what = format!("not sent: {fault}");
                 change.end(State::Failed { fault, task: None }, &what);
@@ -257,10 +257,10 @@ impl Change {
             (State::Submitting { .. }, Event::PriceKnown(price))
                 if change
                     .job
-                    .released
+                    .admission_hold
                     .is_some_and(|known| known.basis == Basis::Bound && price <= known.hold) =>
             {
-                change.job.released = Some(Hold::priced(price));
+                change.job.admission_hold = Some(Hold::priced(price));
                 change.note(&format!("its length is known: it costs {price}"), None);
             }
             (State::Submitting { may_have_run: false, .. }, Event::InputsLost(fault)) => {
@@ -403,15 +403,15 @@ impl Change {
         Ok(())
     }
 
-    fn price(&mut self, release: Hold, was: Option<Credits>) {
-        self.job.released = Some(release);
+    fn price(&mut self, hold: Hold, was: Option<Credits>) {
+        self.job.admission_hold = Some(hold);
         if let Some(was) = was {
-            let what = match release.basis {
+            let what = match hold.basis {
                 Basis::Price => {
-                    format!("the price is {} now, was {} when it was accepted", release.hold, was.0)
+                    format!("the price is {} now, was {} when it was accepted", hold.hold, was.0)
                 }
                 Basis::Bound | Basis::MaxCredits => {
-                    format!("without an exact price {} are held now, {} were planned", release.hold, was.0)
+                    format!("without an exact price {} are held now, {} were planned", hold.hold, was.0)
                 }
             };
             self.note(&what, None);

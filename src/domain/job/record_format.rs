@@ -30,8 +30,8 @@ pub(super) struct StoredJob {
     first_sent: Option<Timestamp>,
     #[serde(default)]
     deadline_from: Option<Timestamp>,
-    #[serde(default)]
-    released: Option<Hold>,
+    #[serde(default, rename = "released")]
+    admission_hold: Option<Hold>,
     #[serde(default)]
     max_credits: Option<Credits>,
     #[serde(default)]
@@ -131,7 +131,7 @@ impl TryFrom<StoredJob> for Job {
             kept,
             first_sent: stored.first_sent,
             deadline_from: stored.deadline_from,
-            released: stored.released,
+            admission_hold: stored.admission_hold,
             max_credits: stored.max_credits,
             overdue: stored.overdue,
             no_more_attempts: stored.no_more_attempts,

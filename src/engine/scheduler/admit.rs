@@ -37,7 +37,7 @@ impl Scheduler {
         let closed = disk.or(store).or((!self.scratch.has_room()).then_some(Parked::Scratch));
         let (open, backlog) = self.backlog();
         let closed = closed.or(self.look_at_result_hosts(open, backlog).then_some(Parked::ResultHost));
-        self.keep_batches(closed, now);
+        self.park_batches(closed, now);
         // A batch that is kept is said to be, whether or not prices are known: none are asked for on its account.
         if closed.is_some() || !self.prices.are_known(now.tick) {
             self.unpark_batches();
@@ -76,7 +76,7 @@ impl Scheduler {
             if is_refused(&self.jobs, *no)
                 && let Some(active) = self.batches.get_mut(no)
             {
-                active.park(Some(Parked::Store));
+                active.park_next(Some(Parked::Store));
             }
         }
         if !found.waits {
@@ -90,7 +90,7 @@ impl Scheduler {
         self.submit_rate.set_waiting(admitted >= submits, now.tick);
         for (batch, parked) in &decision.parked {
             if let Some(active) = self.batches.get_mut(batch) {
-                active.park(Some(*parked));
+                active.park_next(Some(*parked));
                 active.log_parked(*parked);
             }
         }
@@ -262,28 +262,28 @@ impl Scheduler {
         turns.iter().filter_map(|turn| waiting_jobs.look_at(turn.batch, &mut found)).collect()
     }
 
-    /// What keeps batches from sending, whatever their jobs are: `closed` keeps all of them.
-    fn keep_batches(&mut self, closed: Option<Parked>, now: Now) {
-        self.batches.close(closed);
-        let mut may_be_kept = self.batches.needing_or_expired(Attention::MayBeKept, now.wall);
-        may_be_kept.extend(self.refused_folders.iter());
-        for no in may_be_kept {
+    /// What keeps batches from sending, whatever their jobs are: `all` keeps all of them.
+    fn park_batches(&mut self, all: Option<Parked>, now: Now) {
+        self.batches.park_all(all);
+        let mut may_be_parked = self.batches.needing_or_expired(Attention::MayBeParkedWhole, now.wall);
+        may_be_parked.extend(self.refused_folders.iter());
+        for no in may_be_parked {
             let Some(active) = self.batches.get(&no) else { continue };
             let is_paused = active.record().paused.is_some();
             let perhaps_sent = self.waits_for_a_person(active, now).then_some(Parked::PerhapsSent);
             let waits_after_pilot = self.jobs.wait_after_pilot(active.record(), self.inputs.waiting_of(no));
             let refused = self.refused_folders.contains(no).then_some(Parked::Disk);
-            let kept = is_paused.then_some(Parked::Paused).or(perhaps_sent).or(refused);
-            let kept = kept.or(waits_after_pilot.then_some(Parked::Pilot));
-            if active.kept() == kept {
+            let whole = is_paused.then_some(Parked::Paused).or(perhaps_sent).or(refused);
+            let whole = whole.or(waits_after_pilot.then_some(Parked::Pilot));
+            if active.parked_whole() == whole {
                 continue;
             }
             let Some(active) = self.batches.get_mut(&no) else { continue };
-            active.keep(kept);
+            active.park_whole(whole);
             if waits_after_pilot {
                 active.log_parked(Parked::Pilot);
             }
-            if kept == Some(Parked::PerhapsSent) {
+            if whole == Some(Parked::PerhapsSent) {
                 active.log_parked(Parked::PerhapsSent);
             }
         }
@@ -303,22 +303,22 @@ impl Scheduler {
 
     /// Admission has found nothing about any batch.
     pub(super) fn unpark_batches(&mut self) {
-        for no in self.batches.needing(Attention::IsParked) {
+        for no in self.batches.needing(Attention::IsNextParked) {
             self.unpark(no);
         }
     }
 
     fn unpark(&mut self, no: BatchNo) {
-        if self.batches.get(&no).is_some_and(ActiveBatch::is_parked)
+        if self.batches.get(&no).is_some_and(ActiveBatch::is_next_parked)
             && let Some(active) = self.batches.get_mut(&no)
         {
-            active.park(None);
+            active.park_next(None);
         }
     }
 
     /// What was found of batches before stands until they are looked at again, unless nothing of them waits any more.
     fn unpark_where_nothing_waits(&mut self, turns: &[Turn]) {
-        let parked = self.batches.needing(Attention::IsParked);
+        let parked = self.batches.needing(Attention::IsNextParked);
         if parked.is_empty() {
             return;
         }
@@ -342,13 +342,13 @@ impl Scheduler {
         if could_only_expire(&open.spec().order, open.job(), now.wall) {
             return self.apply(key, attempt, Event::Expire, now);
         }
-        let release = candidate.release;
+        let hold = candidate.admission_hold;
         let order = &open.spec().order;
         // What an earlier attempt cost by its length says nothing of what this one is held at.
         let was = if order.has_open_length() { order.hold() } else { open.job().hold(order) };
-        let was = was.filter(|was| *was != release.hold);
-        self.prices.released(key, release);
-        self.apply(key, attempt, Event::Price { release, was }, now)?;
+        let was = was.filter(|was| *was != hold.hold);
+        self.prices.note_admission(key, hold);
+        self.apply(key, attempt, Event::Price { hold, was }, now)?;
         if !candidate.held.is_zero() && !candidate.is_held_today {
             self.apply(key, attempt, Event::ReleaseHold, now)?;
         }

@@ -27,7 +27,7 @@ impl Scheduler {
         let (mut jobs, may_have_been_sent) = active.cancel(open, kept);
         self.pending.batch_changed(no);
         for key in queued {
-            self.withdraw(key);
+            self.cancel_queued(key);
             jobs += 1;
         }
         self.stop_further_attempts(no, now)?;

@@ -278,7 +278,7 @@ impl Scheduler {
         let was_paused = active.record().paused.is_some();
         change(active);
         // Admission looks at it anew.
-        active.park(None);
+        active.park_next(None);
         self.pending.batch_changed(no);
         CommandOutcome { in_flight: self.in_flight_of(no), was_paused, ..CommandOutcome::default() }
     }

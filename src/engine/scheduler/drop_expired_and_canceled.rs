@@ -22,20 +22,20 @@ impl Scheduler {
 
     /// Ends queued jobs that were canceled, `most` at most: a `retry` may have queued thousands.
     pub(super) fn end_withdrawn(&mut self, most: usize, now: Now) -> Result<(), SchedulerError> {
-        for key in self.jobs.take_withdrawn(most) {
+        for key in self.jobs.take_to_cancel(most) {
             let Some(attempt) = self.jobs.get(&key).map(|open| open.job().attempt()) else { continue };
             self.apply(key, attempt, Event::Cancel, now)?;
         }
-        if self.jobs.has_withdrawn() {
+        if self.jobs.has_to_cancel() {
             self.pending.wake_at(now.tick);
         }
         Ok(())
     }
 
     /// A queued job that is canceled is not sent from now on, and ends in this step or one of the next.
-    pub(super) fn withdraw(&mut self, key: JobKey) {
+    pub(super) fn cancel_queued(&mut self, key: JobKey) {
         self.unqueue(key);
-        self.jobs.withdraw(key);
+        self.jobs.cancel(key);
     }
 
     fn drop_of_batches(&mut self, now: Now) -> Result<(), SchedulerError> {
@@ -96,7 +96,7 @@ impl Scheduler {
                 continue;
             }
             if *event == Event::Cancel {
-                self.withdraw(key);
+                self.cancel_queued(key);
                 continue;
             }
             // What has expired is not sent in the meantime.

@@ -60,7 +60,8 @@ pub(super) fn moved(batch: &BatchName, spec: &JobSpec, before: &Job, after: &Job
         }
         State::Queued if was_submitting => log_event!(debug, context, "not accepted, queued again"),
         State::Queued
-            if after.released() != before.released() && after.history().len() > before.history().len() =>
+            if after.admission_hold() != before.admission_hold()
+                && after.history().len() > before.history().len() =>
         {
             let reason = after.history().last().map_or("", |line| line.what.as_str());
             log_event!(info, context, reason, "another price than before");

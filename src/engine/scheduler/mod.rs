@@ -44,7 +44,7 @@ pub use self::messages::{
     LastFailure, NoBalance, RenamedJob, SchedulerError, Settings, SpooledRow, Standstill, Step,
 };
 pub use self::parts::outage_detector::Outage;
-pub use self::retry::is_paid_for;
+pub use self::retry::{is_paid_for, is_retried};
 pub use self::waiting_inputs::ended_take;
 pub use self::withheld::Withheld;
 use crate::domain::adaptive_limit::AdaptiveLimit;
@@ -260,7 +260,7 @@ impl Scheduler {
         self.note_goes_on(key.batch, record.id);
         let mut open = OpenJob::new(record, spec);
         open.set_in_flight(now.tick);
-        self.prices.note_release(key, open.job());
+        self.prices.note_resumed(key, open.job());
         let wants: Vec<_> = open.open_attempts().map(|attempt| (attempt, open.wants(attempt))).collect();
         self.jobs.resume(open);
         self.note_movements(key, &[]);

@@ -29,7 +29,7 @@ impl Scheduler {
             || self.inputs.is_looking_up() && self.mode == Mode::Paying
             || self.prices.are_busy() && self.mode != Mode::Stopping
             || self.batches.iter().any(|active| active.is_loading() || active.is_going_back())
-            || self.jobs.has_withdrawn()
+            || self.jobs.has_to_cancel()
             || self.mode == Mode::Stopping && self.timers.next_effect().is_some()
         {
             return None;
@@ -227,14 +227,14 @@ impl Scheduler {
         self.unpark_batches();
         for (batch, parked) in met {
             if let Some(active) = self.batches.get_mut(&batch) {
-                active.park(Some(parked));
+                active.park_next(Some(parked));
             }
         }
         let all = self.batches.iter().map(|active| active.record().no);
         let after_pilot: Vec<BatchNo> = all.filter(|no| self.waits_after_pilot(*no)).collect();
         for no in after_pilot {
             if let Some(active) = self.batches.get_mut(&no) {
-                active.park(Some(Parked::Pilot));
+                active.park_next(Some(Parked::Pilot));
             }
         }
     }
@@ -268,7 +268,7 @@ impl Scheduler {
     /// them since the start. Nothing while it is being looked up how rows ended that some of them need.
     pub fn waiting_for_people(&self) -> Option<Vec<BatchNo>> {
         let waiting = self.inputs.with_waiting().filter_map(|no| self.batches.get(&no));
-        let still = waiting.filter(|active| active.kept().is_none() && self.stands_still(active));
+        let still = waiting.filter(|active| active.parked_whole().is_none() && self.stands_still(active));
         let mut still: Vec<BatchNo> = still.map(|active| active.record().no).collect();
         if !still.iter().all(|no| self.inputs.are_known(*no)) {
             return None;
@@ -279,7 +279,7 @@ impl Scheduler {
 
     /// Those of these batches of which nothing moves.
     fn waiting_among(&self, is_one: impl Fn(&ActiveBatch) -> bool) -> impl Iterator<Item = BatchNo> {
-        let parked = self.batches.sorted(Attention::IsParked);
+        let parked = self.batches.sorted(Attention::IsNextParked);
         let still = parked.filter(move |active| is_one(active) && self.stands_still(active));
         still.map(|active| active.record().no).filter(|no| self.waits_for_nothing_that_moves(*no))
     }

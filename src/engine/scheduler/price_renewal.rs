@@ -15,7 +15,7 @@ impl Scheduler {
         };
         self.prices.are_known(now.tick)
             && (self.prices.decide(key, order, job.max_credits()))
-                .is_ok_and(|release| release.hold == job.books().held)
+                .is_ok_and(|now| now.hold == job.books().held)
     }
 
     /// A job whose POST made no task is admitted anew where its price has changed: asked against every limit, under the

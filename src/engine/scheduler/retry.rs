@@ -12,7 +12,7 @@ use crate::domain::time::Now;
 use crate::engine::scheduler::commands::FoundJob;
 use crate::engine::scheduler::parts::active_batch::ActiveBatch;
 use crate::engine::scheduler::{CommandOutcome, Scheduler};
-use crate::store::JobRecord;
+use crate::store::{BatchRecord, JobRecord};
 
 impl Scheduler {
     pub(super) fn retry(&mut self, found: Vec<FoundJob>, now: Now) -> CommandOutcome {
@@ -32,14 +32,13 @@ impl Scheduler {
                 }
                 continue;
             }
-            let batch = self.batches.get(&record.key.batch);
-            let may_have_been_sent = batch.is_some_and(|active| active.record().may_have_been_sent(spec.seq));
-            if !may_have_been_sent && could_only_expire(&spec.order, &record.job, now.wall) {
-                outcome.missed_deadline.push(spec.label.clone());
-                continue;
-            }
-            if record.job.first_sent().is_none() && batch.is_some_and(|active| active.has_expired(now)) {
-                outcome.expired.push(spec.label.clone());
+            let batch = self.batches.get(&record.key.batch).map(ActiveBatch::record);
+            if let Some(expiry) = batch.and_then(|batch| expiry_after(batch, &spec, &record.job, now)) {
+                let left_out = match expiry {
+                    Expiry::OfItself => &mut outcome.missed_deadline,
+                    Expiry::WithItsBatch => &mut outcome.expired,
+                };
+                left_out.push(spec.label.clone());
                 continue;
             }
             let is_made =
@@ -119,6 +118,30 @@ pub(super) enum QueuedAgain {
     Paid,
     /// Under the key that it had, or under a new one.
     Yes { same_key: bool },
+}
+
+/// Why a job that is queued again would expire at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Expiry {
+    /// It missed its own deadline.
+    OfItself,
+    /// What its batch did not send in time is not sent any more.
+    WithItsBatch,
+}
+
+/// Whether a job would expire at once if it was queued again. One that a state which is gone may have sent does not: its
+/// task is asked for.
+fn expiry_after(batch: &BatchRecord, spec: &JobSpec, job: &Job, now: Now) -> Option<Expiry> {
+    if !batch.may_have_been_sent(spec.seq) && could_only_expire(&spec.order, job, now.wall) {
+        return Some(Expiry::OfItself);
+    }
+    (job.first_sent().is_none() && batch.has_expired(now.wall)).then_some(Expiry::WithItsBatch)
+}
+
+/// Whether a retry of its batch queues a job again that has ended.
+pub fn is_retried(batch: &BatchRecord, spec: &JobSpec, record: &JobRecord, now: Now) -> bool {
+    expiry_after(batch, spec, &record.job, now).is_none()
+        && matches!(retried(spec, record, now), RetryVerdict::Yes(_))
 }
 
 /// Whether a job that failed is paid for and only was not downloaded.

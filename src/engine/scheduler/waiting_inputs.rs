@@ -174,7 +174,7 @@ impl Scheduler {
             let Some(active) = self.batches.get(&no) else { continue };
             let is_parked = self.stands_still(active) && self.inputs.are_known(no);
             if is_parked && let Some(active) = self.batches.get_mut(&no) {
-                active.park(Some(Parked::Inputs));
+                active.park_next(Some(Parked::Inputs));
                 active.log_parked(Parked::Inputs);
             }
         }

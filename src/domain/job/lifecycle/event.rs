@@ -13,7 +13,7 @@ pub enum Event {
     /// It is about to be let out at this price.
     Price {
         /// What will be held for it, and why so much.
-        release: Hold,
+        hold: Hold,
         /// What was planned or held for it before, where that is another amount.
         was: Option<Credits>,
     },

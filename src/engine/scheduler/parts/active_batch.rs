@@ -38,9 +38,11 @@ pub struct ActiveBatch {
     /// The next rows of each class.
     windows: Vec<RowWindow>,
     /// What keeps every batch from sending.
-    closed: Option<Parked>,
-    kept: Option<Parked>,
-    parked: Option<Parked>,
+    parked_with_all: Option<Parked>,
+    /// What keeps all of it from being sent, whatever its jobs are.
+    parked_whole: Option<Parked>,
+    /// What keeps its next jobs from being sent, as admission found last.
+    parked_next: Option<Parked>,
     /// What the log last said keeps it from sending.
     logged_parked: Option<Parked>,
     /// The last one first.
@@ -73,9 +75,9 @@ impl ActiveBatch {
             is_going_back: false,
             has_references: false,
             windows,
-            closed: None,
-            kept: None,
-            parked: None,
+            parked_with_all: None,
+            parked_whole: None,
+            parked_next: None,
             logged_parked: None,
             last_failures: VecDeque::new(),
         }
@@ -218,7 +220,7 @@ impl ActiveBatch {
 
     /// What keeps it from sending: all of it, or, as admission found last, its next jobs.
     pub fn parked(&self) -> Option<Parked> {
-        self.closed.or(self.kept).or(self.parked)
+        self.parked_with_all.or(self.parked_whole).or(self.parked_next)
     }
 
     /// When what was not sent of it by then is not sent any more, unless all of it has ended.
@@ -227,28 +229,28 @@ impl ActiveBatch {
     }
 
     /// This keeps every batch from sending, or nothing does.
-    pub fn close(&mut self, closed: Option<Parked>) {
-        self.closed = closed;
+    pub fn park_with_all(&mut self, parked: Option<Parked>) {
+        self.parked_with_all = parked;
     }
 
     /// What keeps it from sending, whatever its jobs are.
-    pub fn kept(&self) -> Option<Parked> {
-        self.kept
+    pub fn parked_whole(&self) -> Option<Parked> {
+        self.parked_whole
     }
 
     /// This keeps it from sending, whatever its jobs are, or nothing does.
-    pub fn keep(&mut self, kept: Option<Parked>) {
-        self.kept = kept;
+    pub fn park_whole(&mut self, parked: Option<Parked>) {
+        self.parked_whole = parked;
     }
 
     /// This keeps its next jobs from being sent, or nothing does.
-    pub fn park(&mut self, parked: Option<Parked>) {
-        self.parked = parked;
+    pub fn park_next(&mut self, parked: Option<Parked>) {
+        self.parked_next = parked;
     }
 
     /// Whether admission found that its next jobs may not be sent.
-    pub fn is_parked(&self) -> bool {
-        self.parked.is_some()
+    pub fn is_next_parked(&self) -> bool {
+        self.parked_next.is_some()
     }
 
     /// Says what keeps it from sending, once.

@@ -28,7 +28,7 @@ pub struct ActiveBatches {
     /// Those that may have changed since they were sorted in; some are listed more than once.
     changed: Vec<BatchNo>,
     /// What keeps all of them from sending.
-    closed: Option<Parked>,
+    all_parked: Option<Parked>,
     /// Which batch was served last, so that equals take turns across steps.
     last_served: BatchNo,
 }
@@ -49,7 +49,7 @@ impl Default for ActiveBatches {
             expiring: BTreeSet::new(),
             with_rows: BTreeMap::new(),
             changed: Vec::new(),
-            closed: None,
+            all_parked: None,
             last_served: BatchNo(0),
         }
     }
@@ -75,7 +75,7 @@ impl ActiveBatches {
 
     pub fn insert(&mut self, mut active: ActiveBatch) {
         let no = active.record().no;
-        active.close(self.closed);
+        active.park_with_all(self.all_parked);
         self.all.insert(no, Sorted { active, needs: EnumMap::default(), expires: None });
         self.changed.push(no);
     }
@@ -155,10 +155,10 @@ impl ActiveBatches {
     }
 
     /// This keeps all of them from sending, or nothing does.
-    pub fn close(&mut self, closed: Option<Parked>) {
-        if self.closed != closed {
-            self.closed = closed;
-            self.all.values_mut().for_each(|sorted| sorted.active.close(closed));
+    pub fn park_all(&mut self, parked: Option<Parked>) {
+        if self.all_parked != parked {
+            self.all_parked = parked;
+            self.all.values_mut().for_each(|sorted| sorted.active.park_with_all(parked));
             self.changed.extend(self.all.keys());
         }
     }

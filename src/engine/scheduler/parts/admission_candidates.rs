@@ -95,8 +95,9 @@ impl WaitingJobs<'_> {
     /// The waiting jobs of a batch; nothing where none waits.
     pub fn look_at(&mut self, batch: BatchNo, found: &mut LookedAt) -> Option<WaitingBatch> {
         found.batches.push(batch);
-        let may_send =
-            |active: &&ActiveBatch| active.record().paused.is_none() && active.kept() != Some(Parked::Disk);
+        let may_send = |active: &&ActiveBatch| {
+            active.record().paused.is_none() && active.parked_whole() != Some(Parked::Disk)
+        };
         let active = self.batches.get(&batch).filter(may_send)?;
         if is_refused(self.jobs, batch) {
             return None;
@@ -238,16 +239,16 @@ impl WaitingJobs<'_> {
         let is_held_today = job.and_then(Job::day) == Some(self.now.wall.utc_day());
         // Before it is admitted: two values do not both get the last totals that there are.
         self.budgets.take_up(&order.meta, origin);
-        let release = self.prices.decide(key, order, job.and_then(|job| job.max_credits()))?;
+        let admission_hold = self.prices.decide(key, order, job.and_then(|job| job.max_credits()))?;
         Ok(Candidate {
             key,
             priority: order.priority,
             kind: order.kind,
             model: self.limits.counted_model(order.model.as_deref()).map(str::to_owned),
-            hold: release.hold.max(held),
+            hold: admission_hold.hold.max(held),
             held,
             is_held_today,
-            release,
+            admission_hold,
             may_have_been_sent: self.jobs.may_have_been_sent(&key, active.record()),
             tries_again: self.input_waits.tries(&key) > 0,
             allowance: self.account.allowance_of(order),

@@ -23,10 +23,10 @@ pub enum Attention {
     HasReferences,
     /// More of its rows are to be read.
     LoadsRows,
-    /// It is kept from sending, or may be: it is paused, or waits after its pilot.
-    MayBeKept,
+    /// All of it is parked, or may be: it is paused, or waits after its pilot.
+    MayBeParkedWhole,
     /// Admission found that its next jobs may not be sent.
-    IsParked,
+    IsNextParked,
     /// The next UTC day may let it go on.
     WaitsForTomorrow,
     /// Jobs of it may have been charged, and nothing tells.
@@ -48,8 +48,10 @@ pub fn attention_of(active: &ActiveBatch, batches: usize) -> EnumMap<Attention, 
         Attention::GoesBack => record.versions_pending.is_some() && !active.is_going_back(),
         Attention::HasReferences => active.has_references(),
         Attention::LoadsRows => active.lacks_rows(batches),
-        Attention::MayBeKept => !may_send || active.kept().is_some() || record.waits_after_pilot(),
-        Attention::IsParked => active.is_parked(),
+        Attention::MayBeParkedWhole => {
+            !may_send || active.parked_whole().is_some() || record.waits_after_pilot()
+        }
+        Attention::IsNextParked => active.is_next_parked(),
         Attention::WaitsForTomorrow => until_tomorrow,
         Attention::MayBeCharged => !record.may_be_charged.is_zero(),
         Attention::HasRows => may_send && record.has_rows_to_send(),

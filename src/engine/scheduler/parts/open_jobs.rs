@@ -28,7 +28,7 @@ pub struct OpenJobs {
     /// Queued jobs whose wait is over, if they had one.
     queued: QueuedJobs,
     /// Queued jobs that are canceled and still to be ended: they are no candidates any more.
-    withdrawn: BTreeSet<JobKey>,
+    to_cancel: BTreeSet<JobKey>,
     task_owners: TaskOwners,
 }
 
@@ -96,7 +96,7 @@ impl OpenJobs {
             numbers.remove(&open.record().id);
         }
         self.queued.remove(key);
-        self.withdrawn.remove(key);
+        self.to_cancel.remove(key);
         if let Some(counted_as) = open.set_counted(None) {
             self.counts.remove(key.batch, &open.spec().order, counted_as);
         }
@@ -118,28 +118,28 @@ impl OpenJobs {
     /// An open job waits in the queue and nothing else keeps it: it is a candidate for admission, unless it is canceled.
     pub fn queue(&mut self, key: JobKey) {
         if let Some(open) = self.jobs.get(&key)
-            && !self.withdrawn.contains(&key)
+            && !self.to_cancel.contains(&key)
         {
             self.queued.insert(key, &open.spec().order);
         }
     }
 
     /// An open job that waits is canceled: it is not sent any more, and to be ended.
-    pub fn withdraw(&mut self, key: JobKey) {
+    pub fn cancel(&mut self, key: JobKey) {
         self.queued.remove(&key);
         if self.jobs.contains_key(&key) {
-            self.withdrawn.insert(key);
+            self.to_cancel.insert(key);
         }
     }
 
     /// The next canceled jobs that are to be ended, `most` at most.
-    pub fn take_withdrawn(&mut self, most: usize) -> Vec<JobKey> {
-        std::iter::from_fn(|| self.withdrawn.pop_first()).take(most).collect()
+    pub fn take_to_cancel(&mut self, most: usize) -> Vec<JobKey> {
+        std::iter::from_fn(|| self.to_cancel.pop_first()).take(most).collect()
     }
 
     /// Whether canceled jobs are to be ended.
-    pub fn has_withdrawn(&self) -> bool {
-        !self.withdrawn.is_empty()
+    pub fn has_to_cancel(&self) -> bool {
+        !self.to_cancel.is_empty()
     }
 
     /// An open job has left the queue.
@@ -177,7 +177,7 @@ impl OpenJobs {
         let waits = |open: &OpenJob| batch.waits_for_pilot(open.record().row_at, open.job());
         let mut queued = self.queued.of_batch(batch.no);
         queued.extend(without_inputs);
-        queued.extend(self.withdrawn.iter().filter(|key| key.batch == batch.no));
+        queued.extend(self.to_cancel.iter().filter(|key| key.batch == batch.no));
         if queued.len() == open as usize {
             return queued.iter().filter_map(|key| self.get(key)).all(waits);
         }
@@ -312,12 +312,12 @@ mod tests {
             jobs.insert(open(seq, State::Queued));
             jobs.queue(key(seq));
         }
-        jobs.withdraw(key(0));
-        jobs.withdraw(key(1));
+        jobs.cancel(key(0));
+        jobs.cancel(key(1));
         jobs.queue(key(0));
         assert_eq!(jobs.candidates(BATCH, 9).map(OpenJob::key).collect::<Vec<_>>(), [key(2)]);
-        assert_eq!(jobs.take_withdrawn(1), [key(0)]);
+        assert_eq!(jobs.take_to_cancel(1), [key(0)]);
         jobs.remove(&key(1));
-        assert!(!jobs.has_withdrawn());
+        assert!(!jobs.has_to_cancel());
     }
 }

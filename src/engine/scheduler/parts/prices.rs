@@ -210,7 +210,7 @@ impl Prices {
         if let Some(known) = self.decided.get(&key) {
             return known.clone();
         }
-        let decision = self.release(order, max);
+        let decision = self.hold_for(order, max);
         self.decided.insert(key, decision.clone());
         decision
     }
@@ -227,11 +227,11 @@ impl Prices {
     pub fn foresee(&self, key: JobKey, order: &Order, max: Option<Credits>) -> Result<Hold, HoldRefusal> {
         match self.decided.get(&key) {
             Some(known) => known.clone(),
-            None => self.release(order, max),
+            None => self.hold_for(order, max),
         }
     }
 
-    fn release(&self, order: &Order, max: Option<Credits>) -> Result<Hold, HoldRefusal> {
+    fn hold_for(&self, order: &Order, max: Option<Credits>) -> Result<Hold, HoldRefusal> {
         let cost = self.cost(order).unwrap_or_else(|| Ok(as_accepted(order)));
         credit_hold::hold_for(&cost, max.or(order.max_credits))
     }
@@ -242,15 +242,15 @@ impl Prices {
     }
 
     /// A job is admitted at this price.
-    pub fn released(&mut self, key: JobKey, release: Hold) {
+    pub fn note_admission(&mut self, key: JobKey, hold: Hold) {
         self.forget(&key);
-        if release.basis == Basis::MaxCredits {
+        if hold.basis == Basis::MaxCredits {
             self.unbounded.insert(key);
         }
     }
 
     /// Takes up a job that was let out before.
-    pub fn note_release(&mut self, key: JobKey, job: &Job) {
+    pub fn note_resumed(&mut self, key: JobKey, job: &Job) {
         if is_unbounded(job) {
             self.unbounded.insert(key);
         }
@@ -271,15 +271,15 @@ impl Prices {
         if !is_unsettled(job) {
             self.unbounded.remove(&key);
         }
-        let release = job.released()?;
+        let admitted = job.admission_hold()?;
         let charged = job.books().charged + job.books().waived;
         let tells =
             matches!(job.state(), State::Running { .. } | State::Fetching { .. } | State::Succeeded { .. });
-        if !tells || is_unsettled(job) || !self.learn(order, job, release, charged) {
+        if !tells || is_unsettled(job) || !self.learn(order, job, admitted, charged) {
             return None;
         }
         let surcharges = self.catalog.as_ref()?.surcharges.clone();
-        job_log::charged_above(order, release.hold, charged);
+        job_log::charged_above(order, admitted.hold, charged);
         self.keeping += 1;
         Some(surcharges)
     }
@@ -291,13 +291,13 @@ impl Prices {
 
     /// A charge above the price that a job was let out at holds for its cell of the catalog from now on. True: that
     /// is new.
-    fn learn(&mut self, order: &Order, job: &Job, release: Hold, charged: Credits) -> bool {
-        let (Some(released), Some(Ok(cost))) = (release.price(), self.cost_as_sent(order, job)) else {
+    fn learn(&mut self, order: &Order, job: &Job, admitted: Hold, charged: Credits) -> bool {
+        let (Some(held), Some(Ok(cost))) = (admitted.price(), self.cost_as_sent(order, job)) else {
             return false;
         };
         let (Some(price), Some(listed)) = (cost.price, cost.listed) else { return false };
         // What was let out at a price that fell since says nothing of the present one.
-        if charged <= price || released > price {
+        if charged <= price || held > price {
             return false;
         }
         let Some(catalog) = self.catalog.as_mut() else { return false };
@@ -338,7 +338,7 @@ pub fn above_max(withheld: &HoldRefusal, batch: &BatchName, label: &str) -> Opti
 }
 
 fn is_unbounded(job: &Job) -> bool {
-    job.released().is_some_and(|release| release.basis == Basis::MaxCredits)
+    job.admission_hold().is_some_and(|admitted| admitted.basis == Basis::MaxCredits)
 }
 
 fn is_unsettled(job: &Job) -> bool {
@@ -421,7 +421,7 @@ mod tests {
     #[test]
     fn a_job_whose_charge_nothing_bounds_is_waited_for() {
         let mut prices = Prices::new(None);
-        prices.released(KEY, Hold { hold: Credits(7), basis: Basis::MaxCredits });
+        prices.note_admission(KEY, Hold { hold: Credits(7), basis: Basis::MaxCredits });
         assert!(!prices.await_charge(KEY.batch, |_| None), "it is not open any more");
         let queued = Job::queued();
         assert!(!prices.await_charge(KEY.batch, |_| Some(&queued)));

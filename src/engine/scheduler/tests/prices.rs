@@ -79,7 +79,7 @@ fn nothing_is_sent_before_the_catalog_in_force_is_known_and_the_hold_is_its_pric
     assert_eq!(stage.step(vec![catalog(20)]), "post 0#1");
     assert_eq!(stage.batch.totals.held, Credits(20));
     let job = &stage.durable[&Stage::key(0)].job;
-    assert_eq!(job.released(), Some(Hold::priced(Credits(20))));
+    assert_eq!(job.admission_hold(), Some(Hold::priced(Credits(20))));
     let said: Vec<&str> = job.history().iter().map(|line| line.what.as_str()).collect();
     assert_eq!(said, ["the price is 20 credits now, was 10 when it was accepted", "admitted"]);
     stage.posted(0, charged(20));
@@ -255,8 +255,8 @@ fn jobs_whose_charge_nothing_bounds_go_one_at_a_time_also_after_a_restart() {
     stage.step(vec![]);
     assert_eq!(stage.step(vec![catalog(10)]), "post 0#1");
     assert_eq!(stage.batch.totals.held, Credits(7));
-    let release = stage.durable[&Stage::key(0)].job.released().unwrap();
-    assert_eq!(release, Hold { hold: Credits(7), basis: Basis::MaxCredits });
+    let hold = stage.durable[&Stage::key(0)].job.admission_hold().unwrap();
+    assert_eq!(hold, Hold { hold: Credits(7), basis: Basis::MaxCredits });
     assert_eq!(stage.pass(Millis::from_secs(1)).step(vec![]), "");
     assert_eq!(stage.posted(0, charged(7)), "post 1#1");
     assert_eq!(stage.posted(1, charged(8)), "", "more than was held for it");
@@ -324,7 +324,10 @@ fn what_is_turned_away_again_and_again_is_priced_again_and_keeps_its_key() {
     let (stage, said) = turned_away_before_its_price_rose(None, 30);
     assert_eq!(said, "post 0#1");
     let job = &stage.durable[&Stage::key(0)].job;
-    assert_eq!((stage.batch.totals.held, job.released()), (Credits(30), Some(Hold::priced(Credits(30)))));
+    assert_eq!(
+        (stage.batch.totals.held, job.admission_hold()),
+        (Credits(30), Some(Hold::priced(Credits(30))))
+    );
 }
 
 #[test]
@@ -412,12 +415,12 @@ fn a_clip_is_held_at_the_most_and_sent_with_the_next_length_at_its_price() {
     let mut stage = clip_of_a_voice();
     voice_is_done(&mut stage);
     let job = |stage: &Stage| stage.durable[&Stage::key(1)].job.clone();
-    assert_eq!(job(&stage).released(), Some(Hold { hold: Credits(20), basis: Basis::Bound }));
+    assert_eq!(job(&stage).admission_hold(), Some(Hold { hold: Credits(20), basis: Basis::Bound }));
     assert_eq!(measured(&mut stage, 4_290), "post 1#1");
     assert_eq!(job(&stage).present().inputs(), ["5s"]);
     assert_eq!(job(&stage).present().input_lengths(), [Millis(4_290)]);
     assert_eq!(
-        (job(&stage).released(), job(&stage).books().held),
+        (job(&stage).admission_hold(), job(&stage).books().held),
         (Some(Hold::priced(Credits(10))), Credits(20))
     );
     // Another catalog changes nothing of what may have been sent.
@@ -441,7 +444,7 @@ fn another_attempt_is_held_at_the_most_again_and_measures_again() {
     assert_eq!(measured(&mut stage, 4_290), "post 1#1");
     let job = &stage.durable[&Stage::key(1)].job;
     assert_eq!(
-        (job.present().inputs(), job.released()),
+        (job.present().inputs(), job.admission_hold()),
         (&["6s".to_owned()][..], Some(Hold::priced(Credits(12))))
     );
     assert!(job.history().iter().all(|line| !line.what.contains("were planned")), "{:?}", job.history());
