@@ -13,6 +13,7 @@ use crate::domain::ids::BatchName;
 use crate::domain::job::{Job, JobSpec, OutputFile};
 use crate::domain::review::{Decision, Verdict};
 use crate::output::csv_dialect::{CsvDialect, FORMULA_STARTS, draft_path};
+use crate::output::own_file::OwnFile;
 use crate::output::publish::create;
 
 /// What holds of the outputs of a job, as results and lists show it. Scripts rely on the names: fields may be added, not
@@ -229,7 +230,7 @@ impl DecisionsFile {
         let Some(writer) = self.writer else { return Ok(()) };
         let file = writer.finish()?.into_inner().map_err(|error| io::Error::other(error.to_string()))?;
         file.sync_data()?;
-        fs::rename(draft_path(&self.dir, FILE_NAME), self.dir.join(FILE_NAME))?;
+        OwnFile::Decisions.put(&self.dir)?;
         fs::File::open(&self.dir)?.sync_all()
     }
 }

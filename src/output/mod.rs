@@ -13,6 +13,7 @@ mod media_type;
 pub mod movie_length;
 pub mod open_output;
 pub mod output_spec;
+pub mod own_file;
 pub mod publish;
 pub mod report;
 pub mod results;

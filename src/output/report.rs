@@ -1,7 +1,7 @@
 //! `report.json`: planned and charged credits of a batch, and jobs that need attention.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -18,6 +18,7 @@ use crate::domain::remedy::{Remedy, missed_its_deadline, remedy};
 use crate::domain::review::Verdict;
 use crate::domain::task::Fault;
 use crate::output::csv_dialect::draft_path;
+use crate::output::own_file::OwnFile;
 use crate::output::publish::create;
 
 /// Most jobs that are listed; the rest are counted.
@@ -276,7 +277,7 @@ impl Report {
         let mut file = create(&draft)?;
         file.write_all(&text)?;
         file.sync_data()?;
-        fs::rename(&draft, dir.join("report.json"))?;
+        OwnFile::Report.put(dir)?;
         File::open(dir)?.sync_all()
     }
 }

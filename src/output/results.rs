@@ -18,6 +18,7 @@ use crate::domain::task::Fault;
 use crate::domain::time::Timestamp;
 use crate::output::csv_dialect::{CsvDialect, draft_path};
 use crate::output::decisions_csv::{self, ReviewResult};
+use crate::output::own_file::OwnFile;
 use crate::output::publish::create;
 use crate::output::results::results_csv::ResultsCsv;
 use crate::output::task_fields::TaskFields;
@@ -147,9 +148,8 @@ impl ResultsWriter {
         self.jsonl.flush()?;
         self.jsonl.get_ref().sync_data()?;
         self.csv.finish()?;
-        for name in ["results.jsonl", "results.csv"] {
-            fs::rename(draft_path(&self.dir, name), self.dir.join(name))?;
-        }
+        OwnFile::ResultsJsonl.put(&self.dir)?;
+        OwnFile::ResultsCsv.put(&self.dir)?;
         File::open(&self.dir)?.sync_all()
     }
 }

@@ -64,7 +64,7 @@ fn a_batch_leaves_a_page_that_is_made_again_from_the_state() {
         &|| fs::remove_dir_all(&folder).unwrap(),
         &|| fs::write(folder.join("index.js"), "").unwrap(),
         &|| fs::remove_file(folder.join("data/0000.js")).unwrap(),
-        &|| fs::write(&html, "old").unwrap(),
+        &|| fs::write(&html, &fs::read(&html).unwrap()[..200]).unwrap(),
     ] as [&dyn Fn(); 4]
     {
         damage();
@@ -280,6 +280,35 @@ fn a_folder_that_cannot_be_written_fails_no_job() {
     fs::remove_file(env.path("output/b/gallery")).unwrap();
     env.run(["open", "b", "--print"]).exited(0);
     assert_eq!(index(&env, "b")["states"]["succeeded"], 2);
+}
+
+#[test]
+fn a_page_or_results_of_somebody_else_are_left_whole() {
+    let env = TestEnv::new();
+    env.write("spring.csv", MANIFEST);
+    let site = "<!doctype html><title>My garden</title>";
+    fs::create_dir_all(env.path("output/spring")).unwrap();
+    for page in ["output/index.html", "output/spring/index.html"] {
+        env.write(page, site);
+    }
+    env.write("output/spring/results.csv", "name,score\nada,7\n");
+    let ran = env.run(["run", "spring.csv"]).exited(0);
+    assert!(ran.stderr.contains("index.html was not written by callsheet"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("results.kept.csv"), "{}", ran.stderr);
+    let read = |name: &str| fs::read_to_string(env.path(name)).unwrap();
+    assert_eq!((read("output/index.html"), read("output/spring/index.html")), (site.into(), site.into()));
+    assert!(!gallery(&env, "spring").exists(), "no gallery for a page that does not show it");
+    assert_eq!(read("output/spring/results.kept.csv"), "name,score\nada,7\n");
+    assert!(read("output/spring/results.csv").starts_with("id,batch,state"));
+    let refused = env.run(["open", "spring", "--print"]).exited(6);
+    assert!(refused.stderr.contains("set output.gallery = false"), "{}", refused.stderr);
+    // Once they are moved away, the next run writes its own.
+    for page in ["output/index.html", "output/spring/index.html"] {
+        fs::rename(env.path(page), env.path(page).with_extension("old")).unwrap();
+    }
+    env.run(["run", "spring.csv"]).exited(0);
+    assert!(read("output/spring/index.html").contains("<h1>spring</h1>"));
+    assert!(!env.path("output/spring/results.kept-2.csv").exists(), "our own is replaced");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::io;
 
 use crate::engine::EngineError;
-use crate::engine::gallery::pages::replace_if_changed;
+use crate::engine::gallery::pages::{refuse_others_page, replace_if_changed};
 use crate::output::publish::OutputDir;
 use crate::pages::batch_list::{LISTED_MAX, ListedBatch, batch_list};
 use crate::pages::{ASSETS, INDEX, LIST_FOLDER};
@@ -24,6 +24,7 @@ pub(super) fn write(store: &Store, output_dir: &OutputDir) -> Result<(), EngineE
     let not_listed = store.finished_count().saturating_sub(finished);
     let listed: Vec<ListedBatch> = batches.iter().map(|batch| listed(batch, output_dir)).collect();
     let save = || -> io::Result<()> {
+        refuse_others_page(output_dir.root())?;
         let folder = output_dir.make_folder_beside_batches(LIST_FOLDER)?;
         for (name, content) in ASSETS {
             replace_if_changed(&folder.join(name), content)?;

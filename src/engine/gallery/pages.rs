@@ -10,6 +10,7 @@ use crate::domain::job::{JobSpec, OutputFile, State};
 use crate::domain::time::Timestamp;
 use crate::engine::EngineError;
 use crate::engine::gallery::Standing;
+use crate::output::own_file::OwnFile;
 use crate::output::publish::{OutputDir, create};
 use crate::pages::gallery_index::{
     FORMAT, GalleryIndex, GalleryStamp, PAGE_JOBS, PageStamp, ParkedNote, index_file, stamp_of, states,
@@ -52,6 +53,23 @@ pub(super) struct BatchPages {
 pub(super) fn folder(output_dir: &OutputDir, batch: &BatchName) -> io::Result<PathBuf> {
     output_dir.make_folder_in(batch, &format!("{GALLERY_FOLDER}/{DATA_FOLDER}"))?;
     Ok(output_dir.batch_dir(batch).join(GALLERY_FOLDER))
+}
+
+/// Refuses a folder whose page is not one of ours: somebody else's site lies there, and is left as it is.
+///
+/// # Errors
+/// What the disk says, or that the page is somebody else's, and what to do.
+pub(super) fn refuse_others_page(folder: &Path) -> io::Result<()> {
+    let path = folder.join(INDEX);
+    if OwnFile::Page.is_free(&path)? {
+        return Ok(());
+    }
+    let said = format!(
+        "{} was not written by callsheet, and is left as it is; move it, choose another output directory, or set \
+         output.gallery = false",
+        path.display()
+    );
+    Err(io::Error::new(io::ErrorKind::AlreadyExists, said))
 }
 
 /// Puts a file in the place of another. Nothing waits for the device: what a power cut leaves of it is found, and it is
@@ -123,6 +141,7 @@ impl BatchPages {
         let batch = &standing.record;
         let dir = output_dir.batch_dir(&batch.name);
         let output = |source| EngineError::Output { path: dir.clone(), source };
+        refuse_others_page(&dir).map_err(output)?;
         let folder = folder(output_dir, &batch.name).map_err(output)?;
         let end = store.outcomes_bytes(batch)?;
         if end < self.at {

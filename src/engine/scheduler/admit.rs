@@ -38,7 +38,7 @@ impl Scheduler {
         let (open, backlog) = self.backlog();
         let closed = closed.or(self.look_at_result_hosts(open, backlog).then_some(Parked::ResultHost));
         self.park_batches(closed, now);
-        // A batch that is kept is said to be, whether or not prices are known: none are asked for on its account.
+        // A batch that is parked is said to be, whether or not prices are known: none are asked for on its account.
         if closed.is_some() || !self.prices.are_known(now.tick) {
             self.unpark_batches();
             return Ok(None);

@@ -31,7 +31,7 @@ impl Scheduler {
             jobs += 1;
         }
         self.stop_further_attempts(no, now)?;
-        self.end_withdrawn(DROPPED_MAX, now)?;
+        self.end_canceled(DROPPED_MAX, now)?;
         Ok(CommandOutcome {
             jobs,
             may_have_been_sent,

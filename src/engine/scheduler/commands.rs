@@ -212,7 +212,7 @@ impl Scheduler {
     pub fn execute(&mut self, mut command: Command, now: Now) -> Result<CommandOutcome, SchedulerError> {
         // Its batch may be wanted again from now on: what was canceled before that is not.
         if matches!(command, Command::Retry(_) | Command::AddBatch(_)) {
-            self.end_withdrawn(usize::MAX, now)?;
+            self.end_canceled(usize::MAX, now)?;
         }
         // What ended in this very step was found as it stood before it.
         let ended = command.batch().into_iter().flat_map(|no| self.pending.ended_of(no));

@@ -17,11 +17,11 @@ impl Scheduler {
         if self.mode != Mode::Stopping {
             self.drop_of_batches(now)?;
         }
-        self.end_withdrawn(DROPPED_MAX, now)
+        self.end_canceled(DROPPED_MAX, now)
     }
 
     /// Ends queued jobs that were canceled, `most` at most: a `retry` may have queued thousands.
-    pub(super) fn end_withdrawn(&mut self, most: usize, now: Now) -> Result<(), SchedulerError> {
+    pub(super) fn end_canceled(&mut self, most: usize, now: Now) -> Result<(), SchedulerError> {
         for key in self.jobs.take_to_cancel(most) {
             let Some(attempt) = self.jobs.get(&key).map(|open| open.job().attempt()) else { continue };
             self.apply(key, attempt, Event::Cancel, now)?;

@@ -33,7 +33,7 @@ impl Scheduler {
                 continue;
             }
             let batch = self.batches.get(&record.key.batch).map(ActiveBatch::record);
-            if let Some(expiry) = batch.and_then(|batch| expiry_after(batch, &spec, &record.job, now)) {
+            if let Some(expiry) = expiry_after(batch, &spec, &record.job, now) {
                 let left_out = match expiry {
                     Expiry::OfItself => &mut outcome.missed_deadline,
                     Expiry::WithItsBatch => &mut outcome.expired,
@@ -129,18 +129,21 @@ enum Expiry {
     WithItsBatch,
 }
 
-/// Whether a job would expire at once if it was queued again. One that a state which is gone may have sent does not: its
-/// task is asked for.
-fn expiry_after(batch: &BatchRecord, spec: &JobSpec, job: &Job, now: Now) -> Option<Expiry> {
-    if !batch.may_have_been_sent(spec.seq) && could_only_expire(&spec.order, job, now.wall) {
+/// Whether a job would expire at once if it was queued again.
+fn expiry_after(batch: Option<&BatchRecord>, spec: &JobSpec, job: &Job, now: Now) -> Option<Expiry> {
+    // No key would find its task, had a state that is gone sent it after all: queued again, it waits for a person.
+    let waits_for_a_person =
+        !spec.order.kind.is_keyed() && batch.is_some_and(|batch| batch.may_have_been_sent(spec.seq));
+    if !waits_for_a_person && could_only_expire(&spec.order, job, now.wall) {
         return Some(Expiry::OfItself);
     }
-    (job.first_sent().is_none() && batch.has_expired(now.wall)).then_some(Expiry::WithItsBatch)
+    let expires = job.first_sent().is_none() && batch.is_some_and(|batch| batch.has_expired(now.wall));
+    expires.then_some(Expiry::WithItsBatch)
 }
 
 /// Whether a retry of its batch queues a job again that has ended.
 pub fn is_retried(batch: &BatchRecord, spec: &JobSpec, record: &JobRecord, now: Now) -> bool {
-    expiry_after(batch, spec, &record.job, now).is_none()
+    expiry_after(Some(batch), spec, &record.job, now).is_none()
         && matches!(retried(spec, record, now), RetryVerdict::Yes(_))
 }
 
