@@ -59,15 +59,20 @@ impl OwnFile {
         }
     }
 
-    /// Whether its place is free for it: nothing lies there, or one of ours.
+    /// Whether its place is free for it: nothing lies there, or one of ours. A link in the place of results is replaced, and what
+    /// it leads to stays; a page is looked at through it. A folder refuses what is written there.
     ///
     /// # Errors
     /// What the disk says.
     pub fn is_free(self, path: &Path) -> io::Result<bool> {
-        match path.symlink_metadata() {
+        let found = match self {
+            OwnFile::Page => path.metadata(),
+            _ => path.symlink_metadata(),
+        };
+        match found {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
             Err(error) => return Err(error),
-            Ok(found) if !found.is_file() => return Ok(false),
+            Ok(found) if !found.is_file() => return Ok(true),
             Ok(_) => {}
         }
         let mut head = Vec::new();
@@ -135,18 +140,19 @@ mod tests {
             fs::write(dir.join("results.csv"), before).unwrap();
             assert_eq!(put(dir, OwnFile::ResultsCsv, ours), "results.csv results.kept.csv", "{before:?}");
         }
-        // Whatever it is, and as often as somebody does it again.
+        // As often as somebody does it again.
+        fs::write(dir.join("results.csv"), "name,score\nada,8\n").unwrap();
+        assert_eq!(put(dir, OwnFile::ResultsCsv, ours), "results.csv results.kept-2.csv results.kept.csv");
+        // A link is replaced, and not what it leads to.
         std::os::unix::fs::symlink("results.kept.csv", dir.join("report.json")).unwrap();
         assert_eq!(
             put(dir, OwnFile::Report, "{\n  \"batch\": \"b\"\n}\n"),
-            "report.json report.kept.json results.csv results.kept.csv"
+            "report.json results.csv results.kept-2.csv results.kept.csv"
         );
-        fs::remove_file(dir.join("results.csv")).unwrap();
-        fs::create_dir(dir.join("results.csv")).unwrap();
-        assert_eq!(
-            put(dir, OwnFile::ResultsCsv, ours),
-            "report.json report.kept.json results.csv results.kept-2.csv results.kept.csv"
-        );
-        assert!(dir.join("results.kept-2.csv").is_dir());
+        assert_eq!(fs::read_to_string(dir.join("results.kept.csv")).unwrap(), "name,score\nada,7\n");
+        // A page is somebody's also where a link leads to it.
+        std::os::unix::fs::symlink("results.kept.csv", dir.join("index.html")).unwrap();
+        assert!(!OwnFile::Page.is_free(&dir.join("index.html")).unwrap());
+        assert!(OwnFile::Page.is_free(&dir.join("none.html")).unwrap());
     }
 }
