@@ -249,6 +249,26 @@ fn what_a_lost_state_may_have_sent_in_time_is_neither_sent_late_nor_dropped() {
     assert_eq!(stage.scheduler.standstill(), Some(Standstill::Done));
 }
 
+/// It was dropped, and so not sent, before the state was lost: another attempt would expire, too.
+#[test]
+fn a_retry_leaves_out_what_could_only_expire_also_in_a_rebuilt_state() {
+    let mut stage = Stage::of(2);
+    let mut late = (*stage.specs[0]).clone();
+    late.order.deadline = Some(crate::domain::manifest::row::Deadline::At(Timestamp(999_999)));
+    stage.specs[0] = Arc::new(late);
+    stage.scheduler.add_batch(stage.batch.clone());
+    assert_eq!(stage.step(vec![]), "post 1#1");
+    assert_eq!(stage.ended, ["job-0 expired"]);
+    let record = stage.outcomes[&Stage::key(0)].clone();
+    for rebuilt_rows in [0, 1] {
+        stage.batch.rebuilt_rows = rebuilt_rows;
+        stage.scheduler.add_batch(stage.batch.clone());
+        let retry = Command::Retry(vec![(stage.specs[0].clone(), record.clone())]);
+        let outcome = stage.scheduler.execute(retry, stage.now).unwrap();
+        assert_eq!((outcome.jobs, outcome.missed_deadline), (0, vec!["job-0".to_owned()]), "{rebuilt_rows}");
+    }
+}
+
 #[test]
 fn what_a_lost_state_may_have_sent_waits_for_a_person_once_its_batch_has_expired() {
     let mut stage = Stage::of(2);
