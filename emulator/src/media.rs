@@ -13,7 +13,7 @@ use uuid::Uuid;
 use super::tasks::{Kind, Task};
 
 /// What is rendered for a kind.
-pub(crate) fn medium(kind: Kind) -> Medium {
+fn medium(kind: Kind) -> Medium {
     match kind {
         Kind::Video | Kind::ShortsStudio => Medium::Video,
         Kind::Image => Medium::Image,

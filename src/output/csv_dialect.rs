@@ -1,6 +1,4 @@
-//! Tables for programs and for spreadsheets, and where they are written until they are complete.
-
-use std::path::{Path, PathBuf};
+//! Tables for programs and for spreadsheets.
 
 use serde::Deserialize;
 
@@ -16,9 +14,4 @@ pub enum CsvDialect {
     Plain,
     /// Spreadsheets: with a byte order mark, and no cell that is taken for a formula.
     Excel,
-}
-
-/// Path of a file of results until it is complete.
-pub(super) fn draft_path(dir: &Path, name: &str) -> PathBuf {
-    dir.join(format!(".{name}.draft"))
 }

@@ -12,7 +12,7 @@ use crate::domain::hex::hex;
 use crate::domain::ids::BatchName;
 use crate::domain::job::{Job, JobSpec, OutputFile};
 use crate::domain::review::{Decision, Verdict};
-use crate::output::csv_dialect::{CsvDialect, FORMULA_STARTS, draft_path};
+use crate::output::csv_dialect::{CsvDialect, FORMULA_STARTS};
 use crate::output::own_file::OwnFile;
 use crate::output::publish::create;
 
@@ -216,7 +216,7 @@ impl DecisionsFile {
             return Ok(());
         }
         if self.writer.is_none() {
-            let out = io::BufWriter::new(create(&draft_path(&self.dir, FILE_NAME))?);
+            let out = io::BufWriter::new(create(&OwnFile::Decisions.draft(&self.dir))?);
             self.writer = Some(DecisionsWriter::begin(out, self.dialect)?);
         }
         self.writer.as_mut().map_or(Ok(()), |writer| writer.push(line))
@@ -234,6 +234,3 @@ impl DecisionsFile {
         fs::File::open(&self.dir)?.sync_all()
     }
 }
-
-/// Its name in the folder of a batch.
-pub const FILE_NAME: &str = "decisions.csv";

@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::RenameFlags;
 
-use crate::output::csv_dialect::draft_path;
 use crate::output::publish::rename;
 
 /// Bytes of a file by which it is told whose it is.
@@ -28,7 +27,7 @@ pub enum OwnFile {
 
 impl OwnFile {
     /// Its name in the folder of a batch.
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             OwnFile::ResultsJsonl => "results.jsonl",
             OwnFile::ResultsCsv => "results.csv",
@@ -36,6 +35,11 @@ impl OwnFile {
             OwnFile::Decisions => "decisions.csv",
             OwnFile::Page => "index.html",
         }
+    }
+
+    /// Where it is written in the folder of a batch until it is complete.
+    pub(super) fn draft(self, dir: &Path) -> PathBuf {
+        dir.join(format!(".{}.draft", self.name()))
     }
 
     /// Whether a file that begins so is one of ours, or what a power cut left of it. A table that was saved by a spreadsheet
@@ -94,7 +98,7 @@ impl OwnFile {
                 "this file was there before and is not callsheet's: it was renamed, and ours has its name"
             );
         }
-        fs::rename(draft_path(dir, self.name()), path)
+        fs::rename(self.draft(dir), path)
     }
 }
 
@@ -119,7 +123,7 @@ mod tests {
     use super::*;
 
     fn put(dir: &Path, file: OwnFile, ours: &str) -> String {
-        fs::write(draft_path(dir, file.name()), ours).unwrap();
+        fs::write(file.draft(dir), ours).unwrap();
         file.put(dir).unwrap();
         let names = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
         let mut names: Vec<String> = names.collect();

@@ -17,7 +17,6 @@ use crate::domain::ledger::{Movement, Totals};
 use crate::domain::remedy::{Remedy, missed_its_deadline, remedy};
 use crate::domain::review::Verdict;
 use crate::domain::task::Fault;
-use crate::output::csv_dialect::draft_path;
 use crate::output::own_file::OwnFile;
 use crate::output::publish::create;
 
@@ -270,7 +269,7 @@ impl Report {
 
     /// Writes `report.json` into the batch's folder; it appears once it is complete.
     pub fn write(&self, dir: &Path) -> io::Result<()> {
-        let draft = draft_path(dir, "report.json");
+        let draft = OwnFile::Report.draft(dir);
         // In one piece: printed to a file it would take a call for each word.
         let mut text = serde_json::to_vec_pretty(self)?;
         text.push(b'\n');

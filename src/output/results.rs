@@ -16,8 +16,8 @@ use crate::domain::job::{Job, JobSpec, OutputFile, State};
 use crate::domain::json_object::JsonObject;
 use crate::domain::task::Fault;
 use crate::domain::time::Timestamp;
-use crate::output::csv_dialect::{CsvDialect, draft_path};
-use crate::output::decisions_csv::{self, ReviewResult};
+use crate::output::csv_dialect::CsvDialect;
+use crate::output::decisions_csv::ReviewResult;
 use crate::output::own_file::OwnFile;
 use crate::output::publish::create;
 use crate::output::results::results_csv::ResultsCsv;
@@ -131,7 +131,7 @@ impl ResultsWriter {
         dialect: CsvDialect,
         meta_columns: BTreeSet<String>,
     ) -> io::Result<ResultsWriter> {
-        let jsonl = BufWriter::with_capacity(BUFFER_BYTES, create(&draft_path(dir, "results.jsonl"))?);
+        let jsonl = BufWriter::with_capacity(BUFFER_BYTES, create(&OwnFile::ResultsJsonl.draft(dir))?);
         let csv = ResultsCsv::begin(dir, dialect, meta_columns)?;
         Ok(ResultsWriter { dir: dir.to_owned(), jsonl, csv })
     }
@@ -156,9 +156,9 @@ impl ResultsWriter {
 
 /// Removes what is left of results that could not be written: a full disk needs the room.
 pub fn sweep(dir: &Path) {
-    for name in ["results.jsonl", "results.csv", "report.json", decisions_csv::FILE_NAME] {
+    for file in [OwnFile::ResultsJsonl, OwnFile::ResultsCsv, OwnFile::Report, OwnFile::Decisions] {
         // One that was not begun is not there.
-        let _ = fs::remove_file(draft_path(dir, name));
+        let _ = fs::remove_file(file.draft(dir));
     }
 }
 

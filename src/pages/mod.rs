@@ -20,12 +20,14 @@ pub mod live_review;
 pub mod media_facts;
 pub mod script_data;
 
+use crate::output::own_file::OwnFile;
+
 /// The folder of a batch's folder that a gallery's data, style, script and thumbnails lie in.
 pub const GALLERY_FOLDER: &str = "gallery";
 /// The same beside the list of batches: no batch can be called so.
 pub const LIST_FOLDER: &str = "_gallery";
 /// The page of a batch, and the list of batches.
-pub const INDEX: &str = "index.html";
+pub const INDEX: &str = OwnFile::Page.name();
 
 /// The style of every page.
 pub const STYLE: &str =

@@ -11,7 +11,8 @@ use serde_json::Value;
 use crate::domain::charge_drift::Drift;
 use crate::domain::credits::Credits;
 use crate::domain::job::OutputFile;
-use crate::output::csv_dialect::{CsvDialect, FORMULA_STARTS, draft_path};
+use crate::output::csv_dialect::{CsvDialect, FORMULA_STARTS};
+use crate::output::own_file::OwnFile;
 use crate::output::publish::create;
 use crate::output::results::{BUFFER_BYTES, ResultLine};
 
@@ -103,7 +104,7 @@ impl ResultsCsv {
         dialect: CsvDialect,
         meta_columns: BTreeSet<String>,
     ) -> io::Result<ResultsCsv> {
-        let mut file = create(&draft_path(dir, "results.csv"))?;
+        let mut file = create(&OwnFile::ResultsCsv.draft(dir))?;
         if dialect == CsvDialect::Excel {
             file.write_all("\u{feff}".as_bytes())?;
         }

@@ -4,6 +4,13 @@ use super::*;
 use crate::engine::scheduler::parts::outage_detector::OutageDetector;
 
 impl Stage {
+    /// The deadline of a row passed before it was accepted: at 999.999 s, where the clock begins at 1,000 s.
+    pub(super) fn set_late(&mut self, seq: usize) {
+        let mut late = (*self.specs[seq]).clone();
+        late.order.deadline = Some(crate::domain::manifest::row::Deadline::At(Timestamp(999_999)));
+        self.specs[seq] = Arc::new(late);
+    }
+
     /// Steps until none is due at once. Returns what `look` sees of each that is durable.
     pub(super) fn steps_at_once<T>(&mut self, mut look: impl FnMut(&Stage, &Step) -> T) -> Vec<T> {
         let mut seen = Vec::new();
@@ -80,9 +87,7 @@ fn an_overdue_task_is_looked_at_once_after_a_restart() {
 #[test]
 fn what_could_only_be_late_is_not_bought() {
     let mut stage = Stage::of(1);
-    let mut late = (*stage.specs[0]).clone();
-    late.order.deadline = Some(crate::domain::manifest::row::Deadline::At(Timestamp(999_999)));
-    stage.specs[0] = Arc::new(late);
+    stage.set_late(0);
     assert_eq!(stage.step(vec![]), "");
     assert_eq!(stage.ended, ["job-0 expired"]);
 }
@@ -217,11 +222,7 @@ fn what_is_not_sent_in_time_expires() {
 #[test]
 fn what_a_lost_state_may_have_sent_in_time_is_neither_sent_late_nor_dropped() {
     let mut stage = Stage::of(3);
-    for seq in 0..2 {
-        let mut late = (*stage.specs[seq]).clone();
-        late.order.deadline = Some(crate::domain::manifest::row::Deadline::At(Timestamp(999_999)));
-        stage.specs[seq] = Arc::new(late);
-    }
+    (0..2).for_each(|seq| stage.set_late(seq));
     stage.batch.rebuilt_rows = 1;
     stage.scheduler.add_batch(stage.batch.clone());
     assert_eq!(stage.step(vec![]), "post 2#1", "it stands in nobody's way");
@@ -253,9 +254,7 @@ fn what_a_lost_state_may_have_sent_in_time_is_neither_sent_late_nor_dropped() {
 #[test]
 fn a_retry_leaves_out_what_could_only_expire_also_in_a_rebuilt_state() {
     let mut stage = Stage::of(2);
-    let mut late = (*stage.specs[0]).clone();
-    late.order.deadline = Some(crate::domain::manifest::row::Deadline::At(Timestamp(999_999)));
-    stage.specs[0] = Arc::new(late);
+    stage.set_late(0);
     stage.scheduler.add_batch(stage.batch.clone());
     assert_eq!(stage.step(vec![]), "post 1#1");
     assert_eq!(stage.ended, ["job-0 expired"]);

@@ -503,9 +503,7 @@ fn what_waits_for_a_row_that_expired_is_parked_also_where_the_turn_of_a_second_i
     let mut stage = stage(&[&[], &[0]]);
     let rate = Settings { submits_per_second: std::num::NonZeroU32::new(1), ..settings() };
     stage.scheduler.execute(Command::Reload(Box::new(rate)), stage.now).unwrap();
-    let mut late = (*stage.specs[0]).clone();
-    late.order.deadline = Some(crate::domain::manifest::row::Deadline::At(Timestamp(999_999)));
-    stage.specs[0] = Arc::new(late);
+    stage.set_late(0);
     assert_eq!(stage.step(vec![]), "");
     assert_eq!(stage.ended, ["job-0 expired"]);
     assert_eq!(stage.step(vec![]), "");
