@@ -10,7 +10,7 @@ use callsheet::failpoint;
 use callsheet_emulator::Options;
 
 use crate::support::collect_outputs::Outputs;
-use crate::support::{TestEnv, manifests};
+use crate::support::{TestEnv, kill_steps, manifests};
 
 const RUN: [&str; 3] = ["run", "--json", "batch.csv"];
 
@@ -56,10 +56,10 @@ fn is_paid_once_and_whole(env: &TestEnv, ids: &[String]) {
 
 /// One job at a time, so that the n-th hit of a step is the n-th job's. The service is so slow that no task has ended
 /// before its call is answered, on a busy machine either: it would never be read.
-fn killed_at_every_step(kind: &str) {
+fn killed_at_every_step(kind: &str, first: usize) {
     const JOBS: usize = 3;
     let speed = if kind == "image" { 150.0 } else { 1_000.0 };
-    for step in steps(kind) {
+    for step in kill_steps::of_this_run(steps(kind), first) {
         let env = TestEnv::with(Options { speed, ..Options::default() });
         env.configure("[limits]\nin_flight = 1\ndownloads = 1");
         env.write("batch.csv", manifests::manifest(kind, JOBS));
@@ -70,32 +70,32 @@ fn killed_at_every_step(kind: &str) {
 
 #[test]
 fn videos_survive_a_kill_at_every_step() {
-    killed_at_every_step("video");
+    killed_at_every_step("video", 0);
 }
 
 #[test]
 fn images_survive_a_kill_at_every_step() {
-    killed_at_every_step("image");
+    killed_at_every_step("image", 1);
 }
 
 #[test]
 fn music_survives_a_kill_at_every_step() {
-    killed_at_every_step("music");
+    killed_at_every_step("music", 2);
 }
 
 #[test]
 fn speech_survives_a_kill_at_every_step() {
-    killed_at_every_step("speech");
+    killed_at_every_step("speech", 3);
 }
 
 #[test]
 fn sound_effects_survive_a_kill_at_every_step() {
-    killed_at_every_step("sound-effect");
+    killed_at_every_step("sound-effect", 4);
 }
 
 #[test]
 fn a_batch_of_all_kinds_at_once_survives_a_kill_at_every_step() {
-    for step in of_a_run() {
+    for step in kill_steps::of_this_run(of_a_run(), 1) {
         let env = TestEnv::new();
         let (manifest, ids) = manifests::of_all_kinds(2);
         env.write("batch.csv", manifest);

@@ -2,7 +2,7 @@
 //! and again. Batches that are done are not listed after seconds. Checked by the service's own books, by every file on
 //! disk, and by the memory that it took, which must not grow with what was done.
 //!
-//! Half a minute within `cargo test`; `CALLSHEET_SOAK_SECONDS=3600 cargo test --release --test program kills::soak` is the
+//! Ten seconds within `cargo test`; `CALLSHEET_SOAK_SECONDS=3600 cargo test --release --test program kills::soak` is the
 //! long one. `CALLSHEET_SEED` plays the same kills at the same moments again.
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -74,7 +74,7 @@ fn live_batches(env: &TestEnv) -> usize {
 
 #[test]
 fn a_storm_of_kills_and_faults_loses_nothing_and_pays_nothing_twice() {
-    let seconds = number("CALLSHEET_SOAK_SECONDS").unwrap_or(30);
+    let seconds = number("CALLSHEET_SOAK_SECONDS").unwrap_or(10);
     let seed = number("CALLSHEET_SEED").unwrap_or_else(|| fastrand::u64(..));
     eprintln!("CALLSHEET_SEED={seed} CALLSHEET_SOAK_SECONDS={seconds}");
     let mut random = fastrand::Rng::with_seed(seed);
