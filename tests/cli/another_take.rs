@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::support::collect_outputs::Outputs;
 use crate::support::process::Running;
-use crate::support::{TestEnv, kill_steps, until};
+use crate::support::{TestEnv, case_share, until};
 
 /// Images of 8 credits each, of which two takes are made.
 fn manifest(count: u32) -> String {
@@ -179,7 +179,7 @@ fn a_kill_at_any_step_buys_it_once() {
     let of_a_run = |name: &&str| {
         !accepting.contains(name) && !failpoint::OF_THE_DAEMON.contains(name) && !others.contains(name)
     };
-    for step in kill_steps::of_this_run(failpoint::NAMES.into_iter().filter(of_a_run), 3) {
+    for step in case_share::of_this_run(failpoint::NAMES.into_iter().filter(of_a_run), 3) {
         // An image takes more than a tenth of a second, so that it is polled on a busy machine, too.
         let env = made_in(TestEnv::with(Options { speed: 300.0, ..Options::default() }));
         env.run(buy("3", "8")).exited(0);

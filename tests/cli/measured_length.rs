@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::support::collect_outputs::Outputs;
 use crate::support::process::{Outcome, Running};
 use crate::support::s3::S3Server;
-use crate::support::{TestEnv, kill_steps, until};
+use crate::support::{TestEnv, case_share, until};
 
 /// The emulator speaks some 14 characters a second: 60 of them take 4.29 s.
 const TEXT: &str = "The red boat leaves the harbour, and nobody looks after her.";
@@ -361,7 +361,7 @@ fn the_chosen_take_is_measured() {
 fn a_clip_is_bought_once_however_its_run_is_killed() {
     let steps = failpoint::NAMES.into_iter().filter(|name| !failpoint::OF_THE_DAEMON.contains(name));
     let steps = steps.map(|step| (step, 1)).chain([("finding-inputs", 1), ("admitted", 2), ("posted", 2)]);
-    for (step, nth) in kill_steps::of_this_run(steps, 3) {
+    for (step, nth) in case_share::of_this_run(steps, 3) {
         let env = TestEnv::new();
         story(&env, TEXT);
         let mut dying = env.command(["run", "story.json"]);

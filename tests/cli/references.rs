@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::support::collect_outputs::Outputs;
 use crate::support::process::Running;
 use crate::support::scripted_proxy::{Act, Route, ScriptedProxy};
-use crate::support::{TestEnv, kill_steps, manifests, until};
+use crate::support::{TestEnv, case_share, manifests, until};
 
 /// A still, a clip from it, a longer clip from that one; each before the one that it needs.
 const STORY: &str = r#"{"jobs": [
@@ -579,7 +579,7 @@ fn two_batches_survive_a_kill_at_every_step_between_them() {
 #[test]
 fn a_storyboard_survives_a_kill_at_every_step() {
     let steps = failpoint::NAMES.into_iter().filter(|name| !failpoint::OF_THE_DAEMON.contains(name));
-    for step in kill_steps::of_this_run(steps.chain(failpoint::OF_REFERENCES), 2) {
+    for step in case_share::of_this_run(steps.chain(failpoint::OF_REFERENCES), 2) {
         let nth = if failpoint::OF_REFERENCES.contains(&step) { 2 } else { 1 };
         let env = TestEnv::new();
         story(&env, STORY);

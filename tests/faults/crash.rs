@@ -10,7 +10,7 @@ use callsheet::failpoint;
 use callsheet_emulator::Options;
 
 use crate::support::collect_outputs::Outputs;
-use crate::support::{TestEnv, kill_steps, manifests};
+use crate::support::{TestEnv, case_share, manifests};
 
 const RUN: [&str; 3] = ["run", "--json", "batch.csv"];
 
@@ -59,7 +59,7 @@ fn is_paid_once_and_whole(env: &TestEnv, ids: &[String]) {
 fn killed_at_every_step(kind: &str, first: usize) {
     const JOBS: usize = 3;
     let speed = if kind == "image" { 150.0 } else { 1_000.0 };
-    for step in kill_steps::of_this_run(steps(kind), first) {
+    for step in case_share::of_this_run(steps(kind), first) {
         let env = TestEnv::with(Options { speed, ..Options::default() });
         env.configure("[limits]\nin_flight = 1\ndownloads = 1");
         env.write("batch.csv", manifests::manifest(kind, JOBS));
@@ -95,7 +95,7 @@ fn sound_effects_survive_a_kill_at_every_step() {
 
 #[test]
 fn a_batch_of_all_kinds_at_once_survives_a_kill_at_every_step() {
-    for step in kill_steps::of_this_run(of_a_run(), 1) {
+    for step in case_share::of_this_run(of_a_run(), 1) {
         let env = TestEnv::new();
         let (manifest, ids) = manifests::of_all_kinds(2);
         env.write("batch.csv", manifest);

@@ -34,7 +34,7 @@ use self::plan::{ClientMode, Round};
 use self::rebuilds::RebuildsRun;
 use crate::support::collect_outputs::Outputs;
 use crate::support::process::Running;
-use crate::support::{TestEnv, kill_steps, manifests, until};
+use crate::support::{TestEnv, case_share, manifests, until};
 
 /// Kills of a plain `cargo test`.
 const KILLS: usize = 40;
@@ -105,7 +105,7 @@ fn nothing_is_bought_twice_whatever_is_rebuilt_between_kills() {
 #[test]
 fn a_daemon_survives_a_kill_at_every_step() {
     // The first of a fourth of them takes what only a daemon comes to.
-    for step in kill_steps::of_this_run(failpoint::NAMES, 0) {
+    for step in case_share::of_this_run(failpoint::NAMES, 0) {
         let env = TestEnv::new();
         let (manifest, ids) = manifests::of_all_kinds(1);
         let draft = env.write("jobs/inbox/.batch.csv.tmp", manifest);

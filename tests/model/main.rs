@@ -7,3 +7,8 @@ mod graph_checker;
 mod ledger_restart;
 mod life;
 mod simulation;
+
+/// Whether all cases are asked for, as `.ci/run` does, and not the few of a plain `cargo test`.
+fn takes_every_case() -> bool {
+    std::env::var_os("CALLSHEET_EVERY_CASE").is_some()
+}

@@ -18,7 +18,7 @@ use callsheet::failpoint;
 use self::promises::Scene;
 use self::trace::{CALLS, Event, read};
 use crate::support::process::{Outcome, Running};
-use crate::support::{TestEnv, fault_matrix, kill_steps, manifests, until};
+use crate::support::{TestEnv, case_share, fault_matrix, manifests, until};
 
 /// Broken promises that are shown: one cause breaks many.
 const SHOWN_MAX: usize = 20;
@@ -131,7 +131,7 @@ fn what_a_killed_run_left_unsynced_is_on_the_device_before_the_next_relies_on_it
     // The first commit takes the manifest in, the next ones are of intents.
     const MORE: [&str; 4] = ["flushed:2", "flushed:3", "flushed:5", "named:3"];
     let of_a_run = failpoint::NAMES.into_iter().filter(|name| !failpoint::OF_THE_DAEMON.contains(name));
-    for step in kill_steps::of_this_run(of_a_run.chain(MORE), 2) {
+    for step in case_share::of_this_run(of_a_run.chain(MORE), 2) {
         let env = TestEnv::new();
         env.write("batch.csv", manifests::of_all_kinds(1).0);
         let mut traced = Traced::new(env);

@@ -3,8 +3,8 @@
 //! client that is killed.
 //!
 //! `process` runs the client, `terminal` on a terminal, `disk` gives it a small disk. `accounting` reads what the service saw, `collect_outputs`
-//! what lies on disk. `manifests` has some; `fault_matrix` holds a row of every kind against one fault. `kill_steps`
-//! says which steps are killed at. `proxy`,
+//! what lies on disk. `manifests` has some; `fault_matrix` holds a row of every kind against one fault. `case_share`
+//! says which of many cases a test takes. `proxy`,
 //! `scripted_proxy` and `tls` stand between the client and the service. `s3` and `gcs` are object stores.
 #![allow(unreachable_pub, reason = "its modules are parts of this file")]
 #![allow(
@@ -17,11 +17,11 @@
 
 pub mod accounting;
 pub mod api_key;
+pub mod case_share;
 pub mod collect_outputs;
 pub mod disk;
 pub mod fault_matrix;
 pub mod gcs;
-pub mod kill_steps;
 pub mod manifests;
 pub mod process;
 pub mod proxy;
