@@ -142,7 +142,8 @@ impl Scheduler {
         self.timers.set_deadline(key, attempt, wanted);
     }
 
-    fn deadline_of(&self, spec: &JobSpec, job: &Job, no: AttemptNo) -> Option<Timestamp> {
+    /// When an attempt is overdue, or until when its task is watched; nothing where it is neither sent nor watched.
+    pub(super) fn deadline_of(&self, spec: &JobSpec, job: &Job, no: AttemptNo) -> Option<Timestamp> {
         let attempt = job.attempt_of(no)?;
         let is_running = matches!(attempt.state(), State::Running { .. });
         if no != job.attempt() {

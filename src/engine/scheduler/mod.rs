@@ -261,21 +261,27 @@ impl Scheduler {
         let mut open = OpenJob::new(record, spec);
         open.set_in_flight(now.tick);
         self.prices.note_resumed(key, open.job());
-        let wants: Vec<_> = open.open_attempts().map(|attempt| (attempt, open.wants(attempt))).collect();
-        self.jobs.resume(open);
-        self.note_movements(key, &[]);
-        for (attempt, want) in wants {
-            match want {
-                Want::Admission => self.queue(key),
+        let is_submitting = matches!(open.job().state(), State::Submitting { .. });
+        self.account.job_moved(key, &open.spec().order, is_submitting, &[]);
+        // All that can be said of a job before it is one of many is: a restart takes up all of them at once.
+        let attempts: Vec<_> = open.open_attempts().collect();
+        for &attempt in &attempts {
+            let at = match open.wants(attempt) {
                 // It may have been read just before the restart.
-                Want::Read => {
-                    let wait = self.poll_wait(key, attempt, now);
-                    self.schedule(key, attempt, now.tick.after(wait));
-                }
-                Want::Post | Want::Fetch => self.schedule(key, attempt, now.tick),
-                Want::Nothing => {}
+                Want::Read => Some(now.tick.after(self.wait_times.until_poll_of(&open, attempt, now.tick))),
+                Want::Post | Want::Fetch => Some(now.tick),
+                Want::Admission | Want::Nothing => None,
+            };
+            if let Some(at) = at {
+                open.set_timed(attempt, true);
+                self.timers.set_effect(key, attempt, at);
             }
-            self.set_deadline_timer(key, attempt);
+            self.timers.set_deadline(key, attempt, self.deadline_of(open.spec(), open.job(), attempt));
+        }
+        let is_queued = attempts.into_iter().any(|attempt| open.wants(attempt) == Want::Admission);
+        self.jobs.resume(open);
+        if is_queued {
+            self.queue(key);
         }
     }
 

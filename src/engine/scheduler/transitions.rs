@@ -237,14 +237,10 @@ impl Scheduler {
 
     /// The wait before the task of an attempt is read (again).
     pub(super) fn poll_wait(&mut self, key: JobKey, attempt: AttemptNo, now: Now) -> Millis {
-        let Some(open) = self.jobs.get(&key) else { return self.settings.poll_max };
-        // After a restart even an overdue task is looked at once, soon.
-        let seen_for = open.seen_for(attempt, now.tick);
-        let is_late = open.job().is_overdue() || attempt != open.job().attempt();
-        if is_late && seen_for.is_some() {
-            return self.settings.overdue_poll;
+        match self.jobs.get(&key) {
+            Some(open) => self.wait_times.until_poll_of(open, attempt, now.tick),
+            None => self.settings.poll_max,
         }
-        self.wait_times.until_poll(open.spec(), seen_for, now.tick)
     }
 
     /// Rows leave a window in order, up to that of `key`. One that is passed over, because it fits no budget, begins as

@@ -1,17 +1,20 @@
 //! How long a job waits before it is tried again: backoff after faults, the poll interval of a task, and the jitter of
 //! both from one seed.
 
+use crate::domain::ids::AttemptNo;
 use crate::domain::job::JobSpec;
 use crate::domain::poll_interval::{Bounds, Observed, PollInterval};
 use crate::domain::retry_delay::Backoff;
 use crate::domain::time::{Millis, Tick};
 use crate::engine::scheduler::messages::Settings;
+use crate::engine::scheduler::parts::open_job::OpenJob;
 
 /// See the module's documentation.
 #[derive(Debug)]
 pub struct WaitTimes {
     backoff: Backoff,
     bounds: Bounds,
+    overdue_poll: Millis,
     poll_interval: PollInterval,
     random: fastrand::Rng,
 }
@@ -22,6 +25,7 @@ impl WaitTimes {
         WaitTimes {
             backoff: settings.backoff,
             bounds: bounds(settings),
+            overdue_poll: settings.overdue_poll,
             poll_interval: PollInterval::default(),
             random: fastrand::Rng::with_seed(settings.seed),
         }
@@ -30,6 +34,7 @@ impl WaitTimes {
     /// Takes other settings over. What was learned stays, and the seed is that of the start.
     pub fn reconfigure(&mut self, settings: &Settings) {
         (self.backoff, self.bounds) = (settings.backoff, bounds(settings));
+        self.overdue_poll = settings.overdue_poll;
     }
 
     /// The wait after a fault that `faults` others came before, in a row; at least as long as the service asked for.
@@ -37,8 +42,19 @@ impl WaitTimes {
         self.backoff.wait(faults, self.random.f64(), asked)
     }
 
+    /// The wait before the task of an attempt is read (again).
+    pub fn until_poll_of(&mut self, open: &OpenJob, attempt: AttemptNo, now: Tick) -> Millis {
+        // After a restart even an overdue task is looked at once, soon.
+        let seen_for = open.seen_for(attempt, now);
+        let is_late = open.job().is_overdue() || attempt != open.job().attempt();
+        if is_late && seen_for.is_some() {
+            return self.overdue_poll;
+        }
+        self.until_poll(open.spec(), seen_for, now)
+    }
+
     /// The wait before a task is read that was seen for so long; nothing is said of one that was never read.
-    pub fn until_poll(&mut self, spec: &JobSpec, seen_for: Option<Millis>, now: Tick) -> Millis {
+    fn until_poll(&mut self, spec: &JobSpec, seen_for: Option<Millis>, now: Tick) -> Millis {
         let is_first = seen_for == Some(Millis(0));
         let draw = self.random.f64();
         self.poll_interval.wait(interval_name(spec), (seen_for, is_first), self.bounds, draw, now)
