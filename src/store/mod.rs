@@ -109,6 +109,7 @@ pub use crate::store::job_statuses::OpenJobStatus;
 
 use crate::store::batch_index::BatchIndex;
 use crate::store::commit::{Database, Writer};
+use crate::store::open_check::CopyRemoval;
 use crate::store::outcome_index::OutcomeIndexes;
 use crate::store::process_lock::Lock;
 
@@ -129,6 +130,8 @@ pub struct Store {
     is_short: AtomicBool,
     /// A commit failed: the database is not as it should be left.
     is_broken: AtomicBool,
+    /// Over before the lock is given up: the next process sweeps copies.
+    _copy_removal: CopyRemoval,
     _lock: Lock,
 }
 

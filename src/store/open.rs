@@ -18,7 +18,7 @@ use std::sync::{Mutex, RwLock};
 
 use crate::store::batch_index::BatchIndex;
 use crate::store::commit::{Database, Writer, carry_over, open_database, set_torn_aside};
-use crate::store::open_check::{self, CheckResult, NotCopied};
+use crate::store::open_check::{self, CheckResult, CopyRemoval, NotCopied, UsedCopy};
 use crate::store::process_lock::{Holding, Lock};
 use crate::store::snapshot::{self, Snapshot};
 use crate::store::{
@@ -43,7 +43,7 @@ impl Store {
         state_format::claim(dir, service, adopt)?;
         disk_reserve::take(dir)?;
         sweep(dir)?;
-        let checked = check(dir)?;
+        let (checked, copy_removal) = check(dir)?;
         let database = open_database(dir)?;
         state_folders::sync_found(dir)?;
         let mut records = load(dir, &database, checked)?;
@@ -61,6 +61,7 @@ impl Store {
             listed_since: AtomicI64::new(i64::MIN),
             is_short: AtomicBool::new(false),
             is_broken: AtomicBool::new(false),
+            _copy_removal: copy_removal,
             _lock: lock,
         })
     }
@@ -94,7 +95,7 @@ impl Store {
 /// whole. Nothing of the state is locked or changed, so nothing is certain while another process has it open. Returns what
 /// the database holds, where it opens as it is; or why it was not looked at.
 pub(super) fn foresee(dir: &Path) -> Result<Result<Option<Box<Snapshot>>, NotCopied>, StoreError> {
-    let (records, is_whole) = match open_check::from_outside(dir, |work| try_out(dir, work))? {
+    let (records, is_whole) = match open_check::from_outside(dir, |work| Ok(try_out(dir, work)?.0))? {
         Ok(CheckResult::Opens(records)) => (records, true),
         Ok(CheckResult::OpensWithoutSnapshots(records, _)) => (records, false),
         Ok(CheckResult::Untried) => return Ok(Ok(None)),
@@ -122,36 +123,40 @@ enum Checked {
     Read(Box<Snapshot>),
 }
 
-/// Refuses a database that would not open, or contradicts itself or the spool, before anything of it is touched.
-fn check(dir: &Path) -> Result<Checked, StoreError> {
+/// Refuses a database that would not open, or contradicts itself or the spool, before anything of it is touched. The copy that
+/// was tried is removed meanwhile.
+fn check(dir: &Path) -> Result<(Checked, CopyRemoval), StoreError> {
+    let no_copy = CopyRemoval::default;
     if !open_check::has_database(dir) {
         // Nothing, or a contradiction.
-        return try_out(dir, dir).map(|_| Checked::Nothing);
+        return try_out(dir, dir).map(|_| (Checked::Nothing, no_copy()));
     }
     set_torn_aside(dir)?;
     if clean_shutdown::take_mark(dir) {
-        return Ok(Checked::AsItWasLeft);
+        return Ok((Checked::AsItWasLeft, no_copy()));
     }
-    match try_out(dir, dir)? {
-        CheckResult::Untried => Ok(Checked::Nothing),
-        CheckResult::Opens(records) => Ok(Checked::Read(records)),
+    let (found, copy) = try_out(dir, dir)?;
+    let removal = copy.map_or_else(no_copy, |copy| copy.remove(dir));
+    match found {
+        CheckResult::Untried => Ok((Checked::Nothing, removal)),
+        CheckResult::Opens(records) => Ok((Checked::Read(records), removal)),
         CheckResult::OpensWithoutSnapshots(records, why) => {
             if set_aside::set_dispensable(dir)?.is_empty() {
                 return Err(why);
             }
             tracing::warn!(%why, "the database is recovered from its whole log");
-            Ok(Checked::Read(records))
+            Ok((Checked::Read(records), removal))
         }
     }
 }
 
-/// Tries a copy of the database out, made in `work`, and checks what it holds.
-fn try_out(dir: &Path, work: &Path) -> Result<CheckResult<Box<Snapshot>>, StoreError> {
+/// Tries a copy of the database out, made in `work`, and checks what it holds. Returns the copy, too.
+fn try_out(dir: &Path, work: &Path) -> Result<(CheckResult<Box<Snapshot>>, Option<UsedCopy>), StoreError> {
     if !open_check::has_database(dir) {
         // A backup is written when there is a database already.
         return match batch_backup::all(dir).first() {
             Some(_) => Err(open_check::damaged(dir, "it is missing, but there are batches".to_owned())),
-            None => Ok(CheckResult::Untried),
+            None => Ok((CheckResult::Untried, None)),
         };
     }
     open_check::verify(dir, work)

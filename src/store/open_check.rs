@@ -8,7 +8,7 @@ use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::thread::park_timeout;
+use std::thread::{self, JoinHandle, park_timeout};
 use std::time::Duration;
 
 use tempfile::TempDir;
@@ -103,6 +103,34 @@ impl CopyFolder {
     }
 }
 
+/// A copy that was read. It is removed when this is dropped.
+pub(super) struct UsedCopy {
+    _folder: CopyFolder,
+}
+
+impl UsedCopy {
+    /// Removes it while the state in `dir`, which it lies in, is opened: the file system takes a tenth of a second to free a
+    /// hundred megabytes. It is removed first where the disk has no room for both.
+    pub(super) fn remove(self, dir: &Path) -> CopyRemoval {
+        if disk_reserve::must_have_room_for_copy(dir, dir).is_err() {
+            return CopyRemoval(None);
+        }
+        // Where no thread can be started, it is removed here.
+        CopyRemoval(thread::Builder::new().name("copy-removal".to_owned()).spawn(move || drop(self)).ok())
+    }
+}
+
+/// A copy that is being removed. Dropping this waits until it is gone.
+#[derive(Debug, Default)]
+pub(super) struct CopyRemoval(Option<JoinHandle<()>>);
+
+impl Drop for CopyRemoval {
+    fn drop(&mut self) {
+        // A panic would have ended the process.
+        let _ = self.0.take().map(JoinHandle::join);
+    }
+}
+
 /// Locks a folder; nothing where another process has, or has removed it.
 fn lock_folder(path: &Path) -> io::Result<Option<File>> {
     let folder = match File::open(path) {
@@ -147,15 +175,18 @@ pub(super) fn is_database(path: &Path) -> bool {
 /// # Errors
 /// [`StoreError::Damaged`], or what the file system said.
 pub(super) fn read(dir: &Path, path: &Path, work: &Path) -> Result<CheckResult<Box<Salvaged>>, StoreError> {
-    try_copies(dir, path, work, &Ok)
+    try_copies(dir, path, work, &Ok).map(|(found, _)| found)
 }
 
 /// Reads the database of the state in `dir` as [`read`] does, if all of it can be read, and it is the latest one and fits
-/// the spool.
+/// the spool. Returns the copy, too.
 ///
 /// # Errors
 /// As [`read`].
-pub(super) fn verify(dir: &Path, work: &Path) -> Result<CheckResult<Box<Snapshot>>, StoreError> {
+pub(super) fn verify(
+    dir: &Path,
+    work: &Path,
+) -> Result<(CheckResult<Box<Snapshot>>, Option<UsedCopy>), StoreError> {
     try_copies(dir, &dir.join("db"), work, &|salvaged| {
         let Salvaged { records, unreadable } = *salvaged;
         if let Some(first) = unreadable.into_iter().next() {
@@ -174,8 +205,8 @@ fn try_copies<T>(
     path: &Path,
     work: &Path,
     accept: &dyn Fn(Box<Salvaged>) -> Result<T, StoreError>,
-) -> Result<CheckResult<T>, StoreError> {
-    let try_copy = |with_snapshots| -> Result<Result<T, CopyFault>, StoreError> {
+) -> Result<(CheckResult<T>, Option<UsedCopy>), StoreError> {
+    let try_copy = |with_snapshots| -> Result<Result<(T, UsedCopy), CopyFault>, StoreError> {
         let copy = CopyFolder::make(work).map_err(StoreError::io(work))?;
         let copied = copy.folder.path();
         copy_database(path, copied, with_snapshots)?;
@@ -186,18 +217,19 @@ fn try_copies<T>(
             }
             CopyResult::Untried => return Ok(Err(CopyFault::Untried)),
         };
-        Ok(found.map_err(|error| match error {
+        let found = found.map_err(|error| match error {
             StoreError::Damaged { .. } => CopyFault::Damaged(error),
             _ => CopyFault::Untried,
-        }))
+        });
+        Ok(found.map(|found| (found, UsedCopy { _folder: copy })))
     };
     let first = match try_copy(true)? {
-        Ok(found) => return Ok(CheckResult::Opens(found)),
-        Err(CopyFault::Untried) => return Ok(CheckResult::Untried),
+        Ok((found, copy)) => return Ok((CheckResult::Opens(found), Some(copy))),
+        Err(CopyFault::Untried) => return Ok((CheckResult::Untried, None)),
         Err(CopyFault::Damaged(first)) => first,
     };
     match try_copy(false)? {
-        Ok(found) => Ok(CheckResult::OpensWithoutSnapshots(found, first)),
+        Ok((found, copy)) => Ok((CheckResult::OpensWithoutSnapshots(found, first), Some(copy))),
         Err(_) => Err(first),
     }
 }

@@ -51,7 +51,7 @@ use crate::domain::adaptive_limit::AdaptiveLimit;
 use crate::domain::budget_group::{GroupLimits, GroupTotals};
 use crate::domain::credits::Credits;
 use crate::domain::ids::{AttemptNo, BatchNo, JobKey};
-use crate::domain::job::JobSpec;
+use crate::domain::job::{JobSpec, State};
 use crate::domain::ledger::Totals;
 use crate::domain::lifecycle::{self, Want};
 use crate::domain::out_of_credits::AccountBlock;
