@@ -131,7 +131,7 @@ pub struct Store {
     /// A commit failed: the database is not as it should be left.
     is_broken: AtomicBool,
     /// Over before the lock is given up: the next process sweeps copies.
-    _copy_removal: CopyRemoval,
+    _copy_removal: Option<CopyRemoval>,
     _lock: Lock,
 }
 

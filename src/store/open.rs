@@ -18,7 +18,7 @@ use std::sync::{Mutex, RwLock};
 
 use crate::store::batch_index::BatchIndex;
 use crate::store::commit::{Database, Writer, carry_over, open_database, set_torn_aside};
-use crate::store::open_check::{self, CheckResult, CopyRemoval, NotCopied, UsedCopy};
+use crate::store::open_check::{self, CheckResult, NotCopied, UsedCopy};
 use crate::store::process_lock::{Holding, Lock};
 use crate::store::snapshot::{self, Snapshot};
 use crate::store::{
@@ -43,7 +43,8 @@ impl Store {
         state_format::claim(dir, service, adopt)?;
         disk_reserve::take(dir)?;
         sweep(dir)?;
-        let (checked, copy_removal) = check(dir)?;
+        let (checked, copy) = check(dir)?;
+        let copy = copy.and_then(|copy| copy.kept_meanwhile(dir));
         let database = open_database(dir)?;
         state_folders::sync_found(dir)?;
         let mut records = load(dir, &database, checked)?;
@@ -61,7 +62,7 @@ impl Store {
             listed_since: AtomicI64::new(i64::MIN),
             is_short: AtomicBool::new(false),
             is_broken: AtomicBool::new(false),
-            _copy_removal: copy_removal,
+            _copy_removal: copy.map(UsedCopy::remove),
             _lock: lock,
         })
     }
@@ -123,31 +124,30 @@ enum Checked {
     Read(Box<Snapshot>),
 }
 
-/// Refuses a database that would not open, or contradicts itself or the spool, before anything of it is touched. The copy that
-/// was tried is removed meanwhile.
-fn check(dir: &Path) -> Result<(Checked, CopyRemoval), StoreError> {
-    let no_copy = CopyRemoval::default;
+/// Refuses a database that would not open, or contradicts itself or the spool, before anything of it is touched. Returns the
+/// copy that was tried, too.
+fn check(dir: &Path) -> Result<(Checked, Option<UsedCopy>), StoreError> {
     if !open_check::has_database(dir) {
         // Nothing, or a contradiction.
-        return try_out(dir, dir).map(|_| (Checked::Nothing, no_copy()));
+        return try_out(dir, dir).map(|_| (Checked::Nothing, None));
     }
     set_torn_aside(dir)?;
     if clean_shutdown::take_mark(dir) {
-        return Ok((Checked::AsItWasLeft, no_copy()));
+        return Ok((Checked::AsItWasLeft, None));
     }
     let (found, copy) = try_out(dir, dir)?;
-    let removal = copy.map_or_else(no_copy, |copy| copy.remove(dir));
-    match found {
-        CheckResult::Untried => Ok((Checked::Nothing, removal)),
-        CheckResult::Opens(records) => Ok((Checked::Read(records), removal)),
+    let checked = match found {
+        CheckResult::Untried => Checked::Nothing,
+        CheckResult::Opens(records) => Checked::Read(records),
         CheckResult::OpensWithoutSnapshots(records, why) => {
             if set_aside::set_dispensable(dir)?.is_empty() {
                 return Err(why);
             }
             tracing::warn!(%why, "the database is recovered from its whole log");
-            Ok((Checked::Read(records), removal))
+            Checked::Read(records)
         }
-    }
+    };
+    Ok((checked, copy))
 }
 
 /// Tries a copy of the database out, made in `work`, and checks what it holds. Returns the copy, too.

@@ -109,19 +109,21 @@ pub(super) struct UsedCopy {
 }
 
 impl UsedCopy {
-    /// Removes it while the state in `dir`, which it lies in, is opened: the file system takes a tenth of a second to free a
-    /// hundred megabytes. It is removed first where the disk has no room for both.
-    pub(super) fn remove(self, dir: &Path) -> CopyRemoval {
-        if disk_reserve::must_have_room_for_copy(dir, dir).is_err() {
-            return CopyRemoval(None);
-        }
+    /// Keeps it until the state in `dir`, which it lies in, is open; it is removed at once where the disk has no room for
+    /// that. To free a hundred megabytes may take the device a tenth of a second, in which no `fsync` ends.
+    pub(super) fn kept_meanwhile(self, dir: &Path) -> Option<UsedCopy> {
+        disk_reserve::must_have_room_for_copy(dir, dir).is_ok().then_some(self)
+    }
+
+    /// Removes it by a thread of its own.
+    pub(super) fn remove(self) -> CopyRemoval {
         // Where no thread can be started, it is removed here.
         CopyRemoval(thread::Builder::new().name("copy-removal".to_owned()).spawn(move || drop(self)).ok())
     }
 }
 
 /// A copy that is being removed. Dropping this waits until it is gone.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct CopyRemoval(Option<JoinHandle<()>>);
 
 impl Drop for CopyRemoval {
