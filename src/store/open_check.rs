@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle, park_timeout};
 use std::time::Duration;
 
+use rustix::fs::Advice;
 use tempfile::TempDir;
 
 use crate::store::child_reader::{self, CopyResult, Damage};
@@ -285,6 +286,10 @@ fn copy_database(from: &Path, to: &Path, with_snapshots: bool) -> Result<(), Sto
                 let is_full = matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded);
                 StoreError::io(if is_full { &copy } else { &path })(error)
             })?;
+            // It is synced when it is opened: the device begins with that now.
+            if let Ok(file) = File::open(&copy) {
+                let _ = rustix::fs::fadvise(&file, 0, None, Advice::DontNeed);
+            }
         }
     }
     Ok(())
