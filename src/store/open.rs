@@ -1,10 +1,11 @@
 //! The one way in which a state is opened. Each step stands on those before it:
 //!
-//! 1. whose folder it is (`state_format`), that nobody else uses it (`lock`), and that the disk has room for it (`disk_reserve`);
+//! 1. whose folder it is (`state_format`), that nobody else uses it (`lock`), and that the disk has room for it (`disk_reserve`)
+//!    without the copies that killed processes left;
 //! 2. what killed processes left half done is removed (`staging`, `write_atomic`, `open_check`);
 //! 3. a database that is not byte for byte as it was closed (`clean_shutdown`) is opened and read by a child process first,
 //!    on a copy (`open_check`); snapshots that are in its way are set aside (`set_aside`);
-//! 4. it is opened, and what is read is made durable;
+//! 4. it is opened, what is read is made durable, and the copy is removed meanwhile and after;
 //! 5. it is the latest one (`commit_count`), and does not contradict the spool (`verify`);
 //! 6. what an earlier version wrote is carried over (`finished`), and backups of commits that never were are put right
 //!    (`batch_backup`).
@@ -41,6 +42,8 @@ impl Store {
         fs::create_dir_all(dir).map_err(StoreError::io(dir))?;
         let lock = Lock::take(dir, holding)?;
         state_format::claim(dir, service, adopt)?;
+        // What they take up is no room that somebody else has.
+        open_check::sweep_copies(dir)?;
         disk_reserve::take(dir)?;
         sweep(dir)?;
         let (checked, copy) = check(dir)?;
@@ -107,12 +110,12 @@ pub(super) fn foresee(dir: &Path) -> Result<Result<Option<Box<Snapshot>>, NotCop
 }
 
 /// Removes what killed processes left: drafts of manifests that were being taken in, of which nothing was acknowledged,
-/// successors of files, and copies of the database. One that was replaced goes where it belongs.
+/// successors of files, and the work of a rebuild. A database that was replaced goes where it belongs.
 fn sweep(dir: &Path) -> Result<(), StoreError> {
     set_aside::set_replaced(dir)?;
     staging::sweep(&state_folders::spool(dir))?;
     write_atomic::sweep(dir)?;
-    open_check::sweep(dir)
+    open_check::sweep_rebuilds(dir)
 }
 
 /// What is known of a database before it is opened.

@@ -213,6 +213,12 @@ fn try_copies<T>(
         let copy = CopyFolder::make(work).map_err(StoreError::io(work))?;
         let copied = copy.folder.path();
         copy_database(path, copied, with_snapshots)?;
+        // It is synced when it is opened after a kill. On Linux this begins to write it, while the child starts.
+        if work == dir
+            && let Ok(log) = File::open(copied.join("db"))
+        {
+            let _ = rustix::fs::fadvise(&log, 0, None, Advice::DontNeed);
+        }
         let found = match child_reader::read(copied) {
             CopyResult::Opens(salvaged) => accept(salvaged),
             CopyResult::Damaged(Damage { what, detail }) => {
@@ -248,11 +254,19 @@ pub(super) fn damaged(dir: &Path, detail: String) -> StoreError {
 }
 
 /// Removes the copies that killed processes left.
-pub(super) fn sweep(dir: &Path) -> Result<(), StoreError> {
+pub(super) fn sweep_copies(dir: &Path) -> Result<(), StoreError> {
+    sweep(dir, COPY)
+}
+
+/// Removes what killed rebuilds left.
+pub(super) fn sweep_rebuilds(dir: &Path) -> Result<(), StoreError> {
+    sweep(dir, REBUILD)
+}
+
+fn sweep(dir: &Path, prefix: &str) -> Result<(), StoreError> {
     for entry in fs::read_dir(dir).map_err(StoreError::io(dir))? {
         let entry = entry.map_err(StoreError::io(dir))?;
-        let name = entry.file_name();
-        if [COPY, REBUILD].iter().any(|prefix| name.to_string_lossy().starts_with(prefix)) {
+        if entry.file_name().to_string_lossy().starts_with(prefix) {
             remove_folder(&entry.path())?;
         }
     }
@@ -286,10 +300,6 @@ fn copy_database(from: &Path, to: &Path, with_snapshots: bool) -> Result<(), Sto
                 let is_full = matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded);
                 StoreError::io(if is_full { &copy } else { &path })(error)
             })?;
-            // It is synced when it is opened: the device begins with that now.
-            if let Ok(file) = File::open(&copy) {
-                let _ = rustix::fs::fadvise(&file, 0, None, Advice::DontNeed);
-            }
         }
     }
     Ok(())
@@ -298,6 +308,20 @@ fn copy_database(from: &Path, to: &Path, with_snapshots: bool) -> Result<(), Sto
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::Store;
+
+    #[test]
+    fn the_copy_that_was_tried_is_gone_when_the_state_is_closed() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = || Store::open(dir.path(), "https://api.example/v1", false).unwrap();
+        drop(open());
+        // As a kill leaves it: it is tried on a copy.
+        fs::remove_file(dir.path().join("closed")).unwrap();
+        drop(open());
+        let names = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name());
+        let copies = names.filter(|name| name.to_string_lossy().starts_with(COPY));
+        assert_eq!(copies.count(), 0);
+    }
 
     #[test]
     fn copies_that_killed_processes_left_are_swept_and_nothing_else() {

@@ -179,7 +179,7 @@ fn a_kill_at_any_step_buys_it_once() {
     let of_a_run = |name: &&str| {
         !accepting.contains(name) && !failpoint::OF_THE_DAEMON.contains(name) && !others.contains(name)
     };
-    for step in case_share::of_this_run(failpoint::NAMES.into_iter().filter(of_a_run), 3) {
+    for step in case_share::of_this_run(failpoint::NAMES.into_iter().filter(of_a_run), 1) {
         // An image takes more than a tenth of a second, so that it is polled on a busy machine, too.
         let env = made_in(TestEnv::with(Options { speed: 300.0, ..Options::default() }));
         env.run(buy("3", "8")).exited(0);

@@ -104,8 +104,9 @@ fn nothing_is_bought_twice_whatever_is_rebuilt_between_kills() {
 /// A job at a time, a manifest dropped once.
 #[test]
 fn a_daemon_survives_a_kill_at_every_step() {
-    // The first of a fourth of them takes what only a daemon comes to.
-    for step in case_share::of_this_run(failpoint::NAMES, 0) {
+    let of_others = failpoint::NAMES.into_iter().filter(|name| !failpoint::OF_THE_DAEMON.contains(name));
+    let steps = failpoint::OF_THE_DAEMON.into_iter().chain(case_share::of_this_run(of_others, 0));
+    for step in steps {
         let env = TestEnv::new();
         let (manifest, ids) = manifests::of_all_kinds(1);
         let draft = env.write("jobs/inbox/.batch.csv.tmp", manifest);

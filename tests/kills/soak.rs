@@ -1,6 +1,6 @@
 //! A day in short: batches dropped and scheduled, a service in a storm, and a daemon that is killed again
 //! and again. Batches that are done are not listed after seconds. Checked by the service's own books, by every file on
-//! disk, and by the memory that it took, which must not grow with what was done.
+//! disk, and by the memory that it took, which must not grow with what was done (looked at after 16 lives or more).
 //!
 //! Ten seconds within `cargo test`; `CALLSHEET_SOAK_SECONDS=3600 cargo test --release --test program kills::soak` is the
 //! long one. `CALLSHEET_SEED` plays the same kills at the same moments again.
@@ -15,6 +15,8 @@ use crate::support::{TestEnv, manifests, until};
 
 /// Memory that a daemon may take, however long it works, in bytes. Unoptimised builds are larger.
 const MEMORY_MAX: u64 = 160 << 20;
+/// So many lives say whether memory grows.
+const LIVES_MIN: usize = 16;
 /// How much more the last lives may take than the first, in bytes: what differs between any two.
 const GROWTH_MAX: u64 = 24 << 20;
 /// More than an hour of it costs.
@@ -156,7 +158,10 @@ fn a_storm_of_kills_and_faults_loses_nothing_and_pays_nothing_twice() {
         late >> 20
     );
     assert!(most < MEMORY_MAX, "{peaks:?}");
-    assert!(late < first + GROWTH_MAX, "{peaks:?}");
+    // Of few lives, some of a moment, nothing is learned.
+    if peaks.len() >= LIVES_MIN {
+        assert!(late < first + GROWTH_MAX, "{peaks:?}");
+    }
 }
 
 /// Every batch that there ever was.

@@ -66,6 +66,23 @@ fn a_disk_that_is_full_from_the_beginning_is_refused_before_anything_is_made() {
     env.audit().each_paid_once(1);
 }
 
+/// The copy of the database that a killed start left takes no room from the next one.
+#[test]
+fn a_copy_that_a_killed_start_left_is_removed_before_room_is_looked_for() {
+    const MIB: u64 = 1024 * 1024;
+    let env = TestEnv::new();
+    let Some(disk) = Disk::in_memory(env.path("disk"), "size=24m") else { return };
+    env.write("batch.csv", manifests::manifest("image", 1));
+    env.run(RUN).exited(0);
+    let copy = env.path("disk/state/.callsheet-try-killed");
+    fs::create_dir(&copy).unwrap();
+    fs::write(copy.join("db"), vec![7; 8 << 20]).unwrap();
+    disk.fill_but(MIB);
+    assert!(disk.free_bytes() <= MIB);
+    env.run(RUN).exited(0);
+    assert!(!copy.exists());
+}
+
 /// A plan and a doctor look at a copy of the database, which lies beside other temporary files.
 #[test]
 fn a_temporary_directory_that_is_full_keeps_the_database_from_being_checked_and_nothing_else() {

@@ -263,7 +263,7 @@ impl Scheduler {
         self.prices.note_resumed(key, open.job());
         let is_submitting = matches!(open.job().state(), State::Submitting { .. });
         self.account.job_moved(key, &open.spec().order, is_submitting, &[]);
-        // All that can be said of a job before it is one of many is: a restart takes up all of them at once.
+        // What needs only the job itself is done before it goes into the table: a restart takes up all jobs at once.
         let attempts: Vec<_> = open.open_attempts().collect();
         for &attempt in &attempts {
             let at = match open.wants(attempt) {
