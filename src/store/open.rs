@@ -1,8 +1,8 @@
 //! The one way in which a state is opened. Each step stands on those before it:
 //!
 //! 1. whose folder it is (`state_format`), that nobody else uses it (`lock`), and that the disk has room for it (`disk_reserve`)
-//!    without the copies that killed processes left;
-//! 2. what killed processes left half done is removed (`staging`, `write_atomic`, `open_check`);
+//!    without the copies that killed processes left (`open_check`);
+//! 2. what else they left half done is removed (`staging`, `write_atomic`);
 //! 3. a database that is not byte for byte as it was closed (`clean_shutdown`) is opened and read by a child process first,
 //!    on a copy (`open_check`); snapshots that are in its way are set aside (`set_aside`);
 //! 4. it is opened, what is read is made durable, and the copy is removed meanwhile and after;
@@ -19,7 +19,7 @@ use std::sync::{Mutex, RwLock};
 
 use crate::store::batch_index::BatchIndex;
 use crate::store::commit::{Database, Writer, carry_over, open_database, set_torn_aside};
-use crate::store::open_check::{self, CheckResult, NotCopied, UsedCopy};
+use crate::store::open_check::{self, CheckResult, CopyFolder, NotCopied};
 use crate::store::process_lock::{Holding, Lock};
 use crate::store::snapshot::{self, Snapshot};
 use crate::store::{
@@ -42,8 +42,8 @@ impl Store {
         fs::create_dir_all(dir).map_err(StoreError::io(dir))?;
         let lock = Lock::take(dir, holding)?;
         state_format::claim(dir, service, adopt)?;
-        // What they take up is no room that somebody else has.
-        open_check::sweep_copies(dir)?;
+        // First, since they may be large: what they take up is room for this process.
+        open_check::sweep(dir)?;
         disk_reserve::take(dir)?;
         sweep(dir)?;
         let (checked, copy) = check(dir)?;
@@ -65,7 +65,7 @@ impl Store {
             listed_since: AtomicI64::new(i64::MIN),
             is_short: AtomicBool::new(false),
             is_broken: AtomicBool::new(false),
-            _copy_removal: copy.map(UsedCopy::remove),
+            _copy_removal: copy.map(CopyFolder::remove),
             _lock: lock,
         })
     }
@@ -109,13 +109,12 @@ pub(super) fn foresee(dir: &Path) -> Result<Result<Option<Box<Snapshot>>, NotCop
     Ok(Ok(Some(records).filter(|_| is_whole)))
 }
 
-/// Removes what killed processes left: drafts of manifests that were being taken in, of which nothing was acknowledged,
-/// successors of files, and the work of a rebuild. A database that was replaced goes where it belongs.
+/// Removes what else killed processes left: drafts of manifests that were being taken in, of which nothing was acknowledged,
+/// and successors of files. A database that was replaced goes where it belongs.
 fn sweep(dir: &Path) -> Result<(), StoreError> {
     set_aside::set_replaced(dir)?;
     staging::sweep(&state_folders::spool(dir))?;
-    write_atomic::sweep(dir)?;
-    open_check::sweep_rebuilds(dir)
+    write_atomic::sweep(dir)
 }
 
 /// What is known of a database before it is opened.
@@ -129,7 +128,7 @@ enum Checked {
 
 /// Refuses a database that would not open, or contradicts itself or the spool, before anything of it is touched. Returns the
 /// copy that was tried, too.
-fn check(dir: &Path) -> Result<(Checked, Option<UsedCopy>), StoreError> {
+fn check(dir: &Path) -> Result<(Checked, Option<CopyFolder>), StoreError> {
     if !open_check::has_database(dir) {
         // Nothing, or a contradiction.
         return try_out(dir, dir).map(|_| (Checked::Nothing, None));
@@ -154,7 +153,7 @@ fn check(dir: &Path) -> Result<(Checked, Option<UsedCopy>), StoreError> {
 }
 
 /// Tries a copy of the database out, made in `work`, and checks what it holds. Returns the copy, too.
-fn try_out(dir: &Path, work: &Path) -> Result<(CheckResult<Box<Snapshot>>, Option<UsedCopy>), StoreError> {
+fn try_out(dir: &Path, work: &Path) -> Result<(CheckResult<Box<Snapshot>>, Option<CopyFolder>), StoreError> {
     if !open_check::has_database(dir) {
         // A backup is written when there is a database already.
         return match batch_backup::all(dir).first() {

@@ -82,8 +82,9 @@ pub(super) fn from_outside<T>(
     looked.map(Ok).or_else(|error| NotCopied::of(&error, dir, &folder).map(Err).ok_or(error))
 }
 
-/// A folder for a copy, locked while it is used: others tell it by that from what a killed process left.
-struct CopyFolder {
+/// A folder for a copy, locked while it is used: others tell it by that from what a killed process left. It is removed when
+/// this is dropped.
+pub(super) struct CopyFolder {
     folder: TempDir,
     /// Nothing where the file system has no locks.
     _lock: Option<File>,
@@ -102,17 +103,10 @@ impl CopyFolder {
         }
         Err(ErrorKind::ResourceBusy.into())
     }
-}
 
-/// A copy that was read. It is removed when this is dropped.
-pub(super) struct UsedCopy {
-    _folder: CopyFolder,
-}
-
-impl UsedCopy {
     /// Keeps it until the state in `dir`, which it lies in, is open; it is removed at once where the disk has no room for
     /// that. To free a hundred megabytes may take the device a tenth of a second, in which no `fsync` ends.
-    pub(super) fn kept_meanwhile(self, dir: &Path) -> Option<UsedCopy> {
+    pub(super) fn kept_meanwhile(self, dir: &Path) -> Option<CopyFolder> {
         disk_reserve::must_have_room_for_copy(dir, dir).is_ok().then_some(self)
     }
 
@@ -189,7 +183,7 @@ pub(super) fn read(dir: &Path, path: &Path, work: &Path) -> Result<CheckResult<B
 pub(super) fn verify(
     dir: &Path,
     work: &Path,
-) -> Result<(CheckResult<Box<Snapshot>>, Option<UsedCopy>), StoreError> {
+) -> Result<(CheckResult<Box<Snapshot>>, Option<CopyFolder>), StoreError> {
     try_copies(dir, &dir.join("db"), work, &|salvaged| {
         let Salvaged { records, unreadable } = *salvaged;
         if let Some(first) = unreadable.into_iter().next() {
@@ -208,8 +202,8 @@ fn try_copies<T>(
     path: &Path,
     work: &Path,
     accept: &dyn Fn(Box<Salvaged>) -> Result<T, StoreError>,
-) -> Result<(CheckResult<T>, Option<UsedCopy>), StoreError> {
-    let try_copy = |with_snapshots| -> Result<Result<(T, UsedCopy), CopyFault>, StoreError> {
+) -> Result<(CheckResult<T>, Option<CopyFolder>), StoreError> {
+    let try_copy = |with_snapshots| -> Result<Result<(T, CopyFolder), CopyFault>, StoreError> {
         let copy = CopyFolder::make(work).map_err(StoreError::io(work))?;
         let copied = copy.folder.path();
         copy_database(path, copied, with_snapshots)?;
@@ -230,7 +224,7 @@ fn try_copies<T>(
             StoreError::Damaged { .. } => CopyFault::Damaged(error),
             _ => CopyFault::Untried,
         });
-        Ok(found.map(|found| (found, UsedCopy { _folder: copy })))
+        Ok(found.map(|found| (found, copy)))
     };
     let first = match try_copy(true)? {
         Ok((found, copy)) => return Ok((CheckResult::Opens(found), Some(copy))),
@@ -253,20 +247,12 @@ pub(super) fn damaged(dir: &Path, detail: String) -> StoreError {
     StoreError::Damaged { dir: dir.to_owned(), what: "the database".to_owned(), detail }
 }
 
-/// Removes the copies that killed processes left.
-pub(super) fn sweep_copies(dir: &Path) -> Result<(), StoreError> {
-    sweep(dir, COPY)
-}
-
-/// Removes what killed rebuilds left.
-pub(super) fn sweep_rebuilds(dir: &Path) -> Result<(), StoreError> {
-    sweep(dir, REBUILD)
-}
-
-fn sweep(dir: &Path, prefix: &str) -> Result<(), StoreError> {
+/// Removes the copies, and the work of rebuilds, that killed processes left.
+pub(super) fn sweep(dir: &Path) -> Result<(), StoreError> {
     for entry in fs::read_dir(dir).map_err(StoreError::io(dir))? {
         let entry = entry.map_err(StoreError::io(dir))?;
-        if entry.file_name().to_string_lossy().starts_with(prefix) {
+        let name = entry.file_name();
+        if [COPY, REBUILD].iter().any(|prefix| name.to_string_lossy().starts_with(prefix)) {
             remove_folder(&entry.path())?;
         }
     }

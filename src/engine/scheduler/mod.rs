@@ -51,7 +51,7 @@ use crate::domain::adaptive_limit::AdaptiveLimit;
 use crate::domain::budget_group::{GroupLimits, GroupTotals};
 use crate::domain::credits::Credits;
 use crate::domain::ids::{AttemptNo, BatchNo, JobKey};
-use crate::domain::job::{JobSpec, State};
+use crate::domain::job::JobSpec;
 use crate::domain::ledger::Totals;
 use crate::domain::lifecycle::{self, Want};
 use crate::domain::out_of_credits::AccountBlock;
@@ -261,8 +261,7 @@ impl Scheduler {
         let mut open = OpenJob::new(record, spec);
         open.set_in_flight(now.tick);
         self.prices.note_resumed(key, open.job());
-        let is_submitting = matches!(open.job().state(), State::Submitting { .. });
-        self.account.job_moved(key, &open.spec().order, is_submitting, &[]);
+        self.account.job_moved(&open, &[]);
         // What needs only the job itself is done before it goes into the table: a restart takes up all jobs at once.
         let attempts: Vec<_> = open.open_attempts().collect();
         for &attempt in &attempts {

@@ -100,8 +100,7 @@ impl Scheduler {
     /// Tells the account what moved for a job.
     pub(super) fn note_movements(&mut self, key: JobKey, movements: &[Movement]) {
         let Some(open) = self.jobs.get(&key) else { return };
-        let is_submitting = matches!(open.job().state(), State::Submitting { .. });
-        self.account.job_moved(key, &open.spec().order, is_submitting, movements);
+        self.account.job_moved(open, movements);
     }
 
     fn end(&mut self, key: JobKey) {

@@ -8,12 +8,13 @@ use crate::domain::admission::{Admission, AllowancePool};
 use crate::domain::balance_check_interval::{BalanceNeed, after, next_check};
 use crate::domain::credits::Credits;
 use crate::domain::ids::JobKey;
-use crate::domain::job::Order;
+use crate::domain::job::{Order, State};
 use crate::domain::ledger::Movement;
 use crate::domain::out_of_credits::{AccountBlock, AllowanceUse};
 use crate::domain::time::{Millis, Now, Tick, Timestamp};
 use crate::engine::scheduler::messages::{NoBalance, Settings};
 use crate::engine::scheduler::parts::api_key_refusal::{ApiKeyRefusal, Call};
+use crate::engine::scheduler::parts::open_job::OpenJob;
 use crate::engine::scheduler::parts::out_of_credits_wait::OutOfCreditsWait;
 
 /// Questions in a row without an answer after which nothing is expected any more.
@@ -180,9 +181,10 @@ impl AccountState {
     }
 
     /// A job has moved, and a POST of it is under way, or is not: keeps count of those that an allowance may cover.
-    pub fn job_moved(&mut self, key: JobKey, order: &Order, is_submitting: bool, movements: &[Movement]) {
-        let pool = self.allowance_of(order).map(|of| of.pool);
-        self.out_of_credits.job_moved(key, pool, is_submitting, movements);
+    pub fn job_moved(&mut self, open: &OpenJob, movements: &[Movement]) {
+        let pool = self.allowance_of(&open.spec().order).map(|of| of.pool);
+        let is_submitting = matches!(open.job().state(), State::Submitting { .. });
+        self.out_of_credits.job_moved(open.key(), pool, is_submitting, movements);
         if let Some(known) = &mut self.known {
             known.may_be_more |= movements.iter().any(|moved| match moved {
                 Movement::Hold(_) => false,
