@@ -168,26 +168,12 @@ pub(super) fn validate_opened(
         });
     let manifest = match opened {
         Ok(manifest) => manifest,
-        Err(RefusedManifest { problems, rows }) => {
-            refuse_file(problems, &mut receipt, &mut draft)?;
-            if let Some(rows) = rows {
-                check_rows(*rows, context, now, &mut receipt, &mut draft)?;
-            }
+        Err(refused) => {
+            refuse_manifest(refused, context, now, &mut receipt, &mut draft)?;
             // One that is still being written is not refused for what is missing of it.
             identity.check(path)?;
             let terms = resolve(options, &Header::default(), None);
-            let staged = draft.classify()?;
-            return Ok(Validated {
-                receipt,
-                terms,
-                origin: None,
-                refusal: None,
-                expired: None,
-                staged,
-                pilot: None,
-                files: Vec::new(),
-                refers_to: BTreeSet::new(),
-            });
+            return Ok(Validated::new(receipt, terms, draft.classify()?));
         }
     };
     let header = manifest.header().clone();
@@ -198,27 +184,48 @@ pub(super) fn validate_opened(
         name = formerly;
     }
     receipt.batch = Some(name.clone());
-    let origin = Origin { place: options.place.clone(), stem };
     let present = batches.take_up(&name, &mut draft)?;
-    let mut standing = resolve(options, &header, present.as_ref());
-    if let Some(problem) = layout_problem(&standing.policy) {
+    let mut terms = resolve(options, &header, present.as_ref());
+    let of_terms = [layout_problem(&terms.policy), pilot_problem(options, &manifest)];
+    for problem in of_terms.into_iter().flatten() {
         refuse_file(vec![problem], &mut receipt, &mut draft)?;
     }
-    if let Some(pilot) = options.pilot.filter(|pilot| pilot.needs_matrix() && !manifest.has_matrix()) {
-        let message = format!("--pilot {pilot} is for a manifest with a matrix, and this one has none");
-        let problem = Diagnostic::at(Position::line(1), message);
-        let problem = problem.hint("a number of rows is accepted for every manifest: --pilot 3");
-        refuse_file(vec![problem], &mut receipt, &mut draft)?;
-    }
-    let expired = expired(&mut standing, present.as_ref(), now);
+    let expired = expired(&mut terms, present.as_ref(), now);
     let files = InputFiles::new(options.files.as_deref(), folder_of(path), context.inputs);
-    let rules = RowRules { policy: &standing.policy, context, files: &files, now };
+    let rules = RowRules { policy: &terms.policy, context, files: &files, now };
     let no_references = RowReferences::default();
     let validator = RowValidator { batch: &name, rules, references: &no_references };
     let drawn = drawn_rows(path, identity, &validator)?;
     let references = references(path, identity, &validator, drawn.as_ref(), present.is_some(), batches)?;
     let validator = RowValidator { references: &references, ..validator };
-    let mut chooser = RowChooser::new(&options.selection, drawn);
+    // What is left out is read for its identity alone: its files are none of the part's.
+    let files_beside = InputFiles::new(options.files.as_deref(), folder_of(path), context.inputs);
+    let beside = RowValidator { rules: RowRules { files: &files_beside, ..rules }, ..validator };
+    stage_rows(manifest, drawn, (&validator, &beside), &mut receipt, &mut draft)?;
+    identity.check(path)?;
+    failpoint::hit("accepting");
+    let mut validated = Validated {
+        origin: Some(Origin { place: options.place.clone(), stem }),
+        expired,
+        refers_to: references.batches.keys().filter(|batch| **batch != name).cloned().collect(),
+        ..Validated::new(receipt, terms, draft.classify()?)
+    };
+    validated.conclude((path, &name), context, present.as_ref(), !references.rows.is_empty())?;
+    validated.files = files.into_read();
+    Ok(validated)
+}
+
+/// Validates the rows of a manifest that are in the chosen part, on all processors, and puts them into the draft in their
+/// order. The others are identified by the second validator, so that they do not count as absent.
+fn stage_rows(
+    manifest: Manifest<ManifestFile>,
+    drawn: Option<BTreeSet<u64>>,
+    (validator, beside): (&RowValidator<'_>, &RowValidator<'_>),
+    receipt: &mut Receipt,
+    draft: &mut Staging,
+) -> Result<(), ManifestError> {
+    let RowValidator { batch, rules, references } = *validator;
+    let mut chooser = RowChooser::new(&rules.context.options.selection, drawn);
     let is_needed = |read: &ReadRow| match read {
         ReadRow::Good(row) => row.id.as_deref().is_some_and(|id| references.needs(id)),
         ReadRow::Bad(_) | ReadRow::Unreadable(_) => false,
@@ -234,13 +241,10 @@ pub(super) fn validate_opened(
         }
         Err(LeftOutRow { read, is_counted: chooser.may_take_unnamed() })
     });
-    // What is left out is read for its identity alone: its files are none of the part's.
-    let files_beside = InputFiles::new(options.files.as_deref(), folder_of(path), context.inputs);
-    let left_out = RowValidator { rules: RowRules { files: &files_beside, ..rules }, ..validator };
     let validator_of_thread = || {
-        let mut cache = ValidationCache::new(&name, context);
+        let mut cache = ValidationCache::new(batch, rules.context);
         move |rows: &mut [Result<ReadRow, LeftOutRow>]| -> Vec<RowResult> {
-            rows.iter_mut().map(|chosen| RowResult::of(chosen, &validator, &left_out, &mut cache)).collect()
+            rows.iter_mut().map(|chosen| RowResult::of(chosen, validator, beside, &mut cache)).collect()
         }
     };
     let weigh = |chosen: &Result<ReadRow, LeftOutRow>| {
@@ -266,58 +270,72 @@ pub(super) fn validate_opened(
     })?;
     receipt.left_out = chooser.left_out;
     receipt.report(chooser.problems());
-    identity.check(path)?;
-    failpoint::hit("accepting");
-    let origin = Some(origin);
-    let mut validation = Validated {
-        receipt,
-        terms: standing,
-        origin,
-        refusal: None,
-        expired,
-        staged: draft.classify()?,
-        pilot: None,
-        files: Vec::new(),
-        refers_to: references.batches.keys().filter(|batch| **batch != name).cloned().collect(),
-    };
-    validation.receipt.by_group = GroupTotals::of_keys(context.group_limits.keys());
-    let Validated { staged, receipt, expired, origin, .. } = &mut validation;
-    count_jobs::count(staged, expired.as_ref(), origin.as_ref(), receipt)?;
-    if let Some(expected) = options.take.filter(|_| !validation.is_refused())
-        && let Some(problem) = take_check::problem(&validation.staged, expected)?
-    {
-        validation.receipt.refuse_whole(problem.clone());
-        validation.refusal = Some(problem);
-    }
-    if options.selection.is_whole() && options.amends.is_none() && !validation.is_refused() {
-        let command = |job: &str| format!("callsheet cancel {}", job_argument(&name, job));
-        validation.receipt.absent = validation.staged.absent(command)?;
-        if let Some((line, unspent)) = validation.staged.untold_absent() {
-            validation.receipt.note_untold_absent(line, unspent);
+    Ok(())
+}
+
+impl Validated {
+    /// Of a manifest whose rows are staged and not counted.
+    fn new(receipt: Receipt, terms: BatchTerms, staged: StagedManifest) -> Validated {
+        Validated {
+            receipt,
+            terms,
+            origin: None,
+            refusal: None,
+            expired: None,
+            staged,
+            pilot: None,
+            files: Vec::new(),
+            refers_to: BTreeSet::new(),
         }
     }
-    if !validation.is_refused() && validation.expired.is_none() {
-        let terms = PilotTerms {
-            asked: options.pilot,
-            standing: present.as_ref().and_then(|present| present.pilot),
-            has_references: !references.rows.is_empty(),
-        };
-        validation.pilot = pilot_choice::choose(&validation.staged, terms, &validation.receipt)?;
-        let waits = |pilot: &Pilot| pilot.rest_jobs > 0;
-        validation.receipt.pilot = validation.pilot.as_ref().map(|plan| plan.pilot).filter(waits);
-    }
-    if let Some(present) = &present {
-        let own = validation.origin.as_ref().filter(|_| options.batch.is_none());
-        if let Some(refusal) = own.and_then(|own| foreign(path, &name, own, present, &validation.receipt)) {
-            validation.receipt.refuse_whole(refusal.clone());
-            validation.refusal = Some(refusal);
+
+    /// Counts the staged rows, and decides what depends on all of them: whether the manifest is refused, which rows of its
+    /// batch it does not name, and what is done first.
+    fn conclude(
+        &mut self,
+        (path, name): (&Path, &BatchName),
+        context: &IngestContext<'_>,
+        present: Option<&Present>,
+        has_references: bool,
+    ) -> Result<(), ManifestError> {
+        let options = &context.options;
+        self.receipt.by_group = GroupTotals::of_keys(context.group_limits.keys());
+        count_jobs::count(&self.staged, self.expired.as_ref(), self.origin.as_ref(), &mut self.receipt)?;
+        if let Some(expected) = options.take.filter(|_| !self.is_refused())
+            && let Some(problem) = take_check::problem(&self.staged, expected)?
+        {
+            self.refuse(problem);
         }
-        let before = &present.terms.policy;
-        validation.receipt.changes = batch_terms::differences(before, &validation.terms.policy);
+        if options.selection.is_whole() && options.amends.is_none() && !self.is_refused() {
+            let command = |job: &str| format!("callsheet cancel {}", job_argument(name, job));
+            self.receipt.absent = self.staged.absent(command)?;
+            if let Some((line, unspent)) = self.staged.untold_absent() {
+                self.receipt.note_untold_absent(line, unspent);
+            }
+        }
+        if !self.is_refused() && self.expired.is_none() {
+            let standing = present.and_then(|present| present.pilot);
+            let terms = PilotTerms { asked: options.pilot, standing, has_references };
+            self.pilot = pilot_choice::choose(&self.staged, terms, &self.receipt)?;
+            let waits = |pilot: &Pilot| pilot.rest_jobs > 0;
+            self.receipt.pilot = self.pilot.as_ref().map(|plan| plan.pilot).filter(waits);
+        }
+        if let Some(present) = present {
+            let own = self.origin.as_ref().filter(|_| options.batch.is_none());
+            if let Some(problem) = own.and_then(|own| foreign(path, name, own, present, &self.receipt)) {
+                self.refuse(problem);
+            }
+            self.receipt.changes = batch_terms::differences(&present.terms.policy, &self.terms.policy);
+        }
+        self.receipt.terms = self.terms.policy.clone();
+        Ok(())
     }
-    validation.receipt.terms = validation.terms.policy.clone();
-    validation.files = files.into_read();
-    Ok(validation)
+
+    /// Nothing of it is taken in, although rows of it are good.
+    fn refuse(&mut self, problem: Diagnostic) {
+        self.receipt.refuse_whole(problem.clone());
+        self.refusal = Some(problem);
+    }
 }
 
 /// The folder that names of files in a manifest are relative to.
@@ -484,6 +502,18 @@ fn refuse_file(
     Ok(())
 }
 
+/// Tells what is wrong with a file of which nothing may be accepted, and with its rows, where it has some.
+fn refuse_manifest(
+    RefusedManifest { problems, rows }: RefusedManifest<ManifestFile>,
+    context: &IngestContext<'_>,
+    now: Timestamp,
+    receipt: &mut Receipt,
+    draft: &mut Staging,
+) -> Result<(), StoreError> {
+    refuse_file(problems, receipt, draft)?;
+    rows.map_or(Ok(()), |rows| check_rows(*rows, context, now, receipt, draft))
+}
+
 /// Checks the rows of a file of which nothing may be accepted, so that all that is wrong with it is said at once.
 fn check_rows(
     rows: Manifest<ManifestFile>,
@@ -604,4 +634,12 @@ fn resolve(options: &IngestOptions, header: &Header, batch: Option<&Present>) ->
 fn layout_problem(policy: &Policy) -> Option<Diagnostic> {
     let error = policy.layout.as_deref().map(Layout::parse)?.err()?;
     Some(Diagnostic::at(Position::line(1), error.to_string()).in_field("policy.layout"))
+}
+
+/// A pilot of one row for each value of a matrix is asked for, and there is no matrix.
+fn pilot_problem(options: &IngestOptions, manifest: &Manifest<ManifestFile>) -> Option<Diagnostic> {
+    let pilot = options.pilot.filter(|pilot| pilot.needs_matrix() && !manifest.has_matrix())?;
+    let message = format!("--pilot {pilot} is for a manifest with a matrix, and this one has none");
+    let problem = Diagnostic::at(Position::line(1), message);
+    Some(problem.hint("a number of rows is accepted for every manifest: --pilot 3"))
 }

@@ -4,7 +4,8 @@
 use std::fs;
 use std::sync::PoisonError;
 
-use crate::store::job_index::{self, JobIndexWriter};
+use crate::store::job_index;
+pub use crate::store::job_index::JobIndexWriter;
 use crate::store::spool::{Appender, Spool};
 use crate::store::staging::StagedManifest;
 use crate::store::state_folders::sync_dir_and_parent;
