@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use crate::domain::ids::{BatchName, BatchNo};
+use crate::engine::blocking::result_of;
 use crate::engine::engine_handle::Message;
 use crate::engine::scheduler::{Input, Step};
 use crate::engine::{Engine, EngineDeps, EngineError, MESSAGES_MAX, StepView, Stop, blocking};
@@ -13,6 +14,15 @@ use crate::store::{Store, StoreError};
 
 /// Between two looks at the disks.
 pub(super) const DISK_INTERVAL: Duration = Duration::from_secs(5);
+
+/// A batch that came in and is not durable yet.
+#[derive(Debug)]
+pub(super) struct TakenBatch {
+    pub(super) no: BatchNo,
+    pub(super) name: BatchName,
+    /// It had been finished.
+    pub(super) was_finished: bool,
+}
 
 impl Engine {
     /// Waits until the state's disk takes a step that it refused, although the reserve was given up for it: others
@@ -77,13 +87,14 @@ impl Engine {
         blocking(move || output_dir.check_space(bytes)).await.is_err_and(|error| is_disk_error(&error))
     }
 
-    /// Makes the folders of all unfinished batches and sweeps what a killed process left in them. Returns what the
-    /// scheduler has to know of those that cannot be made now: they are made when they can be.
-    pub(super) async fn prepare_outputs(&self, deps: &EngineDeps) -> Vec<Input> {
+    /// Makes the folders of all unfinished batches, and begins to sweep what a killed process left in them. Returns what
+    /// the scheduler has to know of those that cannot be made now: they are made when they can be.
+    pub(super) async fn prepare_outputs(&mut self, deps: &EngineDeps) -> Vec<Input> {
         let unfinished = self.scheduler.batches().filter(|batch| !batch.is_done());
         let batches: Vec<(BatchNo, BatchName)> =
             unfinished.map(|batch| (batch.no, batch.name.clone())).collect();
         let output_dir = deps.output_dir.clone();
+        let prepared: Vec<BatchName> = batches.iter().map(|(_, name)| name.clone()).collect();
         let prepare = move || {
             let mut refused = Vec::new();
             for (no, name) in batches {
@@ -100,15 +111,44 @@ impl Engine {
             }
             refused
         };
-        blocking(prepare).await
+        let refused = blocking(prepare).await;
+        self.sweep_parts(deps, &prepared);
+        refused
+    }
+
+    /// Begins to remove the parts that a killed process left in the folders of batches, beside the work: a folder may hold
+    /// a million files.
+    fn sweep_parts(&mut self, deps: &EngineDeps, batches: &[BatchName]) {
+        // Nothing lies in a folder that this process made.
+        let found: Vec<&BatchName> = batches.iter().filter(|batch| !deps.output_dir.is_new(batch)).collect();
+        if !found.is_empty() {
+            let sweep = deps.output_dir.begin_part_sweep(found);
+            self.part_sweeps.retain(|sweep| !sweep.is_finished());
+            self.part_sweeps.push(tokio::task::spawn_blocking(move || sweep.run()));
+        }
+    }
+
+    /// Waits for the sweeps that are under way: a process that ends leaves nothing of another.
+    pub(super) async fn finish_part_sweeps(&mut self) {
+        for sweep in self.part_sweeps.drain(..) {
+            result_of(sweep).await;
+        }
     }
 
     /// Makes the folder of a batch that came in, once that is durable: nothing lies on the output disk of which nobody
     /// knows. Returns what the scheduler has to know where it cannot be made.
-    pub(super) async fn prepare_output(&self, no: BatchNo, batch: BatchName) -> Option<Input> {
-        let output_dir = self.deps.as_ref()?.output_dir.clone();
-        match blocking(move || output_dir.prepare(&batch)).await {
-            Ok(()) => None,
+    pub(super) async fn prepare_output(&mut self, batch: TakenBatch) -> Option<Input> {
+        let deps = self.deps.clone()?;
+        let TakenBatch { no, name, was_finished } = batch;
+        let (output_dir, prepared) = (deps.output_dir.clone(), name.clone());
+        match blocking(move || output_dir.prepare(&prepared)).await {
+            Ok(()) => {
+                // In the folder of one that was finished no killed process has left anything.
+                if !was_finished {
+                    self.sweep_parts(&deps, &[name]);
+                }
+                None
+            }
             Err(source) if is_disk_full(&source) => Some(Input::DiskIsLow(true)),
             Err(source) => Some(Input::FolderRefused(no, source.to_string())),
         }

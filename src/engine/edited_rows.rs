@@ -4,12 +4,13 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use crate::domain::ids::BatchNo;
+use crate::domain::ids::{BatchNo, Seq};
 use crate::domain::job::{JobSpec, OutputFile, State};
-use crate::domain::row_versions::VersionChange;
+use crate::domain::row_versions::{RowVersions, VersionChange};
 use crate::engine::scheduler::{AppliedVersions, EndedVersion, RenamedJob};
 use crate::output::file_names::Layout;
 use crate::output::publish::OutputDir;
+use crate::store::spool::Lines;
 use crate::store::{BatchRecord, Store, StoreError};
 
 /// Versions that one effect goes back to, at most, so that its commit stays small.
@@ -39,34 +40,78 @@ pub(super) fn after_publishing(
     Ok(AppliedVersions { renamed, as_of, ..AppliedVersions::none(no) })
 }
 
-/// The jobs that a manifest changes the versions of, from byte `from` of what says so on, as far as they have ended without
-/// outputs or wait for a decision: whether they are wanted decides what they count as.
-pub(super) fn ended(store: &Store, batch: &BatchRecord, from: u64) -> Result<Vec<EndedVersion>, StoreError> {
-    let spool = store.spool(batch.no);
-    let mut rows = spool.rows_scattered(0, batch.spool_bytes)?;
-    let mut changes = spool.versions(from, batch.versions_bytes)?;
-    let (mut ended, mut seen) = (Vec::new(), HashSet::new());
-    while let Some((_, VersionChange { wanted, instead_of, .. })) = changes.next_line()? {
-        for seq in [wanted, instead_of] {
-            // The first variation of a version may stand in for others.
-            if !seen.insert(seq) {
-                continue;
-            }
-            let Some(record) = store.outcome(batch, seq)? else { continue };
-            let awaits_review = record.job.awaits_review();
-            if record.job.has_succeeded() && !awaits_review || record.job.is_in_doubt() {
-                continue;
-            }
-            let JobSpec { order, .. } = rows.line_at(record.row_at)?;
-            ended.push(EndedVersion {
-                seq,
-                kind: order.kind,
-                state: record.job.state().clone(),
-                awaits_review,
-            });
+/// What a manifest that edits rows changes. Read before the engine takes the manifest in, which does not wait for it.
+#[derive(Debug)]
+pub struct EditedRows {
+    /// Which versions are wanted.
+    pub(super) versions: RowVersions,
+    /// The jobs that it changes the versions of, as far as they have ended without outputs or wait for a decision: whether
+    /// they are wanted decides what they count as.
+    pub(super) ended: Vec<EndedVersion>,
+    /// All jobs that it changes the versions of.
+    changed: HashSet<Seq>,
+    /// Length of the batch's outcomes when they were read, in bytes.
+    as_of: u64,
+}
+
+impl EditedRows {
+    /// Of the changes to the batch's versions from byte `from` on; nothing where there are none.
+    ///
+    /// # Errors
+    /// When the state cannot be read.
+    pub fn read(store: &Store, batch: &BatchRecord, from: u64) -> Result<Option<EditedRows>, StoreError> {
+        if batch.versions_bytes <= from {
+            return Ok(None);
         }
+        // What ends from now on is read anew when the manifest is taken in.
+        let as_of = store.outcomes_bytes(batch)?;
+        let spool = store.spool(batch.no);
+        let mut rows = spool.rows_scattered(0, batch.spool_bytes)?;
+        let mut changes = spool.versions(from, batch.versions_bytes)?;
+        let (mut ended, mut changed) = (Vec::new(), HashSet::new());
+        while let Some((_, VersionChange { wanted, instead_of, .. })) = changes.next_line()? {
+            for seq in [wanted, instead_of] {
+                // The first variation of a version may stand in for others.
+                if changed.insert(seq) {
+                    ended.extend(ended_version(store, batch, seq, &mut rows)?);
+                }
+            }
+        }
+        Ok(Some(EditedRows { versions: store.row_versions(batch)?, ended, changed, as_of }))
     }
-    Ok(ended)
+
+    /// Takes note of the jobs that have ended since they were read.
+    pub(super) fn refresh(&mut self, store: &Store, batch: &BatchRecord) -> Result<(), StoreError> {
+        let mut ended = HashSet::new();
+        self.as_of = store.add_ended_since(batch, self.as_of, &mut ended)?;
+        ended.retain(|seq| self.changed.contains(seq));
+        if ended.is_empty() {
+            return Ok(());
+        }
+        self.ended.retain(|version| !ended.contains(&version.seq));
+        let mut rows = store.spool(batch.no).rows_scattered(0, batch.spool_bytes)?;
+        for seq in ended {
+            self.ended.extend(ended_version(store, batch, seq, &mut rows)?);
+        }
+        Ok(())
+    }
+}
+
+/// A job as far as it has ended without outputs or waits for a decision.
+fn ended_version(
+    store: &Store,
+    batch: &BatchRecord,
+    seq: Seq,
+    rows: &mut Lines,
+) -> Result<Option<EndedVersion>, StoreError> {
+    let Some(record) = store.outcome(batch, seq)? else { return Ok(None) };
+    let awaits_review = record.job.awaits_review();
+    if record.job.has_succeeded() && !awaits_review || record.job.is_in_doubt() {
+        return Ok(None);
+    }
+    let JobSpec { order, .. } = rows.line_at(record.row_at)?;
+    let state = record.job.state().clone();
+    Ok(Some(EndedVersion { seq, kind: order.kind, state, awaits_review }))
 }
 
 /// Those jobs that have succeeded and whose outputs have other names than their outcomes say.
@@ -154,4 +199,86 @@ pub(super) fn go_back(
 fn layout_of(batch: &BatchRecord, default: &Layout) -> Layout {
     let own = batch.policy.layout.as_deref().and_then(|text| Layout::parse(text).ok());
     own.unwrap_or_else(|| default.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::ids::{Fingerprint, JobId, JobKey};
+    use crate::domain::job::Job;
+    use crate::domain::time::Timestamp;
+    use crate::store::{Change, JobRecord, Segment};
+
+    const NO: BatchNo = BatchNo(1);
+
+    fn spec(seq: u32) -> JobSpec {
+        let order = serde_json::json!({
+            "line": seq + 2, "kind": "image", "body": { "prompt": "a fox" }, "priority": 0, "meta": {},
+        });
+        JobSpec {
+            seq: Seq(seq),
+            id: JobId(u128::from(seq).to_be_bytes()),
+            fingerprint: Fingerprint([1; 16]),
+            variation: 1,
+            label: "fox".to_owned(),
+            apart: false,
+            order: serde_json::from_value(order).unwrap(),
+        }
+    }
+
+    #[test]
+    fn what_ends_between_reading_and_taking_in_is_counted_as_it_ended() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path(), "http://service.example", false).unwrap();
+        let mut batch = BatchRecord::new(NO, "b".parse().unwrap(), Timestamp(0));
+        let (_, mut rows) = store.append_rows(&batch).unwrap();
+        let mut places = Vec::new();
+        for seq in 0..4 {
+            places.push(rows.bytes());
+            rows.push(&spec(seq)).unwrap();
+        }
+        (batch.rows, batch.spool_bytes) = (4, rows.sync().unwrap());
+        batch.segments.push(Segment::mixed(0, 0, batch.spool_bytes));
+        store.commit(&[Change::Batch(Box::new(batch.clone()))]).unwrap();
+        let end = |seq: u32, job: Job| {
+            let (key, row_at) = (JobKey { batch: NO, seq: Seq(seq) }, places[seq as usize]);
+            let record = JobRecord { key, id: spec(seq).id, row_at, job };
+            store.commit(&[Change::End(record)]).unwrap();
+        };
+        let ended = |state| Job::at(crate::domain::ids::AttemptNo::FIRST, state);
+        let told = |edited: &EditedRows| {
+            let mut told: Vec<String> = (edited.ended.iter())
+                .map(|version| format!("{} {}", version.seq.0, version.state.name()))
+                .collect();
+            told.sort();
+            told.join(", ")
+        };
+        // A manifest without edits changes nothing.
+        assert!(EditedRows::read(&store, &batch, 0).unwrap().is_none());
+        end(0, ended(State::Expired));
+        end(3, ended(State::Expired));
+        let change = |wanted, instead_of| VersionChange {
+            wanted: Seq(wanted),
+            instead_of: Seq(instead_of),
+            row_at: None,
+        };
+        batch.versions_bytes = store.append_versions(&batch, &[change(1, 0), change(2, 1)]).unwrap();
+        let mut edited = EditedRows::read(&store, &batch, 0).unwrap().unwrap();
+        assert_eq!(told(&edited), "0 expired", "the last one is not edited");
+        assert!(edited.versions.is_superseded(Seq(1)) && !edited.versions.is_superseded(Seq(2)));
+        edited.refresh(&store, &batch).unwrap();
+        assert_eq!(told(&edited), "0 expired");
+        end(1, ended(State::DROPPED));
+        end(0, ended(State::DROPPED));
+        end(3, ended(State::DROPPED));
+        edited.refresh(&store, &batch).unwrap();
+        assert_eq!(told(&edited), "0 canceled, 1 canceled");
+        end(2, ended(State::Expired));
+        edited.refresh(&store, &batch).unwrap();
+        assert_eq!(told(&edited), "0 canceled, 1 canceled, 2 expired");
+        // Only what this manifest changed.
+        let before = batch.versions_bytes;
+        batch.versions_bytes = store.append_versions(&batch, &[change(3, 3)]).unwrap();
+        assert_eq!(told(&EditedRows::read(&store, &batch, before).unwrap().unwrap()), "3 canceled");
+    }
 }

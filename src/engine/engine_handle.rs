@@ -9,10 +9,10 @@ use crate::domain::ids::{BatchName, BatchNo, JobKey};
 use crate::domain::job::JobSpec;
 use crate::domain::parked_reason::Parked;
 use crate::domain::time::Now;
-use crate::engine::EngineDeps;
 use crate::engine::scheduler::{
     AccountOverview, BatchOverview, Command, CommandOutcome, Scheduler, Settings, Withheld,
 };
+use crate::engine::{EditedRows, EngineDeps};
 use crate::store::{BatchRecord, JobRecord};
 
 /// Messages that may wait for the loop; a further sender waits.
@@ -26,6 +26,8 @@ pub(super) type Reply = oneshot::Sender<CommandOutcome>;
 pub(super) enum Message {
     /// With how many bytes the outcomes of the batch had when the command's jobs were read, where they were read.
     Command(Command, Option<u64>, Reply),
+    /// A batch that a manifest began or adds to.
+    AddBatch(Box<BatchRecord>, Option<Box<EditedRows>>, Reply),
     EngineDeps(Box<EngineDeps>),
 }
 
@@ -107,8 +109,24 @@ impl Handle {
     }
 
     async fn send(&self, command: Command, as_of: Option<u64>) -> Result<CommandOutcome, EngineGone> {
+        self.ask(|reply| Message::Command(command, as_of, reply)).await
+    }
+
+    /// Takes in a batch that a manifest began or adds to, with the rows that it edits: on return it is durable.
+    ///
+    /// # Errors
+    /// [`EngineGone`], as above.
+    pub async fn add_batch(
+        &self,
+        batch: Box<BatchRecord>,
+        edited: Option<Box<EditedRows>>,
+    ) -> Result<CommandOutcome, EngineGone> {
+        self.ask(|reply| Message::AddBatch(batch, edited, reply)).await
+    }
+
+    async fn ask(&self, message: impl FnOnce(Reply) -> Message) -> Result<CommandOutcome, EngineGone> {
         let (reply, answer) = oneshot::channel();
-        self.sender.send(Message::Command(command, as_of, reply)).await.map_err(|_| EngineGone)?;
+        self.sender.send(message(reply)).await.map_err(|_| EngineGone)?;
         answer.await.map_err(|_| EngineGone)
     }
 

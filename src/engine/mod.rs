@@ -41,11 +41,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::task::JoinHandle;
+use tokio::time::Interval;
 use tracing::Instrument;
 
 pub use self::batch_results::write_results;
 pub use self::blocking::{blocking, in_place, to_the_end};
 pub use self::catalog_source::{CatalogRefresh, CatalogSource};
+pub use self::edited_rows::EditedRows;
 pub use self::engine_handle::{BatchSnapshot, EngineGone, Handle};
 use self::engine_handle::{Message, Question};
 pub use self::engine_mode::{EngineDeps, Mode, Scope, Stop};
@@ -53,9 +56,9 @@ pub use self::name_lookup::{FindError, NamedJob, Target, target as find_target};
 pub use self::request_rate::RateLimit;
 use self::restart::{load_days, resume_scheduler, take_up_batch, take_up_finished};
 use crate::clock::Clock;
-use crate::domain::ids::{BatchName, BatchNo, JobKey};
+use crate::domain::ids::{BatchNo, JobKey};
 use crate::domain::time::{Millis, Tick};
-use crate::engine::disk::DISK_INTERVAL;
+use crate::engine::disk::{DISK_INTERVAL, TakenBatch};
 use crate::engine::effects::{effect_span, run_effect};
 use crate::engine::gallery::Gallery;
 use crate::engine::group_history::group_history;
@@ -67,7 +70,7 @@ use crate::engine::scratch_files::CopyRemover;
 use crate::engine::suspended_downloads::SuspendedDownloads;
 use crate::failpoint;
 use crate::metrics::Metrics;
-use crate::store::{Change, JobRecord, Store, StoreError};
+use crate::store::{BatchRecord, Change, JobRecord, Store, StoreError};
 
 /// Tasks and links that are read at once for the inputs of jobs.
 const EXCHANGES: usize = 64;
@@ -106,8 +109,12 @@ pub enum EngineError {
 
 /// The answer to a command that is not carried out.
 fn refused(message: Message, why: &StoreError) -> Option<(engine_handle::Reply, CommandOutcome)> {
-    let Message::Command(_, _, reply) = message else { return None };
-    Some((reply, CommandOutcome::refused(why.to_string())))
+    match message {
+        Message::Command(_, _, reply) | Message::AddBatch(_, _, reply) => {
+            Some((reply, CommandOutcome::refused(why.to_string())))
+        }
+        Message::EngineDeps(_) => None,
+    }
 }
 
 /// How changes are made durable.
@@ -136,6 +143,22 @@ pub struct Engine {
     gallery: Gallery,
     /// When the metrics are shown the whole next.
     overview_due: Tick,
+    /// What a killed process left is being removed.
+    part_sweeps: Vec<JoinHandle<()>>,
+}
+
+/// What came in and is not answered yet, and how long the engine goes on.
+#[derive(Debug, Default)]
+struct Received {
+    inputs: Vec<Input>,
+    /// Batches that are not durable yet.
+    taken: Vec<TakenBatch>,
+    /// What commands came to; to be told once it is durable.
+    outcomes: Vec<(engine_handle::Reply, CommandOutcome)>,
+    /// Commands that came in while the state's disk was full.
+    waiting: VecDeque<Message>,
+    /// When a stop waits no longer for requests in flight.
+    grace: Option<Tick>,
 }
 
 /// What an observer is shown after a step.
@@ -192,6 +215,7 @@ impl Engine {
             suspended_downloads: Arc::default(),
             gallery: Gallery::default(),
             overview_due: Tick(0),
+            part_sweeps: Vec::new(),
         })
     }
 
@@ -221,131 +245,160 @@ impl Engine {
         mut stop: watch::Receiver<Stop>,
         mut observe: impl FnMut(&StepView<'_>),
     ) -> Result<Standstill, EngineError> {
-        let mut inputs = Vec::new();
         let mut disk_checks = tokio::time::interval(DISK_INTERVAL);
         // The first tick comes at once, and so does the first look: before anything is sent.
         disk_checks.tick().await;
-        if let Some(deps) = self.deps.clone() {
-            inputs.extend(self.prepare_outputs(&deps).await);
-            if self.disk_is_low(&deps).await {
-                inputs.push(Input::DiskIsLow(true));
-            }
-        }
-        let mut outcome = Vec::new();
-        // Batches that came in and are not durable yet.
-        let mut taken = Vec::new();
-        // Commands that came in while the state's disk was full.
-        let mut waiting = VecDeque::new();
-        let mut grace: Option<Tick> = None;
+        let mut received = Received { inputs: self.first_inputs().await, ..Received::default() };
         self.remove_copies_left_behind().await?;
         let mut following = self.deps.is_some().then(|| self.gallery.follow(self.handle()));
-        loop {
-            let mut step = self.decide(std::mem::take(&mut inputs))?;
-            if let Err(error) = self.commit(&mut step, Store::commit).await {
-                if *stop.borrow() != Stop::No || self.deps.is_none() || !error.is_full() {
-                    return Err(error.into());
-                }
-                waiting.extend(self.wait_for_room(error, &mut step, &mut stop, &mut observe).await?);
-            }
-            self.is_committed(&step);
+        let standstill = loop {
+            let step = self.take_step(&mut received, &mut stop, &mut observe).await?;
             if let Some(following) = &mut following {
                 self.gallery.observe(following, &self.scheduler, &step, self.clock.now().tick);
             }
-            for (no, batch) in taken.drain(..) {
-                inputs.extend(self.prepare_output(no, batch).await);
+            for batch in received.taken.drain(..) {
+                received.inputs.extend(self.prepare_output(batch).await);
             }
             observe(&StepView { scheduler: &self.scheduler, step: &step });
-            let Step { wake, effects, ended, changed_outcomes, .. } = step;
-            match self.deps.clone() {
-                Some(deps) => {
-                    self.begin(effects, &deps);
-                    self.remove_copies(ended.into_iter().map(|(_, record)| record), &deps);
-                    self.remove_marked_copies(changed_outcomes, &deps);
-                }
-                None => {
-                    inputs.extend(self.load_rows(effects).await?);
-                    // Its process ends when the command is answered: what follows from it comes first.
-                    if !inputs.is_empty() || wake.is_some_and(|at| at <= self.clock.now().tick) {
-                        continue;
-                    }
-                }
+            let wake = step.wake;
+            received.inputs.extend(self.begin(step).await?);
+            // Its process ends when the command is answered: what follows from it comes first.
+            if self.deps.is_none()
+                && (!received.inputs.is_empty() || wake.is_some_and(|at| at <= self.clock.now().tick))
+            {
+                continue;
             }
             // The command is durable: its sender is told, unless it has gone away.
-            outcome.drain(..).for_each(|(reply, outcome): (engine_handle::Reply, CommandOutcome)| {
+            for (reply, outcome) in received.outcomes.drain(..) {
                 let _ = reply.send(outcome);
-            });
+            }
             if !self.scheduler.disk_is_low() && !self.store.has_room() {
                 // The state lives on its reserve: requests in flight end, nothing new begins.
-                inputs.push(Input::DiskIsLow(true));
+                received.inputs.push(Input::DiskIsLow(true));
                 continue;
             }
             // What was found of output folders counts before anything is waited for.
-            if !inputs.is_empty() {
+            if !received.inputs.is_empty() {
                 continue;
             }
             if self.deps.is_some()
                 && let Some(standstill) = self.scheduler.standstill()
                 && (*stop.borrow() == Stop::AtStandstill
                     || standstill == Standstill::Stopped
-                    || grace.is_some())
+                    || received.grace.is_some())
             {
-                return Ok(standstill);
+                break standstill;
             }
-            let timer = self.sleep_until(wake);
-            let grace_over = sleep(grace.map(|end| self.clock.until(end)));
-            tokio::select! {
-                _ = self.events.recv_many(&mut inputs, Scheduler::INPUTS_MAX) => self.gather(&mut inputs).await,
-                Some(message) = next(&mut waiting, &mut self.messages) => {
-                    // Now, when all that was decided is durable.
-                    match self.count_groups(&message).await {
-                        Ok(()) => outcome.extend(self.handle_message(message, &mut taken)?),
-                        Err(error) => outcome.extend(refused(message, &error)),
-                    }
-                    // What else came in meanwhile shares the commit.
-                    while outcome.len() < MESSAGES_MAX && let Ok(message) = self.messages.try_recv() {
-                        if self.lacks_groups(&message) {
-                            waiting.push_back(message);
-                            break;
-                        }
-                        outcome.extend(self.handle_message(message, &mut taken)?);
-                    }
-                }
-                Some(question) = self.questions.recv() => {
-                    self.find_what_parks().await?;
-                    let now = self.clock.now();
+            if let Some(standstill) = self.receive(&mut received, wake, &mut disk_checks, &mut stop).await? {
+                break standstill;
+            }
+        };
+        self.finish_part_sweeps().await;
+        Ok(standstill)
+    }
+
+    /// What the first step has to know of the disks: looked at before anything is sent.
+    async fn first_inputs(&mut self) -> Vec<Input> {
+        let Some(deps) = self.deps.clone() else { return Vec::new() };
+        let mut inputs = self.prepare_outputs(&deps).await;
+        if self.disk_is_low(&deps).await {
+            inputs.push(Input::DiskIsLow(true));
+        }
+        inputs
+    }
+
+    /// Decides what follows from what came in, and makes that durable.
+    async fn take_step(
+        &mut self,
+        received: &mut Received,
+        stop: &mut watch::Receiver<Stop>,
+        observe: &mut impl FnMut(&StepView<'_>),
+    ) -> Result<Step, EngineError> {
+        let mut step = self.decide(std::mem::take(&mut received.inputs))?;
+        if let Err(error) = self.commit(&mut step, Store::commit).await {
+            if *stop.borrow() != Stop::No || self.deps.is_none() || !error.is_full() {
+                return Err(error.into());
+            }
+            received.waiting.extend(self.wait_for_room(error, &mut step, stop, observe).await?);
+        }
+        self.is_committed(&step);
+        Ok(step)
+    }
+
+    /// Waits for what comes next. Returns how it stands where the work is over.
+    async fn receive(
+        &mut self,
+        received: &mut Received,
+        wake: Option<Tick>,
+        disk_checks: &mut Interval,
+        stop: &mut watch::Receiver<Stop>,
+    ) -> Result<Option<Standstill>, EngineError> {
+        let timer = self.sleep_until(wake);
+        let grace_over = sleep(received.grace.map(|end| self.clock.until(end)));
+        let Received { inputs, waiting, grace, .. } = received;
+        tokio::select! {
+            _ = self.events.recv_many(inputs, Scheduler::INPUTS_MAX) => self.gather(inputs).await,
+            Some(message) = next(waiting, &mut self.messages) => self.handle_messages(message, received).await?,
+            Some(question) = self.questions.recv() => {
+                self.find_what_parks().await?;
+                let now = self.clock.now();
+                question.answer(&self.scheduler, now);
+                // Nothing changed by it.
+                while let Ok(question) = self.questions.try_recv() {
                     question.answer(&self.scheduler, now);
-                    // Nothing changed by it.
-                    while let Ok(question) = self.questions.try_recv() {
-                        question.answer(&self.scheduler, now);
-                    }
                 }
-                () = timer => {}
-                _ = disk_checks.tick(), if self.deps.is_some() => {
-                    let Some(deps) = self.deps.clone() else { continue };
-                    let is_low = self.disk_is_low(&deps).await;
-                    if is_low != self.scheduler.disk_is_low() {
-                        inputs.push(Input::DiskIsLow(is_low));
-                    }
-                    inputs.extend(self.folders_that_take(&deps).await);
+            }
+            () = timer => {}
+            _ = disk_checks.tick(), if self.deps.is_some() => {
+                let Some(deps) = self.deps.clone() else { return Ok(None) };
+                let is_low = self.disk_is_low(&deps).await;
+                if is_low != self.scheduler.disk_is_low() {
+                    inputs.push(Input::DiskIsLow(is_low));
                 }
-                () = grace_over => {
-                    // Keys are durable: the next start continues what is still in flight.
-                    if *stop.borrow() != Stop::Answered || self.scheduler.unanswered_posts().0 == 0 {
-                        return Ok(Standstill::Stopped);
-                    }
-                    grace = Some(self.clock.now().tick.after(ANSWERED_INTERVAL));
+                inputs.extend(self.folders_that_take(&deps).await);
+            }
+            () = grace_over => {
+                // Keys are durable: the next start continues what is still in flight.
+                if *stop.borrow() != Stop::Answered || self.scheduler.unanswered_posts().0 == 0 {
+                    return Ok(Some(Standstill::Stopped));
                 }
-                changed = stop.changed(), if grace.is_none() => {
-                    if changed.is_err() || stop.borrow().is_stopping() {
-                        if self.deps.is_none() {
-                            return Ok(Standstill::Stopped);
-                        }
-                        grace = Some(self.clock.now().tick.after(STOP_GRACE));
-                        inputs.push(Input::Stop);
+                *grace = Some(self.clock.now().tick.after(ANSWERED_INTERVAL));
+            }
+            changed = stop.changed(), if grace.is_none() => {
+                if changed.is_err() || stop.borrow().is_stopping() {
+                    if self.deps.is_none() {
+                        return Ok(Some(Standstill::Stopped));
                     }
+                    *grace = Some(self.clock.now().tick.after(STOP_GRACE));
+                    inputs.push(Input::Stop);
                 }
             }
         }
+        Ok(None)
+    }
+
+    /// Takes in a message, now, when all that was decided is durable; and what else came in meanwhile, which shares the
+    /// commit.
+    async fn handle_messages(
+        &mut self,
+        message: Message,
+        received: &mut Received,
+    ) -> Result<(), EngineError> {
+        let Received { taken, outcomes, waiting, .. } = received;
+        match self.count_groups(&message).await {
+            Ok(()) => outcomes.extend(self.handle_message(message, taken)?),
+            Err(error) => outcomes.extend(refused(message, &error)),
+        }
+        while outcomes.len() < MESSAGES_MAX
+            && let Ok(message) = self.messages.try_recv()
+        {
+            if self.lacks_groups(&message) {
+                waiting.push_back(message);
+                break;
+            }
+            outcomes.extend(self.handle_message(message, taken)?);
+        }
+        Ok(())
     }
 
     /// Takes in what else is about to arrive, so that it shares a commit: tasks that are ready to report do so first. A
@@ -371,7 +424,7 @@ impl Engine {
             Message::Command(Command::Reload(settings), ..) => {
                 self.scheduler.lacks_groups(&settings.group_limits)
             }
-            Message::Command(..) | Message::EngineDeps(_) => false,
+            Message::Command(..) | Message::AddBatch(..) | Message::EngineDeps(_) => false,
         }
     }
 
@@ -391,12 +444,14 @@ impl Engine {
     fn handle_message(
         &mut self,
         message: Message,
-        taken: &mut Vec<(BatchNo, BatchName)>,
+        taken: &mut Vec<TakenBatch>,
     ) -> Result<Option<(engine_handle::Reply, CommandOutcome)>, EngineError> {
         match message {
-            Message::Command(_, _, reply) if self.is_read_only => {
-                let refused = Some("this process only reads the state".to_owned());
-                Ok(Some((reply, CommandOutcome { refused, ..CommandOutcome::default() })))
+            Message::Command(_, _, reply) | Message::AddBatch(_, _, reply) if self.is_read_only => {
+                Ok(Some((reply, CommandOutcome::refused("this process only reads the state".to_owned()))))
+            }
+            Message::AddBatch(batch, edited, reply) => {
+                Ok(Some((reply, self.add_batch(batch, edited, taken)?)))
             }
             Message::Command(mut command, Some(as_of), reply) => {
                 let batch = command.batch().map_or(Ok(None), |no| self.store.batch(no));
@@ -415,49 +470,60 @@ impl Engine {
                 self.handle_message(Message::Command(command, None, reply), taken)
             }
             Message::Command(command, None, reply) => {
-                let is_taken = matches!(&command, Command::AddBatch(_));
                 let now = self.clock.now();
-                if let Command::AddBatch(batch) = &command
-                    && self.scheduler.batch(batch.no).is_none()
-                {
-                    taken.push((batch.no, batch.name.clone()));
-                    // It may be one that was not in the scope.
-                    take_up_batch(&mut self.scheduler, &self.store, batch.no, now)?;
-                }
                 load_days(&mut self.scheduler, &self.store, &[now.wall.utc_day()])?;
                 load_days(&mut self.scheduler, &self.store, &command.days())?;
-                if let Some(refused) = take_up_finished(&mut self.scheduler, &self.store, &command)? {
-                    return Ok(Some((reply, refused)));
-                }
-                // As the manifest that is being accepted says.
-                let versions = match &command {
-                    Command::AddBatch(batch) if batch.versions_bytes > 0 => {
-                        let known = self.scheduler.batch(batch.no).map_or(0, |batch| batch.versions_bytes);
-                        let ended = edited_rows::ended(&self.store, batch, known)?;
-                        Some((batch.no, self.store.row_versions(batch)?, ended))
-                    }
-                    _ => None,
-                };
-                let outcome = self.scheduler.execute(command, now)?;
-                if let Some((no, versions, ended)) = versions {
-                    self.scheduler.change_versions(no, versions, &ended);
-                }
-                if is_taken {
-                    failpoint::hit("taken");
-                }
+                let refused = take_up_finished(&mut self.scheduler, &self.store, command.batch())?;
+                let outcome = refused.map_or_else(|| self.scheduler.execute(command, now), Ok)?;
                 Ok(Some((reply, outcome)))
             }
             Message::EngineDeps(deps) => {
                 // Counters go on.
                 let metrics = self.metrics.clone();
-                self.deps = self.deps.is_some().then(|| {
+                self.deps = self.deps.take().map(|before| {
                     let inputs = deps.inputs.as_ref().map(|store| store.counted_by(&metrics));
                     let outputs = deps.outputs.as_ref().map(|store| store.counted_by(&metrics));
-                    Arc::new(EngineDeps { metrics, inputs, outputs, ..*deps })
+                    let output_dir = deps.output_dir.clone().in_place_of(&before.output_dir);
+                    Arc::new(EngineDeps { metrics, inputs, outputs, output_dir, ..*deps })
                 });
                 Ok(None)
             }
         }
+    }
+
+    /// Takes in a batch that a manifest began or adds to, with the rows that it edits.
+    fn add_batch(
+        &mut self,
+        batch: Box<BatchRecord>,
+        edited: Option<Box<EditedRows>>,
+        taken: &mut Vec<TakenBatch>,
+    ) -> Result<CommandOutcome, EngineError> {
+        let (no, now) = (batch.no, self.clock.now());
+        if self.scheduler.batch(no).is_none() {
+            let name = batch.name.clone();
+            // It may be one that was not in the scope.
+            take_up_batch(&mut self.scheduler, &self.store, no, now)?;
+            let is_unfinished = self.scheduler.batch(no).is_some();
+            if let Some(refused) = take_up_finished(&mut self.scheduler, &self.store, Some(no))? {
+                return Ok(refused);
+            }
+            let was_finished = !is_unfinished && self.scheduler.batch(no).is_some();
+            taken.push(TakenBatch { no, name, was_finished });
+        }
+        load_days(&mut self.scheduler, &self.store, &[now.wall.utc_day()])?;
+        let edited = match edited {
+            Some(mut edited) => {
+                edited.refresh(&self.store, &batch)?;
+                Some(edited)
+            }
+            None => None,
+        };
+        let outcome = self.scheduler.execute(Command::AddBatch(batch), now)?;
+        if let Some(edited) = edited {
+            self.scheduler.change_versions(no, edited.versions, &edited.ended);
+        }
+        failpoint::hit("taken");
+        Ok(outcome)
     }
 
     /// Decides; the changes are the caller's to commit, and the effects to begin afterwards.
@@ -563,8 +629,17 @@ impl Engine {
         Ok(())
     }
 
-    /// Begins what was decided and is durable.
-    fn begin(&mut self, effects: Vec<Effect>, deps: &Arc<EngineDeps>) {
+    /// Begins what was decided and is durable. Returns what that came to already.
+    async fn begin(&mut self, step: Step) -> Result<Vec<Input>, EngineError> {
+        let Step { effects, ended, changed_outcomes, .. } = step;
+        let Some(deps) = self.deps.clone() else { return Ok(self.load_rows(effects).await?) };
+        self.begin_effects(effects, &deps);
+        self.remove_copies(ended.into_iter().map(|(_, record)| record), &deps);
+        self.remove_marked_copies(changed_outcomes, &deps);
+        Ok(Vec::new())
+    }
+
+    fn begin_effects(&mut self, effects: Vec<Effect>, deps: &Arc<EngineDeps>) {
         for effect in effects {
             let (sender, deps, store) = (self.sender.clone(), deps.clone(), self.store.clone());
             let (exchanges, publish_queue) = (self.exchanges.clone(), self.publish_queue.clone());

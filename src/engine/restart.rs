@@ -5,7 +5,7 @@ use crate::domain::time::Now;
 use crate::domain::utc_day::UtcDay;
 use crate::engine::group_history::group_history;
 use crate::engine::row_reader;
-use crate::engine::scheduler::{Command, CommandOutcome, Scheduler, Settings};
+use crate::engine::scheduler::{CommandOutcome, Scheduler, Settings};
 use crate::store::{BatchRecord, JobRecord, Store, StoreError};
 
 /// Rows of open jobs that are read at once, chunks of them that wait to be taken up, and threads that read.
@@ -116,9 +116,9 @@ pub(super) fn load_days(scheduler: &mut Scheduler, store: &Store, days: &[UtcDay
 pub(super) fn take_up_finished(
     scheduler: &mut Scheduler,
     store: &Store,
-    command: &Command,
+    batch: Option<BatchNo>,
 ) -> Result<Option<CommandOutcome>, StoreError> {
-    let Some(no) = command.batch().filter(|no| scheduler.batch(*no).is_none()) else { return Ok(None) };
+    let Some(no) = batch.filter(|no| scheduler.batch(*no).is_none()) else { return Ok(None) };
     match store.finished_batch(no) {
         Ok(found) => {
             if let Some(record) = found {

@@ -286,9 +286,9 @@ impl IngestHandle {
             }
             Ok::<_, ManifestError>(accepted)
         };
-        let Accepted { receipt, batch, lock } = blocking(publish).await?;
+        let Accepted { receipt, batch, edited, lock } = blocking(publish).await?;
         if let Some(batch) = batch {
-            self.engine.execute(Command::AddBatch(Box::new(batch))).await?;
+            self.engine.add_batch(Box::new(batch), edited).await?;
             failpoint::hit("accepted");
         }
         drop((publishing, lock));

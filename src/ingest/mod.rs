@@ -45,6 +45,7 @@ use crate::domain::ids::{BadBatchName, BatchName, Fingerprint, JobId};
 use crate::domain::job_reference::{DecidedTake, ReferredRow};
 use crate::domain::reference_graph::ReferenceGraph;
 use crate::domain::time::Timestamp;
+use crate::engine::EditedRows;
 use crate::ingest::batch_locks::{BatchLock, BatchLocks};
 use crate::ingest::context::BatchVersion;
 pub use crate::ingest::context::{IngestContext, IngestOptions};
@@ -112,6 +113,8 @@ pub struct Accepted {
     pub receipt: Receipt,
     /// The batch as it is with it: to be committed. Nothing when neither jobs nor terms are new.
     pub batch: Option<BatchRecord>,
+    /// The rows of the batch that it edits, if any.
+    pub edited: Option<Box<EditedRows>>,
     /// Keeps other manifests of its batch waiting: to be dropped once it is committed.
     pub lock: Option<BatchLock>,
 }
@@ -135,6 +138,7 @@ pub fn accept(
 pub struct Prepared {
     receipt: Receipt,
     batch: Option<BatchRecord>,
+    edited: Option<Box<EditedRows>>,
     /// The rows of a batch that is new, and the draft in which they lie.
     new_rows: Option<(RowsFolder, StagedManifest)>,
     lock: Option<BatchLock>,
@@ -145,7 +149,7 @@ pub struct Prepared {
 impl Prepared {
     /// Nothing is taken in.
     fn nothing(receipt: Receipt) -> Prepared {
-        Prepared { receipt, batch: None, new_rows: None, lock: None, files: Vec::new() }
+        Prepared { receipt, batch: None, edited: None, new_rows: None, lock: None, files: Vec::new() }
     }
 
     /// The contents of the files that were read for it, by their hashes.
@@ -170,8 +174,8 @@ impl Prepared {
             batch.no = store.next_batch_no();
             store.place_rows(rows, batch)?;
         }
-        let Prepared { receipt, batch, lock, .. } = self;
-        Ok(Accepted { receipt, batch, lock })
+        let Prepared { receipt, batch, edited, lock, .. } = self;
+        Ok(Accepted { receipt, batch, edited, lock })
     }
 }
 
@@ -254,7 +258,8 @@ pub fn prepare(
     receipt.budget = Some(batch.budget());
     // The same jobs on other terms: a higher budget lets go on what the lower one parked.
     let is_changed = batch != before;
-    Ok(Prepared { receipt, batch: Some(batch).filter(|_| is_changed), new_rows, lock, files })
+    let edited = EditedRows::read(store, &batch, before.versions_bytes)?.map(Box::new);
+    Ok(Prepared { receipt, batch: Some(batch).filter(|_| is_changed), edited, new_rows, lock, files })
 }
 
 /// The batches of a state that is open.

@@ -14,6 +14,7 @@ pub mod movie_length;
 pub mod open_output;
 pub mod output_spec;
 pub mod own_file;
+pub mod part_sweep;
 pub mod publish;
 pub mod report;
 pub mod results;

@@ -31,6 +31,7 @@ use crate::domain::time::Timestamp;
 use crate::output::file_names::{self, Layout, SIDECAR_FOLDER};
 use crate::output::group_sync::sync_folders;
 use crate::output::output_spec::OutputSpec;
+use crate::output::part_sweep::{PartSweep, PartSweeps};
 use crate::output::publish::name_when_taken::is_edited;
 use crate::output::sidecar::Sidecar;
 use crate::output::{Media, OutputOptions};
@@ -94,6 +95,7 @@ pub struct OutputDir {
     made: Arc<Mutex<VecDeque<BatchName>>>,
     /// The folder at the root, by device and number, whose name and those of all above it are on the device.
     named_root: Arc<Mutex<Option<(u64, u64)>>>,
+    sweeps: Arc<PartSweeps>,
 }
 
 /// Two are equal where they put outputs at the same places.
@@ -106,7 +108,19 @@ impl PartialEq for OutputDir {
 impl OutputDir {
     /// Outputs go below `root`.
     pub fn new(root: &Path, options: OutputOptions) -> OutputDir {
-        OutputDir { root: root.to_owned(), options, made: Arc::default(), named_root: Arc::default() }
+        OutputDir {
+            root: root.to_owned(),
+            options,
+            made: Arc::default(),
+            named_root: Arc::default(),
+            sweeps: Arc::default(),
+        }
+    }
+
+    /// The same, as what takes the place of `before` in this process: a sweep that goes on knows of its parts.
+    #[must_use]
+    pub fn in_place_of(self, before: &OutputDir) -> OutputDir {
+        OutputDir { sweeps: before.sweeps.clone(), ..self }
     }
 
     pub fn options(&self) -> OutputOptions {
@@ -117,13 +131,19 @@ impl OutputDir {
         self.root.join(batch.as_str())
     }
 
-    /// Where output `n` (from 1) of a job is downloaded to.
+    /// Where output `n` (from 1) of a job is downloaded to. From now on no sweep removes it.
     pub fn part_path(&self, batch: &BatchName, job: JobId, n: usize) -> PathBuf {
-        self.batch_dir(batch).join(format!(".{job}-{n}.part"))
+        let path = self.batch_dir(batch).join(format!(".{job}-{n}.part"));
+        self.sweeps.note_own(&path);
+        path
     }
 
-    /// Creates a batch's folder, and removes the parts that a killed process left in it. On return its name is on
-    /// the device.
+    /// Begins to remove the parts that a killed process left in the folders of batches, but for those of this process.
+    pub fn begin_part_sweep<'a>(&self, batches: impl IntoIterator<Item = &'a BatchName>) -> PartSweep {
+        self.sweeps.begin(batches.into_iter().map(|batch| self.batch_dir(batch)).collect())
+    }
+
+    /// Creates a batch's folder. On return its name is on the device. What is in it is not looked at: that may be a lot.
     ///
     /// # Errors
     /// When the folder cannot be made or written to.
@@ -135,12 +155,6 @@ impl OutputDir {
             let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
             made.truncate(MADE_MAX - 1);
             made.push_front(batch.clone());
-        }
-        for entry in fs::read_dir(&dir)? {
-            let entry = entry?;
-            if is_part(&entry.file_name().to_string_lossy()) {
-                fs::remove_file(entry.path())?;
-            }
         }
         // Finds out about a read-only folder before anything is paid for.
         self.check_folder(batch)?;
@@ -472,16 +486,6 @@ pub fn append(path: &Path, bytes: u64) -> io::Result<File> {
         return Err(io::ErrorKind::InvalidData.into());
     }
     Ok(file)
-}
-
-/// Whether a name was made by [`OutputDir::part_path`].
-fn is_part(name: &str) -> bool {
-    let Some(middle) = name.strip_prefix('.').and_then(|rest| rest.strip_suffix(".part")) else {
-        return false;
-    };
-    middle.split_once('-').is_some_and(|(job, n)| {
-        job.len() == 32 && job.bytes().all(|b| b.is_ascii_hexdigit()) && n.parse::<usize>().is_ok()
-    })
 }
 
 pub(super) fn rename(from: &Path, to: &Path, flags: RenameFlags) -> io::Result<()> {

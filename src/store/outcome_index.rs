@@ -1,7 +1,7 @@
 //! Where the last outcome of each job of a batch lies, so that a job is found without reading all outcomes again.
 //!
 //! Made of the outcomes when a job of the batch is first asked for, and from then on of those alone that came since. Of the
-//! batches that were asked about last, in memory: 8 bytes a job.
+//! batches that were asked about last, in memory: 8 bytes a job, 32 MiB in all.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -13,8 +13,9 @@ use crate::domain::ids::{BatchNo, Seq};
 use crate::store::spool::Lines;
 use crate::store::{BatchRecord, JobRecord, Store, StoreError};
 
-/// Batches that are known.
-const BATCHES_MAX: usize = 4;
+/// Batches that are known, and jobs of all of them, but for the one that was asked about last.
+const BATCHES_MAX: usize = 1024;
+const JOBS_MAX: usize = 4 * 1024 * 1024;
 
 /// The part of an outcome that tells whose it is.
 #[derive(Deserialize)]
@@ -58,6 +59,21 @@ pub(super) struct OutcomeIndexes {
     read: u64,
 }
 
+impl OutcomeIndexes {
+    /// Keeps the index of the batch that was asked about last, and of those before as many as there is room for.
+    fn keep(&mut self, index: OutcomeIndex) {
+        self.recent.push_front(index);
+        self.recent.truncate(BATCHES_MAX);
+        let mut jobs: usize = self.recent.iter().map(|index| index.outcomes.len()).sum();
+        while jobs > JOBS_MAX
+            && self.recent.len() > 1
+            && let Some(oldest) = self.recent.pop_back()
+        {
+            jobs -= oldest.outcomes.len();
+        }
+    }
+}
+
 impl Store {
     /// How a job ended; nothing of one that has not.
     ///
@@ -73,8 +89,7 @@ impl Store {
         };
         let extended = index.extend(&path, bytes);
         let found = index.outcomes.get(seq.0 as usize).copied().flatten();
-        indexes.recent.truncate(BATCHES_MAX - 1);
-        indexes.recent.push_front(index);
+        indexes.keep(index);
         indexes.read += extended?;
         drop(indexes);
         let Some(place) = found else { return Ok(None) };

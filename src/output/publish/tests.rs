@@ -329,7 +329,7 @@ fn leftover_parts_are_swept_and_nothing_else() {
     for name in [".keep.part", "b.part", ".0101-1.part"] {
         fs::write(bench.dir.path().join("b").join(name), "").unwrap();
     }
-    bench.output_dir.prepare(&bench.batch).unwrap();
+    bench.output_dir.begin_part_sweep([&bench.batch]).run();
     assert_eq!(bench.names(), [".0101-1.part", ".keep.part", "b.part"]);
 }
 

@@ -42,6 +42,25 @@ fn each_outcome_is_read_once_however_many_jobs_are_asked_for() {
     assert!(store.outcome(&batch, Seq(300)).unwrap().is_none());
 }
 
+/// Rows that take outputs of others ask for one before each request, in turns with those of other batches.
+#[test]
+fn each_outcome_is_read_once_however_many_batches_are_asked_about_in_turns() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(&dir);
+    let batches: Vec<BatchRecord> = (1..=9).map(|no| batch(no, 20)).collect();
+    for record in &batches {
+        for seq in 0..10 {
+            store.commit(&[Change::End(job(record.no.0, seq, State::Expired))]).unwrap();
+        }
+    }
+    for seq in 0..10 {
+        for record in &batches {
+            assert!(store.outcome(record, Seq(seq)).unwrap().is_some());
+        }
+    }
+    assert_eq!(store.outcomes_indexed(), 9 * 10);
+}
+
 /// A state whose only batch has a job that runs, and one that has ended so.
 fn ended_as(ended: Job) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
