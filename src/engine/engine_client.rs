@@ -7,14 +7,14 @@ use tokio::sync::mpsc;
 
 use crate::domain::budget::BudgetShortage;
 use crate::domain::credits::Credits;
-use crate::domain::ids::{AttemptNo, BatchName, JobId, JobKey};
+use crate::domain::ids::{AttemptNo, BatchName, JobKey};
 use crate::domain::job::{JobSpec, State};
 use crate::domain::parked_reason::Parked;
 use crate::engine::engine_handle::{BatchSnapshot, Handle};
 use crate::engine::gallery::Standing;
-use crate::engine::job_iter::JobIter;
 use crate::engine::name_lookup::{self, FindError, NamedJob, Target};
 use crate::engine::scheduler::{AccountOverview, BatchOverview, Command, CommandOutcome, FoundJob, Withheld};
+use crate::engine::target_jobs::TargetJobs;
 use crate::engine::{EngineError, blocking};
 use crate::output::file_names::Layout;
 use crate::output::output_spec::OutputSpec;
@@ -307,11 +307,9 @@ impl EngineClient {
         command: impl Fn(Vec<FoundJob>) -> Command,
     ) -> Result<CommandOutcome, EngineError> {
         let _one_at_a_time = self.reopening.lock().await;
-        let (store, batch) = (self.store.clone(), target.batch().clone());
-        let job = target.job();
+        let (store, target) = (self.store.clone(), target.clone());
         let (sender, mut chunks) = mpsc::channel(1);
-        let walking =
-            tokio::task::spawn_blocking(move || send_in_chunks(&store, &batch, job, wanted, &sender));
+        let walking = tokio::task::spawn_blocking(move || send_in_chunks(&store, &target, wanted, &sender));
         let mut outcome = CommandOutcome::default();
         while let Some(chunk) = chunks.recv().await {
             let (found, as_of) = chunk;
@@ -322,16 +320,15 @@ impl EngineClient {
     }
 }
 
-/// Hands over the wanted jobs of a batch, a chunk at a time, each with the length that the outcomes had when the chunk
+/// Hands over the wanted jobs of what was named, a chunk at a time, each with the length that the outcomes had when the chunk
 /// was as the state says. Jobs that have ended since the walk began are left out.
 fn send_in_chunks(
     store: &Store,
-    batch: &BatchRecord,
-    job: Option<JobId>,
+    target: &Target,
     wanted: impl Fn(&BatchRecord, &JobSpec, &JobRecord) -> bool,
     chunks: &mpsc::Sender<(Vec<FoundJob>, u64)>,
 ) -> Result<(), EngineError> {
-    let mut chunk: Vec<FoundJob> = Vec::new();
+    let (batch, mut chunk) = (target.batch(), Vec::<FoundJob>::new());
     let mut as_of = store.outcomes_bytes(batch)?;
     let mut ended = HashSet::new();
     // Each outcome is read once, however many chunks there are.
@@ -340,9 +337,9 @@ fn send_in_chunks(
         chunk.retain(|(_, record)| !ended.contains(&record.key.seq));
         Ok(chunk.is_empty() || chunks.blocking_send((chunk, as_of)).is_ok())
     };
-    let mut jobs = JobIter::open(store, batch)?;
+    let mut jobs = TargetJobs::open(store, target)?;
     while let Some((spec, record)) = jobs.next_job()? {
-        if job.is_none_or(|job| spec.id == job) && wanted(batch, &spec, &record) {
+        if wanted(batch, &spec, &record) {
             chunk.push((Arc::new(spec), record));
         }
         // The client may have disconnected.

@@ -33,6 +33,7 @@ pub mod scheduler;
 mod scratch_files;
 mod signed_link_lifetime;
 mod suspended_downloads;
+mod target_jobs;
 pub mod upload_limit;
 
 use std::collections::{HashSet, VecDeque};

@@ -13,11 +13,11 @@ use crate::domain::ids::JobId;
 use crate::domain::job::{JobSpec, OutputFile, State};
 use crate::domain::task::Fault;
 use crate::engine::engine_client::EngineClient;
-use crate::engine::job_iter::JobIter;
 use crate::engine::name_lookup::Target;
 use crate::engine::output_store::{KeepFault, Kept, OutputStore, StoredJob};
 use crate::engine::scheduler::{AppliedVersions, Command, FetchFault, FetchOrder, FoundJob};
 use crate::engine::scratch_files::remove_copies;
+use crate::engine::target_jobs::TargetJobs;
 use crate::engine::{EngineDeps, EngineError, blocking, edited_rows};
 use crate::output::file_names::Layout;
 use crate::output::publish::OutputDir;
@@ -173,11 +173,11 @@ impl EngineClient {
         default_layout: &Layout,
     ) -> Result<SyncOutcome, EngineError> {
         let _one_at_a_time = self.reopening().lock().await;
-        let (batch, only) = (target.batch().clone(), target.job());
-        let (state, walked) = (self.store().clone(), batch.clone());
+        let (batch, target) = (target.batch().clone(), target.clone());
+        let state = self.store().clone();
         let (mut as_of, mut ended) = (state.outcomes_bytes(&batch)?, HashSet::new());
         let walk = blocking(move || {
-            let jobs = JobIter::open(&state, &walked)?;
+            let jobs = TargetJobs::open(&state, &target)?;
             Ok::<_, EngineError>((state, jobs))
         });
         let (state, mut jobs) = walk.await?;
@@ -190,7 +190,7 @@ impl EngineClient {
                 let mut chunk: Vec<FoundJob> = Vec::new();
                 while chunk.len() < NOTED_MAX {
                     let Some((spec, record)) = jobs.next_job()? else { return Ok((chunk, jobs, true)) };
-                    if only.is_none_or(|job| spec.id == job) && record.job.has_succeeded() {
+                    if record.job.has_succeeded() {
                         chunk.push((Arc::new(spec), record));
                     }
                 }

@@ -160,7 +160,11 @@ async fn open(State(app): Shared) -> Response {
 }
 
 async fn review(State(app): Shared, Query(query): Query<ReviewRequest>) -> Result<Response, ApiError> {
-    let batches = app.engine.batches(query.batch.as_ref()).await.map_err(HandlerError::from)?;
+    let batches = match query.batch {
+        // Nothing waits in a finished batch.
+        None if !query.all => app.engine.unfinished_batches().await.map_err(HandlerError::from)?,
+        _ => app.engine.batches(query.batch.as_ref()).await.map_err(HandlerError::from)?,
+    };
     let store = app.engine.store().clone();
     Ok(lines(move |sink| review_handlers::outputs(&store, &batches, &query, sink)))
 }

@@ -9,7 +9,7 @@
 //! written at this moment, or was left by a process that was killed, and does not count; whole rows
 //! that such a process left unacknowledged do count until the next run takes them up again.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -48,6 +48,15 @@ pub struct ReadOnlyState {
     service: Option<String>,
     /// What its database held when it was first looked at, from a copy; nothing where it cannot be told.
     records: OnceLock<Option<Box<Snapshot>>>,
+    folders: OnceLock<Vec<BatchFolder>>,
+}
+
+/// The folder of a batch, done or not.
+#[derive(Debug, Clone)]
+struct BatchFolder {
+    path: PathBuf,
+    /// The batch, where a backup tells of it.
+    name: Option<BatchName>,
 }
 
 /// A batch that is looked at from outside, as its backup tells.
@@ -116,6 +125,7 @@ impl ReadOnlyState {
             dir: dir.to_owned(),
             service: state_format::service(dir)?,
             records: OnceLock::new(),
+            folders: OnceLock::new(),
         })
     }
 
@@ -200,12 +210,12 @@ impl ReadOnlyState {
         // Asked for once it matters.
         let mut known_open: Option<HashMap<JobId, OpenJobStatus>> =
             open.map(|open| open.iter().map(|job| (job.job, job.clone())).collect());
-        for dir in self.batch_dirs()? {
-            let backup = batch_backup::read(&dir).map(|written| written.backup);
-            if backup.as_ref().is_some_and(|backup| backup.name != *batch) {
+        for folder in self.folders()? {
+            if folder.name.as_ref().is_some_and(|name| name != batch) {
                 continue;
             }
-            let spool = Spool::new(dir);
+            let backup = batch_backup::read(&folder.path).map(|written| written.backup);
+            let spool = Spool::new(folder.path.clone());
             let (rows, outcomes) = (spool.rows_path(), spool.outcomes_path());
             let bytes = length(&rows)?;
             let standings = JobStatuses::read(&outcomes, length(&outcomes)?, true)?;
@@ -254,7 +264,7 @@ impl ReadOnlyState {
         &self,
         mut tell: impl FnMut(Fingerprint, u32) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
-        self.batch_dirs()?.into_iter().try_for_each(|dir| rows_in(dir, &mut tell))
+        self.folders()?.iter().try_for_each(|folder| rows_in(&folder.path, &mut tell))
     }
 
     /// The batch of that name, done or not; nothing where no backup tells of one.
@@ -262,25 +272,11 @@ impl ReadOnlyState {
     /// # Errors
     /// When the folder of the batches cannot be read.
     pub fn batch(&self, name: &BatchName) -> Result<Option<ReadOnlyBatch>, StoreError> {
-        let of = |dir: PathBuf| {
-            let backup = batch_backup::read(&dir)?.backup;
-            (backup.name == *name).then(|| ReadOnlyBatch::of(backup, dir))
-        };
-        Ok(self.batch_dirs()?.into_iter().find_map(of))
-    }
-
-    /// All batches that backups tell of, by name.
-    ///
-    /// # Errors
-    /// When the folder of the batches cannot be read.
-    pub fn batches(&self) -> Result<BTreeMap<BatchName, ReadOnlyBatch>, StoreError> {
-        let mut batches = BTreeMap::new();
-        for dir in self.batch_dirs()? {
-            let Some(stored) = batch_backup::read(&dir) else { continue };
-            let name = stored.backup.name.clone();
-            batches.entry(name).or_insert_with(|| ReadOnlyBatch::of(stored.backup, dir));
-        }
-        Ok(batches)
+        let mut folders = self.folders()?.iter().filter(|folder| folder.name.as_ref() == Some(name));
+        Ok(folders.find_map(|BatchFolder { path, .. }| {
+            let backup = batch_backup::read(path)?.backup;
+            (backup.name == *name).then(|| ReadOnlyBatch::of(backup, path.clone()))
+        }))
     }
 
     /// The rows of a batch that have these ids. `graph` is told what each of its rows is made from.
@@ -337,17 +333,25 @@ impl ReadOnlyState {
         Ok(takes)
     }
 
-    /// The folders of all batches, done or not.
-    fn batch_dirs(&self) -> Result<Vec<PathBuf>, StoreError> {
-        Ok(batch_dirs(&self.dir)?.into_iter().map(|(_, dir)| dir).collect())
+    /// The folders of all batches: there may be very many, and they are looked at once.
+    fn folders(&self) -> Result<&[BatchFolder], StoreError> {
+        if let Some(folders) = self.folders.get() {
+            return Ok(folders);
+        }
+        let of = |path: PathBuf| {
+            let name = batch_backup::read(&path).map(|written| written.backup.name);
+            BatchFolder { path, name }
+        };
+        let folders = batch_dirs(&self.dir)?.into_iter().map(|(_, path)| of(path)).collect();
+        Ok(self.folders.get_or_init(|| folders))
     }
 }
 
 fn rows_in(
-    dir: PathBuf,
+    dir: &Path,
     tell: &mut impl FnMut(Fingerprint, u32) -> Result<(), StoreError>,
 ) -> Result<(), StoreError> {
-    let path = Spool::new(dir).rows_path();
+    let path = Spool::new(dir.to_owned()).rows_path();
     let bytes = match fs::metadata(&path) {
         Ok(meta) => meta.len(),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),

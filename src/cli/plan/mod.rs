@@ -185,7 +185,7 @@ fn validate_all(
         let files = Some(Arc::new(input.files.handed.clone())).filter(|files| !files.0.is_empty());
         let options = IngestOptions { files, ..input.submission.clone().into() };
         let context = defaults.context(catalog, options);
-        let mut batches = PlannedBatches { state, open, validated: &validated, now, seen: None, all: None };
+        let mut batches = PlannedBatches { state, open, validated: &validated, now, seen: None };
         let mut manifest = ingest::validate(Staging::apart()?, &input.path, &context, now, &mut batches)?;
         manifest.receipt.file.clone_from(&input.shown);
         if let Some(jobs) = batches.seen {
@@ -217,8 +217,6 @@ struct PlannedBatches<'a> {
     now: Timestamp,
     /// What was seen of the jobs of the batch; nothing before it was looked for.
     seen: Option<SeenJobs>,
-    /// The batches of the state, once it was asked which of them name rows of others.
-    all: Option<BTreeMap<BatchName, ReadOnlyBatch>>,
 }
 
 impl PlannedBatches<'_> {
@@ -279,14 +277,9 @@ impl Batches for PlannedBatches<'_> {
     }
 
     fn referred_batches(&mut self, name: &BatchName) -> Result<BTreeSet<BatchName>, ManifestError> {
-        // Each is found by its name alone by reading what all are called.
-        let all = match &mut self.all {
-            Some(all) => all,
-            none => none.insert(self.state.batches()?),
-        };
-        let found = all.get(name);
+        let found = self.state.batch(name)?;
         let mut batches =
-            found.map_or_else(|| Ok(BTreeSet::new()), |found| self.state.referred_batches(found))?;
+            found.map_or_else(|| Ok(BTreeSet::new()), |found| self.state.referred_batches(&found))?;
         for earlier in self.validated.iter().filter(|earlier| earlier.would_be_in(name)) {
             batches.extend(earlier.refers_to.iter().cloned());
         }
