@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::Arc;
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 use crate::clock::Clock;
 use crate::config::InboxConfig;
@@ -13,9 +14,9 @@ use crate::domain::diagnostic::{Diagnostic, Position};
 use crate::domain::manifest::row::Policy;
 use crate::domain::time::Millis;
 use crate::engine::blocking;
-use crate::ingest::inbox::dispose::{self, DisposeError, Folders};
+use crate::ingest::inbox::dispose::{self, DisposeError, Filed, Folders};
 use crate::ingest::inbox::{FileStat, Inbox, ReadyManifest, WatchOptions};
-use crate::ingest::ingest_handle::{IngestError, IngestHandle};
+use crate::ingest::ingest_handle::{self, IngestError, IngestHandle};
 use crate::ingest::receipt::Receipt;
 use crate::ingest::{IngestOptions, ManifestError, manifest_file};
 
@@ -60,7 +61,7 @@ impl From<&InboxConfig> for InboxSettings {
 
 /// Begins to watch an inbox. What it comes to an end by is told to `broken`.
 pub(super) fn watch(terms: InboxSettings, ingest: IngestHandle, clock: Clock, broken: mpsc::Sender<String>) {
-    let mut worker = InboxWorker {
+    let worker = InboxWorker {
         terms: Arc::new(terms),
         ingest,
         clock,
@@ -70,26 +71,47 @@ pub(super) fn watch(terms: InboxSettings, ingest: IngestHandle, clock: Clock, br
     };
     tokio::spawn(async move {
         let watch = WatchOptions::settling(worker.terms.settle);
-        let mut inbox = Inbox::open(&worker.terms.folders.inbox, watch, clock);
-        while let Some(manifest) = inbox.next().await {
-            match worker.take_in(&manifest).await {
-                Ok(()) => {}
-                Err(IngestFailure::RetryAfter(wait)) => inbox.put_back(&manifest, wait),
-                Err(IngestFailure::Stopping) => return,
-            }
+        let folder = worker.terms.folders.inbox.clone();
+        let inbox = Inbox::open(&folder, watch, clock);
+        if worker.run(inbox).await.is_ok() {
+            // The receiver ends the process, so that a restart watches it again.
+            let _ = broken.send(format!("the inbox {} is no longer watched", folder.display())).await;
         }
-        let folder = worker.terms.folders.inbox.display().to_string();
-        // The receiver ends the process, so that a restart watches it again.
-        let _ = broken.send(format!("the inbox {folder} is no longer watched")).await;
     });
 }
+
+/// The daemon is stopping.
+struct Stopping;
 
 /// Why a manifest stays where it is.
 enum IngestFailure {
     /// It is tried again after this time.
     RetryAfter(Millis),
-    /// The daemon is stopping.
     Stopping,
+}
+
+/// A manifest that is being taken in and filed away.
+type Work = Pin<Box<dyn Future<Output = Worked> + Send>>;
+
+/// What came of it.
+enum Worked {
+    /// It was not taken in.
+    Failed(WorkError),
+    /// It was, or is refused as a whole; and whether it could be filed.
+    Read(Arc<Receipt>, Result<Filed, DisposeError>),
+}
+
+/// Why a manifest was not taken in.
+enum WorkError {
+    Ingest(IngestError),
+    /// It is not known where it comes from.
+    Place(ManifestError),
+}
+
+/// A large manifest that is being read, while smaller ones are taken in.
+struct LargeManifest {
+    manifest: ReadyManifest,
+    work: Work,
 }
 
 /// Before the next try, after the last wait.
@@ -127,45 +149,90 @@ struct Unfiled {
 }
 
 impl InboxWorker {
-    async fn take_in(&mut self, manifest: &ReadyManifest) -> Result<(), IngestFailure> {
-        let receipt = match self.unfiled.get(&manifest.path) {
-            // It is taken in already: reading it again would only lose what its receipt says.
-            Some(unfiled) if unfiled.stat == manifest.stat => unfiled.receipt.clone(),
-            _ => Arc::new(self.accept(manifest).await?),
-        };
-        self.file_away(manifest, receipt).await
+    /// Takes in what comes, in the order in which it was dropped, for as long as the folder is watched. Once a large
+    /// manifest has its turn in its batch, small ones are taken in while it is read, but for those that may name rows of
+    /// it.
+    async fn run(mut self, mut inbox: Inbox) -> Result<(), Stopping> {
+        let mut large: Option<LargeManifest> = None;
+        loop {
+            let next = match &mut large {
+                None => inbox.next().await,
+                Some(LargeManifest { manifest, work }) => tokio::select! {
+                    worked = work => {
+                        self.finish(&inbox, manifest, worked)?;
+                        large = None;
+                        continue;
+                    }
+                    next = inbox.next() => next,
+                },
+            };
+            let Some(manifest) = next else { return Ok(()) };
+            if large.is_some()
+                && ingest_handle::has_to_follow(&manifest.path).await
+                && let Some(LargeManifest { manifest, work }) = large.take()
+            {
+                let worked = work.await;
+                self.finish(&inbox, &manifest, worked)?;
+            }
+            let (held, is_held) = oneshot::channel();
+            let mut work = self.work(&manifest, held);
+            if ingest_handle::is_large(&manifest.path).await {
+                tokio::select! {
+                    worked = &mut work => self.finish(&inbox, &manifest, worked)?,
+                    _ = is_held => large = Some(LargeManifest { manifest, work }),
+                }
+            } else {
+                let worked = work.await;
+                self.finish(&inbox, &manifest, worked)?;
+            }
+        }
     }
 
-    async fn accept(&mut self, manifest: &ReadyManifest) -> Result<Receipt, IngestFailure> {
-        let place = match &self.terms.name {
-            Some(name) => Ok(SourcePlace::Inbox(name.clone())),
-            None => manifest_file::place_of(&manifest.path),
+    /// Takes a manifest in and files it away, as soon as that is waited for. `held` hears when no manifest that comes
+    /// later can be taken in before it for the same batch.
+    fn work(&self, manifest: &ReadyManifest, held: oneshot::Sender<()>) -> Work {
+        let (terms, ingest, clock) = (self.terms.clone(), self.ingest.clone(), self.clock);
+        // It is taken in already: reading it again would only lose what its receipt says.
+        let unfiled = self.unfiled.get(&manifest.path).filter(|unfiled| unfiled.stat == manifest.stat);
+        let (known, manifest) = (unfiled.map(|unfiled| unfiled.receipt.clone()), manifest.clone());
+        Box::pin(async move {
+            let receipt = match known {
+                Some(receipt) => receipt,
+                None => match accept(&terms, &ingest, &manifest, held).await {
+                    Ok(receipt) => Arc::new(receipt),
+                    Err(error) => return Worked::Failed(error),
+                },
+            };
+            let (said, now) = (receipt.clone(), clock.now().wall);
+            let file = move || dispose::file_away(&terms.folders, &manifest, &said, now);
+            Worked::Read(receipt, blocking(file).await)
+        })
+    }
+
+    /// Notes what came of a manifest; one that stays where it is comes again.
+    fn finish(&mut self, inbox: &Inbox, manifest: &ReadyManifest, worked: Worked) -> Result<(), Stopping> {
+        let noted = match worked {
+            Worked::Failed(error) => Err(self.not_taken_in(error)),
+            Worked::Read(receipt, filed) => self.taken_in(manifest, receipt, filed),
         };
-        let place = match place {
-            Ok(place) => place,
-            Err(error) => return Err(self.refused(&error.to_string())),
-        };
-        let options = IngestOptions {
-            default_policy: self.terms.policy.clone(),
-            ceiling: self.terms.policy.budget,
-            place,
-            expected: Some(manifest.stat.identity),
-            meta: self.terms.meta.clone(),
-            ..IngestOptions::default()
-        };
-        match self.ingest.accept_whole(&manifest.path, options).await {
-            Ok(receipt) => {
-                self.refused = None;
-                Ok(receipt)
+        match noted {
+            Ok(()) => Ok(()),
+            Err(IngestFailure::RetryAfter(wait)) => {
+                inbox.put_back(manifest, wait);
+                Ok(())
             }
-            Err(IngestError::Gone(_)) => Err(IngestFailure::Stopping),
-            Err(IngestError::Manifest(ManifestError::Changed { .. })) => {
-                Err(IngestFailure::RetryAfter(WRITER_RETRY_INTERVAL))
+            Err(IngestFailure::Stopping) => Err(Stopping),
+        }
+    }
+
+    fn not_taken_in(&mut self, error: WorkError) -> IngestFailure {
+        match error {
+            WorkError::Ingest(IngestError::Gone(_)) => IngestFailure::Stopping,
+            WorkError::Ingest(IngestError::Manifest(ManifestError::Changed { .. })) => {
+                IngestFailure::RetryAfter(WRITER_RETRY_INTERVAL)
             }
-            Err(IngestError::Manifest(error @ ManifestError::BatchName(_))) => {
-                Ok(Receipt::of_refused(&manifest.path, Diagnostic::at(Position::line(1), error.to_string())))
-            }
-            Err(error) => Err(self.refused(&error.to_string())),
+            WorkError::Ingest(error) => self.refused(&error.to_string()),
+            WorkError::Place(error) => self.refused(&error.to_string()),
         }
     }
 
@@ -180,15 +247,17 @@ impl InboxWorker {
         IngestFailure::RetryAfter(wait)
     }
 
-    async fn file_away(
+    fn taken_in(
         &mut self,
         manifest: &ReadyManifest,
         receipt: Arc<Receipt>,
+        filed: Result<Filed, DisposeError>,
     ) -> Result<(), IngestFailure> {
-        let (terms, found, now) = (self.terms.clone(), manifest.clone(), self.clock.now().wall);
-        let said = receipt.clone();
-        let filed = blocking(move || dispose::file_away(&terms.folders, &found, &said, now)).await;
         let last = self.unfiled.remove(&manifest.path);
+        // One that was taken in before says nothing of those that could not be.
+        if last.is_none() {
+            self.refused = None;
+        }
         match filed {
             Ok(filed) => {
                 let (filed, receipt_file) = (filed.manifest.display(), filed.receipt.display());
@@ -238,5 +307,32 @@ impl InboxWorker {
     fn say(&self, trouble: &str) {
         let inbox = self.terms.folders.inbox.display();
         tracing::warn!(%inbox, "{trouble}; the files stay in place and are retried");
+    }
+}
+
+/// Takes a manifest in. One whose batch cannot be called so is refused as a whole.
+async fn accept(
+    terms: &InboxSettings,
+    ingest: &IngestHandle,
+    manifest: &ReadyManifest,
+    held: oneshot::Sender<()>,
+) -> Result<Receipt, WorkError> {
+    let place = match &terms.name {
+        Some(name) => SourcePlace::Inbox(name.clone()),
+        None => manifest_file::place_of(&manifest.path).map_err(WorkError::Place)?,
+    };
+    let options = IngestOptions {
+        default_policy: terms.policy.clone(),
+        ceiling: terms.policy.budget,
+        place,
+        expected: Some(manifest.stat.identity),
+        meta: terms.meta.clone(),
+        ..IngestOptions::default()
+    };
+    match ingest.accept_whole(&manifest.path, options, Some(held)).await {
+        Err(IngestError::Manifest(error @ ManifestError::BatchName(_))) => {
+            Ok(Receipt::of_refused(&manifest.path, Diagnostic::at(Position::line(1), error.to_string())))
+        }
+        other => other.map_err(WorkError::Ingest),
     }
 }

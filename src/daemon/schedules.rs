@@ -134,7 +134,7 @@ pub(super) struct DaemonIngest {
 
 impl RunIngest for DaemonIngest {
     async fn take_in(&self, manifest: &Path, options: IngestOptions) -> Result<Receipt, IngestError> {
-        self.ingest.accept_whole(manifest, options).await
+        self.ingest.accept_whole(manifest, options, None).await
     }
 
     async fn plan(&self, manifest: &Path, options: IngestOptions) -> Result<Receipt, IngestError> {

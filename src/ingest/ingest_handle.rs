@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, MutexGuard, PoisonError};
 
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, oneshot};
 
 use crate::api::Service;
 use crate::clock::Clock;
@@ -23,7 +23,7 @@ use crate::ingest::batch_locks::{BatchLock, BatchLocks};
 use crate::ingest::catalog_refresh::{self, CatalogError};
 use crate::ingest::input_files::InputRules;
 use crate::ingest::receipt::{LISTED_MAX, Receipt};
-use crate::ingest::{self, Accepted, IngestContext, IngestOptions, ManifestError};
+use crate::ingest::{self, Accepted, IngestContext, IngestOptions, ManifestError, read_references};
 use crate::store::staged_inputs::StagedInputs;
 use crate::store::{Store, StoreError};
 
@@ -239,33 +239,57 @@ impl IngestHandle {
     /// # Errors
     /// [`IngestError`]. Diagnostics of rows are no error: they stand in the receipt.
     pub async fn accept(&self, path: &Path, options: IngestOptions) -> Result<Receipt, IngestError> {
+        self.begin_to_accept(path, options, None).await
+    }
+
+    async fn begin_to_accept(
+        &self,
+        path: &Path,
+        options: IngestOptions,
+        held: Option<oneshot::Sender<()>>,
+    ) -> Result<Receipt, IngestError> {
         // The client may disconnect meanwhile, by an interrupt for one: what is begun is finished, and nothing else is
         // taken in for its batch beside it.
         let (own, path) = (self.clone(), path.to_owned());
-        to_the_end(async move { own.accept_to_the_end(path, options).await }).await
+        to_the_end(async move { own.accept_to_the_end(path, options, held).await }).await
     }
 
     /// The same for a manifest that can come in again: where rows of it could not be validated now, its good rows are
-    /// taken in and it is an error.
+    /// taken in and it is an error. `held` hears as soon as no other manifest can be taken in before it for its batch.
     ///
     /// # Errors
     /// [`IngestError`]. Diagnostics of rows are no error: they stand in the receipt.
-    pub async fn accept_whole(&self, path: &Path, options: IngestOptions) -> Result<Receipt, IngestError> {
-        let receipt = self.accept(path, options).await?;
+    pub async fn accept_whole(
+        &self,
+        path: &Path,
+        options: IngestOptions,
+        held: Option<oneshot::Sender<()>>,
+    ) -> Result<Receipt, IngestError> {
+        let receipt = self.begin_to_accept(path, options, held).await?;
         match receipt.why_not_validated() {
             Some(why) => Err(IngestError::NotValidated(why)),
             None => Ok(receipt),
         }
     }
 
-    async fn accept_to_the_end(&self, path: PathBuf, options: IngestOptions) -> Result<Receipt, IngestError> {
+    async fn accept_to_the_end(
+        &self,
+        path: PathBuf,
+        options: IngestOptions,
+        held: Option<oneshot::Sender<()>>,
+    ) -> Result<Receipt, IngestError> {
         let _turn = if is_large(&path).await { Some(self.large.lock().await) } else { None };
         let (catalog, defaults) = self.catalog().await?;
         let (store, locks) = (self.store.clone(), self.locks.clone());
         let now = self.clock.now().wall;
         let group_limits = defaults.group_limits.clone();
-        let prepare =
-            move || ingest::prepare(&store, &path, &defaults.context(&catalog, options), now, &locks);
+        let prepare = move || {
+            let tell_held = || {
+                // Nobody may listen any more.
+                let _ = held.map(|held| held.send(()));
+            };
+            ingest::prepare(&store, &path, &defaults.context(&catalog, options), now, (&locks, tell_held))
+        };
         let mut prepared = blocking(prepare).await?;
         if self.forget_missing_inputs(prepared.file_contents()).await {
             let store = self.store.clone();
@@ -382,8 +406,15 @@ impl IngestHandle {
 }
 
 /// Whether a manifest is read beside small ones only: some formats are held whole. One that cannot be read is not.
-async fn is_large(path: &Path) -> bool {
+pub async fn is_large(path: &Path) -> bool {
     tokio::fs::metadata(path).await.is_ok_and(|found| found.len() > SMALL_BYTES)
+}
+
+/// Whether a manifest is read after those that came before it, also where one of these takes long: it is large itself, or
+/// may name rows of theirs.
+pub async fn has_to_follow(path: &Path) -> bool {
+    let read = path.to_owned();
+    is_large(path).await || blocking(move || read_references::file_may_have(&read)).await
 }
 
 /// A folder of its own for a manifest that comes in as bytes, so that it keeps its name. It goes with its contents, and

@@ -129,7 +129,7 @@ pub fn accept(
     context: &IngestContext<'_>,
     now: Timestamp,
 ) -> Result<Accepted, ManifestError> {
-    prepare(store, path, context, now, &BatchLocks::default())?.publish(store)
+    prepare(store, path, context, now, (&BatchLocks::default(), || ()))?.publish(store)
 }
 
 /// A manifest that was validated, and whose rows are on the device; nothing of it counts yet. While it is there, no other
@@ -208,7 +208,8 @@ fn stage(store: &Store, files: &[FoundFile]) -> Result<(), ManifestError> {
     Ok(())
 }
 
-/// Reads and validates a manifest, and writes its rows; other batches can be begun and continued meanwhile.
+/// Reads and validates a manifest, and writes its rows; other batches can be begun and continued meanwhile. `tell_held` is
+/// called once its batch is held by `locks`.
 ///
 /// # Errors
 /// As [`accept`].
@@ -217,9 +218,10 @@ pub fn prepare(
     path: &Path,
     context: &IngestContext<'_>,
     now: Timestamp,
-    locks: &BatchLocks,
+    (locks, tell_held): (&BatchLocks, impl FnOnce()),
 ) -> Result<Prepared, ManifestError> {
-    let mut batches = Stored::new(store, now, locks, context.options.amends);
+    let batches = Stored::new(store, now, locks, context.options.amends);
+    let mut batches = Stored { tell_held: Some(Box::new(tell_held)), ..batches };
     let mut validated = validate(store.begin_staging()?, path, context, now, &mut batches)?;
     let is_refused = validated.is_refused();
     let Stored { found, lock, is_new, .. } = batches;
@@ -270,6 +272,8 @@ struct Stored<'a> {
     /// The batch that was taken up, or a new one, whose number may be another's when it is committed.
     found: Option<BatchRecord>,
     lock: Option<BatchLock>,
+    /// Called once that is there.
+    tell_held: Option<Box<dyn FnOnce() + 'a>>,
     is_new: bool,
     /// How the batch must be.
     expected: Option<BatchVersion>,
@@ -282,7 +286,7 @@ impl<'a> Stored<'a> {
         locks: &'a BatchLocks,
         expected: Option<BatchVersion>,
     ) -> Stored<'a> {
-        Stored { store, now, locks, found: None, lock: None, is_new: false, expected }
+        Stored { store, now, locks, found: None, lock: None, tell_held: None, is_new: false, expected }
     }
 }
 
@@ -303,6 +307,9 @@ fn present(batch: &BatchRecord) -> Present {
 impl Batches for Stored<'_> {
     fn take_up(&mut self, name: &BatchName, draft: &mut Staging) -> Result<Option<Present>, ManifestError> {
         self.lock = Some(self.locks.hold(name));
+        if let Some(tell) = self.tell_held.take() {
+            tell();
+        }
         let found = self.store.batch_named(name)?;
         if self.expected.is_some_and(|expected| found.as_ref().map(BatchVersion::of) != Some(expected)) {
             return Err(ManifestError::BatchChanged { batch: name.clone() });

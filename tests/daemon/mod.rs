@@ -1,6 +1,7 @@
 //! The daemon: inboxes, the control socket, schedules, metrics, retention.
 
 mod control_socket;
+mod inbox_order;
 mod input_files;
 mod live_page;
 mod log_reader;

@@ -114,7 +114,8 @@ fn a_small_batch_is_taken_in_while_a_large_one_is_read() {
     fs::write(&large, format!("{HEADER}{rows}")).unwrap();
     fs::write(&small, format!("{HEADER}urgent,image,flat,owl,,\n")).unwrap();
     let (context, locks) = (ingest.context(IngestOptions::default()), BatchLocks::default());
-    let take_up = |path: &Path| prepare(&ingest.store, path, &context, Timestamp(0), &locks).unwrap();
+    let take_up =
+        |path: &Path| prepare(&ingest.store, path, &context, Timestamp(0), (&locks, || ())).unwrap();
     let commit = |prepared: Prepared| {
         let accepted = prepared.publish(&ingest.store).unwrap();
         ingest.store.commit(&[Change::Batch(Box::new(accepted.batch.unwrap()))]).unwrap();
@@ -148,7 +149,7 @@ fn two_manifests_of_one_batch_are_read_one_after_the_other() {
     let path = ingest.dir.path().join("m.csv");
     fs::write(&path, format!("{HEADER}a,image,flat,fox,,\n")).unwrap();
     let (context, locks) = (ingest.context(IngestOptions::default()), BatchLocks::default());
-    let take_up = || prepare(&ingest.store, &path, &context, Timestamp(0), &locks).unwrap();
+    let take_up = || prepare(&ingest.store, &path, &context, Timestamp(0), (&locks, || ())).unwrap();
     let first = take_up();
     std::thread::scope(|scope| {
         // It waits for the first one to be committed: its jobs would be new otherwise, and bought twice.
