@@ -264,6 +264,7 @@ pub(super) fn app_parts(
         outputs: None,
         inputs: None,
         command_flags: invocation::state_flags(),
+        typed_commands: invocation::with_typed_commands_in_html,
         settings: scheduler_settings(config, speed)?,
         ingest: ingest_defaults(config, service)?,
         output_dir: OutputDir::new(output, config.output.options()),

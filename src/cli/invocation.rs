@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use maud::html;
+
 use crate::cli::global_flags::Global;
 use crate::cli::printable;
 use crate::domain::shell_word::shell_word;
@@ -81,6 +83,14 @@ impl Invocation {
         flags
     }
 
+    /// The same with flags as HTML writes them.
+    fn in_html(mut self) -> Invocation {
+        for flags in [&mut self.flags, &mut self.output_flags, &mut self.service_flags] {
+            flags.iter_mut().for_each(|flag| *flag = html! { (flag) }.into_string());
+        }
+        self
+    }
+
     /// A command on the state, as it is typed for this state.
     pub(super) fn with_flags(&self, command: &str) -> String {
         [command].into_iter().chain(self.flags.iter().map(String::as_str)).collect::<Vec<_>>().join(" ")
@@ -144,13 +154,19 @@ pub(super) fn state_flags() -> String {
 /// A text in which every command has the flags that this one was given. Without `--emulator` a command that is copied
 /// would look for another state, or buy from the service.
 pub(super) fn with_typed_commands(text: &str) -> String {
-    let Some((this, commands)) = THIS.get() else { return text.to_owned() };
-    if FOUND_EMULATED.get().is_none() {
-        return completed(text, this, *commands);
-    }
-    let mut emulated = this.clone();
-    emulated.flags.push("--emulator".to_owned());
-    completed(text, &emulated, *commands)
+    this_one().map_or_else(|| text.to_owned(), |(this, commands)| completed(text, &this, commands))
+}
+
+/// The same of a text of HTML.
+pub(super) fn with_typed_commands_in_html(html: &str) -> String {
+    this_one().map_or_else(|| html.to_owned(), |(this, commands)| completed(html, &this.in_html(), commands))
+}
+
+/// How this command was called, with what it found out since.
+fn this_one() -> Option<(Invocation, CommandNames)> {
+    let (mut this, commands) = THIS.get().cloned()?;
+    this.flags.extend(FOUND_EMULATED.get().map(|()| "--emulator".to_owned()));
+    Some((this, commands))
 }
 
 fn completed(text: &str, invocation: &Invocation, commands: impl FnOnce() -> Vec<String>) -> String {
@@ -218,6 +234,14 @@ mod tests {
             said(&["--state", "other state"], "see `callsheet jobs r`; callsheet retry r"),
             "see `callsheet jobs --state 'other state' r`; callsheet retry --state 'other state' r"
         );
+    }
+
+    #[test]
+    fn flags_on_a_page_are_text_and_no_markup() {
+        let flags = Flags::try_parse_from(["callsheet", "--state", "<b>&x"]).unwrap();
+        let this = Invocation::of("run", &flags.global).in_html();
+        let page = completed("<code>callsheet budget b N</code>", &this, || vec!["budget".to_owned()]);
+        assert_eq!(page, "<code>callsheet budget --state '&lt;b&gt;&amp;x' b N</code>");
     }
 
     #[test]

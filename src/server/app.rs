@@ -18,6 +18,7 @@ use crate::metrics::Metrics;
 use crate::output::file_names::Layout;
 use crate::output::publish::OutputDir;
 use crate::server::app_state::AppState;
+use crate::server::live_page::TypedCommands;
 use crate::server::page_state::Pages;
 use crate::server::protocol::{Health, ProcessKind};
 use crate::server::routes;
@@ -41,6 +42,8 @@ pub struct AppParts {
     pub inputs: Option<InputStore>,
     /// Flags that commands need so that they work on this state, for pages that show commands.
     pub command_flags: String,
+    /// The same of pages that are answered.
+    pub typed_commands: TypedCommands,
 }
 
 /// An engine that does not run yet, and what the routes of its control API need.
@@ -64,7 +67,8 @@ impl App {
         parts: AppParts,
         clock: Clock,
     ) -> Result<App, StoreError> {
-        let AppParts { settings, ingest, output_dir, layout, outputs, inputs, command_flags } = parts;
+        let AppParts { settings, ingest, output_dir, layout, outputs, inputs, command_flags, typed_commands } =
+            parts;
         let outputs = match &mode {
             Mode::Free(deps) | Mode::Paying(deps) => deps.outputs.clone(),
             Mode::Read | Mode::Offline => outputs,
@@ -102,7 +106,7 @@ impl App {
             gallery,
             schedules: None,
             metrics,
-            pages: Pages::new(clock),
+            pages: Pages::new(clock, typed_commands),
         };
         Ok(App { engine, state })
     }

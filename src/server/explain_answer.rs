@@ -205,7 +205,7 @@ async fn inputs_of(
                 let wait = match older_version(engine, &takes, why).await? {
                     Some(version) => wait_for_older(batch, input, &version, why),
                     None => {
-                        let wait = wait_for(batch, input, &takes, why);
+                        let wait = wait_for(batch, input, (&takes, &later), why);
                         match unfinished(&takes).filter(|_| why == MissingInput::Unfinished) {
                             Some(named) => match what_it_waits_for(engine, named, depth).await? {
                                 Some(root) => format!("{wait}, since {root}"),
@@ -299,11 +299,11 @@ fn wait_for_older(batch: &BatchName, input: &JobInput, version: &str, why: Missi
     )
 }
 
-/// What an input lacks, and the command that helps.
+/// What an input lacks, and the command that helps. `later` are takes that were asked for after the row was named.
 fn wait_for(
     batch: &BatchName,
     input: &JobInput,
-    takes: &[(NamedJob, Option<EndedTake>)],
+    (takes, later): (&[(NamedJob, Option<EndedTake>)], &[(NamedJob, Option<EndedTake>)]),
     why: MissingInput,
 ) -> String {
     let Some((first, _)) = takes.first() else {
@@ -333,9 +333,30 @@ fn wait_for(
             format!("callsheet review approve {name}")
         }
         MissingInput::Rejected => {
+            // Another one that was bought already may give it.
+            let is_open =
+                |(_, ended): &&(NamedJob, Option<EndedTake>)| ended.is_none_or(|take| take.is_undecided());
+            if let Some((take, ended)) = takes.iter().chain(later).find(is_open) {
+                let (label, state) = (&take.spec.label, take.record.job.state().name());
+                return match ended {
+                    None => format!("the row {row} {}, and its take {label} is {state}", why.explain()),
+                    Some(_) => format!(
+                        "the row {row} {}, and its take {label} waits for a decision: callsheet review approve {}",
+                        why.explain(),
+                        job_argument(batch, label)
+                    ),
+                };
+            }
             format!("callsheet review approve {name}, or callsheet review another-take {name}, which costs")
         }
-        MissingInput::AwaitsPick => format!("callsheet review pick {name}"),
+        MissingInput::AwaitsPick => {
+            let may_give =
+                |(_, ended): &&(NamedJob, Option<EndedTake>)| ended.is_some_and(|take| take.may_give());
+            let mut choice = takes.iter().chain(later).filter(may_give);
+            let (one, is_choice) = (choice.next().map_or(first, |(take, _)| take), choice.next().is_some());
+            let one = job_argument(batch, &one.spec.label);
+            format!("callsheet review {} {one}", if is_choice { "pick" } else { "approve" })
+        }
     };
     format!("the row {row} {}: {command}", why.explain())
 }

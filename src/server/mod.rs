@@ -18,6 +18,7 @@ mod explain_answer;
 pub mod handlers;
 mod input_routes;
 pub mod listener;
+pub mod live_page;
 mod page_actions;
 mod page_forms;
 mod page_gallery;

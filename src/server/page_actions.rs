@@ -1,7 +1,7 @@
 //! What can be done from a batch's page or a job's: each is asked for first, with what it may cost.
 
 use axum::extract::{Path, State};
-use axum::response::{Html, IntoResponse, Response};
+use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 
 use crate::domain::budget::BudgetSetting;
@@ -20,6 +20,7 @@ use crate::server::api_error::{ApiError, Query};
 use crate::server::app_state::{AppState, Shared};
 use crate::server::explain_answer;
 use crate::server::handlers::{self, HandlerError};
+use crate::server::live_page::LivePage;
 use crate::server::page_forms::{Form, lead_to, operator, reading_only};
 use crate::server::page_forms::{Who, batch_name, refused, status_of, viewer};
 use crate::server::protocol::{BatchOutcomes, ResolveRequest, RetryRequest};
@@ -93,7 +94,10 @@ pub(super) async fn ask_for_batch(
 ) -> Response {
     let viewer = viewer(&app, who);
     let object = batch_name(&name).map(Object::Batch);
-    answer(&viewer, ask(&app, &viewer, object, &action, &query).await.map(|page| Html(page).into_response()))
+    answer(
+        &viewer,
+        ask(&app, &viewer, object, &action, &query).await.map(|page| LivePage(page).into_response()),
+    )
 }
 
 pub(super) async fn ask_for_job(
@@ -104,7 +108,10 @@ pub(super) async fn ask_for_job(
 ) -> Response {
     let viewer = viewer(&app, who);
     let object = Ok(Object::Job(id));
-    answer(&viewer, ask(&app, &viewer, object, &action, &query).await.map(|page| Html(page).into_response()))
+    answer(
+        &viewer,
+        ask(&app, &viewer, object, &action, &query).await.map(|page| LivePage(page).into_response()),
+    )
 }
 
 pub(super) async fn do_to_batch(

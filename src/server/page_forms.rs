@@ -7,7 +7,7 @@ use axum::Extension;
 use axum::body::Bytes;
 use axum::extract::{FromRequest, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
-use axum::response::{Html, IntoResponse, Response};
+use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 
 use crate::domain::exit_code::Exit;
@@ -17,6 +17,7 @@ use crate::pages::live_forms::login_page;
 use crate::server::access::{Access, TcpAccess};
 use crate::server::api_error::{ApiError, Query};
 use crate::server::app_state::{AppState, Shared};
+use crate::server::live_page::LivePage;
 use crate::server::page_session::{COOKIE, SESSION_SPAN, is_same};
 use crate::server::protocol::{BatchStatus, ProcessKind, Refusal, StatusRequest};
 use crate::server::status_list;
@@ -41,7 +42,7 @@ pub(super) fn viewer(app: &AppState, who: Who) -> Viewer {
 pub(super) fn refused(viewer: &Viewer, error: impl Into<ApiError>) -> Response {
     let ApiError(status, Refusal { message, hint, .. }) = error.into();
     let title = if status == StatusCode::NOT_FOUND { "Not found" } else { "Refused" };
-    (status, Html(refusal_page(title, &message, hint.as_deref(), viewer))).into_response()
+    (status, LivePage(refusal_page(title, &message, hint.as_deref(), viewer))).into_response()
 }
 
 /// A batch by the name in an address.
@@ -147,7 +148,7 @@ pub(super) async fn login_form(
 ) -> Response {
     let next = own_page(query.next.as_deref());
     match (tcp, who) {
-        (Some(_), Some(Extension(Access::Nothing))) => Html(login_page(next, false)).into_response(),
+        (Some(_), Some(Extension(Access::Nothing))) => LivePage(login_page(next, false)).into_response(),
         _ => lead(next),
     }
 }
@@ -161,7 +162,7 @@ pub(super) async fn login(
     let Some(Extension(tcp)) = tcp else { return lead(next) };
     if !tcp.is_token(form.get("token").unwrap_or_default()) {
         tracing::warn!("a login with a wrong token");
-        return (StatusCode::UNAUTHORIZED, Html(login_page(next, true))).into_response();
+        return (StatusCode::UNAUTHORIZED, LivePage(login_page(next, true))).into_response();
     }
     // Only a reverse proxy says so; a cookie that it keeps to TLS does no harm elsewhere.
     let is_secure = headers.get("x-forwarded-proto").is_some_and(|scheme| scheme == "https");

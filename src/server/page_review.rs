@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode, header};
-use axum::response::{Html, IntoResponse, Response};
+use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 
 use crate::domain::exit_code::Exit;
@@ -20,6 +20,7 @@ use crate::pages::live_review::{
 use crate::server::api_error::{ApiError, Query};
 use crate::server::app_state::{AppState, Shared};
 use crate::server::handlers::{self, HandlerError};
+use crate::server::live_page::LivePage;
 use crate::server::page_forms::{Form, Who, batch_name, lead_to, operator, refused, viewer};
 use crate::server::protocol::{DecideRequest, DecisionRequest, Refusal};
 use crate::server::review_handlers;
@@ -56,7 +57,7 @@ pub(super) async fn page(
 ) -> Response {
     let viewer = viewer(&app, who);
     match show(&app, &viewer, &name, &query).await {
-        Ok(page) => Html(page).into_response(),
+        Ok(page) => LivePage(page).into_response(),
         Err(error) => refused(&viewer, error),
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::extract::{DefaultBodyLimit, Path, Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
-use axum::response::{Html, IntoResponse, Response};
+use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Router};
 use maud::html;
@@ -30,6 +30,7 @@ use crate::server::app_state::{AppState, Shared};
 use crate::server::event_stream::{STREAMS_MAX, Topic};
 use crate::server::explain_answer;
 use crate::server::handlers::{self, HandlerError};
+use crate::server::live_page::{LivePage, TypedCommands, type_commands};
 use crate::server::page_forms::{Who, batch_name, refused, status_of, viewer};
 use crate::server::page_submit;
 use crate::server::protocol::{BatchStatus, Refusal, Schedules, Status, StatusRequest};
@@ -46,7 +47,7 @@ const PAGE_JOBS: usize = 100;
 const PLOT_DAYS: i32 = 30;
 
 /// Every route of the pages.
-pub(super) fn routes() -> Router<Arc<AppState>> {
+pub(super) fn routes(typed: TypedCommands) -> Router<Arc<AppState>> {
     Router::new()
         .route("/", get(overview))
         .route("/batches/{name}", get(batch))
@@ -69,6 +70,7 @@ pub(super) fn routes() -> Router<Arc<AppState>> {
             "/submit/plan",
             post(page_submit::plan).layer(DefaultBodyLimit::max(page_submit::FORM_MAX_BYTES)),
         )
+        .layer(middleware::from_fn(move |request, next| type_commands(typed, request, next)))
         .layer(middleware::from_fn(secure))
 }
 
@@ -114,7 +116,7 @@ async fn overview(State(app): Shared, who: Who, Query(query): Query<PageQuery>) 
         notice: app.pages.notice(query.done.as_deref()),
     };
     let summary = html! { (health.process.name()) " works with " (health.service) };
-    Html(live_page(&frame, &summary, &sections(fragments))).into_response()
+    LivePage(live_page(&frame, &summary, &sections(fragments))).into_response()
 }
 
 /// The overview, and the pages of some batches, at this moment.
@@ -164,7 +166,7 @@ async fn batch(
 ) -> Response {
     let viewer = viewer(&app, who);
     match batch_page(&app, &viewer, &name, &query).await {
-        Ok(page) => Html(page).into_response(),
+        Ok(page) => LivePage(page).into_response(),
         Err(error) => refused(&viewer, error),
     }
 }
@@ -229,7 +231,7 @@ async fn job(
         viewer: &viewer,
         notice: app.pages.notice(query.done.as_deref()),
     };
-    Html(live_page(&frame, &html! {}, &job_body(&view, &viewer))).into_response()
+    LivePage(live_page(&frame, &html! {}, &job_body(&view, &viewer))).into_response()
 }
 
 /// Which page events are asked for.
@@ -272,9 +274,12 @@ async fn events_now(app: &AppState, topics: Vec<Topic>) -> Result<BTreeMap<Topic
     };
     let batches: Vec<BatchName> = topics.iter().filter_map(named).collect();
     let (overview, mut of_batches) = overview_now(app, &batches).await?;
+    let typed = app.pages.typed_commands();
     let json = |fragments: Fragments| {
-        let parts =
-            fragments.into_iter().map(|(id, part)| (id, part.into_string())).collect::<BTreeMap<_, _>>();
+        let parts = fragments
+            .into_iter()
+            .map(|(id, part)| (id, typed(&part.into_string())))
+            .collect::<BTreeMap<_, _>>();
         serde_json::to_string(&parts).unwrap_or_default()
     };
     let mut overview = Some(overview);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
-use axum::response::{Html, IntoResponse, Response};
+use axum::response::{IntoResponse, Response};
 
 use crate::domain::credits::Credits;
 use crate::domain::exit_code::Exit;
@@ -17,6 +17,7 @@ use crate::pages::live_document::{Viewer, credits};
 use crate::pages::live_forms::{ConfirmView, Field, confirm_page};
 use crate::server::api_error::ApiError;
 use crate::server::app_state::{AppState, FireMode, Shared};
+use crate::server::live_page::LivePage;
 use crate::server::page_forms::{Form, Who, lead_to, operator, reading_only, refused, viewer};
 use crate::server::protocol::Refusal;
 
@@ -26,7 +27,7 @@ const PLAN_SPAN: Millis = Millis::from_secs(3600);
 pub(super) async fn ask(State(app): Shared, who: Who, Path(name): Path<String>) -> Response {
     let viewer = viewer(&app, who);
     match question(&app, &viewer, name).await {
-        Ok(page) => Html(page).into_response(),
+        Ok(page) => LivePage(page).into_response(),
         Err(error) => refused(&viewer, error),
     }
 }

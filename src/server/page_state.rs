@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::clock::Clock;
 use crate::server::event_stream::EventStreams;
+use crate::server::live_page::TypedCommands;
 use crate::server::page_session::FormKey;
 use crate::server::planned_manifests::PlannedManifests;
 
@@ -23,13 +24,15 @@ struct Inside {
     /// What forms came to, with the number under which the next page asks for it.
     notices: Mutex<VecDeque<(String, String)>>,
     planned: PlannedManifests,
+    typed: TypedCommands,
 }
 
 impl Pages {
-    /// Of a process that begins.
-    pub fn new(clock: Clock) -> Pages {
+    /// Of a process that begins. `typed` gives the commands of a page the flags that they need.
+    pub fn new(clock: Clock, typed: TypedCommands) -> Pages {
         let (events, forms, notices) = (EventStreams::new(), FormKey::new(), Mutex::default());
-        Pages(Arc::new(Inside { clock, events, forms, notices, planned: PlannedManifests::default() }))
+        let planned = PlannedManifests::default();
+        Pages(Arc::new(Inside { clock, events, forms, notices, planned, typed }))
     }
 
     pub(super) fn events(&self) -> &EventStreams {
@@ -38,6 +41,11 @@ impl Pages {
 
     pub(super) fn clock(&self) -> Clock {
         self.0.clock
+    }
+
+    /// What gives the commands of a page the flags that they need.
+    pub(super) fn typed_commands(&self) -> TypedCommands {
+        self.0.typed
     }
 
     /// Manifests that wait for their submission.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use axum::extract::State;
-use axum::response::{Html, IntoResponse, Response};
+use axum::response::{IntoResponse, Response};
 
 use crate::domain::budget::BudgetSetting;
 use crate::domain::credits::Credits;
@@ -17,6 +17,7 @@ use crate::pages::live_document::Viewer;
 use crate::pages::live_forms::{ManifestForm, PlanView, manifest_page, plan_page};
 use crate::server::api_error::{ApiError, check_file_name, ingest_error, storage_error};
 use crate::server::app_state::{AppState, Shared};
+use crate::server::live_page::LivePage;
 use crate::server::page_forms::{Form, lead_to, operator, reading_only};
 use crate::server::page_forms::{Who, refused, viewer};
 use crate::server::planned_manifests::Planned;
@@ -41,7 +42,7 @@ pub(super) async fn form(State(app): Shared, who: Who) -> Response {
         Viewer::Reader | Viewer::Stranger => Err(reading_only()),
     };
     match is_allowed {
-        Ok(()) => Html(manifest_page(&ManifestForm::default(), None, &viewer)).into_response(),
+        Ok(()) => LivePage(manifest_page(&ManifestForm::default(), None, &viewer)).into_response(),
         Err(error) => refused(&viewer, error),
     }
 }
@@ -62,9 +63,9 @@ pub(super) async fn plan(State(app): Shared, who: Who, form: Form) -> Response {
         strict: form.get("strict") == Some("true"),
     };
     match planned(&app, &form, &filled).await {
-        Ok(view) => Html(plan_page(&view, &viewer)).into_response(),
+        Ok(view) => LivePage(plan_page(&view, &viewer)).into_response(),
         Err(ApiError(status, refusal)) => {
-            (status, Html(manifest_page(&filled, Some(&refusal.message), &viewer))).into_response()
+            (status, LivePage(manifest_page(&filled, Some(&refusal.message), &viewer))).into_response()
         }
     }
 }
@@ -175,7 +176,7 @@ async fn submitted(app: &AppState, form: &Form, viewer: &Viewer) -> Result<Respo
             ..plan_view(&receipt, &planned.submission)
         };
         app.pages.planned().keep(planned);
-        return Ok(Html(plan_page(&view, viewer)).into_response());
+        return Ok(LivePage(plan_page(&view, viewer)).into_response());
     }
     let (folder, path) = write(app, &planned)?;
     let options = IngestOptions::from(planned.submission.clone());
@@ -187,7 +188,7 @@ async fn submitted(app: &AppState, form: &Form, viewer: &Viewer) -> Result<Respo
     };
     let receipt = to_the_end(work).await.map_err(|error| ingest_error(&error))?;
     let Some(batch) = receipt.batch.as_ref().filter(|_| !receipt.refused && !receipt.file_refused) else {
-        return Ok(Html(plan_page(&plan_view(&receipt, &planned.submission), viewer)).into_response());
+        return Ok(LivePage(plan_page(&plan_view(&receipt, &planned.submission), viewer)).into_response());
     };
     let invalid = match receipt.invalid {
         0 => String::new(),

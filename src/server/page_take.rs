@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
-use axum::response::{Html, IntoResponse, Response};
+use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 
 use crate::domain::credits::Credits;
@@ -16,6 +16,7 @@ use crate::pages::live_forms::{ConfirmView, Field, confirm_page};
 use crate::pages::live_review::review_address;
 use crate::server::api_error::{ApiError, Query};
 use crate::server::app_state::{AppState, Shared};
+use crate::server::live_page::LivePage;
 use crate::server::page_forms::{Form, Who, lead_to, operator, reading_only, refused, viewer};
 use crate::server::protocol::AnotherTakeRequest;
 use crate::server::review_handlers;
@@ -36,7 +37,7 @@ pub(super) async fn ask(
 ) -> Response {
     let viewer = viewer(&app, who);
     match question(&app, &viewer, &id, &query).await {
-        Ok(page) => Html(page).into_response(),
+        Ok(page) => LivePage(page).into_response(),
         Err(error) => refused(&viewer, error),
     }
 }

@@ -33,6 +33,7 @@ use crate::server::app_state::{AppState, FireMode, Shared};
 use crate::server::explain_answer;
 use crate::server::handlers::{self, HandlerError};
 use crate::server::input_routes;
+use crate::server::live_page::TypedCommands;
 use crate::server::page_routes;
 use crate::server::protocol::{
     AnotherTakeRequest, BudgetRequest, CancelRequest, ContinueRequest, DecideRequest, DownloadRequest,
@@ -54,14 +55,15 @@ const CHUNK_BYTES: usize = 32 * 1024;
 
 /// Every route.
 pub fn router(app: AppState) -> Router {
-    let taking = routes().route(MANIFESTS_PATH, post(submit)).merge(input_routes::routes());
+    let taking =
+        routes(app.pages.typed_commands()).route(MANIFESTS_PATH, post(submit)).merge(input_routes::routes());
     let taking = taking.route(AnotherTakeRequest::PATH, post(another_take));
     taking.route(RetryEditedRequest::PATH, post(retry_edited)).with_state(Arc::new(app))
 }
 
 /// Every route of a process that takes no more manifests than it was given.
 pub fn router_without_manifests(app: AppState) -> Router {
-    let refusing = routes().route(MANIFESTS_PATH, post(refuse_manifest));
+    let refusing = routes(app.pages.typed_commands()).route(MANIFESTS_PATH, post(refuse_manifest));
     let refusing = refusing.route(AnotherTakeRequest::PATH, post(refuse_manifest));
     refusing.route(RetryEditedRequest::PATH, post(refuse_manifest)).with_state(Arc::new(app))
 }
@@ -70,7 +72,7 @@ async fn refuse_manifest(State(app): Shared) -> ApiError {
     ApiError(StatusCode::CONFLICT, app.health.refuse_manifests())
 }
 
-fn routes() -> Router<Arc<AppState>> {
+fn routes(typed: TypedCommands) -> Router<Arc<AppState>> {
     Router::new()
         .route(HealthRequest::PATH, get(health))
         .route(StatusRequest::PATH, get(status))
@@ -95,7 +97,7 @@ fn routes() -> Router<Arc<AppState>> {
         .route(SchedulesRequest::PATH, get(schedules))
         .route(RunScheduleRequest::PATH, post(run_schedule))
         .route("/metrics", get(metrics))
-        .merge(page_routes::routes())
+        .merge(page_routes::routes(typed))
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(DefaultBodyLimit::max(BODY_MAX_BYTES))

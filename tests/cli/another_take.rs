@@ -310,8 +310,17 @@ fn a_row_that_waits_for_a_rejected_one_goes_on_with_another_take_of_it() {
     let waits = env.run(["explain", "story/clip"]).exited(0).stdout;
     assert!(waits.contains("callsheet review another-take story/still"), "{waits}");
     env.run(["review", "another-take", "story/still", "--take", "2", "--price", "8"]).exited(0);
+    // What was bought already comes first: a further take is not proposed.
+    let next = "next: it waits: the row still was rejected, and its take still-v2";
+    let waits = env.run(["explain", "story/clip"]).exited(0).stdout;
+    assert!(waits.contains(&format!("{next} is queued\n")), "{waits}");
     env.run(["run", "story.json"]).exited(7);
     env.audit().each_paid_once(2);
+    let waits = env.run(["explain", "story/clip"]).exited(0).stdout;
+    assert!(
+        waits.contains(&format!("{next} waits for a decision: callsheet review approve story/still-v2\n")),
+        "{waits}"
+    );
     let daemon = env.daemon("info");
     env.run(["review", "approve", "story/still-v2"]).exited(0);
     until("the clip", || env.path("output/story/clip.mp4").exists());
@@ -328,4 +337,21 @@ fn a_row_that_waits_for_a_rejected_one_goes_on_with_another_take_of_it() {
     env.audit().each_paid_once(4);
     assert!(env.path("output/story/clip-v2.mp4").exists());
     env.run(["state", "verify"]).exited(0).says("all fits");
+}
+
+#[test]
+fn of_two_takes_the_one_that_is_not_rejected_is_proposed() {
+    let env = TestEnv::new();
+    env.write("story.json", STORY.replace(r#""review": true"#, r#""review": true, "count": 2"#));
+    env.run(["run", "story.json"]).exited(7);
+    let waits = |command: &str| {
+        let said = env.run(["explain", "story/clip"]).exited(0).stdout;
+        assert!(said.contains(&format!("none of which is picked: {command}\n")), "{said}");
+    };
+    waits("callsheet review pick story/still");
+    env.run(["review", "reject", "story/still"]).exited(0);
+    waits("callsheet review approve story/still-v2");
+    env.run(["review", "approve", "story/still-v2"]).exited(0);
+    env.run(["run", "story.json"]).exited(0);
+    env.audit().each_paid_once(3);
 }

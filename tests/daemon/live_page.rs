@@ -380,3 +380,30 @@ fn a_stream_of_events_ends_with_the_token_that_opened_it() {
     assert_eq!(server.ask("GET /events", &[&bearer], "").status, 401);
     server.daemon.stop();
 }
+
+/// A command that is copied from a page and lacks a flag would change another state: that of the service, where the page is
+/// of the emulator's.
+#[test]
+fn commands_on_a_page_are_typed_for_the_state_that_it_shows() {
+    let mut server = serve(false, "");
+    server.daemon.stop();
+    server.daemon = server.env.start(["daemon", "--log-level", "info", "--state", "other state"]);
+    server.daemon.says("ready");
+    server.env.write("b.csv", manifests::manifest("image", 2));
+    let submitted = ["submit", "b.csv", "--budget", "8", "--wait", "--state", "other state"];
+    server.env.run(submitted).exited(4);
+    let page = server.ask("GET /batches/b", &[], "").body;
+    let wanted = "callsheet budget --state &#39;other state&#39; b N";
+    let is_there = |page: &str| page.replace("&#x27;", "&#39;").replace('\'', "&#39;").contains(wanted);
+    assert!(is_there(&page), "{page}");
+    assert!(page.contains("callsheet open --state"), "{page}");
+    // What is updated since is typed in the same way.
+    let mut events = BufReader::new(server.listen("/events?batch=b"));
+    let mut line = String::new();
+    while !line.starts_with("data:") {
+        line.clear();
+        assert_ne!(events.read_line(&mut line).unwrap(), 0, "no event came");
+    }
+    assert!(is_there(&line), "{line}");
+    server.daemon.stop();
+}
