@@ -67,7 +67,7 @@ impl Invocation {
     pub(super) fn flags_of(&self, verb: &str) -> Vec<String> {
         let (output, service) = match verb {
             "run" | "submit" | "download" | "daemon" | "plan" => (true, true),
-            "open" | "outputs" | "review" => (true, false),
+            "open" | "outputs" | "review" | "doctor" => (true, false),
             "models" | "voices" => (false, true),
             _ => (false, false),
         };

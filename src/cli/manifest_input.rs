@@ -142,6 +142,10 @@ fn may_name_tables(path: &Path) -> bool {
 }
 
 fn file(path: &Path, terms: &ManifestArguments) -> Result<ManifestInput, Failure> {
+    // `.` and `..` have no name.
+    if path.is_dir() {
+        return Err(ManifestError::NotAFile { path: path.to_owned() }.into());
+    }
     let file = path.file_name().and_then(|name| name.to_str());
     let file = file.ok_or_else(|| {
         Failure::new(Exit::Usage, format!("{}: the file name is not valid UTF-8", path.display()))

@@ -235,7 +235,7 @@ fn queued_along(end: &BatchEnd<'_>, state: JobState) -> String {
 /// The command for the manifest again. Of one that was handed in in part that would buy the rest.
 fn hand_in_again(end: &BatchEnd<'_>, invocation: &Invocation) -> Line {
     match end.is_part {
-        true => Line::plain("    then repeat this command, with the same part of the manifest".to_owned()),
+        true => Line::plain("    repeat this command, with the same part of the manifest".to_owned()),
         false => Line::Command(invocation.again(end.status.name.as_str(), end.manifest)),
     }
 }
@@ -376,9 +376,10 @@ fn parked(end: &BatchEnd<'_>, invocation: &Invocation, lines: &mut Vec<Line>) {
             }
         }
         (Some(Parked::MinBalance), Some(needed), Some(balance)) => {
+            let then = if invocation.verb == "run" { ", then:" } else { "" };
             wait(format!(
                 "{name}: the next job needs {needed} credits, the balance is {balance}, of which budget.min_balance \
-                 must stay"
+                 must stay: add credits or lower budget.min_balance{then}"
             ));
         }
         (Some(Parked::Inputs), ..) => {
@@ -426,6 +427,11 @@ fn parked(end: &BatchEnd<'_>, invocation: &Invocation, lines: &mut Vec<Line>) {
     if is_waiting && invocation.verb == "run" {
         let again = hand_in_again(end, invocation);
         if !lines.contains(&again) {
+            // What it waits for was said above, for all batches.
+            let is_said = |line: &Line| matches!(line, Line::Text(_, Tone::Waiting));
+            if !lines.iter().any(is_said) {
+                lines.push(Line::Text(format!("{name}: not finished; to continue it:"), Tone::Waiting));
+            }
             lines.push(again);
         }
     }
@@ -615,6 +621,12 @@ spring: the next job needs 8, 1 of 16 credits are left; for that job, or for all
 spring: the next job needs 8, 4 of 16 credits are left: 4 are missing; set budget.total to at least 20
     callsheet run spring.csv";
         assert_eq!(parked(total, &run()), expected);
+        let disk = serde_json::json!({ "state": "parked", "parked_by": "disk" });
+        assert_eq!(
+            parked(disk, &run()),
+            "spring: not finished; to continue it:\n    callsheet run spring.csv",
+            "what is wrong with the disk was said above"
+        );
         let credits = serde_json::json!({
             "state": "parked", "parked_by": "credits", "needed_credits": 8, "balance_credits": 3,
         });
@@ -649,6 +661,6 @@ spring: the next job needs 8 credits and the service refuses it for want of cred
         };
         let said = said(&end, &run());
         assert!(!said.contains("callsheet run"), "{said}");
-        assert_eq!(said.matches("then repeat this command, with the same part of the manifest").count(), 2);
+        assert_eq!(said.matches("    repeat this command, with the same part of the manifest").count(), 2);
     }
 }

@@ -34,6 +34,9 @@ pub(super) async fn run(command: &RetryCommand, global: &Global) -> Result<Exit,
             say_plan(&plan.name, &planned);
         }
         if command.dry_run || !is_valid {
+            if !global.json && is_valid {
+                say!("nothing was accepted: --dry-run");
+            }
             return end(&planned, global);
         }
         let request = RetryEditedRequest { plan: false, ..plan.clone() };

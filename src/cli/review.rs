@@ -37,7 +37,7 @@ pub(super) struct ReviewCommand {
     /// Read decisions from a CSV file that --export wrote
     #[arg(long, value_name = "FILE", requires = "batch", conflicts_with = "all")]
     pub(super) import: Option<PathBuf>,
-    /// Who decides [default: the name of the user]
+    /// Who decides [default: $SUDO_USER, $USER or $LOGNAME, else cli]
     #[arg(long, value_name = "NAME", global = true)]
     pub(super) by: Option<String>,
     #[command(subcommand)]

@@ -95,6 +95,10 @@ fn list(
     chosen: &[&Map<String, Value>],
     characters_per_credit: Option<String>,
 ) -> io::Result<()> {
+    if chosen.is_empty() {
+        writeln!(out, "no voice matches")?;
+        return out.flush();
+    }
     let mut table = table::with_headings(COLUMNS.map(|(heading, _)| heading));
     for voice in chosen {
         table.add_row(COLUMNS.map(|(_, field)| printable(text(voice, field))));

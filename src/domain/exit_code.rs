@@ -5,7 +5,7 @@ use std::process::{ExitCode, Termination};
 /// The codes as `--help` shows them.
 pub const HELP: &str = "Exit codes:
     0  everything is done
-    1  some jobs failed
+    1  some jobs failed, were canceled or expired
     2  usage, configuration or manifest is wrong
     3  not authorised
     4  stopped by a budget or by the balance

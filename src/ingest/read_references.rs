@@ -331,7 +331,10 @@ impl Lookup<'_> {
                         Some(first) => {
                             let circle = path.split_off(first);
                             let shown: Vec<&str> = circle.iter().chain([&next]).map(String::as_str).collect();
-                            let why = format!("names itself by way of others: {}", shown.join(" -> "));
+                            let why = match shown.len() {
+                                2 => "names itself".to_owned(),
+                                _ => format!("names itself by way of others: {}", shown.join(" -> ")),
+                            };
                             for id in &circle {
                                 if let Some(row) = pending.remove(id) {
                                     let named =

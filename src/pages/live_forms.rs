@@ -131,7 +131,7 @@ pub fn manifest_page(form: &ManifestForm, refused: Option<&str>, viewer: &Viewer
             @if let Some(refused) = refused { p class="bad" role="alert" { (refused) } }
             form method="post" action="/submit/plan" {
                 (viewer.form_token())
-                label { span { "A file from this device" } input #file type="file" accept=".csv,.json,.jsonl,.ndjson"; }
+                label { span { "A file from this device" } input #file type="file" accept=".csv,.tsv,.txt,.json,.jsonl,.ndjson"; }
                 label {
                     span { "Manifest (.csv, .json, .jsonl)" }
                     textarea #manifest name="manifest" required spellcheck="false" { (form.manifest) }

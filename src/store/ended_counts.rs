@@ -1,5 +1,7 @@
 //! How many jobs have ended, and how: of a batch, and of one kind in it.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use crate::domain::default_fields::is_default;
@@ -24,6 +26,30 @@ pub struct Ended {
     /// They are nobody's failure.
     #[serde(skip_serializing_if = "is_default")]
     pub replaced: u32,
+}
+
+/// `2 succeeded, 1 failed`, without what there is none of.
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Ended { succeeded, failed, canceled, expired, in_doubt, replaced } = *self;
+        let counts = [
+            (succeeded, "succeeded"),
+            (failed, "failed"),
+            (canceled, "canceled"),
+            (expired, "expired"),
+            (in_doubt, "in doubt"),
+            (replaced, "replaced"),
+        ];
+        let mut counts = counts.into_iter().filter(|(count, _)| *count > 0).peekable();
+        if counts.peek().is_none() {
+            return f.write_str("none that has ended");
+        }
+        for (index, (count, how)) in counts.enumerate() {
+            let comma = if index > 0 { ", " } else { "" };
+            write!(f, "{comma}{count} {how}")?;
+        }
+        Ok(())
+    }
 }
 
 impl Ended {

@@ -15,7 +15,7 @@ pub enum StoreError {
         pid: String,
     },
     /// The folder holds something else.
-    #[error("{} is not a callsheet state: it holds {found}", .dir.display())]
+    #[error("{} is not a state of callsheet: it holds {found}", .dir.display())]
     Foreign {
         /// The folder.
         dir: PathBuf,

@@ -210,7 +210,7 @@ fn another_service_is_refused_unless_the_state_is_handed_over() {
 fn a_folder_with_something_else_in_it_is_left_alone() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("thesis.docx"), "years of work").unwrap();
-    assert_eq!(refusal(dir.path(), SERVICE), "STATE is not a callsheet state: it holds thesis.docx");
+    assert_eq!(refusal(dir.path(), SERVICE), "STATE is not a state of callsheet: it holds thesis.docx");
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
 }
 

@@ -632,7 +632,7 @@ impl<'a> BatchCheck<'a> {
         let is_edited = self.batch.versions_bytes > 0;
         let told = if is_edited { self.batch.ended.without_versions() } else { self.batch.ended };
         if told != if is_edited { ended.without_versions() } else { ended } {
-            self.say(format!("its outcomes come to {ended:?}, the batch to {:?}", self.batch.ended));
+            self.say(format!("its outcomes come to {ended}; the batch to {}", self.batch.ended));
         }
         // Jobs that were replaced before that was noted are not counted.
         if self.batch.replaced > replaced {

@@ -311,7 +311,7 @@ fn a_state_folder_that_holds_something_else() {
     let env = TestEnv::new();
     env.write("state/thesis.txt", "years of work");
     assert_snapshot!(refused_folder(&env, &[], 2), @r"
-    error: state is not a callsheet state: it holds thesis.txt
+    error: state is not a state of callsheet: it holds thesis.txt
     hint: give an empty or missing directory with --state
     ");
     assert_eq!(std::fs::read_dir(env.path("state")).unwrap().count(), 1, "nothing was put beside it");
