@@ -375,6 +375,15 @@ impl Receipt {
             let message = format!("{label} waits in the batch {becomes}, which a manifest does not change");
             self.note(vec![note("review", message)]);
         }
+        // That a new default is none of theirs is said once for all.
+        let is_own = wanted.priority != self.terms.priority.unwrap_or_default();
+        if is_own && kept.priority != wanted.priority {
+            let priority = kept.priority;
+            let message = format!(
+                "{label} waits in the batch with priority {priority}, which a manifest does not change"
+            );
+            self.note(vec![note("priority", message)]);
+        }
     }
 
     /// Notes that a job that waits keeps its limit, though its row has one now that the row could not be accepted with.

@@ -299,6 +299,7 @@ impl Validated {
         has_references: bool,
     ) -> Result<(), ManifestError> {
         let options = &context.options;
+        self.receipt.terms = self.terms.policy.clone();
         self.receipt.by_group = GroupTotals::of_keys(context.group_limits.keys());
         count_jobs::count(&self.staged, self.expired.as_ref(), self.origin.as_ref(), &mut self.receipt)?;
         if let Some(expected) = options.take.filter(|_| !self.is_refused())
@@ -327,7 +328,6 @@ impl Validated {
             }
             self.receipt.changes = batch_terms::differences(&present.terms.policy, &self.terms.policy);
         }
-        self.receipt.terms = self.terms.policy.clone();
         Ok(())
     }
 

@@ -73,6 +73,8 @@ struct AcceptedPrice {
     max_credits: Option<Credits>,
     #[serde(default)]
     review: bool,
+    #[serde(default)]
+    priority: i8,
 }
 
 /// The part of an outcome that tells where its job stands.
@@ -267,8 +269,8 @@ pub(super) fn note(
                 None => Credits(u64::from(ended_with())),
             };
         let changed_limit = open.get(&row.id).and_then(|open| open.max_credits);
-        let terms =
-            AcceptedTerms { max_credits: changed_limit.or(row.order.max_credits), review: row.order.review };
+        let AcceptedPrice { max_credits, review, priority, .. } = row.order;
+        let terms = AcceptedTerms { max_credits: changed_limit.or(max_credits), review, priority };
         draft.note_existing(&ExistingJob {
             fingerprint: row.fingerprint,
             variation: row.variation,

@@ -41,7 +41,7 @@ use crate::store::staging::versions::{ChangedRow, variation_place};
 const PREFIX: &str = "draft-";
 
 /// Limits from here on are alike in what a draft keeps of them, in credits.
-const LIMIT_MAX: u32 = (1 << 30) - 2;
+const LIMIT_MAX: u32 = (1 << 23) - 2;
 const PARTITIONS: usize = 256;
 /// Write buffer of a partition, in bytes. One that is no longer than this never becomes a file.
 const PARTITION_BUFFER_BYTES: usize = 4096;
@@ -136,16 +136,18 @@ pub struct KnownJob {
 /// What a row says beside its request, and what no later manifest changes of a job that was accepted.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct AcceptedTerms {
-    /// The most that a job may cost, in credits; amounts above 2^30 are alike.
+    /// The most that a job may cost, in credits; amounts above 8,000,000 are alike.
     pub max_credits: Option<Credits>,
     /// Whether its outputs wait for a decision.
     pub review: bool,
+    /// Higher goes first.
+    pub priority: i8,
 }
 
 impl AcceptedTerms {
     /// Those of an order.
     pub fn of(order: &Order) -> AcceptedTerms {
-        AcceptedTerms { max_credits: order.max_credits, review: order.review }
+        AcceptedTerms { max_credits: order.max_credits, review: order.review, priority: order.priority }
     }
 
     /// In four bytes.
@@ -153,12 +155,13 @@ impl AcceptedTerms {
         let limit = self
             .max_credits
             .map_or(0, |most| 1 + u32::try_from(most.0).map_or(LIMIT_MAX, |most| most.min(LIMIT_MAX)));
-        limit << 1 | u32::from(self.review)
+        limit << 9 | u32::from(self.priority.cast_unsigned()) << 1 | u32::from(self.review)
     }
 
     fn unpack(packed: u32) -> AcceptedTerms {
-        let max_credits = (packed >> 1).checked_sub(1).map(|most| Credits(u64::from(most)));
-        AcceptedTerms { max_credits, review: packed & 1 == 1 }
+        let max_credits = (packed >> 9).checked_sub(1).map(|most| Credits(u64::from(most)));
+        let [.., low] = (packed >> 1).to_be_bytes();
+        AcceptedTerms { max_credits, review: packed & 1 == 1, priority: low.cast_signed() }
     }
 
     /// As they are once they were packed.

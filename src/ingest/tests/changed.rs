@@ -92,6 +92,10 @@ fn a_row_that_waits_says_which_of_its_terms_a_manifest_does_not_change() {
         notes("a,image,flat,fox,10,yes\n"),
         note("review: a waits in the batch without a review, which a manifest does not change", "")
     );
+    let priority = "id,kind,model,prompt,max_credits,priority\na,image,flat,fox,10,7\n";
+    let noted: Vec<_> =
+        ingest.accept("m.csv", priority).notes.iter().map(|note| note.field_message()).collect();
+    assert_eq!(noted, ["priority: a waits in the batch with priority 0, which a manifest does not change"]);
     // As it is now, it would not be accepted.
     assert_eq!(
         notes("a,image,flat,fox,2,\n"),
