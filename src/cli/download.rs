@@ -136,6 +136,7 @@ async fn download(
     let named = engine::find_target(&store, &command.name).map_err(HandlerError::from);
     let batch = named.map_err(|error| Failure::from(error.refusal()))?.batch().clone();
     let deps = build::engine_deps(service, chosen, config, &parts)?;
+    let keeps_local = deps.keeps_local;
     let scope = Scope::Only(BTreeSet::from([batch.no]));
     let app = App::new(store.clone(), Mode::Free(Box::new(deps)), &scope, parts, clock)?;
     let (succeeded_before, began) = (batch.ended.succeeded, clock.now().wall);
@@ -175,7 +176,17 @@ async fn download(
     let downloaded = batch.ended.succeeded.saturating_sub(others + given_up);
     // Some that nobody knew to be done may have come besides.
     let wanted = downloaded.max(again + left);
-    say!("{}: {downloaded} of {wanted} downloaded into {dir}", batch.name);
+    match keeps_local {
+        true => say!("{}: {downloaded} of {wanted} downloaded into {dir}", batch.name),
+        // What was not in the store any more came from the service, and is in the store now.
+        false => {
+            say!(
+                "{}: {downloaded} of {wanted} downloaded into the object store; to copy them to {dir}:",
+                batch.name
+            );
+            say!("    callsheet download {}", command.name);
+        }
+    }
     if downloaded >= wanted {
         return Ok(Exit::Success);
     }

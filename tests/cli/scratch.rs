@@ -67,6 +67,21 @@ fn what_is_in_the_store_leaves_the_disk_and_its_thumbnail_stays() {
     env.audit().each_paid_once(2);
 }
 
+/// Somebody removed an object: the service has the output still.
+#[test]
+fn what_is_not_in_the_store_any_more_comes_back_into_it_and_a_person_is_told_where_it_is() {
+    let (env, store) = env();
+    run(&env, &store, &["run", "stills.csv"]).exited(0);
+    store.remove("out/stills/a.png");
+    let told = run(&env, &store, &["download", "stills"]).exited(0);
+    told.says("1 of 1 downloaded into the object store; to copy them to output/stills:")
+        .says("    callsheet download stills");
+    assert!(store.objects().contains_key("out/stills/a.png"));
+    run(&env, &store, &["download", "stills"]).exited(0);
+    assert!(env.path("output/stills/a.png").exists());
+    env.audit().each_paid_once(2);
+}
+
 #[test]
 fn killed_at_every_step_nothing_is_lost_and_nothing_stays() {
     for point in ["storing", "stored:4", "ended", "freeing", "freeing:2", "freed", "freed:2"] {

@@ -216,6 +216,11 @@ impl S3Server {
         self.shared.is_bucket_gone.store(false, Ordering::SeqCst);
     }
 
+    /// Somebody removes an object.
+    pub fn remove(&self, name: &str) {
+        fs::remove_file(self.dir.path().join(BUCKET).join(name)).unwrap();
+    }
+
     /// The objects, with their content.
     pub fn objects(&self) -> BTreeMap<String, Vec<u8>> {
         let root = self.dir.path().join(BUCKET);
