@@ -3,13 +3,12 @@
 //! `CALLSHEET_FAILPOINT=posted:3` kills the process the third time it comes to `posted`. Builds
 //! without debug assertions, which is what people run, contain none of it.
 
-/// The places of a job's life, in its order. A name is one place in the code.
-pub const NAMES: [&str; 18] = [
+/// The places of a job's life that every `run` and every daemon comes to, in its order. A name is one place in the code.
+pub const OF_A_RUN: [&str; 17] = [
     "accepting",
     "taken",
     "flushed",
     "accepted",
-    "receipt-written",
     "admitted",
     "posted",
     "task-known",
@@ -55,7 +54,7 @@ pub const OF_EDITED_ROWS: [&str; 4] = ["moving", "moving-file", "moved", "versio
 /// Places that only a rebuild comes to.
 pub const OF_REBUILDS: [&str; 1] = ["database-replaced"];
 
-/// Those that only the daemon comes to.
+/// Places that only the daemon comes to, between `accepted` and `admitted`.
 pub const OF_THE_DAEMON: [&str; 1] = ["receipt-written"];
 
 /// Dies here, if this is the place and the time.
@@ -68,7 +67,8 @@ pub fn hit(name: &'static str) {
     static HITS: AtomicU32 = AtomicU32::new(0);
     debug_assert!(
         [
-            &NAMES[..],
+            &OF_A_RUN[..],
+            &OF_THE_DAEMON,
             &OF_FINISHED,
             &OF_REFERENCES,
             &OF_UPLOADS,

@@ -524,7 +524,7 @@ fn say_how_it_ended(standstill: Standstill, numbers: &str, overview: &[BatchStat
         }
         Standstill::Overdue => {
             say!(
-                "not finished: the remaining jobs are overdue; repeat the command to keep watching them, or see what ends \
+                "not finished: the remaining tasks are overdue; repeat the command to keep watching them, or see what ends \
                  one: callsheet explain JOB"
             );
         }

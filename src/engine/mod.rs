@@ -633,7 +633,7 @@ impl Engine {
     /// Begins what was decided and is durable. Returns what that came to already.
     async fn begin(&mut self, step: Step) -> Result<Vec<Input>, EngineError> {
         let Step { effects, ended, changed_outcomes, .. } = step;
-        let Some(deps) = self.deps.clone() else { return Ok(self.load_rows(effects).await?) };
+        let Some(deps) = self.deps.clone() else { return self.load_rows(effects).await };
         self.begin_effects(effects, &deps);
         self.remove_copies(ended.into_iter().map(|(_, record)| record), &deps);
         self.remove_marked_copies(changed_outcomes, &deps);

@@ -9,7 +9,7 @@ use crate::store::{JobRecord, Store, StoreError};
 #[derive(Debug)]
 pub(super) enum TargetJobs {
     Batch(Box<JobIter>),
-    Job(Option<(JobSpec, JobRecord)>),
+    Job(Option<Box<(JobSpec, JobRecord)>>),
 }
 
 impl TargetJobs {
@@ -20,7 +20,7 @@ impl TargetJobs {
             Target::Job(named) => {
                 let NamedJob { batch, spec, record, .. } = &**named;
                 let record = store.job_at(batch, record.row_at, spec)?;
-                Ok(TargetJobs::Job(Some((spec.clone(), record))))
+                Ok(TargetJobs::Job(Some(Box::new((spec.clone(), record)))))
             }
         }
     }
@@ -29,7 +29,7 @@ impl TargetJobs {
     pub(super) fn next_job(&mut self) -> Result<Option<(JobSpec, JobRecord)>, StoreError> {
         match self {
             TargetJobs::Batch(jobs) => jobs.next_job(),
-            TargetJobs::Job(job) => Ok(job.take()),
+            TargetJobs::Job(job) => Ok(job.take().map(|job| *job)),
         }
     }
 }

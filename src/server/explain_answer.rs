@@ -170,7 +170,7 @@ async fn inputs_of(
             address,
             measured_ms: measured,
         };
-        let mut takes: Vec<(NamedJob, Option<EndedTake>)> = Vec::new();
+        let mut takes: Vec<Take> = Vec::new();
         let batch = input.batch.as_ref().map_or(batch, |other| &other.name);
         if let Some(moved) = moved_away(engine, batch).await? {
             let waits = matches!(job.state(), State::Queued);
@@ -182,7 +182,7 @@ async fn inputs_of(
             // Where there is none its row is refused, or was never handed in.
             takes.extend(take_of(engine, batch, id).await?);
         }
-        let mut later: Vec<(NamedJob, Option<EndedTake>)> = Vec::new();
+        let mut later: Vec<Take> = Vec::new();
         for id in input.later_jobs() {
             let Some(take) = take_of(engine, batch, id).await? else { break };
             later.push(take);
@@ -240,7 +240,7 @@ async fn inputs_of(
 }
 
 /// The first of several takes that has not ended.
-fn unfinished(takes: &[(NamedJob, Option<EndedTake>)]) -> Option<&NamedJob> {
+fn unfinished(takes: &[Take]) -> Option<&NamedJob> {
     takes.iter().find(|(_, ended)| ended.is_none()).map(|(named, _)| named)
 }
 
@@ -253,12 +253,11 @@ async fn moved_away(engine: &EngineClient, batch: &BatchName) -> Result<Option<S
     }
 }
 
-/// A job that may give an input, and how it ended, if it has; nothing where the batch has no such job.
-async fn take_of(
-    engine: &EngineClient,
-    batch: &BatchName,
-    id: JobId,
-) -> Result<Option<(NamedJob, Option<EndedTake>)>, HandlerError> {
+/// A job that may give an input, and how it ended, if it has.
+type Take = (NamedJob, Option<EndedTake>);
+
+/// A take by its identity; nothing where the batch has no such job.
+async fn take_of(engine: &EngineClient, batch: &BatchName, id: JobId) -> Result<Option<Take>, HandlerError> {
     match engine.find(&format!("{batch}/{id}")).await {
         Ok(Target::Job(named)) => {
             let ended = named.record.job.is_over().then(|| ended_take(&named.record));
@@ -273,7 +272,7 @@ async fn take_of(
 /// any more.
 async fn older_version(
     engine: &EngineClient,
-    takes: &[(NamedJob, Option<EndedTake>)],
+    takes: &[Take],
     why: MissingInput,
 ) -> Result<Option<String>, HandlerError> {
     let Some((first, _)) = takes.first().filter(|_| why != MissingInput::Unfinished) else { return Ok(None) };
@@ -303,7 +302,7 @@ fn wait_for_older(batch: &BatchName, input: &JobInput, version: &str, why: Missi
 fn wait_for(
     batch: &BatchName,
     input: &JobInput,
-    (takes, later): (&[(NamedJob, Option<EndedTake>)], &[(NamedJob, Option<EndedTake>)]),
+    (takes, later): (&[Take], &[Take]),
     why: MissingInput,
 ) -> String {
     let Some((first, _)) = takes.first() else {
@@ -334,8 +333,7 @@ fn wait_for(
         }
         MissingInput::Rejected => {
             // Another one that was bought already may give it.
-            let is_open =
-                |(_, ended): &&(NamedJob, Option<EndedTake>)| ended.is_none_or(|take| take.is_undecided());
+            let is_open = |(_, ended): &&Take| ended.is_none_or(|take| take.is_undecided());
             if let Some((take, ended)) = takes.iter().chain(later).find(is_open) {
                 let (label, state) = (&take.spec.label, take.record.job.state().name());
                 return match ended {
@@ -350,8 +348,7 @@ fn wait_for(
             format!("callsheet review approve {name}, or callsheet review another-take {name}, which costs")
         }
         MissingInput::AwaitsPick => {
-            let may_give =
-                |(_, ended): &&(NamedJob, Option<EndedTake>)| ended.is_some_and(|take| take.may_give());
+            let may_give = |(_, ended): &&Take| ended.is_some_and(|take| take.may_give());
             let mut choice = takes.iter().chain(later).filter(may_give);
             let (one, is_choice) = (choice.next().map_or(first, |(take, _)| take), choice.next().is_some());
             let one = job_argument(batch, &one.spec.label);

@@ -176,10 +176,8 @@ fn a_kill_at_any_step_buys_it_once() {
     }
     // A batch that waits for decisions is not finished.
     let others = ["taken", "finishing"];
-    let of_a_run = |name: &&str| {
-        !accepting.contains(name) && !failpoint::OF_THE_DAEMON.contains(name) && !others.contains(name)
-    };
-    for step in case_share::of_this_run(failpoint::NAMES.into_iter().filter(of_a_run), 1) {
+    let is_next = |name: &&str| !accepting.contains(name) && !others.contains(name);
+    for step in case_share::of_this_run(failpoint::OF_A_RUN.into_iter().filter(is_next), 1) {
         // An image takes more than a tenth of a second, so that it is polled on a busy machine, too.
         let env = made_in(TestEnv::with(Options { speed: 300.0, ..Options::default() }));
         env.run(buy("3", "8")).exited(0);

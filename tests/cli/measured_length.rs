@@ -359,8 +359,11 @@ fn the_chosen_take_is_measured() {
 
 #[test]
 fn a_clip_is_bought_once_however_its_run_is_killed() {
-    let steps = failpoint::NAMES.into_iter().filter(|name| !failpoint::OF_THE_DAEMON.contains(name));
-    let steps = steps.map(|step| (step, 1)).chain([("finding-inputs", 1), ("admitted", 2), ("posted", 2)]);
+    let steps = failpoint::OF_A_RUN.map(|step| (step, 1)).into_iter().chain([
+        ("finding-inputs", 1),
+        ("admitted", 2),
+        ("posted", 2),
+    ]);
     for (step, nth) in case_share::of_this_run(steps, 3) {
         let env = TestEnv::new();
         story(&env, TEXT);

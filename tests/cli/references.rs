@@ -578,8 +578,8 @@ fn two_batches_survive_a_kill_at_every_step_between_them() {
 
 #[test]
 fn a_storyboard_survives_a_kill_at_every_step() {
-    let steps = failpoint::NAMES.into_iter().filter(|name| !failpoint::OF_THE_DAEMON.contains(name));
-    for step in case_share::of_this_run(steps.chain(failpoint::OF_REFERENCES), 1) {
+    let steps = failpoint::OF_A_RUN.into_iter().chain(failpoint::OF_REFERENCES);
+    for step in case_share::of_this_run(steps, 1) {
         let nth = if failpoint::OF_REFERENCES.contains(&step) { 2 } else { 1 };
         let env = TestEnv::new();
         story(&env, STORY);

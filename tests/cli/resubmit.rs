@@ -34,7 +34,7 @@ fn number(value: &Value) -> u64 {
 #[test]
 fn both_attempts_succeed_and_both_are_in_the_books() {
     let env = env(FIRST_IS_LATE, &resubmitting());
-    env.run(["run", "m.json"]).exited(7).says("the remaining jobs are overdue");
+    env.run(["run", "m.json"]).exited(7).says("the remaining tasks are overdue");
     let line = Outputs::of(&env, "m").lines.remove(0);
     assert_eq!((&line["state"], &line["attempts"]), (&json!("succeeded"), &json!(2)), "{line:#}");
     until("the first task ends", || env.audit().tasks.iter().all(|task| task.status == "success"));
@@ -98,7 +98,7 @@ fn a_task_that_cannot_be_read_is_not_bought_again_and_the_run_ends() {
     let unreadable =
         "[[rules]]\non = 'poll'\neffect = { do = 'answer', status = 500, body = 'error', when = 'before' }\n";
     let env = env(unreadable, &resubmitting());
-    env.run(["run", "m.json"]).exited(7).says("the remaining jobs are overdue");
+    env.run(["run", "m.json"]).exited(7).says("the remaining tasks are overdue");
     assert_eq!(env.audit().tasks.len(), 1);
     env.faults("");
     env.run(["run", "m.json"]).exited(0);

@@ -19,15 +19,10 @@ const OF_THE_MANIFEST: [&str; 5] = ["accepting", "taken", "accepted", "finishing
 /// Steps of jobs whose task is read: sounds are rendered within the call that asks for them.
 const OF_POLLED_KINDS: [&str; 2] = ["task-known", "read"];
 
-/// Every step that `run` comes to. The daemon's are in `tests/kills`.
-fn of_a_run() -> impl Iterator<Item = &'static str> {
-    failpoint::NAMES.into_iter().filter(|name| !failpoint::OF_THE_DAEMON.contains(name))
-}
-
 /// The steps at which a client that works on jobs of this kind can be killed.
 fn steps(kind: &str) -> Vec<String> {
     let is_polled = matches!(kind, "video" | "image");
-    let names = of_a_run().filter(|name| is_polled || !OF_POLLED_KINDS.contains(name));
+    let names = failpoint::OF_A_RUN.into_iter().filter(|name| is_polled || !OF_POLLED_KINDS.contains(name));
     let times = |name| if OF_THE_MANIFEST.contains(&name) { 1..=1 } else { 1..=2 };
     names.flat_map(|name| times(name).map(move |n| format!("{name}:{n}"))).collect()
 }
@@ -95,7 +90,7 @@ fn sound_effects_survive_a_kill_at_every_step() {
 
 #[test]
 fn a_batch_of_all_kinds_at_once_survives_a_kill_at_every_step() {
-    for step in case_share::of_this_run(of_a_run(), 1) {
+    for step in case_share::of_this_run(failpoint::OF_A_RUN, 1) {
         let env = TestEnv::new();
         let (manifest, ids) = manifests::of_all_kinds(2);
         env.write("batch.csv", manifest);
@@ -109,7 +104,7 @@ fn a_client_that_is_killed_at_every_step_in_turn_gets_there_all_the_same() {
     let env = TestEnv::new();
     let (manifest, ids) = manifests::of_all_kinds(2);
     env.write("batch.csv", manifest);
-    for step in of_a_run() {
+    for step in failpoint::OF_A_RUN.into_iter() {
         let mut command = env.command(RUN);
         command.env("CALLSHEET_FAILPOINT", step);
         // A later life may have no use for an earlier step.

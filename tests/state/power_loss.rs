@@ -130,8 +130,8 @@ fn what_a_run_acknowledges_is_on_the_device() {
 fn what_a_killed_run_left_unsynced_is_on_the_device_before_the_next_relies_on_it() {
     // The first commit takes the manifest in, the next ones are of intents.
     const MORE: [&str; 4] = ["flushed:2", "flushed:3", "flushed:5", "named:3"];
-    let of_a_run = failpoint::NAMES.into_iter().filter(|name| !failpoint::OF_THE_DAEMON.contains(name));
-    for step in case_share::of_this_run(of_a_run.chain(MORE), 2) {
+    let steps = failpoint::OF_A_RUN.into_iter().chain(MORE);
+    for step in case_share::of_this_run(steps, 2) {
         let env = TestEnv::new();
         env.write("batch.csv", manifests::of_all_kinds(1).0);
         let mut traced = Traced::new(env);
