@@ -9,8 +9,9 @@ use crate::api::Service;
 use crate::cli::daemon_discovery::{self, DaemonConnection};
 use crate::cli::failure::Failure;
 use crate::cli::global_flags::Global;
+use crate::cli::invocation::Invocation;
 use crate::cli::service_target::{self, PresentState, ServiceTarget};
-use crate::cli::terminal::say;
+use crate::cli::terminal::{self, say};
 use crate::cli::{batch_outcomes, build};
 use crate::cli::{printable, printable_path};
 use crate::client::Client;
@@ -21,6 +22,7 @@ use crate::domain::exit_code::Exit;
 use crate::domain::ids::BatchName;
 use crate::domain::job_state::JobState;
 use crate::domain::plural::counted;
+use crate::domain::shell_word::shell_word;
 use crate::domain::time::Timestamp;
 use crate::engine::gallery::Standing;
 use crate::engine::job_iter::JobIter;
@@ -184,7 +186,8 @@ async fn download(
                 "{}: {downloaded} of {wanted} downloaded into the object store; to copy them to {dir}:",
                 batch.name
             );
-            say!("    callsheet download {}", command.name);
+            let again = Invocation::of("run", global).download(&shell_word(&command.name));
+            terminal::print_command(&again);
         }
     }
     if downloaded >= wanted {

@@ -157,9 +157,34 @@ pub(super) fn with_typed_commands(text: &str) -> String {
     this_one().map_or_else(|| text.to_owned(), |(this, commands)| completed(text, &this, commands))
 }
 
-/// The same of a text of HTML.
+/// The same of HTML: in its text, and not in values of attributes, fields, and what is marked with `translate="no"`. Those
+/// are somebody's own words: a manifest that comes back in a form must come back as it was.
 pub(super) fn with_typed_commands_in_html(html: &str) -> String {
-    this_one().map_or_else(|| html.to_owned(), |(this, commands)| completed(html, &this.in_html(), commands))
+    let complete =
+        |this: &Invocation, commands: CommandNames| in_text_of(html, |text| completed(text, this, commands));
+    this_one().map_or_else(|| html.to_owned(), |(this, commands)| complete(&this.in_html(), commands))
+}
+
+/// HTML whose text was changed, as above. It is our own: every `>` in a text or a value is escaped.
+fn in_text_of(html: &str, change: impl Fn(&str) -> String) -> String {
+    let mut changed = String::with_capacity(html.len());
+    let mut rest = html;
+    while let Some((text, tag)) = rest.split_at_checked(rest.find('<').unwrap_or(rest.len()))
+        && !tag.is_empty()
+    {
+        changed.push_str(&change(text));
+        let end = tag.find('>').map_or(tag.len(), |at| at + 1);
+        let name: &str = tag[1..end].split(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or_default();
+        let is_verbatim = name == "textarea" || tag[..end].contains("translate=\"no\"");
+        let to = match is_verbatim {
+            true => tag.find(&format!("</{name}>")).unwrap_or(tag.len()),
+            false => end,
+        };
+        changed.push_str(&tag[..to]);
+        rest = &tag[to..];
+    }
+    changed.push_str(&change(rest));
+    changed
 }
 
 /// How this command was called, with what it found out since.
@@ -242,6 +267,23 @@ mod tests {
         let this = Invocation::of("run", &flags.global).in_html();
         let page = completed("<code>callsheet budget b N</code>", &this, || vec!["budget".to_owned()]);
         assert_eq!(page, "<code>callsheet budget --state '&lt;b&gt;&amp;x' b N</code>");
+    }
+
+    #[test]
+    fn on_a_page_no_word_of_a_person_is_changed() {
+        let changed =
+            |html: &str| in_text_of(html, |text| text.replace("callsheet open", "callsheet open --emulator"));
+        let own = "<textarea name=\"manifest\">a callsheet open on a desk</textarea>\
+                   <input value=\"callsheet open.csv\">\
+                   <p class=\"text\" translate=\"no\">callsheet open</p>";
+        assert_eq!(changed(own), own);
+        let shown = format!("<p>{own}</p><code>callsheet open b</code> or callsheet open c");
+        assert_eq!(
+            changed(&shown),
+            format!("<p>{own}</p><code>callsheet open --emulator b</code> or callsheet open --emulator c")
+        );
+        assert_eq!(changed("callsheet open"), "callsheet open --emulator");
+        assert_eq!(changed("<br"), "<br");
     }
 
     #[test]

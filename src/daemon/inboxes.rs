@@ -13,7 +13,7 @@ use crate::domain::batch_origin::SourcePlace;
 use crate::domain::diagnostic::{Diagnostic, Position};
 use crate::domain::manifest::row::Policy;
 use crate::domain::time::Millis;
-use crate::engine::blocking;
+use crate::engine::{blocking, to_the_end};
 use crate::ingest::inbox::dispose::{self, DisposeError, Filed, Folders};
 use crate::ingest::inbox::{FileStat, Inbox, ReadyManifest, WatchOptions};
 use crate::ingest::ingest_handle::{self, IngestError, IngestHandle};
@@ -195,7 +195,8 @@ impl InboxWorker {
         // It is taken in already: reading it again would only lose what its receipt says.
         let unfiled = self.unfiled.get(&manifest.path).filter(|unfiled| unfiled.stat == manifest.stat);
         let (known, manifest) = (unfiled.map(|unfiled| unfiled.receipt.clone()), manifest.clone());
-        Box::pin(async move {
+        // It goes on while this worker takes in another one.
+        Box::pin(to_the_end(async move {
             let receipt = match known {
                 Some(receipt) => receipt,
                 None => match accept(&terms, &ingest, &manifest, held).await {
@@ -206,7 +207,7 @@ impl InboxWorker {
             let (said, now) = (receipt.clone(), clock.now().wall);
             let file = move || dispose::file_away(&terms.folders, &manifest, &said, now);
             Worked::Read(receipt, blocking(file).await)
-        })
+        }))
     }
 
     /// Notes what came of a manifest; one that stays where it is comes again.

@@ -390,11 +390,6 @@ pub struct EndedTake {
 }
 
 impl EndedTake {
-    /// Whether its outputs wait for a decision.
-    pub fn is_undecided(&self) -> bool {
-        self.state == JobState::Succeeded && self.wants_review && self.verdict.is_none()
-    }
-
     /// Whether it has outputs that were not rejected.
     pub fn may_give(&self) -> bool {
         self.state == JobState::Succeeded && !self.is_rejected()

@@ -90,11 +90,20 @@ impl Engine {
     /// Makes the folders of all unfinished batches, and begins to sweep what a killed process left in them. Returns what
     /// the scheduler has to know of those that cannot be made now: they are made when they can be.
     pub(super) async fn prepare_outputs(&mut self, deps: &EngineDeps) -> Vec<Input> {
+        let refused = self.make_output_folders(deps).await;
+        let names: Vec<BatchName> = self.unfinished().into_iter().map(|(_, name)| name).collect();
+        self.sweep_parts(deps, &names);
+        refused
+    }
+
+    fn unfinished(&self) -> Vec<(BatchNo, BatchName)> {
         let unfinished = self.scheduler.batches().filter(|batch| !batch.is_done());
-        let batches: Vec<(BatchNo, BatchName)> =
-            unfinished.map(|batch| (batch.no, batch.name.clone())).collect();
-        let output_dir = deps.output_dir.clone();
-        let prepared: Vec<BatchName> = batches.iter().map(|(_, name)| name.clone()).collect();
+        unfinished.map(|batch| (batch.no, batch.name.clone())).collect()
+    }
+
+    /// The same without a sweep.
+    pub(super) async fn make_output_folders(&self, deps: &EngineDeps) -> Vec<Input> {
+        let (batches, output_dir) = (self.unfinished(), deps.output_dir.clone());
         let prepare = move || {
             let mut refused = Vec::new();
             for (no, name) in batches {
@@ -111,9 +120,7 @@ impl Engine {
             }
             refused
         };
-        let refused = blocking(prepare).await;
-        self.sweep_parts(deps, &prepared);
-        refused
+        blocking(prepare).await
     }
 
     /// Begins to remove the parts that a killed process left in the folders of batches, beside the work: a folder may hold
@@ -143,7 +150,7 @@ impl Engine {
         let (output_dir, prepared) = (deps.output_dir.clone(), name.clone());
         match blocking(move || output_dir.prepare(&prepared)).await {
             Ok(()) => {
-                // In the folder of one that was finished no killed process has left anything.
+                // One that was finished has no unfinished downloads.
                 if !was_finished {
                     self.sweep_parts(&deps, &[name]);
                 }

@@ -292,8 +292,14 @@ impl Engine {
     async fn first_inputs(&mut self) -> Vec<Input> {
         let Some(deps) = self.deps.clone() else { return Vec::new() };
         let mut inputs = self.prepare_outputs(&deps).await;
-        if self.disk_is_low(&deps).await {
-            inputs.push(Input::DiskIsLow(true));
+        let is_full = |inputs: &[Input]| inputs.iter().any(|input| matches!(input, Input::DiskIsLow(true)));
+        if is_full(&inputs) || self.disk_is_low(&deps).await {
+            // It may be what a killed process left that fills the disk.
+            self.finish_part_sweeps().await;
+            inputs = self.make_output_folders(&deps).await;
+            if self.disk_is_low(&deps).await {
+                inputs.push(Input::DiskIsLow(true));
+            }
         }
         inputs
     }

@@ -88,6 +88,9 @@ pub enum IngestError {
     /// has to come in again.
     #[error("{0}")]
     NotValidated(String),
+    /// The engine does not take in its batch.
+    #[error("{0}; nothing was accepted")]
+    Refused(String),
     /// What the state keeps of rows does not tell how they are written.
     #[error("{}", unknown_rows(.0))]
     UnknownRows(Vec<String>),
@@ -312,7 +315,10 @@ impl IngestHandle {
         };
         let Accepted { receipt, batch, edited, lock } = blocking(publish).await?;
         if let Some(batch) = batch {
-            self.engine.add_batch(Box::new(batch), edited).await?;
+            // Its files may have been moved away just now: then nothing was taken in.
+            if let Some(why) = self.engine.add_batch(Box::new(batch), edited).await?.refused {
+                return Err(IngestError::Refused(why));
+            }
             failpoint::hit("accepted");
         }
         drop((publishing, lock));

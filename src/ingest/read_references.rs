@@ -357,7 +357,8 @@ impl Lookup<'_> {
     }
 }
 
-/// The manifest at `path` may have references, or could not be read through.
+/// The manifest at `path` may have references, or could not be read through. What cannot be opened has none.
 pub(super) fn file_may_have(path: &Path) -> bool {
-    std::fs::File::open(path).and_then(may_have).unwrap_or(true)
+    // Of what is no file by now nothing is waited for.
+    manifest_file::open(path).is_ok_and(|(file, _)| may_have(file).unwrap_or(true))
 }

@@ -112,15 +112,18 @@ impl Jobs {
     }
 
     /// The first of them that waits and was accepted with other terms than the row has: its place among them, and those
-    /// terms.
+    /// terms. Another limit or review comes before another priority, which may be that of all rows.
     pub(super) fn other_terms(&self) -> Option<(usize, AcceptedTerms)> {
         let terms = AcceptedTerms::of(&self.order).rounded();
-        let mut known = self.known.iter().take(self.count as usize).enumerate();
-        known.find_map(|(place, known)| {
-            let known = (*known)?;
-            let is_other = known.standing.waits() && known.terms != terms;
-            is_other.then_some((place, known.terms))
-        })
+        let waiting = || {
+            let known = self.known.iter().take(self.count as usize).enumerate();
+            let known = known.filter_map(|(place, known)| Some((place, (*known)?)));
+            known.filter(|(_, known)| known.standing.waits()).map(|(place, known)| (place, known.terms))
+        };
+        let is_other = |(_, known): &(usize, AcceptedTerms)| {
+            AcceptedTerms { priority: terms.priority, ..*known } != terms
+        };
+        waiting().find(is_other).or_else(|| waiting().find(|(_, known)| *known != terms))
     }
 
     /// Stages them as they would be once they were accepted: they are counted here.

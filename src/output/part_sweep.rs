@@ -9,6 +9,9 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+/// The number of a part that is being removed: no output has it.
+const ASIDE: usize = 1_000_000;
+
 /// What the sweeps of an output folder have to know of each other, and of the parts that are written meanwhile.
 #[derive(Debug, Default)]
 pub(super) struct PartSweeps(Mutex<UnderWay>);
@@ -35,11 +38,17 @@ impl PartSweeps {
         PartSweep { dirs, shared: self.clone() }
     }
 
-    /// Removes a part, unless this process writes it.
-    fn remove(&self, part: &Path) -> io::Result<()> {
-        // One that is begun now waits until this one is gone.
-        let under_way = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if under_way.own.contains(part) { Ok(()) } else { fs::remove_file(part) }
+    /// Removes a part, unless this process writes it. One that somebody else removed is gone.
+    fn remove(&self, part: &Path, aside: &Path) -> io::Result<()> {
+        let moved = {
+            // One that is begun now waits until this one has another name: to free gigabytes takes longer.
+            let under_way = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            if under_way.own.contains(part) { Ok(false) } else { fs::rename(part, aside).map(|()| true) }
+        };
+        match moved.and_then(|is_moved| if is_moved { fs::remove_file(aside) } else { Ok(()) }) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -64,14 +73,21 @@ impl PartSweep {
         }
     }
 
+    /// Removes what can be removed, and returns the first error.
     fn sweep(&self, dir: &Path) -> io::Result<()> {
+        // Behind a link lie parts of others.
+        if !dir.symlink_metadata()?.is_dir() {
+            return Ok(());
+        }
+        let mut swept = Ok(());
         for entry in fs::read_dir(dir)? {
             let entry = entry?;
-            if is_part(&entry.file_name().to_string_lossy()) {
-                self.shared.remove(&entry.path())?;
+            if let Some((job, _)) = part_of(&entry.file_name().to_string_lossy()) {
+                let removed = self.shared.remove(&entry.path(), &dir.join(format!(".{job}-{ASIDE}.part")));
+                swept = swept.and(removed);
             }
         }
-        Ok(())
+        swept
     }
 }
 
@@ -85,14 +101,12 @@ impl Drop for PartSweep {
     }
 }
 
-/// Whether a name was made by [`OutputDir::part_path`](crate::output::publish::OutputDir::part_path).
-fn is_part(name: &str) -> bool {
-    let Some(middle) = name.strip_prefix('.').and_then(|rest| rest.strip_suffix(".part")) else {
-        return false;
-    };
-    middle.split_once('-').is_some_and(|(job, n)| {
-        job.len() == 32 && job.bytes().all(|b| b.is_ascii_hexdigit()) && n.parse::<usize>().is_ok()
-    })
+/// The job and the number of a name that was made by
+/// [`OutputDir::part_path`](crate::output::publish::OutputDir::part_path).
+fn part_of(name: &str) -> Option<(&str, usize)> {
+    let (job, n) = name.strip_prefix('.')?.strip_suffix(".part")?.split_once('-')?;
+    let is_job = job.len() == 32 && job.bytes().all(|b| b.is_ascii_hexdigit());
+    Some((job, n.parse().ok()?)).filter(|_| is_job)
 }
 
 #[cfg(test)]
@@ -124,6 +138,19 @@ mod tests {
         // The next one knows no more of it: that process has ended.
         output_dir.begin_part_sweep([&batch]).run();
         assert!(!first.exists());
+    }
+
+    #[test]
+    fn parts_behind_a_link_are_those_of_others() {
+        let root = tempfile::tempdir().unwrap();
+        let [batch, linked]: [BatchName; 2] = ["b", "linked"].map(|name| name.parse().unwrap());
+        let output_dir = OutputDir::new(root.path(), OutputOptions::default());
+        output_dir.prepare(&batch).unwrap();
+        std::os::unix::fs::symlink("b", root.path().join("linked")).unwrap();
+        let part = output_dir.part_path(&batch, JobId([1; 16]), 1);
+        std::fs::write(&part, "theirs").unwrap();
+        output_dir.begin_part_sweep([&linked]).run();
+        assert!(part.exists());
     }
 
     #[test]

@@ -140,7 +140,7 @@ pub fn job_list(list: &JobList) -> Markup {
                         @if job.superseded { span class="mark" { "superseded" } }
                         span class="push dim" { (job.what) " · line " (job.line) " · " (credits(Credits(job.credits))) }
                     }
-                    p class="dim prompt" { (shortened(&job.prompt)) }
+                    p class="dim prompt" translate="no" { (shortened(&job.prompt)) }
                     @if let Some(error) = &job.error { p class="bad prompt" { (shortened(error)) } }
                 }
             } }
@@ -202,7 +202,7 @@ pub fn job_body(job: &JobView, viewer: &Viewer) -> Markup {
         }
         section class="card" {
             h2 { "Job " (state_mark(&job.state)) }
-            p class="text" { (job.prompt) }
+            p class="text" translate="no" { (job.prompt) }
             dl { @for (name, value) in &job.facts { dt { (name) } dd { (value) } } }
         }
         section class="card wide" {

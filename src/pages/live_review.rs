@@ -129,7 +129,7 @@ fn nothing(view: &ReviewView) -> Markup {
 fn row_card(view: &ReviewView, row: &ReviewRow, viewer: &Viewer) -> Markup {
     html! {
         section class="card row" {
-            p class="text prompt" { (row.prompt) }
+            p class="text prompt" translate="no" { (row.prompt) }
             p class="dim" { (row.what) @if row.takes.len() > 1 { " · " (row.takes.len()) " takes" } }
             div class="takes" { @for take in &row.takes { (take_card(view, row, take, viewer)) } }
             @if let Some(take) = row.takes.first().filter(|_| viewer.buys_takes()) {

@@ -310,6 +310,11 @@ fn wait_for(
     };
     let name = job_argument(batch, &first.spec.label);
     let row = input.shown();
+    let is_of_row =
+        input.variation.is_none() && matches!(why, MissingInput::Rejected | MissingInput::Ended(_));
+    if is_of_row && let Some(other) = another_take(batch, takes, later) {
+        return format!("the row {row} {}, and {other}", why.explain());
+    }
     let command = match why {
         MissingInput::Unfinished => {
             let NamedJob { batch, record, .. } = unfinished(takes).unwrap_or(first);
@@ -332,30 +337,35 @@ fn wait_for(
             format!("callsheet review approve {name}")
         }
         MissingInput::Rejected => {
-            // Another one that was bought already may give it.
-            let is_open = |(_, ended): &&Take| ended.is_none_or(|take| take.is_undecided());
-            if let Some((take, ended)) = takes.iter().chain(later).find(is_open) {
-                let (label, state) = (&take.spec.label, take.record.job.state().name());
-                return match ended {
-                    None => format!("the row {row} {}, and its take {label} is {state}", why.explain()),
-                    Some(_) => format!(
-                        "the row {row} {}, and its take {label} waits for a decision: callsheet review approve {}",
-                        why.explain(),
-                        job_argument(batch, label)
-                    ),
-                };
-            }
+            let has_outputs = |(take, _): &&Take| take.record.job.has_succeeded();
+            let rejected = takes.iter().find(has_outputs).map_or(first, |(take, _)| take);
+            let name = job_argument(batch, &rejected.spec.label);
             format!("callsheet review approve {name}, or callsheet review another-take {name}, which costs")
         }
         MissingInput::AwaitsPick => {
-            let may_give = |(_, ended): &&Take| ended.is_some_and(|take| take.may_give());
-            let mut choice = takes.iter().chain(later).filter(may_give);
-            let (one, is_choice) = (choice.next().map_or(first, |(take, _)| take), choice.next().is_some());
-            let one = job_argument(batch, &one.spec.label);
-            format!("callsheet review {} {one}", if is_choice { "pick" } else { "approve" })
+            choose(batch, takes, later).unwrap_or_else(|| format!("callsheet review pick {name}"))
         }
     };
     format!("the row {row} {}: {command}", why.explain())
+}
+
+/// Another take of a row that was bought already and may give what is missing: what it waits for, or the command that
+/// helps.
+fn another_take(batch: &BatchName, takes: &[Take], later: &[Take]) -> Option<String> {
+    let mut all = takes.iter().chain(later);
+    if let Some((take, _)) = all.find(|(_, ended)| ended.is_none()) {
+        return Some(format!("its take {} is {}", take.spec.label, take.record.job.state().name()));
+    }
+    choose(batch, takes, later).map(|command| format!("another take of it is there: {command}"))
+}
+
+/// The command that chooses among the takes that have outputs and are not rejected; nothing where there is none.
+fn choose(batch: &BatchName, takes: &[Take], later: &[Take]) -> Option<String> {
+    let may_give = |(_, ended): &&Take| ended.is_some_and(|take| take.may_give());
+    let mut choice = takes.iter().chain(later).filter(may_give);
+    let (one, _) = choice.next()?;
+    let verb = if choice.next().is_some() { "pick" } else { "approve" };
+    Some(format!("callsheet review {verb} {}", job_argument(batch, &one.spec.label)))
 }
 
 impl InputView {

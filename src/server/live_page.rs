@@ -4,7 +4,7 @@
 
 use axum::body::{Body, to_bytes};
 use axum::extract::Request;
-use axum::http::header;
+use axum::http::{Method, header};
 use axum::middleware::Next;
 use axum::response::{Html, IntoResponse, Response};
 
@@ -28,8 +28,9 @@ impl IntoResponse for LivePage {
 
 /// Gives the commands of a live page their flags; every other answer is left as it is.
 pub(super) async fn type_commands(typed: TypedCommands, request: Request, next: Next) -> Response {
+    let is_head = request.method() == Method::HEAD;
     let response = next.run(request).await;
-    if response.extensions().get::<IsLivePage>().is_none() {
+    if is_head || response.extensions().get::<IsLivePage>().is_none() {
         return response;
     }
     let (mut head, body) = response.into_parts();

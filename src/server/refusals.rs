@@ -134,6 +134,7 @@ impl From<&IngestError> for Refusal {
             IngestError::Manifest(error) => error.into(),
             IngestError::Catalog(error) => error.into(),
             IngestError::NotValidated(_) => Refusal::new(Exit::Unreachable, error.to_string()),
+            IngestError::Refused(_) => Refusal::new(Exit::Unfinished, error.to_string()),
             IngestError::UnknownRows(_) => Refusal::new(Exit::Usage, error.to_string())
                 .hint("edit these rows in their manifest and submit it again, or name other jobs"),
             IngestError::Gone(_) => Refusal::new(Exit::Unfinished, error.to_string()),

@@ -1,7 +1,8 @@
 //! Where the last outcome of each job of a batch lies, so that a job is found without reading all outcomes again.
 //!
 //! Made of the outcomes when a job of the batch is first asked for, and from then on of those alone that came since. Of the
-//! batches that were asked about last, in memory: 8 bytes a job, 32 MiB in all.
+//! batches that were asked about last, in memory: 8 bytes a job, of four batches at least, and of more as long as they have
+//! four million jobs together.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -13,8 +14,10 @@ use crate::domain::ids::{BatchNo, Seq};
 use crate::store::spool::Lines;
 use crate::store::{BatchRecord, JobRecord, Store, StoreError};
 
-/// Batches that are known, and jobs of all of them, but for the one that was asked about last.
+/// Batches that are known however large they are, and at most.
+const BATCHES_MIN: usize = 4;
 const BATCHES_MAX: usize = 1024;
+/// Jobs of all of them together, where there are more than a few.
 const JOBS_MAX: usize = 4 * 1024 * 1024;
 
 /// The part of an outcome that tells whose it is.
@@ -66,7 +69,7 @@ impl OutcomeIndexes {
         self.recent.truncate(BATCHES_MAX);
         let mut jobs: usize = self.recent.iter().map(|index| index.outcomes.len()).sum();
         while jobs > JOBS_MAX
-            && self.recent.len() > 1
+            && self.recent.len() > BATCHES_MIN
             && let Some(oldest) = self.recent.pop_back()
         {
             jobs -= oldest.outcomes.len();

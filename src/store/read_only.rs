@@ -215,6 +215,10 @@ impl ReadOnlyState {
                 continue;
             }
             let backup = batch_backup::read(&folder.path).map(|written| written.backup);
+            // It may be there only by now.
+            if backup.as_ref().is_some_and(|backup| backup.name != *batch) {
+                continue;
+            }
             let spool = Spool::new(folder.path.clone());
             let (rows, outcomes) = (spool.rows_path(), spool.outcomes_path());
             let bytes = length(&rows)?;

@@ -136,7 +136,7 @@ pub struct KnownJob {
 /// What a row says beside its request, and what no later manifest changes of a job that was accepted.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct AcceptedTerms {
-    /// The most that a job may cost, in credits; amounts above 8,000,000 are alike.
+    /// The most that a job may cost, in credits; amounts above 8,388,606 are alike.
     pub max_credits: Option<Credits>,
     /// Whether its outputs wait for a decision.
     pub review: bool,

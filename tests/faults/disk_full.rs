@@ -184,6 +184,22 @@ fn a_run_whose_outputs_fill_the_disk_ends_with_its_exit_code_and_resumes() {
     is_done(&env);
 }
 
+/// What a killed run had begun to download takes the room that the next one must keep free. It is removed before that one
+/// decides that nothing can go on.
+#[test]
+fn unfinished_downloads_of_a_killed_run_do_not_count_as_a_full_disk() {
+    let env = env("[paths]\noutput = \"disk/output\"\n[output]\nmin_free = \"12MiB\"");
+    let Some(_disk) = Disk::in_memory(env.path("disk"), "size=24m") else { return };
+    let mut killed = env.command(["run", "batch.csv"]);
+    killed.env("CALLSHEET_FAILPOINT", "fetching");
+    Running::start(killed).end().was_killed("before the first download");
+    let left = env.path("disk/output/batch/.00000000000000000000000000000000-1.part");
+    fs::write(&left, vec![0; 16 << 20]).unwrap();
+    env.run(["run", "batch.csv"]).exited(0);
+    assert!(!left.exists());
+    is_done(&env);
+}
+
 /// Lays a manifest beside the inbox, to be dropped when no byte more can be written.
 fn prepare(env: &TestEnv, name: &str, content: &str) {
     env.write(&format!("disk/jobs/inbox/.{name}.tmp"), content);
