@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::domain::credits::Credits;
+
 /// So many errors of one row, heading or request are kept; the rest is counted.
 const ERRORS_MAX: usize = 100;
 
@@ -45,12 +47,15 @@ pub struct Diagnostic {
     /// What to do about it, where that is more than the message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
+    /// What the row costs, in credits, where that alone is wrong: it may not cost so much.
+    #[serde(default, rename = "price_credits", skip_serializing_if = "Option::is_none")]
+    pub price: Option<Credits>,
 }
 
 impl Diagnostic {
     /// Without position and field.
     pub fn new(message: impl Into<String>) -> Diagnostic {
-        Diagnostic { position: None, field: None, message: message.into(), hint: None }
+        Diagnostic { position: None, field: None, message: message.into(), hint: None, price: None }
     }
 
     /// `found X, expected Y`.

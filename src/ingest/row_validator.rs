@@ -536,7 +536,8 @@ impl RowRules<'_> {
             }
             (Some(price), Some(most), _) if price > most => {
                 let message = format!("is {}, but the row costs {}: {formula}", most.0, price.0);
-                refuse(message, "raise max_credits, or ask for less")
+                let problem = refuse(message, "raise max_credits, or ask for less");
+                problem.map(|problem| Diagnostic { price: Some(price), ..problem })
             }
             _ => None,
         }

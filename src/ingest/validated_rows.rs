@@ -63,6 +63,16 @@ fn without_retry(mut known: Vec<Option<KnownJob>>, problems: &[Diagnostic]) -> V
     known
 }
 
+/// A job that waits costs what its row does today, where its owner allowed that since it was accepted.
+fn at_present_price(mut known: Vec<Option<KnownJob>>, problems: &[Diagnostic]) -> Vec<Option<KnownJob>> {
+    if let [Diagnostic { price: Some(price), .. }] = problems {
+        let is_allowed = |job: &KnownJob| job.terms.max_credits.is_some_and(|most| *price <= most);
+        let waiting = known.iter_mut().flatten().filter(|job| job.standing.waits() && is_allowed(job));
+        waiting.for_each(|job| job.credits = Some(*price));
+    }
+    known
+}
+
 /// What becomes of a row.
 ///
 /// # Errors
@@ -109,7 +119,8 @@ pub(super) fn outcome(found: RowWithVerdict) -> Result<Outcome, StoreError> {
             }))
         }
         RowRequest::Invalid(problems) if known.iter().flatten().count() == count as usize => {
-            Outcome::Kept { id, known: without_retry(known, &problems), problems }
+            let known = at_present_price(without_retry(known, &problems), &problems);
+            Outcome::Kept { id, known, problems }
         }
         RowRequest::Invalid(problems) => Outcome::Invalid { id, known, problems },
     })

@@ -678,7 +678,7 @@ fn help_lists_the_exit_codes() {
     let codes = help.split_once("Exit codes:").unwrap().1;
     assert_snapshot!(codes, @r"
       0  everything is done
-      1  some jobs failed
+      1  some jobs failed, were canceled or expired
       2  usage, configuration or manifest is wrong
       3  not authorised
       4  stopped by a budget or by the balance

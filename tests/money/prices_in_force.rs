@@ -56,6 +56,21 @@ fn what_waited_for_credits_while_its_price_doubled_passes_neither_its_maximum_no
 }
 
 #[test]
+fn a_plan_counts_what_waits_at_the_price_that_its_owner_allowed_since() {
+    let env = TestEnv::with_credits(0);
+    env.write("w.json", two_videos(Some(10)));
+    env.run(["run", "w.json", "--budget", "100"]).exited(4);
+    env.prices(&json!({"multiply": 2}));
+    env.run(["retry", "w", "--max-credits", "20"]).exited(0);
+    std::fs::remove_file(env.path("state/catalogs.json")).unwrap();
+    let planned = env.run(["plan", "w.json", "--json"]).json()["total_credits"].clone();
+    env.credits(1000);
+    env.run(["run", "w.json"]).exited(0);
+    assert_eq!(env.audit().totals.charged_credits, 40);
+    assert_eq!(planned, 40);
+}
+
+#[test]
 fn without_a_budget_a_batch_spends_what_its_plan_showed_whatever_prices_become() {
     let env = TestEnv::with_credits(0);
     env.write("w.json", two_videos(None));

@@ -65,7 +65,7 @@ fn rows(name: &str, bytes: Vec<u8>, at: Position, limits: &Limits) -> Result<Vec
             column.map_or(format!(":{line}"), |column| format!(":{line}:{column}"))
         });
         let message = format!("{name}{place}: {}", problem.field_message());
-        Diagnostic { position: Some(at), field: None, message, hint: problem.hint }
+        Diagnostic { position: Some(at), field: None, message, hint: problem.hint, price: None }
     };
     let bytes = without_mark(bytes);
     if extension(name).eq_ignore_ascii_case("json") {
