@@ -9,9 +9,8 @@ use crate::api::Service;
 use crate::cli::daemon_discovery::{self, DaemonConnection};
 use crate::cli::failure::Failure;
 use crate::cli::global_flags::Global;
-use crate::cli::invocation::Invocation;
 use crate::cli::service_target::{self, PresentState, ServiceTarget};
-use crate::cli::terminal::{self, say};
+use crate::cli::terminal::say;
 use crate::cli::{batch_outcomes, build};
 use crate::cli::{printable, printable_path};
 use crate::client::Client;
@@ -186,8 +185,7 @@ async fn download(
                 "{}: {downloaded} of {wanted} downloaded into the object store; to copy them to {dir}:",
                 batch.name
             );
-            let again = Invocation::of("run", global).download(&shell_word(&command.name));
-            terminal::print_command(&again);
+            say!("    callsheet download {}", shell_word(&command.name));
         }
     }
     if downloaded >= wanted {

@@ -169,12 +169,11 @@ pub(super) fn with_typed_commands_in_html(html: &str) -> String {
 fn in_text_of(html: &str, change: impl Fn(&str) -> String) -> String {
     let mut changed = String::with_capacity(html.len());
     let mut rest = html;
-    while let Some((text, tag)) = rest.split_at_checked(rest.find('<').unwrap_or(rest.len()))
-        && !tag.is_empty()
-    {
+    while let Some(begins) = rest.find('<') {
+        let (text, tag) = rest.split_at(begins);
         changed.push_str(&change(text));
         let end = tag.find('>').map_or(tag.len(), |at| at + 1);
-        let name: &str = tag[1..end].split(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or_default();
+        let name = tag[1..end].split(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or_default();
         let is_verbatim = name == "textarea" || tag[..end].contains("translate=\"no\"");
         let to = match is_verbatim {
             true => tag.find(&format!("</{name}>")).unwrap_or(tag.len()),

@@ -167,8 +167,9 @@ impl InboxWorker {
                 },
             };
             let Some(manifest) = next else { return Ok(()) };
+            let bytes = manifest.stat.identity.bytes();
             if large.is_some()
-                && ingest_handle::has_to_follow(&manifest.path).await
+                && ingest_handle::has_to_follow(&manifest.path, bytes).await
                 && let Some(LargeManifest { manifest, work }) = large.take()
             {
                 let worked = work.await;
@@ -176,7 +177,7 @@ impl InboxWorker {
             }
             let (held, is_held) = oneshot::channel();
             let mut work = self.work(&manifest, held);
-            if ingest_handle::is_large(&manifest.path).await {
+            if ingest_handle::is_large(bytes) {
                 tokio::select! {
                     worked = &mut work => self.finish(&inbox, &manifest, worked)?,
                     _ = is_held => large = Some(LargeManifest { manifest, work }),

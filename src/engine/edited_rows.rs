@@ -204,27 +204,14 @@ fn layout_of(batch: &BatchRecord, default: &Layout) -> Layout {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::ids::{Fingerprint, JobId, JobKey};
+    use crate::domain::ids::{AttemptNo, JobKey};
     use crate::domain::job::Job;
+    use crate::domain::request::Kind;
     use crate::domain::time::Timestamp;
+    use crate::engine::scheduler::tests::spec;
     use crate::store::{Change, JobRecord, Segment};
 
     const NO: BatchNo = BatchNo(1);
-
-    fn spec(seq: u32) -> JobSpec {
-        let order = serde_json::json!({
-            "line": seq + 2, "kind": "image", "body": { "prompt": "a fox" }, "priority": 0, "meta": {},
-        });
-        JobSpec {
-            seq: Seq(seq),
-            id: JobId(u128::from(seq).to_be_bytes()),
-            fingerprint: Fingerprint([1; 16]),
-            variation: 1,
-            label: "fox".to_owned(),
-            apart: false,
-            order: serde_json::from_value(order).unwrap(),
-        }
-    }
 
     #[test]
     fn what_ends_between_reading_and_taking_in_is_counted_as_it_ended() {
@@ -235,17 +222,17 @@ mod tests {
         let mut places = Vec::new();
         for seq in 0..4 {
             places.push(rows.bytes());
-            rows.push(&spec(seq)).unwrap();
+            rows.push(&*spec(seq, Kind::Image)).unwrap();
         }
         (batch.rows, batch.spool_bytes) = (4, rows.sync().unwrap());
         batch.segments.push(Segment::mixed(0, 0, batch.spool_bytes));
         store.commit(&[Change::Batch(Box::new(batch.clone()))]).unwrap();
         let end = |seq: u32, job: Job| {
             let (key, row_at) = (JobKey { batch: NO, seq: Seq(seq) }, places[seq as usize]);
-            let record = JobRecord { key, id: spec(seq).id, row_at, job };
+            let record = JobRecord { key, id: spec(seq, Kind::Image).id, row_at, job };
             store.commit(&[Change::End(record)]).unwrap();
         };
-        let ended = |state| Job::at(crate::domain::ids::AttemptNo::FIRST, state);
+        let ended = |state| Job::at(AttemptNo::FIRST, state);
         let told = |edited: &EditedRows| {
             let mut told: Vec<String> = (edited.ended.iter())
                 .map(|version| format!("{} {}", version.seq.0, version.state.name()))

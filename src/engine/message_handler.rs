@@ -115,7 +115,7 @@ impl Engine {
     fn add_batch(
         &mut self,
         batch: Box<BatchRecord>,
-        edited: Option<Box<EditedRows>>,
+        mut edited: Option<Box<EditedRows>>,
         taken: &mut Vec<TakenBatch>,
     ) -> Result<CommandOutcome, EngineError> {
         let (no, now) = (batch.no, self.clock.now());
@@ -131,13 +131,9 @@ impl Engine {
             taken.push(TakenBatch { no, name, was_finished });
         }
         load_days(&mut self.scheduler, &self.store, &[now.wall.utc_day()])?;
-        let edited = match edited {
-            Some(mut edited) => {
-                edited.refresh(&self.store, &batch)?;
-                Some(edited)
-            }
-            None => None,
-        };
+        if let Some(edited) = &mut edited {
+            edited.refresh(&self.store, &batch)?;
+        }
         let outcome = self.scheduler.execute(Command::AddBatch(batch), now)?;
         if let Some(edited) = edited {
             self.scheduler.change_versions(no, edited.versions, &edited.ended);

@@ -281,7 +281,8 @@ impl IngestHandle {
         options: IngestOptions,
         held: Option<oneshot::Sender<()>>,
     ) -> Result<Receipt, IngestError> {
-        let _turn = if is_large(&path).await { Some(self.large.lock().await) } else { None };
+        let bytes = tokio::fs::metadata(&path).await.map_or(0, |found| found.len());
+        let _turn = if is_large(bytes) { Some(self.large.lock().await) } else { None };
         let (catalog, defaults) = self.catalog().await?;
         let (store, locks) = (self.store.clone(), self.locks.clone());
         let now = self.clock.now().wall;
@@ -411,16 +412,16 @@ impl IngestHandle {
     }
 }
 
-/// Whether a manifest is read beside small ones only: some formats are held whole. One that cannot be read is not.
-pub async fn is_large(path: &Path) -> bool {
-    tokio::fs::metadata(path).await.is_ok_and(|found| found.len() > SMALL_BYTES)
+/// Whether a manifest of this length is read beside small ones only: some formats are held whole.
+pub fn is_large(bytes: u64) -> bool {
+    bytes > SMALL_BYTES
 }
 
-/// Whether a manifest is read after those that came before it, also where one of these takes long: it is large itself, or
-/// may name rows of theirs.
-pub async fn has_to_follow(path: &Path) -> bool {
+/// Whether a manifest of this length is read after those that came before it, also where one of these takes long: it is
+/// large itself, or may name rows of theirs.
+pub async fn has_to_follow(path: &Path, bytes: u64) -> bool {
     let read = path.to_owned();
-    is_large(path).await || blocking(move || read_references::file_may_have(&read)).await
+    is_large(bytes) || blocking(move || read_references::file_may_have(&read)).await
 }
 
 /// A folder of its own for a manifest that comes in as bytes, so that it keeps its name. It goes with its contents, and

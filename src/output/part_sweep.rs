@@ -82,7 +82,7 @@ impl PartSweep {
         let mut swept = Ok(());
         for entry in fs::read_dir(dir)? {
             let entry = entry?;
-            if let Some((job, _)) = part_of(&entry.file_name().to_string_lossy()) {
+            if let Some(job) = job_of_part(&entry.file_name().to_string_lossy()) {
                 let removed = self.shared.remove(&entry.path(), &dir.join(format!(".{job}-{ASIDE}.part")));
                 swept = swept.and(removed);
             }
@@ -101,12 +101,11 @@ impl Drop for PartSweep {
     }
 }
 
-/// The job and the number of a name that was made by
-/// [`OutputDir::part_path`](crate::output::publish::OutputDir::part_path).
-fn part_of(name: &str) -> Option<(&str, usize)> {
+/// The job of a name that was made by [`OutputDir::part_path`](crate::output::publish::OutputDir::part_path).
+fn job_of_part(name: &str) -> Option<&str> {
     let (job, n) = name.strip_prefix('.')?.strip_suffix(".part")?.split_once('-')?;
     let is_job = job.len() == 32 && job.bytes().all(|b| b.is_ascii_hexdigit());
-    Some((job, n.parse().ok()?)).filter(|_| is_job)
+    Some(job).filter(|_| is_job && n.parse::<usize>().is_ok())
 }
 
 #[cfg(test)]

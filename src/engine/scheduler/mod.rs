@@ -29,7 +29,7 @@ mod resolve;
 mod retry;
 mod row_versions;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 mod transitions;
 mod waiting_inputs;
 mod withheld;

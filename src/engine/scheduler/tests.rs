@@ -81,7 +81,7 @@ pub(super) fn settings() -> Settings {
     }
 }
 
-pub(super) fn spec(seq: u32, kind: Kind) -> Arc<JobSpec> {
+pub(in crate::engine) fn spec(seq: u32, kind: Kind) -> Arc<JobSpec> {
     let order = Order {
         line: u64::from(seq) + 2,
         kind,
