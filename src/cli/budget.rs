@@ -21,7 +21,7 @@ pub(super) struct BudgetCommand {
     #[arg(value_name = "BATCH")]
     pub(super) batch: BatchName,
     /// Budget in credits, or none for the default
-    #[arg(value_name = "CREDITS|none")]
+    #[arg(value_name = "CREDITS|none", allow_negative_numbers = true)]
     pub(super) budget: BudgetSetting,
 }
 

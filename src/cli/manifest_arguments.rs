@@ -27,10 +27,22 @@ pub(super) struct ManifestArguments {
     pub(super) format: Option<ManifestFormat>,
     /// Budget of the batch in credits, kept until another is set; none restores the default [default: the planned
     /// cost]
-    #[arg(long, env = "CALLSHEET_BUDGET", hide_env_values = true, value_name = "CREDITS|none")]
+    #[arg(
+        long,
+        env = "CALLSHEET_BUDGET",
+        hide_env_values = true,
+        value_name = "CREDITS|none",
+        allow_negative_numbers = true
+    )]
     pub(super) budget: Option<BudgetSetting>,
     /// Price limit of a job: rows that cost more or cannot be priced are rejected
-    #[arg(long, env = "CALLSHEET_MAX_CREDITS", hide_env_values = true, value_name = "CREDITS")]
+    #[arg(
+        long,
+        env = "CALLSHEET_MAX_CREDITS",
+        hide_env_values = true,
+        value_name = "CREDITS",
+        allow_negative_numbers = true
+    )]
     pub(super) max_credits: Option<u64>,
     /// Reject the whole manifest if a row is invalid
     #[arg(long, env = "CALLSHEET_STRICT", hide_env_values = true, value_parser = BoolishValueParser::new())]

@@ -62,7 +62,7 @@ fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SocketAd
     let text = String::deserialize(deserializer)?;
     text.parse().map(Some).map_err(|_| {
         serde::de::Error::custom(format!(
-            "control.http: found {text:?}; write an address and a port, as 127.0.0.1:8080 or [::1]:8080"
+            "found {text:?}; write an address and a port, as 127.0.0.1:8080 or [::1]:8080"
         ))
     })
 }

@@ -186,6 +186,8 @@ pub struct HistoryRow {
     pub moved: Option<String>,
 }
 
+/// Facts of a job in the words of others: of its manifest, of who decided, of the service. No command in them is ours.
+pub const QUOTED_FACTS: [&str; 3] = ["column", "decision", "error"];
 /// Last part of the address of another take of a job.
 pub const ANOTHER_TAKE: &str = "take";
 
@@ -203,7 +205,9 @@ pub fn job_body(job: &JobView, viewer: &Viewer) -> Markup {
         section class="card" {
             h2 { "Job " (state_mark(&job.state)) }
             p class="text" translate="no" { (job.prompt) }
-            dl { @for (name, value) in &job.facts { dt { (name) } dd { (value) } } }
+            dl { @for (name, value) in &job.facts {
+                dt { (name) } dd translate=[QUOTED_FACTS.contains(name).then_some("no")] { (value) }
+            } }
         }
         section class="card wide" {
             h2 { "History" }

@@ -17,6 +17,7 @@ mod event_stream;
 mod explain_answer;
 pub mod handlers;
 mod input_routes;
+pub(crate) mod job_facts;
 pub mod listener;
 pub mod live_page;
 mod page_actions;

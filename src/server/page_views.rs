@@ -16,6 +16,7 @@ use crate::pages::live_batch::{ANOTHER_TAKE, HistoryRow, JobRow, JobView};
 use crate::pages::live_budget_bar::BudgetView;
 use crate::pages::live_document::DayCredits;
 use crate::pages::live_overview::{BatchCredits, BatchView, Now, OverviewView, ParkedView, ScheduleView};
+use crate::server::job_facts::job_facts;
 use crate::server::protocol::{BatchState, BatchStatus, Explanation, Schedules};
 
 /// Everything on the overview.
@@ -152,7 +153,8 @@ pub(super) fn job_row(listed: &ListedJob) -> JobRow {
         State::Failed { fault, .. } => Some(fault.to_string()),
         _ => None,
     };
-    let model = job.ran_model().or(order.model.as_deref()).unwrap_or_default();
+    let model = job.ran_model().filter(|model| !model.is_empty());
+    let model = model.or(order.model.as_deref()).unwrap_or_default();
     JobRow {
         id: spec.id.to_string(),
         label: spec.label.clone(),
@@ -168,47 +170,7 @@ pub(super) fn job_row(listed: &ListedJob) -> JobRow {
 
 /// The whole story of a job.
 pub(super) fn job_view(explanation: &Explanation) -> JobView {
-    let Explanation { batch, spec, job, idempotency_key, drift, versions, inputs, .. } = explanation;
-    let Explanation { parked_by, superseded, next, .. } = explanation;
-    let (order, books) = (&spec.order, job.all_books());
-    let credits =
-        |amount: Option<Credits>| amount.map_or("not known".to_owned(), |amount| amount.to_string());
-    let mut facts = vec![
-        ("Batch", batch.to_string()),
-        (
-            "What",
-            format!("{} {}", order.kind, job.ran_model().or(order.model.as_deref()).unwrap_or_default()),
-        ),
-        ("Line", order.line.to_string()),
-        ("Price", format!("{} ({})", credits(job.price(order)), order.formula)),
-        ("Credits", format!("{} held, {} charged, {} waived", books.held.0, books.charged.0, books.waived.0)),
-        ("Identity", spec.id.to_string()),
-    ];
-    if job.first_sent().is_some() {
-        let key = idempotency_key.as_deref().unwrap_or("none: the endpoint supports no key");
-        facts.push(("Attempt", format!("{} under key {key}", job.attempt().0)));
-    }
-    facts.extend(job.state().task().map(|task| ("Task", task.0.clone())));
-    if let State::Succeeded { files, .. } = job.state() {
-        facts.extend(files.iter().map(|file| ("File", format!("{} ({} bytes)", file.path, file.bytes))));
-    }
-    if let State::Failed { fault, .. } = job.state() {
-        facts.push(("Error", fault.to_string()));
-    }
-    facts.extend(drift.iter().map(|drift| ("Drift", drift.to_string())));
-    facts.extend(versions.iter().map(|version| {
-        let which = if version.superseded { "superseded" } else { "wanted" };
-        ("Version", format!("{}: {which}", version.name))
-    }));
-    facts.extend(
-        inputs
-            .iter()
-            .map(|input| ("Input", format!("{} is {}: {}", input.field, input.shown(), input.state))),
-    );
-    facts.extend(order.meta.fields().iter().map(|(name, value)| {
-        let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        ("Column", format!("meta.{name} = {value}"))
-    }));
+    let Explanation { batch, spec, job, parked_by, superseded, next, .. } = explanation;
     let after = remedy(job);
     let acts = match job.state() {
         State::Queued if *parked_by == Some(Parked::NoPrice) => {
@@ -238,8 +200,8 @@ pub(super) fn job_view(explanation: &Explanation) -> JobView {
         batch: batch.to_string(),
         label: spec.label.clone(),
         state: job.state().name().to_owned(),
-        prompt: order.text(),
-        facts,
+        prompt: spec.order.text(),
+        facts: job_facts(explanation),
         history: history.collect(),
         next: next.clone(),
         acts,

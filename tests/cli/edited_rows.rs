@@ -262,7 +262,7 @@ fn variations_that_an_edited_row_does_not_ask_for_any_more_are_not_bought() {
     env.audit().each_paid_once(1);
     assert_eq!(outputs(&env), ["gull.png: a gull in a storm"]);
     env.run(["state", "verify"]).exited(0);
-    shows(&env.run(["explain", "birds/gull-v2"]).exited(0), "gull-v2@1");
+    shows(&env.run(["explain", "birds/gull-v2"]).exited(0), "gull-v2@1 of 1, superseded\n");
     // They are wanted again once the manifest goes back to all of them.
     write_count(&env, "a gull", 2);
     env.run(["run", "birds.csv", "--budget", "none"]).exited(0);

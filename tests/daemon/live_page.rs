@@ -99,6 +99,38 @@ impl Server {
 }
 
 #[test]
+fn the_page_of_a_job_tells_the_facts_that_explain_tells() {
+    let server = serve(false, "");
+    server.env.faults(
+        "[[rules]]\ncontains = 'boat'\neffect = { do = 'other-model', model = 'understudy' }\n\
+         [[rules]]\ncontains = 'storm'\neffect = { do = 'task-fails', code = 'content_rejected' }",
+    );
+    server.env.write(
+        "harbour.csv",
+        "id,kind,model,prompt,meta.scene\nboat,image,gi-2,A boat,<dawn> 1\nstorm,image,gi-2,A storm,noon\n",
+    );
+    server.env.run(["submit", "harbour.csv", "--wait"]).exited(1);
+    for (label, fact) in [("boat", "drift"), ("storm", "error")] {
+        let explained = server.env.run(["explain", label]).exited(0).stdout;
+        let told = explained.lines().take_while(|line| *line != "history").skip(1);
+        let told: Vec<(&str, &str)> = told.map(|line| line.trim_start().split_once(' ').unwrap()).collect();
+        for wanted in ["line", "what", "price", "credits", "identity", "attempt", "task", "column", fact] {
+            assert!(told.iter().any(|(about, _)| *about == wanted), "{wanted}: {explained}");
+        }
+        let identity = told.iter().find(|(about, _)| *about == "identity").unwrap().1.trim();
+        let page = server.ask(&format!("GET /jobs/{identity}"), &[], "").body;
+        for (about, what) in told.iter().filter(|(about, _)| *about != "text") {
+            let what = what.trim().replace('<', "&lt;").replace('>', "&gt;");
+            let fact = |attribute| format!("<dt>{about}</dt><dd{attribute}>{what}</dd>");
+            assert!(
+                page.contains(&fact("")) || page.contains(&fact(" translate=\"no\"")),
+                "{about} {what}: {page}"
+            );
+        }
+    }
+}
+
+#[test]
 fn without_a_token_there_is_only_reading() {
     let server = serve(false, "");
     server.env.write("batch.csv", manifests::manifest("image", 3));
