@@ -29,7 +29,10 @@ struct RowOffsets {
 pub struct JobIter {
     rows: Lines,
     outcomes: Lines,
-    offsets: std::vec::IntoIter<RowOffsets>,
+    /// By the number of the job.
+    offsets: Vec<RowOffsets>,
+    /// The number of the next one.
+    next: usize,
     open: OpenRecords,
     batch: BatchRecord,
     versions: RowVersions,
@@ -56,8 +59,7 @@ impl JobIter {
         }
         let rows = spool.rows_scattered(0, batch.spool_bytes)?;
         let versions = store.row_versions(batch)?;
-        let offsets = offsets.into_iter();
-        Ok(JobIter { rows, outcomes, offsets, open, batch: batch.clone(), versions, meta_columns })
+        Ok(JobIter { rows, outcomes, offsets, next: 0, open, batch: batch.clone(), versions, meta_columns })
     }
 
     /// Which versions of edited rows are wanted.
@@ -70,10 +72,22 @@ impl JobIter {
     /// # Errors
     /// [`StoreError`] when the state cannot be read.
     pub fn next_job(&mut self) -> Result<Option<(JobSpec, JobRecord)>, StoreError> {
-        let Some(RowOffsets { row, outcome }) = self.offsets.find(|offsets| offsets.row != NO_OFFSET) else {
-            return Ok(None);
-        };
+        while let Some(offsets) = self.offsets.get(self.next).copied() {
+            self.next += 1;
+            if offsets.row != NO_OFFSET {
+                return self.job_at(offsets.row).map(Some);
+            }
+        }
+        Ok(None)
+    }
+
+    /// The job whose row begins at byte `row`, wherever the next one is.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the state cannot be read, or no row begins there.
+    pub fn job_at(&mut self, row: u64) -> Result<(JobSpec, JobRecord), StoreError> {
         let spec: JobSpec = self.rows.line_at(row)?;
+        let outcome = self.offsets.get(spec.seq.0 as usize).map_or(NO_OFFSET, |offsets| offsets.outcome);
         let record = match self.open.get(spec.seq)? {
             Some(open) => open,
             None if outcome == NO_OFFSET => {
@@ -82,7 +96,7 @@ impl JobIter {
             }
             None => self.outcomes.line_at(outcome)?,
         };
-        Ok(Some((spec, record)))
+        Ok((spec, record))
     }
 }
 

@@ -30,6 +30,7 @@ mod restart;
 pub mod review;
 pub mod review_page;
 mod row_reader;
+mod row_takes;
 pub mod scheduler;
 mod scratch_files;
 mod signed_link_lifetime;

@@ -4,14 +4,13 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use serde::Deserialize;
-
-use crate::domain::ids::{BatchNo, Fingerprint, JobId, JobKey};
+use crate::domain::ids::{BatchNo, JobId, JobKey};
 use crate::domain::job::JobSpec;
 use crate::domain::review::{self, Decision, ReviewAction, Take, Verdict};
 use crate::domain::time::Timestamp;
 use crate::engine::engine_client::EngineClient;
 use crate::engine::name_lookup::{self, FindError, NamedJob, Target};
+use crate::engine::row_takes::{RowTakes, row_takes};
 use crate::engine::scheduler::{Command, FoundJob};
 use crate::engine::{EngineError, blocking};
 use crate::store::{BatchRecord, JobRecord, Store, StoreError};
@@ -52,15 +51,6 @@ impl DecidedJob {
     }
 }
 
-/// The part of a row that tells which row it is.
-#[derive(Deserialize)]
-struct RowIdentity {
-    fingerprint: Fingerprint,
-}
-
-/// Where the rows of a batch begin, by what they want.
-type PlacedTakes = HashMap<Fingerprint, Vec<u64>>;
-
 /// One decision with all that it changes.
 struct Planned {
     index: usize,
@@ -76,7 +66,7 @@ impl EngineClient {
     pub async fn review(&self, asked: Vec<AskedDecision>, by: &str) -> Result<Vec<DecidedJob>, EngineError> {
         let _one_at_a_time = self.reopening().lock().await;
         let mut answers: Vec<DecidedJob> = Vec::with_capacity(asked.len());
-        let mut placed: HashMap<BatchNo, PlacedTakes> = HashMap::new();
+        let mut placed: HashMap<BatchNo, RowTakes> = HashMap::new();
         let mut pending: Vec<Planned> = Vec::new();
         let mut touched: HashSet<JobKey> = HashSet::new();
         let mut as_of = 0;
@@ -229,14 +219,10 @@ fn plan(
 }
 
 /// The jobs of the row of a job that have outputs, itself among them.
-fn takes(
-    store: &Store,
-    named: &NamedJob,
-    known: &mut Option<PlacedTakes>,
-) -> Result<Vec<FoundJob>, StoreError> {
+fn takes(store: &Store, named: &NamedJob, known: &mut Option<RowTakes>) -> Result<Vec<FoundJob>, StoreError> {
     let NamedJob { batch, spec, record, .. } = named;
     if known.is_none() {
-        *known = Some(placed_takes(store, batch)?);
+        *known = Some(row_takes(store, batch, |_| true)?);
     }
     let places = known.as_ref().and_then(|known| known.get(&spec.fingerprint)).cloned().unwrap_or_default();
     let mut rows = store.spool(batch.no).rows_scattered(0, batch.spool_bytes)?;
@@ -249,13 +235,4 @@ fn takes(
         }
     }
     Ok(found)
-}
-
-fn placed_takes(store: &Store, batch: &BatchRecord) -> Result<PlacedTakes, StoreError> {
-    let mut places = PlacedTakes::new();
-    let mut rows = store.spool(batch.no).rows(0, batch.spool_bytes)?;
-    while let Some((at, RowIdentity { fingerprint })) = rows.next_line()? {
-        places.entry(fingerprint).or_default().push(at);
-    }
-    Ok(places)
 }

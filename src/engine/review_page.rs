@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::domain::ids::Fingerprint;
 use crate::engine::job_iter::JobIter;
+use crate::engine::row_takes::row_takes;
 use crate::output::decisions_csv::{ReviewLine, ReviewResult};
 use crate::store::{BatchRecord, Store, StoreError};
 
@@ -57,14 +58,14 @@ pub fn review_page(
     if places.is_empty() {
         return Ok(page);
     }
-    let mut jobs = JobIter::open(store, batch)?;
-    while let Some((spec, record)) = jobs.next_job()? {
-        let Some(takes) = places.get(&spec.fingerprint).and_then(|at| page.rows.get_mut(*at)) else {
-            continue;
-        };
-        let is_superseded = jobs.versions().is_superseded(spec.seq);
-        let line = ReviewLine::of(&batch.name, &spec, &record.job, is_superseded);
-        takes.extend(line.filter(|line| line.is_reviewed() || !is_superseded));
+    for (fingerprint, offsets) in row_takes(store, batch, |row| places.contains_key(row))? {
+        let Some(takes) = places.get(&fingerprint).and_then(|at| page.rows.get_mut(*at)) else { continue };
+        for at in offsets {
+            let (spec, record) = jobs.job_at(at)?;
+            let is_superseded = jobs.versions().is_superseded(spec.seq);
+            let line = ReviewLine::of(&batch.name, &spec, &record.job, is_superseded);
+            takes.extend(line.filter(|line| line.is_reviewed() || !is_superseded));
+        }
     }
     for takes in &mut page.rows {
         takes.sort_by_key(|take| (take.take, take.seq));
