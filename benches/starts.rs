@@ -1,9 +1,10 @@
-//! Starts: `cargo bench --bench starts [-- FINISHED [IN_FLIGHT [QUEUED [ROUNDS]]]]`.
+//! Starts: `cargo bench --bench starts [-- FINISHED [IN_FLIGHT [QUEUED [ROUNDS [BATCH_JOBS]]]]]`.
 //!
 //! A state with so many finished jobs, tasks in flight and queued rows. Its daemon is killed with SIGKILL and started
 //! again: how long until the first POST of a queued row? Then the cold starts of `--help` and `status`, beside `/bin/true`.
 //!
-//! The finished jobs are copies of one that was really run: batches of 1,000 jobs, written by the store itself.
+//! The finished jobs are copies of one that was really run: batches of `BATCH_JOBS` jobs, written by the store
+//! itself.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::cast_precision_loss, unreachable_pub)]
 
@@ -22,8 +23,6 @@ use callsheet::store::{BatchRecord, Change, JobRecord, Segment, Store};
 use support::service::Options;
 use support::{Service, callsheet, measure, median, number, parts, settle};
 
-/// Jobs of a finished batch.
-const BATCH_JOBS: u32 = 1_000;
 /// Nothing ends while it is measured.
 const SERVED: Options = Options { result_bytes: 1_000, image_seconds: 100_000 };
 /// Between two questions for what the service has seen.
@@ -40,7 +39,7 @@ fn main() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let service = Service::start(SERVED);
-    add_finished(folder, &service, finished);
+    add_finished(folder, &service, finished, number(4, 1_000));
     let began = Instant::now();
     images(&folder.join("queued.csv"), in_flight, queued);
     let mut daemon = start_daemon(folder, &service, in_flight);
@@ -127,7 +126,7 @@ fn images(path: &Path, in_flight: usize, queued: usize) {
 }
 
 /// Runs one job, and adds batches of copies of it.
-fn add_finished(folder: &Path, service: &Service, jobs: usize) {
+fn add_finished(folder: &Path, service: &Service, jobs: usize, batch_jobs: usize) {
     support::sound_effects(folder, 1);
     let usage = measure(&mut callsheet(folder, &service.base_url, 1, &["run", "gulls.csv"]));
     assert_eq!(usage.code, 0, "callsheet run failed");
@@ -137,15 +136,15 @@ fn add_finished(folder: &Path, service: &Service, jobs: usize) {
     let ended = store.job_at(&template, row_at, &spec).unwrap();
     let began = Instant::now();
     let mut total = store.total().unwrap();
-    for n in 0..jobs / BATCH_JOBS as usize {
-        total = add_batch(&store, n, (&template, &spec, &ended), total);
+    for n in 0..jobs / batch_jobs {
+        total = add_batch(&store, (n, u32::try_from(batch_jobs).unwrap()), (&template, &spec, &ended), total);
     }
     println!("{jobs} finished jobs written in {:.1} s", began.elapsed().as_secs_f64());
 }
 
 fn add_batch(
     store: &Store,
-    n: usize,
+    (n, jobs): (usize, u32),
     (template, spec, ended): (&BatchRecord, &JobSpec, &JobRecord),
     total: callsheet::domain::ledger::Totals,
 ) -> callsheet::domain::ledger::Totals {
@@ -155,8 +154,8 @@ fn add_batch(
         BatchRecord { no, name, segments: Vec::new(), spool_bytes: 0, rows: 0, ..template.clone() };
     let (_, mut rows) = store.append_rows(&batch).unwrap();
     let mut ends = Vec::new();
-    for seq in 0..BATCH_JOBS {
-        let id = JobId((n as u128 * u128::from(BATCH_JOBS) + u128::from(seq) + 1).to_be_bytes());
+    for seq in 0..jobs {
+        let id = JobId((n as u128 * u128::from(jobs) + u128::from(seq) + 1).to_be_bytes());
         let row = JobSpec { seq: Seq(seq), id, label: format!("gull-{seq}"), ..spec.clone() };
         let row_at = rows.push(&row).unwrap();
         ends.push(Change::End(JobRecord {
@@ -168,16 +167,16 @@ fn add_batch(
     }
     // A daemon would write the results of all of them first.
     batch.announced = true;
-    batch.rows = BATCH_JOBS;
+    batch.rows = jobs;
     batch.spool_bytes = rows.sync().unwrap();
     batch.segments.push(Segment::mixed(0, batch.spool_bytes, batch.spool_bytes));
     let mut all = total;
     batch.totals = Default::default();
-    for _ in 0..BATCH_JOBS {
+    for _ in 0..jobs {
         batch.totals = batch.totals + template.totals;
         all = all + template.totals;
     }
-    batch.ended.succeeded = BATCH_JOBS * template.ended.succeeded;
+    batch.ended.succeeded = jobs * template.ended.succeeded;
     let mut changes = ends;
     changes.push(Change::Batch(Box::new(batch)));
     changes.push(Change::Total(all));

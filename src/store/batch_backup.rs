@@ -19,7 +19,7 @@ use crate::domain::manifest::row::Policy;
 use crate::domain::pilot::Pilot;
 use crate::domain::time::Timestamp;
 use crate::store::snapshot::Snapshot;
-use crate::store::state_folders::batch_dirs;
+use crate::store::state_folders::{BatchDirs, batch_dirs};
 use crate::store::{BatchRecord, Segment, StoreError, write_atomic};
 
 /// What a backup says.
@@ -205,8 +205,7 @@ pub(super) fn all(dir: &Path) -> Vec<StoredBackup> {
 }
 
 /// The backups of all batches that the database does not say are done: those are not read whenever a state is opened.
-pub(super) fn unfinished(dir: &Path, records: &Snapshot) -> Vec<StoredBackup> {
-    let dirs = batch_dirs(dir).unwrap_or_default();
+pub(super) fn unfinished(dirs: &BatchDirs, records: &Snapshot) -> Vec<StoredBackup> {
     let dirs = dirs.iter().filter(|(no, _)| !records.is_finished(*no));
     dirs.filter_map(|(_, dir)| read(dir)).collect()
 }
@@ -223,24 +222,24 @@ pub(super) fn reconcile_one(dir: &Path, batch: &BatchRecord, commit: u64) -> Res
 }
 
 /// Brings backups in line that were written for a commit that never was, and returns all that hold.
-pub(super) fn reconcile(dir: &Path, records: &Snapshot) -> Result<HashMap<BatchNo, BatchBackup>, StoreError> {
+pub(super) fn reconcile(
+    dirs: &BatchDirs,
+    records: &Snapshot,
+) -> Result<HashMap<BatchNo, BatchBackup>, StoreError> {
     let mut backups = HashMap::new();
-    for (no, dir) in batch_dirs(dir)? {
-        if records.is_finished(no) {
-            continue;
-        }
-        write_atomic::sweep_batch(&dir)?;
-        let Some(written) = read(&dir) else { continue };
-        match records.batch(no) {
+    for (no, dir) in dirs.iter().filter(|(no, _)| !records.is_finished(*no)) {
+        write_atomic::sweep_batch(dir)?;
+        let Some(written) = read(dir) else { continue };
+        match records.batch(*no) {
             _ if written.commit <= records.commits => {
-                backups.insert(no, written.backup);
+                backups.insert(*no, written.backup);
             }
             Some(record) => {
                 let backup = BatchBackup::of(record);
-                write(&dir, &backup, records.commits)?;
-                backups.insert(no, backup);
+                write(dir, &backup, records.commits)?;
+                backups.insert(*no, backup);
             }
-            None => fs::remove_file(path(&dir)).map_err(StoreError::io(&dir))?,
+            None => fs::remove_file(path(dir)).map_err(StoreError::io(dir))?,
         }
     }
     Ok(backups)

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use crate::store::StoreError;
 use crate::store::commit::Database;
-use crate::store::snapshot::Salvaged;
+use crate::store::snapshot::{FinishedRecords, Salvaged};
 
 /// First argument of the child. The second is the folder of the database's copy.
 pub const ARGUMENT: &str = "__try-database";
@@ -136,8 +136,8 @@ fn in_words(error: StoreError) -> String {
 }
 
 /// Reads a copy of a database to the end, by a child where there is a program to start.
-pub(super) fn read(copy: &Path) -> CopyResult {
-    let Some(program) = PROGRAM.get() else { return read_here(copy) };
+pub(super) fn read(copy: &Path, of_finished: FinishedRecords) -> CopyResult {
+    let Some(program) = PROGRAM.get() else { return read_here(copy, of_finished) };
     let child = Command::new(program)
         .arg(ARGUMENT)
         .arg(copy)
@@ -146,7 +146,7 @@ pub(super) fn read(copy: &Path) -> CopyResult {
         .stderr(Stdio::piped())
         .spawn();
     match child {
-        Ok(child) => read_from(child),
+        Ok(child) => read_from(child, of_finished),
         Err(error) => {
             tracing::warn!(%error, "the database is opened without a trial in a child process");
             CopyResult::Untried
@@ -154,18 +154,18 @@ pub(super) fn read(copy: &Path) -> CopyResult {
     }
 }
 
-fn read_here(copy: &Path) -> CopyResult {
+fn read_here(copy: &Path, of_finished: FinishedRecords) -> CopyResult {
     match Database::open_at(copy, copy) {
         Ok(database) => {
             let entries = database.entries().map(|entry| entry.map_err(in_words));
-            CopyResult::Opens(Box::new(Salvaged::of(entries)))
+            CopyResult::Opens(Box::new(Salvaged::of(entries, of_finished)))
         }
         Err(StoreError::Damaged { what, detail, .. }) => CopyResult::Damaged(Damage { what, detail }),
         Err(_) => CopyResult::Untried,
     }
 }
 
-fn read_from(mut child: Child) -> CopyResult {
+fn read_from(mut child: Child, of_finished: FinishedRecords) -> CopyResult {
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
     let (Some(stdout), Some(mut stderr)) = (stdout, stderr) else { return CopyResult::Untried };
     let child = Mutex::new(child);
@@ -195,7 +195,7 @@ fn read_from(mut child: Child) -> CopyResult {
             let _ = stderr.read_to_end(&mut said);
             said
         });
-        let salvaged = Salvaged::of(&mut messages);
+        let salvaged = Salvaged::of(&mut messages, of_finished);
         let said = errors.join().unwrap_or_default();
         drop(done);
         (salvaged, said, watch.join().unwrap_or_default())

@@ -29,7 +29,7 @@
 //! - **load**: `load` reads what is not finished, `finished` what is, `snapshot` all at once, `spool` rows and outcomes, `job_record` the record of a job,
 //!   `read_only` a state that another process may hold;
 //! - **index**: `batch_index` names of batches, `job_index` names of jobs, `job_statuses` where the jobs of a batch stand,
-//!   `finished_sums` what finished batches come to;
+//!   `finished_sums` what finished batches come to, and `finished_tally` whether their records fit together;
 //! - **taking in**: `staging`, `row_partitions` and `row_lines`, a manifest on its way;
 //! - **recovery**: `unopened_state`, the parts of a state whose database is not open; `dump`, the format of exports;
 //! - **beside it**: `catalog_cache`, `surcharge_file`, `schedule_progress`.
@@ -55,6 +55,7 @@ mod error;
 pub mod file_owner;
 mod finished;
 mod finished_sums;
+mod finished_tally;
 mod job_index;
 mod job_record;
 mod job_statuses;

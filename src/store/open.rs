@@ -21,7 +21,8 @@ use crate::store::batch_index::BatchIndex;
 use crate::store::commit::{Database, Writer, carry_over, open_database, set_torn_aside};
 use crate::store::open_check::{self, CheckResult, CopyFolder, NotCopied};
 use crate::store::process_lock::{Holding, Lock};
-use crate::store::snapshot::{self, Snapshot};
+use crate::store::snapshot::{self, FinishedRecords, Snapshot};
+use crate::store::state_folders::{BatchDirs, batch_dirs, spool_entries};
 use crate::store::{
     Store, StoreError, batch_backup, clean_shutdown, commit_count, db_keys, disk_reserve, set_aside, staging,
     state_folders, state_format, verify, write_atomic,
@@ -45,16 +46,16 @@ impl Store {
         // First, since they may be large: what they take up is room for this process.
         open_check::sweep(dir)?;
         disk_reserve::take(dir)?;
-        sweep(dir)?;
-        let (checked, copy) = check(dir)?;
+        let dirs = sweep(dir)?;
+        let (checked, copy) = check(dir, &dirs)?;
         let copy = copy.and_then(|copy| copy.kept_meanwhile(dir));
         let database = open_database(dir)?;
         state_folders::sync_found(dir)?;
-        let mut records = load(dir, &database, checked)?;
+        let mut records = load(dir, &database, checked, &dirs)?;
         let jobs_at_open = Mutex::new(Some(std::mem::take(&mut records.open)));
         let commits = (records.commits, commit_count::open(dir, records.commits)?);
         let batch_index = BatchIndex::of(&records);
-        let backups = batch_backup::reconcile(dir, &records)?;
+        let backups = batch_backup::reconcile(&dirs, &records)?;
         Ok(Store {
             dir: dir.to_owned(),
             writer: Mutex::new(Writer::new(dir, commits, records.stored_total(), backups)?),
@@ -99,7 +100,9 @@ impl Store {
 /// whole. Nothing of the state is locked or changed, so nothing is certain while another process has it open. Returns what
 /// the database holds, where it opens as it is; or why it was not looked at.
 pub(super) fn foresee(dir: &Path) -> Result<Result<Option<Box<Snapshot>>, NotCopied>, StoreError> {
-    let (records, is_whole) = match open_check::from_outside(dir, |work| Ok(try_out(dir, work)?.0))? {
+    let (records, is_whole) = match open_check::from_outside(dir, |work| {
+        Ok(try_out(dir, work, &batch_dirs(dir)?, FinishedRecords::Kept)?.0)
+    })? {
         Ok(CheckResult::Opens(records)) => (records, true),
         Ok(CheckResult::OpensWithoutSnapshots(records, _)) => (records, false),
         Ok(CheckResult::Untried) => return Ok(Ok(None)),
@@ -110,11 +113,13 @@ pub(super) fn foresee(dir: &Path) -> Result<Result<Option<Box<Snapshot>>, NotCop
 }
 
 /// Removes what else killed processes left: drafts of manifests that were being taken in, of which nothing was acknowledged,
-/// and successors of files. A database that was replaced goes where it belongs.
-fn sweep(dir: &Path) -> Result<(), StoreError> {
+/// and successors of files. A database that was replaced goes where it belongs. Returns the folders of the batches.
+fn sweep(dir: &Path) -> Result<BatchDirs, StoreError> {
     set_aside::set_replaced(dir)?;
-    staging::sweep(&state_folders::spool(dir))?;
-    write_atomic::sweep(dir)
+    let spool = spool_entries(dir)?;
+    staging::sweep(&spool)?;
+    write_atomic::sweep(dir)?;
+    Ok(spool.batches)
 }
 
 /// What is known of a database before it is opened.
@@ -122,22 +127,22 @@ enum Checked {
     Nothing,
     /// It is as it was left, and was checked before that.
     AsItWasLeft,
-    /// All that it holds, which was checked.
+    /// What it holds, which was checked: all of it, or what is not finished.
     Read(Box<Snapshot>),
 }
 
 /// Refuses a database that would not open, or contradicts itself or the spool, before anything of it is touched. Returns the
 /// copy that was tried, too.
-fn check(dir: &Path) -> Result<(Checked, Option<CopyFolder>), StoreError> {
+fn check(dir: &Path, dirs: &BatchDirs) -> Result<(Checked, Option<CopyFolder>), StoreError> {
     if !open_check::has_database(dir) {
         // Nothing, or a contradiction.
-        return try_out(dir, dir).map(|_| (Checked::Nothing, None));
+        return try_out(dir, dir, dirs, FinishedRecords::Compared).map(|_| (Checked::Nothing, None));
     }
     set_torn_aside(dir)?;
     if clean_shutdown::take_mark(dir) {
         return Ok((Checked::AsItWasLeft, None));
     }
-    let (found, copy) = try_out(dir, dir)?;
+    let (found, copy) = try_out(dir, dir, dirs, FinishedRecords::Compared)?;
     let checked = match found {
         CheckResult::Untried => Checked::Nothing,
         CheckResult::Opens(records) => Checked::Read(records),
@@ -153,7 +158,12 @@ fn check(dir: &Path) -> Result<(Checked, Option<CopyFolder>), StoreError> {
 }
 
 /// Tries a copy of the database out, made in `work`, and checks what it holds. Returns the copy, too.
-fn try_out(dir: &Path, work: &Path) -> Result<(CheckResult<Box<Snapshot>>, Option<CopyFolder>), StoreError> {
+fn try_out(
+    dir: &Path,
+    work: &Path,
+    dirs: &BatchDirs,
+    of_finished: FinishedRecords,
+) -> Result<(CheckResult<Box<Snapshot>>, Option<CopyFolder>), StoreError> {
     if !open_check::has_database(dir) {
         // A backup is written when there is a database already.
         return match batch_backup::all(dir).first() {
@@ -161,12 +171,12 @@ fn try_out(dir: &Path, work: &Path) -> Result<(CheckResult<Box<Snapshot>>, Optio
             None => Ok((CheckResult::Untried, None)),
         };
     }
-    open_check::verify(dir, work)
+    open_check::verify(dir, work, dirs, of_finished)
 }
 
 /// Reads what is not finished, and all the rest only where something stands against that: it is not checked yet, an
 /// earlier version wrote it, or the sums do not fit.
-fn load(dir: &Path, database: &Database, checked: Checked) -> Result<Snapshot, StoreError> {
+fn load(dir: &Path, database: &Database, checked: Checked, dirs: &BatchDirs) -> Result<Snapshot, StoreError> {
     let (is_checked, copy) = match checked {
         Checked::Nothing => (false, None),
         Checked::AsItWasLeft => (true, None),
@@ -179,16 +189,19 @@ fn load(dir: &Path, database: &Database, checked: Checked) -> Result<Snapshot, S
     let (copy, mut open) = copy.map(Snapshot::without_open_jobs).unzip();
     if is_checked
         && let Some(records) = Snapshot::read_unfinished(database, &mut open)?
-        && verify::quick(dir, &records).is_ok()
+        && verify::quick(dir, &records, dirs).is_ok()
     {
         return Ok(records);
     }
     let mut records = match copy.zip(open) {
-        Some((copy, open)) => Snapshot { open, ..copy },
-        None => Snapshot::read(dir, database)?,
+        // Otherwise it lacks what is finished.
+        Some((copy, open)) if copy.highest_finished.is_none() => {
+            Snapshot { open, finished_numbers: None, ..copy }
+        }
+        _ => Snapshot::read(dir, database)?,
     };
     commit_count::must_be_latest(dir, records.commits, commit_count::read(dir)?)?;
-    verify::quick(dir, &records)?;
+    verify::quick(dir, &records, dirs)?;
     let lines = snapshot::take_over(dir, &mut records)?;
     let total = records.stored_total();
     if !lines.is_empty() || total.finished != records.sums {

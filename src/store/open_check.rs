@@ -4,6 +4,7 @@
 //! left, is copied, and the copy is opened and read to the end by another process (`child_reader`). Who only looks at a state
 //! makes the copy in the temporary folder, if there is room.
 
+use std::cell::Cell;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
@@ -15,7 +16,8 @@ use rustix::fs::Advice;
 use tempfile::TempDir;
 
 use crate::store::child_reader::{self, CopyResult, Damage};
-use crate::store::snapshot::{Salvaged, Snapshot};
+use crate::store::snapshot::{FinishedRecords, Salvaged, Snapshot};
+use crate::store::state_folders::BatchDirs;
 use crate::store::{StoreError, commit_count, disk_reserve, set_aside, verify};
 
 /// What trying a database out came to.
@@ -172,27 +174,39 @@ pub(super) fn is_database(path: &Path) -> bool {
 /// # Errors
 /// [`StoreError::Damaged`], or what the file system said.
 pub(super) fn read(dir: &Path, path: &Path, work: &Path) -> Result<CheckResult<Box<Salvaged>>, StoreError> {
-    try_copies(dir, path, work, &Ok).map(|(found, _)| found)
+    try_copies(dir, path, work, FinishedRecords::Kept, &Ok).map(|(found, _)| found)
 }
 
 /// Reads the database of the state in `dir` as [`read`] does, if all of it can be read, and it is the latest one and fits
-/// the spool. Returns the copy, too.
+/// the spool, in which `dirs` are the folders of its batches. Returns the copy, too.
 ///
 /// # Errors
 /// As [`read`].
 pub(super) fn verify(
     dir: &Path,
     work: &Path,
+    dirs: &BatchDirs,
+    of_finished: FinishedRecords,
 ) -> Result<(CheckResult<Box<Snapshot>>, Option<CopyFolder>), StoreError> {
-    try_copies(dir, &dir.join("db"), work, &|salvaged| {
-        let Salvaged { records, unreadable } = *salvaged;
+    let is_unfit = Cell::new(false);
+    let tried = try_copies(dir, &dir.join("db"), work, of_finished, &|salvaged| {
+        let Salvaged { records, unfit, unreadable } = *salvaged;
         if let Some(first) = unreadable.into_iter().next() {
             return Err(damaged(dir, first));
         }
         commit_count::must_be_latest(dir, records.commits, commit_count::read(dir)?)?;
-        verify::quick(dir, &records)?;
+        is_unfit.set(unfit.is_some());
+        if unfit.is_none() {
+            verify::quick(dir, &records, dirs)?;
+        }
         Ok(Box::new(records))
-    })
+    });
+    if !is_unfit.get() {
+        return tried;
+    }
+    // What does not fit is told by looking at each. There may be no room for two copies.
+    drop(tried);
+    verify(dir, work, dirs, FinishedRecords::Kept)
 }
 
 /// Tries the database at `path` of the state in `dir` out, with its snapshots, and from its log alone where that is refused:
@@ -201,19 +215,26 @@ fn try_copies<T>(
     dir: &Path,
     path: &Path,
     work: &Path,
+    of_finished: FinishedRecords,
     accept: &dyn Fn(Box<Salvaged>) -> Result<T, StoreError>,
 ) -> Result<(CheckResult<T>, Option<CopyFolder>), StoreError> {
     let try_copy = |with_snapshots| -> Result<Result<(T, CopyFolder), CopyFault>, StoreError> {
         let copy = CopyFolder::make(work).map_err(StoreError::io(work))?;
         let copied = copy.folder.path();
         copy_database(path, copied, with_snapshots)?;
-        // It is synced when it is opened after a kill. On Linux this begins to write it, while the child starts.
-        if work == dir
-            && let Ok(log) = File::open(copied.join("db"))
-        {
-            let _ = rustix::fs::fadvise(&log, 0, None, Advice::DontNeed);
-        }
-        let found = match child_reader::read(copied) {
+        let read = thread::scope(|scope| {
+            // It is synced when it is opened after a kill. On Linux this begins to write it, while the child starts.
+            if work == dir {
+                let write_out = || {
+                    let log = File::open(copied.join("db"));
+                    log.map(|log| rustix::fs::fadvise(&log, 0, None, Advice::DontNeed))
+                };
+                // Without it the child waits longer.
+                let _ = thread::Builder::new().spawn_scoped(scope, write_out);
+            }
+            child_reader::read(copied, of_finished)
+        });
+        let found = match read {
             CopyResult::Opens(salvaged) => accept(salvaged),
             CopyResult::Damaged(Damage { what, detail }) => {
                 Err(StoreError::Damaged { dir: dir.to_owned(), what, detail })

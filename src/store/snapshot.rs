@@ -19,6 +19,7 @@ use crate::store::commit::Database;
 use crate::store::db_keys::{self, Meaning};
 use crate::store::finished::{self, FinishedBatch, FinishedKeys};
 use crate::store::finished_sums::{FinishedSums, StoredTotal};
+use crate::store::finished_tally::{FinishedTally, Unfit};
 use crate::store::parallel_map::parallel_map;
 use crate::store::{BatchRecord, JobRecord, StoreError, codec};
 
@@ -56,32 +57,53 @@ pub struct Snapshot {
     /// Of what is not finished alone: the highest number that a batch has which is done.
     #[serde(default)]
     pub(super) highest_finished: Option<BatchNo>,
+    /// Of what is not finished alone: the numbers of those that are done, in order, where all were read.
+    #[serde(skip)]
+    pub(super) finished_numbers: Option<Vec<BatchNo>>,
+}
+
+/// What is wanted of the records of finished batches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FinishedRecords {
+    /// They are kept, all of them.
+    Kept,
+    /// Whether they fit together: they are compared as they come, and none is kept.
+    Compared,
 }
 
 /// What could be read of a database, and what could not.
 #[derive(Debug, Default)]
 pub(super) struct Salvaged {
+    /// All of it; but what is not finished, where finished batches were only to be compared and fit together.
     pub(super) records: Snapshot,
+    /// Finished batches were only to be compared, and that was not enough: nothing is known of them.
+    pub(super) unfit: Option<Unfit>,
     /// What is damaged, in words.
     pub(super) unreadable: Vec<String>,
 }
 
 impl Salvaged {
     /// Reads all that can be read of these keys with their bytes, up to the first error, which is in words.
-    pub(super) fn of(entries: impl Iterator<Item = Result<(Vec<u8>, Vec<u8>), String>>) -> Salvaged {
+    pub(super) fn of(
+        entries: impl Iterator<Item = Result<(Vec<u8>, Vec<u8>), String>>,
+        of_finished: FinishedRecords,
+    ) -> Salvaged {
         let mut salvage = Salvaged::default();
         let mut entries = entries.fuse();
-        // Jobs, of which there are many, are decoded by other threads meanwhile.
-        let jobs = std::iter::from_fn(|| {
+        let mut tally = (of_finished == FinishedRecords::Compared).then(FinishedTally::default);
+        // Jobs and lines, of which there are many, are decoded by other threads meanwhile.
+        let many = std::iter::from_fn(|| {
             loop {
                 match entries.next()? {
-                    Ok((key, bytes)) if db_keys::meaning(&key) == Some(Meaning::Job) => {
-                        return Some((key, bytes));
-                    }
-                    Ok((key, bytes)) => {
-                        let taken = salvage.records.take(&key, &bytes);
-                        salvage.unreadable.extend(taken.err());
-                    }
+                    Ok((key, bytes)) => match (db_keys::meaning(&key), &mut tally) {
+                        (Some(Meaning::Job), _) | (Some(Meaning::Finished), None) => {
+                            return Some((key, bytes));
+                        }
+                        (meaning, tally) => {
+                            let taken = salvage.records.take(&key, meaning, &bytes, tally.as_mut());
+                            salvage.unreadable.extend(taken.err());
+                        }
+                    },
                     Err(detail) => {
                         salvage.unreadable.push(format!("the database: {detail}"));
                         return None;
@@ -90,13 +112,54 @@ impl Salvaged {
             }
         });
         let decode = |(key, bytes): (Vec<u8>, Vec<u8>)| {
-            codec::decode(&bytes).map_err(|damage| unreadable(&key, &damage))
+            let decoded = match db_keys::meaning(&key) {
+                Some(Meaning::Finished) => codec::decode(&bytes).map(Decoded::Finished),
+                _ => codec::decode(&bytes).map(Decoded::Job),
+            };
+            decoded.map_err(|damage| unreadable(&key, &damage))
         };
-        let jobs = parallel_map(jobs, decode).into_iter();
-        let unreadable = &mut salvage.unreadable;
-        salvage.records.open =
-            jobs.filter_map(|job| job.map_err(|damage| unreadable.push(damage)).ok()).collect();
+        let decoded = parallel_map(many, decode).into_iter();
+        let Salvaged { records: Snapshot { open, finished, .. }, unreadable, .. } = &mut salvage;
+        *open = decoded
+            .filter_map(|decoded| match decoded {
+                Ok(Decoded::Job(job)) => Some(job),
+                Ok(Decoded::Finished(line)) => {
+                    unreadable.extend(add_line(finished, line).err());
+                    None
+                }
+                Err(damage) => {
+                    unreadable.push(damage);
+                    None
+                }
+            })
+            .collect();
+        if let Some(tally) = tally {
+            match tally.numbers(salvage.records.sums.as_ref()) {
+                Ok(numbers) => {
+                    salvage.records.highest_finished = numbers.last().copied();
+                    salvage.records.finished_numbers = Some(numbers);
+                }
+                Err(unfit) => salvage.unfit = Some(unfit),
+            }
+        }
         salvage
+    }
+}
+
+/// A record of which there are many.
+enum Decoded {
+    Job(JobRecord),
+    Finished(FinishedBatch),
+}
+
+/// Adds the line of a finished batch; what is wrong where another has its number.
+fn add_line(finished: &mut BTreeMap<BatchNo, FinishedBatch>, line: FinishedBatch) -> Result<(), String> {
+    let key = db_keys::finished(&line.name);
+    match finished.insert(line.no, line) {
+        None => Ok(()),
+        Some(FinishedBatch { name, .. }) => {
+            Err(format!("the record {}: batch {name} has the same number", db_keys::describe(&key)))
+        }
     }
 }
 
@@ -134,7 +197,7 @@ impl Snapshot {
                 detail
             })
         });
-        let Salvaged { records, unreadable } = Salvaged::of(entries);
+        let Salvaged { records, unreadable, .. } = Salvaged::of(entries, FinishedRecords::Kept);
         if let Some(error) = refused {
             return Err(error);
         }
@@ -190,9 +253,10 @@ impl Snapshot {
 
     /// Whether a batch is done. Of what is not finished alone, a number below one that is taken says so.
     pub(super) fn is_finished(&self, no: BatchNo) -> bool {
-        match self.highest_finished {
-            None => self.finished.contains_key(&no),
-            Some(highest) => {
+        match (&self.finished_numbers, self.highest_finished) {
+            (Some(numbers), _) => numbers.binary_search(&no).is_ok(),
+            (None, None) => self.finished.contains_key(&no),
+            (None, Some(highest)) => {
                 let last = self.batches.last().map_or(highest, |batch| batch.no.max(highest));
                 self.batch(no).is_none() && no <= last
             }
@@ -223,36 +287,50 @@ impl Snapshot {
         StoredTotal { groups: self.groups.clone(), ..stored }
     }
 
-    /// Takes a record in; the reason when it is not what was written.
-    fn take(&mut self, key: &[u8], bytes: &[u8]) -> Result<(), String> {
-        let Some(meaning) = db_keys::meaning(key) else {
+    /// Takes a record in; the reason when it is not what was written. Those of finished batches go into `tally`, where one is
+    /// given.
+    fn take(
+        &mut self,
+        key: &[u8],
+        meaning: Option<Meaning>,
+        bytes: &[u8],
+        tally: Option<&mut FinishedTally>,
+    ) -> Result<(), String> {
+        let Some(meaning) = meaning else {
             return Err(format!("the record {} is none of ours", db_keys::describe(key)));
         };
-        let mut twin = None;
-        let mut put = || -> Result<(), codec::DecodeError> {
+        let put = || -> Result<(), codec::DecodeError> {
             match meaning {
                 Meaning::Batch => self.batches.push(codec::decode(bytes)?),
-                Meaning::Job => self.open.push(codec::decode(bytes)?),
                 Meaning::OutcomesBytes(no) => {
                     self.outcomes_bytes.insert(no, codec::decode(bytes)?);
                 }
                 Meaning::Day(day) => {
                     self.days.insert(day, codec::decode(bytes)?);
                 }
-                Meaning::Finished => {
-                    let line: FinishedBatch = codec::decode(bytes)?;
-                    twin = self.finished.insert(line.no, line);
-                }
+                // Decoded by `Salvaged::of`, unless lines are compared.
+                Meaning::Job => {}
+                Meaning::Finished => tally.map_or(Ok(()), |tally| tally.line(key, bytes))?,
                 Meaning::FinishedNumber(no) => {
-                    self.finished_keys.by_number.insert(no, codec::decode(bytes)?);
+                    let name = codec::decode(bytes)?;
+                    match tally {
+                        Some(tally) => tally.number(no, &name, &self.batches),
+                        None => drop(self.finished_keys.by_number.insert(no, name)),
+                    }
                 }
                 Meaning::FinishedAt(at, no) => {
                     codec::decode::<BatchName>(bytes)?;
-                    self.finished_keys.by_time.insert((at, no));
+                    match tally {
+                        Some(tally) => tally.time(at, no),
+                        None => drop(self.finished_keys.by_time.insert((at, no))),
+                    }
                 }
                 Meaning::Unannounced(no) => {
                     codec::decode::<BatchName>(bytes)?;
-                    self.finished_keys.unannounced.insert(no);
+                    match tally {
+                        Some(tally) => tally.unannounced(no),
+                        None => drop(self.finished_keys.unannounced.insert(no)),
+                    }
                 }
                 Meaning::Account => self.account = codec::decode(bytes)?,
                 Meaning::Total => {
@@ -263,13 +341,7 @@ impl Snapshot {
             }
             Ok(())
         };
-        put().map_err(|damage| unreadable(key, &damage))?;
-        match twin {
-            None => Ok(()),
-            Some(FinishedBatch { name, .. }) => {
-                Err(format!("the record {}: batch {name} has the same number", db_keys::describe(key)))
-            }
-        }
+        put().map_err(|damage| unreadable(key, &damage))
     }
 
     /// Writes a new database, which is on the device on return.

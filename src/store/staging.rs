@@ -11,7 +11,7 @@ mod verdict_table;
 mod versions;
 
 use std::fs;
-use std::io::{self, BufWriter, IntoInnerError, Write};
+use std::io::{BufWriter, IntoInnerError, Write};
 use std::ops::Add;
 use std::path::{Path, PathBuf};
 
@@ -36,6 +36,7 @@ pub use crate::store::staging::verdict_table::RepeatedId;
 use crate::store::staging::verdict_table::{PackedVerdict, PartitionTables, REPEATED, VerdictTable};
 pub use crate::store::staging::versions::VariationChange;
 use crate::store::staging::versions::{ChangedRow, variation_place};
+use crate::store::state_folders::SpoolEntries;
 
 /// How drafts are called in the spool folder; leftovers of a killed process are swept by it.
 const PREFIX: &str = "draft-";
@@ -48,19 +49,14 @@ const PARTITION_BUFFER_BYTES: usize = 4096;
 
 /// Removes the drafts of processes that were killed while they took a manifest in: nothing of them was
 /// acknowledged.
-pub(super) fn sweep(spool: &Path) -> Result<(), StoreError> {
-    let entries = match fs::read_dir(spool) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(StoreError::io(spool)(error)),
-    };
-    for entry in entries {
-        let entry = entry.map_err(StoreError::io(spool))?;
-        if entry.file_name().to_string_lossy().starts_with(PREFIX) {
-            fs::remove_dir_all(entry.path()).map_err(StoreError::io(&entry.path()))?;
-        }
-    }
-    Ok(())
+pub(super) fn sweep(spool: &SpoolEntries) -> Result<(), StoreError> {
+    let is_draft =
+        |path: &&PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(PREFIX));
+    spool
+        .others
+        .iter()
+        .filter(is_draft)
+        .try_for_each(|path| fs::remove_dir_all(path).map_err(StoreError::io(path)))
 }
 
 /// What is to become of a row.

@@ -31,28 +31,48 @@ pub(super) fn folder_name(batch: BatchNo) -> String {
 }
 
 /// The folders of all batches in a state, in order.
-pub(super) fn batch_dirs(dir: &Path) -> Result<Vec<(BatchNo, PathBuf)>, StoreError> {
-    let mut dirs = numbered_dirs(&spool(dir))?;
-    dirs.extend(numbered_dirs(&archive(dir))?);
-    dirs.sort();
-    dirs.dedup_by_key(|(no, _)| *no);
-    Ok(dirs)
+pub(super) fn batch_dirs(dir: &Path) -> Result<BatchDirs, StoreError> {
+    Ok(spool_entries(dir)?.batches)
 }
 
-fn numbered_dirs(parent: &Path) -> Result<Vec<(BatchNo, PathBuf)>, StoreError> {
+/// The number of each batch, and where its folder lies.
+pub(super) type BatchDirs = Vec<(BatchNo, PathBuf)>;
+
+/// What lies in the spool, and the folders of batches that state format 1 moved away.
+#[derive(Debug)]
+pub(super) struct SpoolEntries {
+    /// The folders of all batches, in order.
+    pub(super) batches: BatchDirs,
+    /// All else in the spool.
+    pub(super) others: Vec<PathBuf>,
+}
+
+/// Lists the spool of a state once: it has a folder for each batch that ever was.
+pub(super) fn spool_entries(dir: &Path) -> Result<SpoolEntries, StoreError> {
+    let mut batches = BatchDirs::new();
+    let others = add_numbered(&spool(dir), &mut batches)?;
+    add_numbered(&archive(dir), &mut batches)?;
+    batches.sort_unstable();
+    batches.dedup_by_key(|(no, _)| *no);
+    Ok(SpoolEntries { batches, others })
+}
+
+/// Adds the folders that have a number for a name. Returns all else.
+fn add_numbered(parent: &Path, batches: &mut BatchDirs) -> Result<Vec<PathBuf>, StoreError> {
+    let mut others = Vec::new();
     let entries = match fs::read_dir(parent) {
         Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(others),
         Err(error) => return Err(StoreError::io(parent)(error)),
     };
-    let mut dirs = Vec::new();
     for entry in entries {
         let entry = entry.map_err(StoreError::io(parent))?;
-        if let Ok(no) = entry.file_name().to_string_lossy().parse() {
-            dirs.push((BatchNo(no), entry.path()));
+        match entry.file_name().to_string_lossy().parse() {
+            Ok(no) => batches.push((BatchNo(no), entry.path())),
+            Err(_) => others.push(entry.path()),
         }
     }
-    Ok(dirs)
+    Ok(others)
 }
 
 /// Opens a file to read and to write, as it is; an empty one where there was none.

@@ -93,7 +93,7 @@ impl UnopenedState {
             }
             Err(error) => return Err(error),
         };
-        let Salvaged { records, unreadable } = *salvaged;
+        let Salvaged { records, unreadable, .. } = *salvaged;
         remainder.is_whole = unreadable.is_empty()
             && records.commits > 0
             && records.commits >= commit_count::read(&self.dir)?
@@ -272,7 +272,7 @@ impl UnopenedState {
         let dir = self.dir.as_path();
         let all = records.batches.clone();
         records.retire(dir)?.into_iter().for_each(|line| records.add_finished(line));
-        verify::quick(dir, &records)?;
+        verify::quick(dir, &records, &batch_dirs(dir)?)?;
         state_format::raise(dir)?;
         let fresh = self.work.path().join("fresh");
         records.write_database(dir, &fresh)?;

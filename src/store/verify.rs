@@ -5,7 +5,7 @@
 //! everything, in bounded memory: 17 bytes a job. Finished batches are compared whenever a database is opened that is not
 //! byte for byte as it was left.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
 use std::ops::Add;
 use std::path::Path;
@@ -21,7 +21,7 @@ use crate::domain::utc_day::UtcDay;
 use crate::store::finished::FinishedRecord;
 use crate::store::snapshot::Snapshot;
 use crate::store::spool::{Lines, Spool};
-use crate::store::state_folders::batch_dir;
+use crate::store::state_folders::{BatchDirs, batch_dir, batch_dirs};
 use crate::store::{BatchRecord, Ended, JobRecord, OutcomeOutline, Store, StoreError, batch_backup};
 
 /// Faults of one sort that are told of one batch; the rest are counted.
@@ -86,9 +86,10 @@ impl Store {
 }
 
 /// Refuses a state whose parts contradict each other, as far as lengths and counts tell.
-pub(super) fn quick(dir: &Path, records: &Snapshot) -> Result<(), StoreError> {
+/// `dirs` are the folders of its batches.
+pub(super) fn quick(dir: &Path, records: &Snapshot, dirs: &BatchDirs) -> Result<(), StoreError> {
     let mut first = None;
-    compare_all(dir, records, &mut |fault| {
+    compare_all(dir, records, dirs, &mut |fault| {
         first.get_or_insert(fault);
     })?;
     match first {
@@ -110,7 +111,7 @@ pub(super) fn full(
         faults += 1;
         tell(fault);
     };
-    compare_all(dir, records, &mut count)?;
+    compare_all(dir, records, &batch_dirs(dir)?, &mut count)?;
     let mut checked = VerifyReport {
         batches: records.batches.len() as u64,
         open: records.open.len() as u64,
@@ -172,6 +173,7 @@ pub(super) fn full(
 fn compare_all(
     dir: &Path,
     records: &Snapshot,
+    dirs: &BatchDirs,
     tell: &mut dyn FnMut(Inconsistency),
 ) -> Result<(), StoreError> {
     let known: BTreeSet<BatchNo> = records.batches.iter().map(|batch| batch.no).collect();
@@ -189,7 +191,7 @@ fn compare_all(
         counts(records, batch, &mut say);
         tail(dir, records, batch, &mut say)?;
     }
-    backups(dir, records, &known, tell);
+    backups(dir, dirs, records, &known, tell);
     identities(records, &known, tell);
     // Otherwise what is not finished is all that was read.
     if records.highest_finished.is_none()
@@ -209,7 +211,7 @@ fn compare_all(
 /// A name and a number mean one batch: what is wanted twice under one name would be bought twice.
 fn identities(records: &Snapshot, known: &BTreeSet<BatchNo>, tell: &mut dyn FnMut(Inconsistency)) {
     let live = records.batches.iter().map(|batch| &batch.name);
-    let mut names = BTreeSet::new();
+    let mut names = HashSet::new();
     for name in live.chain(records.finished.values().map(|line| &line.name)) {
         if !names.insert(name) {
             tell(Inconsistency {
@@ -347,8 +349,14 @@ std::thread_local! {
 }
 
 /// A backup is written before the commit that it is for.
-fn backups(dir: &Path, records: &Snapshot, known: &BTreeSet<BatchNo>, tell: &mut dyn FnMut(Inconsistency)) {
-    for written in batch_backup::unfinished(dir, records) {
+fn backups(
+    dir: &Path,
+    dirs: &BatchDirs,
+    records: &Snapshot,
+    known: &BTreeSet<BatchNo>,
+    tell: &mut dyn FnMut(Inconsistency),
+) {
+    for written in batch_backup::unfinished(dirs, records) {
         let backup = &written.backup;
         let place = format!("batch {}", backup.name);
         if written.commit > records.commits + 1 {
