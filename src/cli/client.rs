@@ -109,7 +109,7 @@ impl CommandState {
         };
         let mode = if *method == Method::GET { Mode::Read } else { Mode::Offline };
         build::list_finished(&store, config, clock);
-        let parts = build::app_parts(config, &present.output_dir(config), None)?;
+        let parts = build::app_parts(config, &present.output, None)?;
         let app = App::new(store, mode, &Scope::All, parts, clock)?;
         Ok(StateClient::InProcess(InProcess::begin(app)))
     }

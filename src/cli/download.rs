@@ -68,7 +68,9 @@ pub(super) async fn run(command: &DownloadCommand, global: &Global) -> Result<Ex
         return Ok(Exit::Success);
     }
     let chosen = match state.is_emulated {
-        true => service_target::emulator_target(&config, 1.0).await?,
+        true => {
+            ServiceTarget { output: state.output, ..service_target::emulator_target(&config, 1.0).await? }
+        }
         false => service_target::configured_target(&config)?,
     };
     let outcome = download(&chosen, command, &config, global).await;

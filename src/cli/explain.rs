@@ -26,8 +26,11 @@ pub(super) async fn run(command: &JobArgument, global: &Global) -> Result<Exit, 
 }
 
 fn history_text(explanation: &Explanation) -> String {
-    let Explanation { batch, spec, job, next, .. } = explanation;
-    let mut lines = vec![format!("{batch}/{}: {}", spec.label, job.state().name())];
+    let Explanation { batch, spec, job, next, superseded, .. } = explanation;
+    // The label alone means the version of its row that is wanted.
+    let version = explanation.versions.iter().find(|version| *superseded && version.job == spec.id);
+    let name = version.map_or(&spec.label, |version| &version.name);
+    let mut lines = vec![format!("{batch}/{name}: {}", job.state().name())];
     let text = ("text", shorten(&spec.order.text()));
     let facts = [text].into_iter().chain(job_facts(explanation)).filter(|(about, _)| *about != "batch");
     // A text is in somebody's own words, too.

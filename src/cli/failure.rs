@@ -173,6 +173,9 @@ impl From<DumpError> for Failure {
             DumpError::Store(error) => error.into(),
             // The reader has closed its end.
             DumpError::Io(source) if source.kind() == std::io::ErrorKind::BrokenPipe => Failure::quiet(),
+            DumpError::Io(ref source) if source.kind() == std::io::ErrorKind::NotFound => {
+                Failure::new(Exit::Usage, error.to_string())
+            }
             DumpError::Io(_) => Failure::new(Exit::Disk, error.to_string()),
             DumpError::Line { .. } => Failure::new(Exit::Usage, error.to_string())
                 .hint("an export is imported completely or not at all; export again, or use an older export"),

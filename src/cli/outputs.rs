@@ -85,7 +85,7 @@ async fn sync(request: &SyncOutputsRequest, global: &Global) -> Result<SyncedOut
         return Ok(daemon.client.call(request).await?);
     }
     let (store, clock) = (Arc::new(Store::open_existing(&state.dir)?), Clock::start());
-    let mut parts = build::app_parts(&config, &state.output_dir(&config), None)?;
+    let mut parts = build::app_parts(&config, &state.output, None)?;
     let output_dir = parts.output_dir.clone();
     let uploads = Uploads::new(config.limits.uploads, Metrics::new());
     parts.outputs = build::output_store(&config, &uploads, (&state.dir, output_dir.root()))?;

@@ -126,7 +126,9 @@ fn refuse_flags(command: &ReviewCommand, name: &str) -> Result<(), Failure> {
 fn say_decided(decided: &Decisions, action: ReviewAction, is_json: bool) -> Exit {
     let mut exit = Exit::Success;
     for decision in &decided.decisions {
-        let name = printable(decision.name.as_ref().unwrap_or(&decision.job));
+        // The name of a job means the version of its row that is wanted; who names another, as gull@1, means that.
+        let name = decision.name.as_ref().filter(|_| !decision.job.contains('@'));
+        let name = printable(name.unwrap_or(&decision.job));
         match &decision.refused {
             Some(refused) => {
                 exit = Failure::new(Exit::Usage, format!("{name}: {}", printable(refused))).report(is_json);

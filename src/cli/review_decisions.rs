@@ -51,7 +51,7 @@ pub(super) fn say_left(decided: &Decisions) {
         let name = &batch.batch;
         match batch.waiting_for_review {
             0 if batch.done => say!("{name}: done, nothing is left to decide"),
-            0 => say!("{name}: nothing is left to decide"),
+            0 => say!("{name}: nothing waits for a decision now"),
             left => say!("{name}: {left} waiting for review: callsheet review {name}"),
         }
     }

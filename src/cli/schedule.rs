@@ -108,7 +108,7 @@ async fn look(global: &Global) -> Result<InForce, Failure> {
         Ok(config) => config.clone(),
         Err(_) => at_its_usual_place(global),
     };
-    let PresentState { dir: state, is_emulated } = PresentState::find(global, &config);
+    let PresentState { dir: state, is_emulated, .. } = PresentState::find(global, &config);
     if let Some(DaemonConnection { client, health, .. }) =
         daemon_discovery::find_daemon(global, &config, is_emulated).await?
     {

@@ -65,6 +65,8 @@ pub(super) struct PresentState {
     pub(super) dir: PathBuf,
     /// It is the one that is kept beside the emulator's.
     pub(super) is_emulated: bool,
+    /// Where its outputs are.
+    pub(super) output: PathBuf,
 }
 
 impl PresentState {
@@ -83,13 +85,21 @@ impl PresentState {
                 say!("note: using {EMULATOR_STATE}, the only state here; --emulator selects it");
             }
         }
-        let is_emulated = global.emulator || is_emulated;
-        PresentState { dir: state_dir(config, is_emulated), is_emulated }
-    }
-
-    /// Where its outputs are.
-    pub(super) fn output_dir(&self, config: &Config) -> PathBuf {
-        if self.is_emulated { output_dir(config, true) } else { output_dir_of_state(config, &self.dir) }
+        let is_named = names_state_of_emulator(global);
+        if is_named {
+            invocation::note_emulated_state();
+        }
+        let is_emulated = global.emulator || is_emulated || is_named;
+        let dir = state_dir(config, is_emulated);
+        let output = match (&config.paths.output, is_emulated) {
+            // The folder of the file is that of the service that the file names.
+            (Some(configured), true) if !global.emulator && global.output.is_none() => {
+                configured.join(EMULATOR)
+            }
+            (_, true) => output_dir(config, true),
+            (_, false) => output_dir_of_state(config, &dir),
+        };
+        PresentState { dir, is_emulated, output }
     }
 }
 
@@ -124,6 +134,12 @@ pub(super) fn config(global: &Global) -> Result<Config, Failure> {
     }
     log::follow(global, &config.log);
     Ok(config)
+}
+
+/// Whether `--state` names a state that belongs to the emulator, and nothing else says which service is meant.
+fn names_state_of_emulator(global: &Global) -> bool {
+    let service = global.state.as_deref().and_then(Store::service_at);
+    !global.emulator && global.base_url.is_none() && service.as_deref() == Some(EMULATOR_IDENTITY)
 }
 
 /// Refuses an address that no request could be made of. It is not shown: it may hold a password.

@@ -236,7 +236,7 @@ fn of_export(error: DumpError, file: &Path) -> Failure {
 
 async fn verify(global: &Global) -> Result<Exit, Failure> {
     let config = service_target::config(global)?;
-    let PresentState { dir, is_emulated } = PresentState::find(global, &config);
+    let PresentState { dir, is_emulated, .. } = PresentState::find(global, &config);
     // The database and the files beside it are compared line by line, and a daemon adds to both meanwhile.
     if let Some(process) = daemon_discovery::find_daemon(global, &config, is_emulated).await? {
         let hint = match process.health.process {
@@ -308,7 +308,7 @@ fn verified_damage(error: StoreError) -> Failure {
 fn rebuild(command: &StateRebuild, global: &Global) -> Result<Exit, Failure> {
     let config = service_target::config(global)?;
     let state = PresentState::find(global, &config);
-    let (output, dir, now) = (state.output_dir(&config), state.dir, Clock::start().now().wall);
+    let (output, dir, now) = (state.output, state.dir, Clock::start().now().wall);
     let (output_dir, default_layout) = (OutputDir::new(&output, config.output.options()), config.layout()?);
     let published = |batch: &BatchName, layout: Option<&str>, spec: &JobSpec| {
         let own = layout.and_then(|text| Layout::parse(text).ok());

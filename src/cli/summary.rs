@@ -85,11 +85,12 @@ pub(super) fn continued_besides(receipt: &Receipt, batch: &BatchRecord) {
     }
 }
 
-/// `pilot: 3 jobs (24 credits), then 97 jobs (776 credits) wait for callsheet continue`.
+/// `pilot: 3 jobs (24 credits), then 97 jobs (776 credits) wait for callsheet continue BATCH`.
 pub(super) fn pilot_plan(receipt: &Receipt) -> Option<String> {
     let numbers = receipt.pilot?;
     let (first, rest) = (continue_pilot::first(numbers), continue_pilot::rest(numbers));
-    Some(format!("pilot: {first}, then {rest} wait for callsheet continue"))
+    let batch = receipt.batch.as_ref().map(|batch| format!(" {batch}")).unwrap_or_default();
+    Some(format!("pilot: {first}, then {rest} wait for callsheet continue{batch}"))
 }
 
 /// Says of manifests of which a part was handed in what adds the rest.

@@ -109,7 +109,7 @@ pub async fn another_take(
     let TakeManifest { take, id, files } = match manifest {
         Ok(manifest) => manifest,
         Err(NoTake::Superseded) => {
-            let message = format!("{name} is an older version of an edited row");
+            let message = format!("this version of {name} is an older one: its row was edited");
             return Err(TakeError::refused(message, "ask for another take of the version that is wanted"));
         }
         Err(NoTake::Unknown) => {

@@ -459,38 +459,8 @@ fn next(
             format!(" It is overdue, so it is asked less often. To end it instead: {to_end_it}")
         }
     };
-    let after = remedy(&record.job);
     match record.job.state() {
-        State::Queued if record.job.may_have_been_sent() || batch.may_have_been_sent(spec.seq) => {
-            let batch = &batch.name;
-            if spec.order.kind.is_keyed() {
-                format!(
-                    "it may have been sent before the state was rebuilt or imported. After callsheet resume {batch} \
-                     it is sent under this key: a key that was used returns its task, a key that was not used buys. \
-                     To end it instead: callsheet resolve {name} --charged N or --not-charged, as the \
-                     account shows"
-                )
-            } else {
-                format!(
-                    "it may have been sent before the state was rebuilt or imported, and has no key to find its \
-                     task. After callsheet resume {batch} it is in doubt. To end it: callsheet resolve {name} \
-                     --charged N or --not-charged, as the account shows"
-                )
-            }
-        }
-        State::Queued if batch.paused == Some(Pause::Rebuilt) => format!(
-            "its batch is paused because the state was rebuilt or imported; after callsheet resume {} it is sent \
-             under this key: a key that was used returns its task, a key that was not used buys",
-            batch.name
-        ),
-        State::Queued if batch.paused.is_some() => {
-            let reason = batch
-                .paused
-                .and_then(Pause::reason)
-                .map_or_else(String::new, |reason| format!(", since {reason}"));
-            format!("its batch is paused{reason}; to continue: callsheet resume {}", batch.name)
-        }
-        State::Queued => "it will be sent when a slot is free and the budgets allow".to_owned(),
+        State::Queued => next_of_queued(batch, spec, record, &to_end_it),
         State::Submitting { may_have_run: true, .. } => {
             format!("the same request is sent again under the same key; it cannot be charged twice.{overdue}")
         }
@@ -498,6 +468,10 @@ fn next(
         State::Running { .. } => format!("its task is polled until it ends.{overdue}"),
         State::Fetching { urls, .. } if urls.is_empty() => "its task is polled for fresh links".to_owned(),
         State::Fetching { .. } => "its outputs are downloaded".to_owned(),
+        State::Succeeded { .. } if record.job.awaits_review() => format!(
+            "its outputs wait for a decision: callsheet review approve {name}, or callsheet review reject {name}; of several \
+             takes of its row, callsheet review pick {name}, after which the undecided ones count as not picked"
+        ),
         State::Succeeded { .. } if record.job.gave_up_download_since(Timestamp(i64::MIN)) => format!(
             "nothing; its outputs could not be downloaded again: its history says why; to try once more, free of charge: \
              callsheet download {name}; to have another made at its price: callsheet review another-take {name}"
@@ -505,21 +479,72 @@ fn next(
         State::Succeeded { .. } => {
             format!("nothing; callsheet download {name} fetches its outputs again, free of charge")
         }
-        State::Failed { fault, .. } if after.is_some_and(|after| after != Remedy::Retry) => match after {
-            Some(Remedy::Nothing) => NOTHING_TO_DOWNLOAD.to_owned(),
+        State::InDoubt { .. } => {
+            format!(
+                "nothing: check the account and record the charge: callsheet resolve {name} --charged N, or \
+                 --not-charged; until then its credits count as spent"
+            )
+        }
+        State::Failed { .. } | State::Canceled { .. } | State::Expired => {
+            next_of_failed(spec, &record.job, &name)
+        }
+    }
+}
+
+/// The same of a job that nothing parks and that has not begun. `to_end_it` is the command by which a person ends it.
+fn next_of_queued(batch: &BatchRecord, spec: &JobSpec, record: &JobRecord, to_end_it: &str) -> String {
+    let name = &batch.name;
+    if record.job.may_have_been_sent() || batch.may_have_been_sent(spec.seq) {
+        return if spec.order.kind.is_keyed() {
+            format!(
+                "it may have been sent before the state was rebuilt or imported. After callsheet resume {name} it is sent \
+                 under this key: a key that was used returns its task, a key that was not used buys. To end it instead: \
+                 {to_end_it}"
+            )
+        } else {
+            format!(
+                "it may have been sent before the state was rebuilt or imported, and has no key to find its task. After \
+                 callsheet resume {name} it is in doubt. To end it: {to_end_it}"
+            )
+        };
+    }
+    match batch.paused {
+        Some(Pause::Rebuilt) => format!(
+            "its batch is paused because the state was rebuilt or imported; after callsheet resume {name} it is sent under \
+             this key: a key that was used returns its task, a key that was not used buys"
+        ),
+        Some(pause) => {
+            let reason = pause.reason().map_or_else(String::new, |reason| format!(", since {reason}"));
+            format!("its batch is paused{reason}; to continue: callsheet resume {name}")
+        }
+        None => "it will be sent when a slot is free and the budgets allow".to_owned(),
+    }
+}
+
+/// The same of a job that has ended without outputs; `name` is what commands call it.
+fn next_of_failed(spec: &JobSpec, job: &Job, name: &str) -> String {
+    if let State::Failed { fault, .. } = job.state() {
+        match remedy(job) {
+            None | Some(Remedy::Retry) => {}
+            Some(Remedy::Nothing) => return NOTHING_TO_DOWNLOAD.to_owned(),
             Some(Remedy::Download) => {
-                format!("it is paid for; callsheet download {name} tries to fetch its outputs again, free of charge")
+                return format!(
+                    "it is paid for; callsheet download {name} tries to fetch its outputs again, free of charge"
+                );
             }
             Some(Remedy::ChangeRow) => {
-                format!("nothing: it would be rejected again; {}", with_other_fields(&name))
+                return format!("nothing: it would be rejected again; {}", with_other_fields(name));
             }
             // Their errors say what helps.
-            _ => format!("nothing: {}", fault.message),
-        },
+            Some(_) => return format!("nothing: {}", fault.message),
+        }
+    }
+    let is_keyed = spec.order.kind.is_keyed();
+    match job.state() {
         state if state.is_ended_by_record() => {
             format!("nothing; callsheet retry {name} makes another attempt, under a new key")
         }
-        State::Expired if missed_its_deadline(&spec.order, &record.job) => {
+        State::Expired if missed_its_deadline(&spec.order, job) => {
             "nothing: the deadline of its row passed before it was sent, and would end it again after a retry; to have it made, \
              add its row with another id"
                 .to_owned()
@@ -527,26 +552,16 @@ fn next(
         State::Expired => format!(
             "nothing; submit its manifest with a later policy.expires, then callsheet retry {name} queues it again"
         ),
-        State::Failed { task: Some(task), .. } if spec.order.kind.is_keyed() => format!(
+        State::Failed { task: Some(task), .. } if is_keyed => format!(
             "nothing; callsheet retry {name} queues it again, under the same key: as long as the service has task \
              {task}, that is its answer. To have it made anew, submit its row with another id"
         ),
-        State::Failed { .. } | State::Canceled { .. } if spec.order.kind.is_keyed() => {
-            format!("nothing; callsheet retry {name} queues it again, under the same key")
-        }
-        State::Failed { .. } | State::Canceled { .. } if record.job.first_sent().is_some() => format!(
+        _ if is_keyed => format!("nothing; callsheet retry {name} queues it again, under the same key"),
+        _ if job.first_sent().is_some() => format!(
             "nothing; callsheet retry {name} sends it again. Its endpoint supports no key: if the request before was \
              received after all, both are charged"
         ),
-        State::Failed { .. } | State::Canceled { .. } => {
-            format!("nothing; callsheet retry {name} queues it again")
-        }
-        State::InDoubt { .. } => {
-            format!(
-                "nothing: check the account and record the charge: callsheet resolve {name} --charged N, or \
-                 --not-charged; until then its credits count as spent"
-            )
-        }
+        _ => format!("nothing; callsheet retry {name} queues it again"),
     }
 }
 

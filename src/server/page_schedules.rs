@@ -45,7 +45,7 @@ async fn question(app: &Arc<AppState>, viewer: &Viewer, name: String) -> Result<
         let refusal = Refusal::new(Exit::Usage, format!("a run of {name} would do nothing: {why}"));
         return Err(ApiError(StatusCode::CONFLICT, refusal));
     }
-    let price = credits(plan.price);
+    let price = credits(plan.terms.budget.map_or(plan.price, |budget| budget.min(plan.price)));
     let view = ConfirmView {
         title: format!("Run {name} now"),
         text: planned(&plan),

@@ -142,6 +142,11 @@ impl Store {
         dir.join(state_format::FILE_NAME).is_file()
     }
 
+    /// The service that the state in `dir` belongs to; nothing where there is no state, or none that this version reads.
+    pub fn service_at(dir: &Path) -> Option<String> {
+        state_format::service(dir).ok().flatten()
+    }
+
     /// The state directory.
     pub fn dir(&self) -> &Path {
         &self.dir

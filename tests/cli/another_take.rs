@@ -247,7 +247,7 @@ fn what_cannot_be_had_is_refused_with_what_helps() {
     env.run(["run", "plain.csv"]).exited(0).says("0 new (0 credits), 2 already there");
     env.write("birds.csv", "id,kind,model,prompt\nowl,image,gi-2,a grey owl\n");
     env.run(["run", "birds.csv"]).exited(1);
-    ask("birds/owl@1").exited(2).says("older version of an edited row");
+    ask("birds/owl@1").exited(2).says("this version of birds/owl is an older one");
     env.audit().each_paid_once(4);
 }
 

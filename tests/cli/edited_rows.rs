@@ -54,6 +54,7 @@ fn a_version_that_was_not_sent_is_replaced_free_of_charge() {
     let first = env.run(["explain", "gull@1", "--json"]).exited(0).json();
     assert_eq!((&first["superseded"], &first["versions"][1]["name"]), (&true.into(), &"gull@2".into()));
     shows(&env.run(["explain", "gull"]).exited(0), "gull@2 of 2, the wanted version");
+    shows(&env.run(["explain", "gull@1"]).exited(0), "birds/gull@1: canceled\n");
 }
 
 #[test]

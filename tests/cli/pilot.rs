@@ -31,7 +31,8 @@ fn status_of(env: &TestEnv, batch: &str) -> Value {
 fn some_rows_are_made_first_and_the_rest_when_a_person_continues() {
     let env = birds(10);
     let plan = env.run(["plan", "birds.csv", "--pilot", "3"]).exited(0).stdout;
-    let told = "birds: pilot: 3 jobs (24 credits), then 7 jobs (56 credits) wait for callsheet continue";
+    let told =
+        "birds: pilot: 3 jobs (24 credits), then 7 jobs (56 credits) wait for callsheet continue birds\n";
     assert!(plan.contains(told), "{plan}");
     let run = env.run(["run", "birds.csv", "--pilot", "3"]).exited(7);
     run.says("10 new (80 credits), pilot: 3 jobs (24 credits), then 7 jobs (56 credits) wait")
@@ -47,7 +48,9 @@ fn some_rows_are_made_first_and_the_rest_when_a_person_continues() {
         env.run(again).exited(7).says("0 new (0 credits), 10 already there").says("callsheet continue birds");
         env.audit().each_paid_once(3);
     }
-    env.run(["continue", "birds"]).exited(0).says("birds: continued with 7 jobs (56 credits)");
+    let continued = env.run(["continue", "birds", "--json"]).exited(0);
+    assert_eq!(continued.json()["batches"][0]["jobs"], 7, "{}", continued.stdout);
+    continued.says("birds: continued with 7 jobs (56 credits)");
     env.run(["continue", "birds"]).exited(0).says("birds: none of its rows waits for a pilot");
     env.run(["run", "birds.csv"]).exited(0);
     env.audit().each_paid_once(10);

@@ -63,6 +63,9 @@ fn a_batch_is_done_once_all_is_decided_and_nothing_is_bought_by_it() {
     // A decision of a batch that is done can be taken back.
     env.run(["review", "withdraw", "spring/poster-v2"]).exited(0).says("1 waiting for review");
     assert_eq!(batch(&env)["state"], "review");
+    let next = "next: its outputs wait for a decision: callsheet review approve spring/poster-v2, ";
+    let explained = env.run(["explain", "spring/poster-v2"]).exited(0).stdout;
+    assert!(explained.contains(next), "{explained}");
     env.run(["review", "pick", "spring/poster-v2"]).exited(0);
     assert_eq!(batch(&env)["state"], "done");
     env.run(["review", "pick", "spring/nothing"]).exited(2);

@@ -259,6 +259,38 @@ fn commands_in_messages_have_the_flag_that_chose_the_emulator() {
     assert_eq!(env.audit().totals.charges, 0, "nothing was bought from the service");
 }
 
+/// The state itself says that it is the emulator's: its outputs lie beside those of the emulator's other states.
+#[test]
+fn a_state_of_the_emulator_is_known_by_its_name_alone() {
+    let env = TestEnv::new();
+    env.write("m.csv", "id,kind,model,prompt,review\na,image,gi-2,rain,yes\nb,image,gi-2,snow,yes\n");
+    let state = ["--state", "trial"];
+    let run = ["run", "m.csv", "--emulator", "--emulator-speed", "inf", "--state", "trial"];
+    env.run(run).exited(7);
+    env.run(["review", "approve", "m/a"].into_iter().chain(state)).exited(0);
+    env.run(["review", "reject", "m/b"].into_iter().chain(state))
+        .exited(0)
+        .says("done, nothing is left to decide");
+    let decisions = std::fs::read_to_string(env.path("output/emulator/m/decisions.csv")).unwrap();
+    assert!(decisions.contains("approve") && decisions.contains("reject"), "{decisions}");
+    let page = env.run(["open", "m", "--print"].into_iter().chain(state)).exited(0).stdout;
+    assert!(page.contains("output/emulator/m/index.html"), "{page}");
+    assert!(!env.path("output/m").exists());
+    let said = env.run(["retry", "m"].into_iter().chain(state));
+    assert!(!said.stderr.contains("callsheet daemon --state trial\n"), "{}", said.stderr);
+    // Free of charge, and from the emulator.
+    std::fs::remove_file(env.path("output/emulator/m/a.png")).unwrap();
+    env.run(["download", "m/a"].into_iter().chain(state)).exited(0);
+    assert!(env.path("output/emulator/m/a.png").exists());
+    assert_eq!(env.audit().totals.charges, 0, "nothing was bought from the service");
+    // The folder of the configuration is that of the service.
+    env.configure("[paths]\noutput = \"out\"");
+    env.run(["run", "m.csv", "--batch", "n", "--emulator", "--emulator-speed", "inf", "--state", "trial"])
+        .exited(7);
+    let page = env.run(["open", "n", "--print"].into_iter().chain(state)).exited(0).stdout;
+    assert!(page.contains("out/emulator/n/index.html"), "{page}");
+}
+
 /// The command that follows a text, as words without the program's name.
 fn copied(outcome: &Outcome, after: &str) -> Vec<String> {
     let (_, command) = outcome.stderr.split_once(after).unwrap();

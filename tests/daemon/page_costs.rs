@@ -117,8 +117,9 @@ fn the_socket_sells_takes_to_programs() {
 
 #[test]
 fn a_schedule_is_run_once_after_its_price_was_shown() {
-    let more = "[[schedule]]\nname = \"nightly\"\nmanifest = \"nightly.csv\"\ncron = \"0 3 * * *\"\n";
-    let server = serve(true, more);
+    let nightly = "[[schedule]]\nname = \"nightly\"\nmanifest = \"nightly.csv\"\ncron = \"0 3 * * *\"\n";
+    let capped = format!("{}budget = 2\n", nightly.replace("\"nightly\"", "\"capped\""));
+    let server = serve(true, &format!("{nightly}{capped}"));
     server.env.write("nightly.csv", "kind,prompt\nsound-effect,A night bird\nsound-effect,An owl\n");
     let cookie = server.login();
     let cookie = cookie.as_str();
@@ -127,6 +128,10 @@ fn a_schedule_is_run_once_after_its_price_was_shown() {
     let page = server.ask("GET /schedules/nightly/run", &[cookie], "");
     assert!(page.body.contains("A run now has 2 jobs in the batch nightly-"), "{}", page.body);
     assert_eq!(server.ask("GET /schedules/daily/run", &[cookie], "").status, 404);
+    let capped = server.ask("GET /schedules/capped/run", &[cookie], "").body;
+    for text in ["Its budget is 2 credits: the rest would wait.", "It may spend 2 credits at most."] {
+        assert!(capped.contains(text), "{capped}");
+    }
     let (token, at, most) = (page.field("form_token"), page.field("at"), page.field("most"));
     assert!(page.body.contains(&format!("It may spend {most} credits at most.")), "{}", page.body);
     let run = |form: &str| server.ask("POST /schedules/nightly/run", &[cookie], form);

@@ -241,7 +241,9 @@ impl Scheduler {
             }
             Command::Continue(no) => {
                 self.prices.renew();
-                Ok(self.change(no, ActiveBatch::end_pilot))
+                let pilot = self.batches.get(&no).and_then(|active| active.record().pilot);
+                let jobs = pilot.map_or(0, |pilot| pilot.rest_jobs);
+                Ok(CommandOutcome { jobs, ..self.change(no, ActiveBatch::end_pilot) })
             }
             Command::SetBudget(no, budget) => {
                 self.prices.renew_for_owner(now.tick);
