@@ -15,12 +15,10 @@ pub(crate) type Fact = (&'static str, String);
 pub(crate) fn job_facts(explanation: &Explanation) -> Vec<Fact> {
     let Explanation { batch, spec, job, idempotency_key, superseded, drift, inputs, .. } = explanation;
     let (order, books) = (&spec.order, job.all_books());
-    let model = job.ran_model().filter(|model| !model.is_empty());
-    let model = model.or(order.model.as_deref()).unwrap_or_default();
     let mut facts = vec![
         ("batch", batch.to_string()),
         ("line", format!("{} of the manifest", order.line)),
-        ("what", format!("{} {model}", order.kind).trim_end().to_owned()),
+        ("what", kind_and_model(spec, job)),
         ("price", price(spec, job)),
         ("credits", format!("{} held, {} charged, {} waived", books.held.0, books.charged.0, books.waived.0)),
         ("identity", spec.id.to_string()),
@@ -55,6 +53,13 @@ pub(crate) fn job_facts(explanation: &Explanation) -> Vec<Fact> {
         ("column", format!("meta.{name} = {value}"))
     }));
     facts
+}
+
+/// `image gi-2`: what a job makes, and by which model, as its task says or else its row.
+pub(crate) fn kind_and_model(spec: &JobSpec, job: &Job) -> String {
+    let ran = job.ran_model().filter(|model| !model.is_empty());
+    let model = ran.or(spec.order.model.as_deref()).unwrap_or_default();
+    format!("{} {model}", spec.order.kind).trim_end().to_owned()
 }
 
 fn price(spec: &JobSpec, job: &Job) -> String {

@@ -16,7 +16,7 @@ use crate::pages::live_batch::{ANOTHER_TAKE, HistoryRow, JobRow, JobView};
 use crate::pages::live_budget_bar::BudgetView;
 use crate::pages::live_document::DayCredits;
 use crate::pages::live_overview::{BatchCredits, BatchView, Now, OverviewView, ParkedView, ScheduleView};
-use crate::server::job_facts::job_facts;
+use crate::server::job_facts::{job_facts, kind_and_model};
 use crate::server::protocol::{BatchState, BatchStatus, Explanation, Schedules};
 
 /// Everything on the overview.
@@ -153,14 +153,12 @@ pub(super) fn job_row(listed: &ListedJob) -> JobRow {
         State::Failed { fault, .. } => Some(fault.to_string()),
         _ => None,
     };
-    let model = job.ran_model().filter(|model| !model.is_empty());
-    let model = model.or(order.model.as_deref()).unwrap_or_default();
     JobRow {
         id: spec.id.to_string(),
         label: spec.label.clone(),
         line: order.line,
         state: job.state().name().to_owned(),
-        what: format!("{} {model}", order.kind).trim_end().to_owned(),
+        what: kind_and_model(spec, job),
         prompt: order.text(),
         credits: job.all_books().charged.0,
         error,

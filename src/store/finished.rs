@@ -97,7 +97,7 @@ pub(super) struct FinishedRecord {
     pub(super) record: BatchRecord,
 }
 
-fn yes() -> bool {
+pub(super) fn yes() -> bool {
     true
 }
 

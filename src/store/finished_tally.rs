@@ -15,6 +15,7 @@ use crate::domain::ids::{BatchName, BatchNo};
 use crate::domain::ledger::Totals;
 use crate::domain::time::Timestamp;
 use crate::store::codec::{self, DecodeError};
+use crate::store::finished;
 use crate::store::finished_sums::FinishedSums;
 use crate::store::{BatchRecord, db_keys};
 
@@ -25,14 +26,10 @@ struct LineOutline {
     name: BatchName,
     at: Timestamp,
     totals: Totals,
-    #[serde(default = "yes")]
+    #[serde(default = "finished::yes")]
     announced: bool,
     #[serde(default)]
     files: Option<IgnoredAny>,
-}
-
-fn yes() -> bool {
-    true
 }
 
 /// Records in any order.
