@@ -138,8 +138,8 @@ pub(super) fn config(global: &Global) -> Result<Config, Failure> {
 
 /// Whether `--state` names a state that belongs to the emulator, and nothing else says which service is meant.
 fn names_state_of_emulator(global: &Global) -> bool {
-    let service = global.state.as_deref().and_then(Store::service_at);
-    !global.emulator && global.base_url.is_none() && service.as_deref() == Some(EMULATOR_IDENTITY)
+    let is_emulators = |state: &PathBuf| Store::service_at(state).is_some_and(|of| of == EMULATOR_IDENTITY);
+    !global.emulator && global.base_url.is_none() && global.state.as_ref().is_some_and(is_emulators)
 }
 
 /// Refuses an address that no request could be made of. It is not shown: it may hold a password.
