@@ -52,6 +52,7 @@ pub mod row_verdict;
 pub mod row_versions;
 pub mod schedule;
 pub mod shell_word;
+pub mod short_list;
 pub mod slow_download;
 pub mod task;
 pub mod time;

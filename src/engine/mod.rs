@@ -39,6 +39,7 @@ mod target_jobs;
 pub mod upload_limit;
 
 use std::collections::{HashSet, VecDeque};
+use std::mem::ManuallyDrop;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -123,7 +124,8 @@ pub struct Engine {
     /// What is done, how long it took and how everything stands is counted here.
     metrics: Metrics,
     clock: Clock,
-    scheduler: Scheduler,
+    /// Never freed: its process ends with the engine, and to free each of 100,000 jobs takes longer than to end.
+    scheduler: ManuallyDrop<Scheduler>,
     events: mpsc::Receiver<Input>,
     sender: mpsc::Sender<Input>,
     messages: mpsc::Receiver<Message>,
@@ -196,7 +198,7 @@ impl Engine {
             deps,
             metrics,
             clock,
-            scheduler,
+            scheduler: ManuallyDrop::new(scheduler),
             events,
             sender,
             messages,

@@ -62,6 +62,7 @@ fn take_up(
         scheduler.add_batch(batch);
         scheduler.set_versions(no, versions);
     }
+    scheduler.expect_jobs(open.len());
     let places: Vec<(BatchNo, u64)> = open.iter().map(|record| (record.key.batch, record.row_at)).collect();
     let chunks: Vec<&[(BatchNo, u64)]> = places.chunks(CHUNK_ROWS).collect();
     // Their rows are read by other threads meanwhile, which takes longer than taking them up: each reads every so many-th

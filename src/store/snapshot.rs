@@ -111,14 +111,14 @@ impl Salvaged {
                 }
             }
         });
-        let decode = |(key, bytes): (Vec<u8>, Vec<u8>)| {
-            let decoded = match db_keys::meaning(&key) {
-                Some(Meaning::Finished) => codec::decode(&bytes).map(Decoded::Finished),
-                _ => codec::decode(&bytes).map(Decoded::Job),
+        let decode = |(key, bytes): &(Vec<u8>, Vec<u8>)| {
+            let decoded = match db_keys::meaning(key) {
+                Some(Meaning::Finished) => codec::decode(bytes).map(Decoded::Finished),
+                _ => codec::decode(bytes).map(Decoded::Job),
             };
-            decoded.map_err(|damage| unreadable(&key, &damage))
+            decoded.map_err(|damage| unreadable(key, &damage))
         };
-        let decoded = parallel_map(many, decode).into_iter();
+        let decoded = parallel_map(many, decode);
         let Salvaged { records: Snapshot { open, finished, .. }, unreadable, .. } = &mut salvage;
         *open = decoded
             .filter_map(|decoded| match decoded {

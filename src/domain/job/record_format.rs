@@ -15,6 +15,7 @@ use crate::domain::job::{Attempt, Books, HistoryLine, Job, OutputFile, State};
 use crate::domain::job_state::JobState;
 use crate::domain::json_object::JsonObject;
 use crate::domain::review::Review;
+use crate::domain::short_list::short_list;
 use crate::domain::task::{Fault, TaskRecord};
 use crate::domain::time::Timestamp;
 use crate::domain::utc_day::UtcDay;
@@ -22,7 +23,7 @@ use crate::domain::utc_day::UtcDay;
 /// A job's record in either format. Which one it is, `attempts` tells.
 #[derive(Debug, Deserialize)]
 pub(super) struct StoredJob {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "short_list")]
     attempts: Vec<Attempt>,
     #[serde(default)]
     kept: Option<AttemptNo>,
@@ -42,7 +43,7 @@ pub(super) struct StoredJob {
     begun_for: Vec<String>,
     #[serde(default)]
     review: Option<Box<Review>>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "short_list")]
     history: Vec<HistoryLine>,
 
     // Format 1: the present attempt.
@@ -126,7 +127,7 @@ impl TryFrom<StoredJob> for Job {
         if let Some(kept) = kept.filter(|kept| attempts.iter().all(|attempt| attempt.no != *kept)) {
             return Err(FormatError::Kept(kept));
         }
-        let mut job = Job {
+        Ok(Job {
             attempts,
             kept,
             first_sent: stored.first_sent,
@@ -138,9 +139,7 @@ impl TryFrom<StoredJob> for Job {
             begun_for: stored.begun_for,
             review: stored.review,
             history: stored.history,
-        };
-        job.shrink_to_fit();
-        Ok(job)
+        })
     }
 }
 

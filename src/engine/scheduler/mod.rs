@@ -252,6 +252,11 @@ impl Scheduler {
         self.account.set_block(block);
     }
 
+    /// So many jobs will be taken up.
+    pub fn expect_jobs(&mut self, more: usize) {
+        self.jobs.reserve(more);
+    }
+
     /// Takes up a job that had begun before: a restart is not a special path.
     pub fn resume_job(&mut self, record: JobRecord, spec: Arc<JobSpec>, now: Now) {
         let key = record.key;

@@ -186,10 +186,10 @@ impl Database {
             count();
             entry.map_err(|source| fault = Some(refused(&self.dir, source))).ok()
         });
-        let decoded = parallel_map(read, |(key, bytes)| self.decode(&key, &bytes).map(&of));
+        let decoded = parallel_map(read, |(key, bytes)| self.decode(key, bytes).map(&of));
         match fault {
             Some(fault) => Err(fault),
-            None => decoded.into_iter().collect(),
+            None => decoded.collect(),
         }
     }
 

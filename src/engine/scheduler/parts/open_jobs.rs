@@ -81,17 +81,30 @@ impl OpenJobs {
     /// A job is open from now on.
     pub fn insert(&mut self, mut open: OpenJob) {
         let key = open.key();
-        self.remove(&key);
         recount(&mut open, &mut self.counts);
-        if let Some(numbers) = self.numbers.get_mut(&key.batch) {
-            numbers.insert(open.record().id, key.seq);
+        let id = open.record().id;
+        if let Some(before) = self.jobs.insert(key, Box::new(open)) {
+            self.forget(&key, *before);
         }
-        self.jobs.insert(key, Box::new(open));
+        if let Some(numbers) = self.numbers.get_mut(&key.batch) {
+            numbers.insert(id, key.seq);
+        }
+    }
+
+    /// There will be so many more: room is made for them at once.
+    pub fn reserve(&mut self, more: usize) {
+        self.jobs.reserve(more);
+        self.task_owners.reserve(more);
     }
 
     /// A job is not open any more. Whose its tasks were is remembered.
     pub fn remove(&mut self, key: &JobKey) -> Option<OpenJob> {
-        let mut open = self.jobs.remove(key)?;
+        let open = self.jobs.remove(key)?;
+        Some(self.forget(key, *open))
+    }
+
+    /// What is known of a job that is not in the table any more.
+    fn forget(&mut self, key: &JobKey, mut open: OpenJob) -> OpenJob {
         if let Some(numbers) = self.numbers.get_mut(&key.batch) {
             numbers.remove(&open.record().id);
         }
@@ -100,7 +113,7 @@ impl OpenJobs {
         if let Some(counted_as) = open.set_counted(None) {
             self.counts.remove(key.batch, &open.spec().order, counted_as);
         }
-        Some(*open)
+        open
     }
 
     /// None yet; what has budgets by these keys waits apart.

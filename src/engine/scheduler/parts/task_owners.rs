@@ -1,6 +1,7 @@
 //! Whose task an answer speaks of. A task belongs to one job: an answer to a creating call that names the task of
 //! another is broken, and believing it would leave a task that is paid for to nobody.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -25,10 +26,10 @@ impl TaskOwners {
     /// Whether `task` is known to belong to another job than `key`; else it is `key`'s from now on. So many jobs are open.
     pub fn belongs_to_another(&mut self, key: JobKey, task: &TaskId, open_jobs: usize) -> bool {
         let hash = hash(task);
-        if let Some(owner) = self.owners.get(&hash) {
-            return *owner != key;
-        }
-        self.owners.insert(hash, key);
+        match self.owners.entry(hash) {
+            Entry::Occupied(owner) => return *owner.get() != key,
+            Entry::Vacant(place) => place.insert(key),
+        };
         self.order.push_back(hash);
         if self.order.len() > REMEMBERED_MIN.max(open_jobs * REMEMBERED_FOR_EACH)
             && let Some(oldest) = self.order.pop_front()
@@ -36,6 +37,12 @@ impl TaskOwners {
             self.owners.remove(&oldest);
         }
         false
+    }
+
+    /// There will be so many more.
+    pub fn reserve(&mut self, more: usize) {
+        self.owners.reserve(more);
+        self.order.reserve(more);
     }
 
     /// Takes up the tasks of a job that had begun before, one of so many.
