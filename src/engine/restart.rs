@@ -1,11 +1,15 @@
 //! Resuming after a stop or a crash: what the scheduler is told of the state, at the start, and when a batch or a day is needed that it does not know.
 
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+use std::vec::IntoIter;
+
 use crate::domain::ids::BatchNo;
 use crate::domain::time::Now;
 use crate::domain::utc_day::UtcDay;
 use crate::engine::group_history::group_history;
 use crate::engine::row_reader;
-use crate::engine::scheduler::{CommandOutcome, Scheduler, Settings};
+use crate::engine::scheduler::{BegunJob, CommandOutcome, Scheduler, Settings};
 use crate::store::{BatchRecord, JobRecord, Store, StoreError};
 
 /// Rows of open jobs that are read at once, chunks of them that wait to be taken up, and threads that read.
@@ -63,44 +67,63 @@ fn take_up(
         scheduler.set_versions(no, versions);
     }
     scheduler.expect_jobs(open.len());
-    let places: Vec<(BatchNo, u64)> = open.iter().map(|record| (record.key.batch, record.row_at)).collect();
-    let chunks: Vec<&[(BatchNo, u64)]> = places.chunks(CHUNK_ROWS).collect();
-    // Their rows are read by other threads meanwhile, which takes longer than taking them up: each reads every so many-th
-    // chunk.
+    // Their rows are read by other threads meanwhile, which takes longer than taking them up. What a job needs of memory is
+    // allocated there, too: threads that share an allocator's lists wait for each other.
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(READERS_MAX);
+    let threads = threads.min(open.len().div_ceil(CHUNK_ROWS));
+    let chunks = RecordChunks(Mutex::new((0, open.into_iter())));
     std::thread::scope(|scope| {
-        let mut readers = Vec::new();
-        for first in 0..threads.min(chunks.len()) {
-            let (send, specs) = std::sync::mpsc::sync_channel(CHUNKS_AHEAD);
-            let own = chunks.iter().skip(first).step_by(threads);
+        let (send, read) = std::sync::mpsc::sync_channel(CHUNKS_AHEAD * READERS_MAX);
+        for _ in 0..threads {
+            let (send, chunks) = (send.clone(), &chunks);
             scope.spawn(move || {
                 let mut rows = row_reader::RowReader::new(store);
-                for chunk in own {
-                    let read = chunk.iter().map(|(batch, at)| rows.spec_at(*batch, *at));
-                    let read = read.collect::<Result<Vec<_>, _>>();
+                while let Some((place, records)) = chunks.next() {
+                    let begun = records.into_iter().map(|record| {
+                        let spec = rows.spec_at(record.key.batch, record.row_at)?;
+                        Ok(BegunJob::new(record, spec))
+                    });
                     // Nobody waits for more after a fault.
-                    if send.send(read).is_err() {
+                    if send.send((place, begun.collect::<Result<Vec<_>, StoreError>>())).is_err() {
                         return;
                     }
                 }
             });
-            readers.push(specs);
         }
-        let mut open = open.into_iter();
-        let in_turn = readers.iter().cycle().take(chunks.len());
-        for chunk in in_turn.map_while(|reader| reader.recv().ok()) {
-            let chunk = chunk?;
-            for (record, spec) in open.by_ref().take(chunk.len()).zip(chunk) {
-                for day in record.job.days() {
-                    if !scheduler.has_day(day) {
-                        scheduler.set_day(day, store.day(day)?);
+        drop(send);
+        // In the order of the records, whoever is faster.
+        let (mut next, mut early) = (0, BTreeMap::new());
+        for (place, begun) in read {
+            early.insert(place, begun?);
+            while let Some(begun) = early.remove(&next) {
+                next += 1;
+                for job in begun {
+                    for day in job.days() {
+                        if !scheduler.has_day(day) {
+                            scheduler.set_day(day, store.day(day)?);
+                        }
                     }
+                    scheduler.resume_job(job, now);
                 }
-                scheduler.resume_job(record, spec, now);
             }
         }
         Ok(())
     })
+}
+
+/// Records that several threads take up, a chunk at a time, and the place of the next chunk.
+struct RecordChunks(Mutex<(usize, IntoIter<JobRecord>)>);
+
+impl RecordChunks {
+    /// The next chunk with its place among all.
+    fn next(&self) -> Option<(usize, Vec<JobRecord>)> {
+        // A panic while it is held ends the process.
+        let mut rest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (place, records) = &mut *rest;
+        let chunk: Vec<JobRecord> = records.by_ref().take(CHUNK_ROWS).collect();
+        *place += 1;
+        (!chunk.is_empty()).then(|| (*place - 1, chunk))
+    }
 }
 
 /// Tells the scheduler the totals of days that it does not know yet.

@@ -17,7 +17,7 @@ use crate::domain::time::Now;
 use crate::domain::utc_day::UtcDay;
 use crate::engine::scheduler::parts::active_batch::ActiveBatch;
 use crate::engine::scheduler::parts::open_job::OpenJob;
-use crate::engine::scheduler::{Scheduler, SchedulerError, Settings};
+use crate::engine::scheduler::{BegunJob, Scheduler, SchedulerError, Settings};
 use crate::store::{BatchRecord, JobRecord, Pause};
 
 /// Why a decision was not recorded.
@@ -324,7 +324,8 @@ impl Scheduler {
             self.pending.job_changed(key);
             outcome.failed += u32::from(matches!(record.job.state(), State::Failed { .. }));
             outcome.jobs += 1;
-            self.resume_job(JobRecord { job: transition.job, ..record }, spec, now);
+            let record = JobRecord { job: transition.job, ..record };
+            self.resume_job(BegunJob::new(record, spec), now);
         }
         outcome
     }

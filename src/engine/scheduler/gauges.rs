@@ -116,6 +116,7 @@ mod tests {
     use crate::domain::job::{Job, State};
     use crate::domain::ledger::Totals;
     use crate::domain::time::{Tick, Timestamp};
+    use crate::engine::scheduler::BegunJob;
     use crate::engine::scheduler::tests::{settings, spec};
     use crate::store::{BatchRecord, Ended, JobRecord, Pause, Segment};
 
@@ -138,7 +139,7 @@ mod tests {
     fn take(scheduler: &mut Scheduler, seq: u32, kind: Kind, state: State) {
         let (key, spec) = (JobKey { batch: BatchNo(1), seq: Seq(seq) }, spec(seq, kind));
         let record = JobRecord { key, id: spec.id, row_at: 0, job: Job::at(AttemptNo::FIRST, state) };
-        scheduler.resume_job(record, spec, NOW);
+        scheduler.resume_job(BegunJob::new(record, spec), NOW);
     }
 
     fn shown(overview: &Gauges) -> String {

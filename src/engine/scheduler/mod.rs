@@ -134,6 +134,24 @@ pub struct Scheduler {
     pending: PendingStep,
 }
 
+/// A job that had begun before, as this process takes it up.
+#[derive(Debug)]
+pub struct BegunJob(Box<OpenJob>);
+
+impl BegunJob {
+    /// The job of a record and its row.
+    pub fn new(record: JobRecord, spec: Arc<JobSpec>) -> BegunJob {
+        let needs_inputs = spec.order.inputs_to_find() > 0;
+        let record = JobRecord { job: lifecycle::resumed(record.job, needs_inputs), ..record };
+        BegunJob(Box::new(OpenJob::new(record, spec)))
+    }
+
+    /// The UTC days that its attempts count for.
+    pub fn days(&self) -> impl Iterator<Item = UtcDay> {
+        self.0.job().days()
+    }
+}
+
 impl Scheduler {
     /// A scheduler with nothing to do.
     pub fn new(settings: Settings, total: Totals) -> Scheduler {
@@ -258,12 +276,9 @@ impl Scheduler {
     }
 
     /// Takes up a job that had begun before: a restart is not a special path.
-    pub fn resume_job(&mut self, record: JobRecord, spec: Arc<JobSpec>, now: Now) {
-        let key = record.key;
-        let needs_inputs = spec.order.inputs_to_find() > 0;
-        let record = JobRecord { job: lifecycle::resumed(record.job, needs_inputs), ..record };
-        self.note_goes_on(key.batch, record.id);
-        let mut open = OpenJob::new(record, spec);
+    pub fn resume_job(&mut self, BegunJob(mut open): BegunJob, now: Now) {
+        let key = open.key();
+        self.note_goes_on(key.batch, open.record().id);
         open.set_in_flight(now.tick);
         self.prices.note_resumed(key, open.job());
         self.account.job_moved(&open, &[]);

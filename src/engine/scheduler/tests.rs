@@ -288,7 +288,7 @@ impl Stage {
         scheduler.add_batch(self.batch.clone());
         for record in self.durable.values() {
             let spec = self.specs[record.key.seq.0 as usize].clone();
-            scheduler.resume_job(record.clone(), spec, self.now);
+            scheduler.resume_job(BegunJob::new(record.clone(), spec), self.now);
         }
         self.scheduler = scheduler;
     }

@@ -17,7 +17,7 @@ use callsheet::domain::recovered_job_state::{self, Remains};
 use callsheet::domain::row_versions::{RowVersions, VersionChange};
 use callsheet::domain::time::{Now, Timestamp};
 use callsheet::domain::utc_day::UtcDay;
-use callsheet::engine::scheduler::{AppliedVersions, FoundJob, Scheduler, Settings, SpooledRow};
+use callsheet::engine::scheduler::{AppliedVersions, BegunJob, FoundJob, Scheduler, Settings, SpooledRow};
 use callsheet::store::{BatchRecord, Change, Ended, JobRecord, Pause, Segment};
 
 /// Everything durable.
@@ -78,7 +78,7 @@ impl Disk {
             for day in record.job.days() {
                 self.set_day(&mut scheduler, day);
             }
-            scheduler.resume_job(record.clone(), self.spec(record), now);
+            scheduler.resume_job(BegunJob::new(record.clone(), self.spec(record)), now);
         }
         scheduler
     }

@@ -73,17 +73,18 @@ impl OpenJobs {
     }
 
     /// A job that had begun before is open from now on, and the tasks that it has are its own.
-    pub fn resume(&mut self, open: OpenJob) {
+    pub fn resume(&mut self, open: Box<OpenJob>) {
         self.task_owners.add_job(open.key(), open.job(), self.jobs.len());
         self.insert(open);
     }
 
     /// A job is open from now on.
-    pub fn insert(&mut self, mut open: OpenJob) {
+    pub fn insert(&mut self, open: impl Into<Box<OpenJob>>) {
+        let mut open = open.into();
         let key = open.key();
         recount(&mut open, &mut self.counts);
         let id = open.record().id;
-        if let Some(before) = self.jobs.insert(key, Box::new(open)) {
+        if let Some(before) = self.jobs.insert(key, open) {
             self.forget(&key, *before);
         }
         if let Some(numbers) = self.numbers.get_mut(&key.batch) {
@@ -307,7 +308,7 @@ mod tests {
     #[test]
     fn a_job_that_leaves_is_no_candidate_and_its_task_stays_its_own() {
         let mut jobs = OpenJobs::default();
-        jobs.resume(open(0, State::Running { task: TaskId("t".into()) }));
+        jobs.resume(Box::new(open(0, State::Running { task: TaskId("t".into()) })));
         jobs.insert(open(1, State::Queued));
         jobs.queue(key(1));
         jobs.queue(key(2));

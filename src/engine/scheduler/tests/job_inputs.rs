@@ -468,7 +468,7 @@ fn a_ready_row_behind_thousands_that_wait_for_a_batch_goes_while_that_one_is_pau
     let parent = stage.specs[1].clone();
     let key = JobKey { batch: other, seq: parent.seq };
     let record = JobRecord { key, id: parent.id, row_at: 0, job: crate::domain::job::Job::queued() };
-    stage.scheduler.resume_job(record, parent, stage.now);
+    stage.scheduler.resume_job(BegunJob::new(record, parent), stage.now);
     stage.step(vec![]);
     stage.step(vec![Input::Ended { batch: other, jobs: vec![] }]);
     // Rows 0 and 1 are never done.
