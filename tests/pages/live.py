@@ -20,7 +20,7 @@ from browser import Browser  # noqa: E402
 from checks import BASE_URL, HOSTILE, PROGRAM, SHOTS, SIZES, axe, check  # noqa: E402
 
 TOKEN = "0123456789abcdef"
-JOBS = 400
+JOBS = 1000
 
 
 class Daemon:
@@ -158,7 +158,7 @@ def lives(daemon):
         other.screenshot(f"{SHOTS}/live-resume.png")
         other.run("document.querySelector('main button.main').click()")
         goes(other, "/batches/live", "Resumed")
-        other.until(f"{done} >= {JOBS}", timeout=60)
+        other.until(f"{done} >= {JOBS}", timeout=200)
         other.until("document.querySelectorAll('#jobs .mark.succeeded').length === 100")
         check(True, "the list of its jobs follows")
         check(daemon.status("live")["state"] == "done", "its button lifts it, and it goes on to its end")
