@@ -20,7 +20,7 @@ from browser import Browser  # noqa: E402
 from checks import BASE_URL, HOSTILE, PROGRAM, SHOTS, SIZES, axe, check  # noqa: E402
 
 TOKEN = "0123456789abcdef"
-JOBS = 1000
+JOBS = 1500
 
 
 class Daemon:
@@ -136,7 +136,7 @@ def looks(daemon, job, hostile, poster):
 
 def lives(daemon):
     """Both pages follow a batch that goes on."""
-    done = "Number(/(\\d+)/.exec(document.querySelector('#progress .line b')?.textContent)?.[1])"
+    done = "Number(/[\\d,]+/.exec(document.querySelector('#progress .line b')?.textContent)?.[0].replaceAll(',', ''))"
     rows = [{"kind": "sound-effect", "prompt": f"Sound {n} of a harbour", "meta": {"client": "beta"}} for n in range(JOBS)]
     with Browser(1400, 900) as browser, Browser(1400, 900) as other:
         login(browser, daemon)
@@ -158,7 +158,7 @@ def lives(daemon):
         other.screenshot(f"{SHOTS}/live-resume.png")
         other.run("document.querySelector('main button.main').click()")
         goes(other, "/batches/live", "Resumed")
-        other.until(f"{done} >= {JOBS}", timeout=200)
+        other.until(f"{done} >= {JOBS}", timeout=60)
         other.until("document.querySelectorAll('#jobs .mark.succeeded').length === 100")
         check(True, "the list of its jobs follows")
         check(daemon.status("live")["state"] == "done", "its button lifts it, and it goes on to its end")
