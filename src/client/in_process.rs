@@ -24,8 +24,11 @@ impl InProcess {
         let client = Client::in_process(app.router());
         let (stop, stopped) = watch::channel(Stop::No);
         // Boxed, so that it is compiled once.
-        let running: Pin<Box<dyn Future<Output = _> + Send>> =
-            Box::pin(async move { app.engine.run(stopped, |_| {}).await });
+        let running: Pin<Box<dyn Future<Output = _> + Send>> = Box::pin(async move {
+            let outcome = app.engine.run(stopped, |_| {}).await;
+            app.engine.end();
+            outcome
+        });
         let serving = tokio::spawn(running);
         InProcess { client, stop, serving }
     }

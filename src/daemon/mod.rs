@@ -176,8 +176,8 @@ pub async fn run(
     }
     systemd.stopping();
     drop(listening);
-    outcome?;
-    Ok(())
+    app.engine.end();
+    outcome.map(drop)
 }
 
 /// Checks the configuration of hooks; nothing is sent.

@@ -39,7 +39,6 @@ mod target_jobs;
 pub mod upload_limit;
 
 use std::collections::{HashSet, VecDeque};
-use std::mem::ManuallyDrop;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -124,8 +123,7 @@ pub struct Engine {
     /// What is done, how long it took and how everything stands is counted here.
     metrics: Metrics,
     clock: Clock,
-    /// Never freed: its process ends with the engine, and to free each of 100,000 jobs takes longer than to end.
-    scheduler: ManuallyDrop<Scheduler>,
+    scheduler: Scheduler,
     events: mpsc::Receiver<Input>,
     sender: mpsc::Sender<Input>,
     messages: mpsc::Receiver<Message>,
@@ -198,7 +196,7 @@ impl Engine {
             deps,
             metrics,
             clock,
-            scheduler: ManuallyDrop::new(scheduler),
+            scheduler,
             events,
             sender,
             messages,
@@ -289,6 +287,14 @@ impl Engine {
         };
         self.finish_part_sweeps().await;
         Ok(standstill)
+    }
+
+    /// Ends it. Its jobs are freed by a thread of their own: to free 100,000 takes longer than everything else at the end of
+    /// a process, which does not wait for that.
+    pub fn end(self) {
+        let Engine { scheduler, .. } = self;
+        // Where no thread can be started, they are freed here.
+        drop(std::thread::Builder::new().name("job-removal".to_owned()).spawn(move || drop(scheduler)));
     }
 
     /// What the first step has to know of the disks: looked at before anything is sent.

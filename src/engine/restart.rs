@@ -8,7 +8,7 @@ use crate::domain::ids::BatchNo;
 use crate::domain::time::Now;
 use crate::domain::utc_day::UtcDay;
 use crate::engine::group_history::group_history;
-use crate::engine::row_reader;
+use crate::engine::row_reader::RowReader;
 use crate::engine::scheduler::{BegunJob, CommandOutcome, Scheduler, Settings};
 use crate::store::{BatchRecord, JobRecord, Store, StoreError};
 
@@ -73,18 +73,14 @@ fn take_up(
     let threads = threads.min(open.len().div_ceil(CHUNK_ROWS));
     let chunks = RecordChunks(Mutex::new((0, open.into_iter())));
     std::thread::scope(|scope| {
-        let (send, read) = std::sync::mpsc::sync_channel(CHUNKS_AHEAD * READERS_MAX);
+        let (send, read) = std::sync::mpsc::sync_channel(CHUNKS_AHEAD * threads);
         for _ in 0..threads {
             let (send, chunks) = (send.clone(), &chunks);
             scope.spawn(move || {
-                let mut rows = row_reader::RowReader::new(store);
+                let mut rows = RowReader::new(store);
                 while let Some((place, records)) = chunks.next() {
-                    let begun = records.into_iter().map(|record| {
-                        let spec = rows.spec_at(record.key.batch, record.row_at)?;
-                        Ok(BegunJob::new(record, spec))
-                    });
                     // Nobody waits for more after a fault.
-                    if send.send((place, begun.collect::<Result<Vec<_>, StoreError>>())).is_err() {
+                    if send.send((place, begin_jobs(&mut rows, records))).is_err() {
                         return;
                     }
                 }
@@ -94,10 +90,10 @@ fn take_up(
         // In the order of the records, whoever is faster.
         let (mut next, mut early) = (0, BTreeMap::new());
         for (place, begun) in read {
-            early.insert(place, begun?);
+            early.insert(place, begun);
             while let Some(begun) = early.remove(&next) {
                 next += 1;
-                for job in begun {
+                for job in begun? {
                     for day in job.days() {
                         if !scheduler.has_day(day) {
                             scheduler.set_day(day, store.day(day)?);
@@ -109,6 +105,17 @@ fn take_up(
         }
         Ok(())
     })
+}
+
+/// The jobs of these records, with their rows.
+fn begin_jobs(rows: &mut RowReader<'_>, records: Vec<JobRecord>) -> Result<Vec<BegunJob>, StoreError> {
+    // Collected, they would keep the memory of the records.
+    let mut begun = Vec::with_capacity(records.len());
+    for record in records {
+        let spec = rows.spec_at(record.key.batch, record.row_at)?;
+        begun.push(BegunJob::new(record, spec));
+    }
+    Ok(begun)
 }
 
 /// Records that several threads take up, a chunk at a time, and the place of the next chunk.
@@ -154,5 +161,32 @@ pub(super) fn take_up_finished(
         }
         Err(moved @ StoreError::BatchMoved { .. }) => Ok(Some(CommandOutcome::refused(moved.to_string()))),
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::ids::{JobId, JobKey, Seq};
+    use crate::domain::job::Job;
+
+    #[test]
+    fn every_record_is_in_one_chunk_and_the_places_of_chunks_are_theirs() {
+        let record = |seq| JobRecord {
+            key: JobKey { batch: BatchNo(1), seq: Seq(seq) },
+            id: JobId([0; 16]),
+            row_at: 0,
+            job: Job::queued(),
+        };
+        let count = u32::try_from(2 * CHUNK_ROWS + 76).unwrap();
+        let chunks = RecordChunks(Mutex::new((0, (0..count).map(record).collect::<Vec<_>>().into_iter())));
+        let taken: Vec<_> = std::iter::from_fn(|| chunks.next()).collect();
+        assert_eq!(
+            taken.iter().map(|(place, records)| (*place, records.len())).collect::<Vec<_>>(),
+            [(0, CHUNK_ROWS), (1, CHUNK_ROWS), (2, 76)]
+        );
+        let seqs = taken.iter().flat_map(|(_, records)| records).map(|record| record.key.seq.0);
+        assert!(seqs.eq(0..count));
+        assert!(chunks.next().is_none());
     }
 }

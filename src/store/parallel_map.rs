@@ -44,7 +44,7 @@ fn made_of<E: Send, T: Send>(entries: impl Iterator<Item = E>, of: impl Fn(&E) -
             let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).recv();
             let Ok((place, chunk)) = next else { return made };
             made.push((place, chunk.iter().map(&of).collect()));
-            // It is freed here where nobody fetches any more.
+            // The thread that fetches is there until all have ended.
             let _ = used.send(chunk);
         }
     };

@@ -161,7 +161,8 @@ fn carried_over(stored: &StoredJob) -> Result<(Vec<Attempt>, Option<AttemptNo>),
         input_lengths: Vec::new(),
     };
     let no = present.no;
-    let mut attempts: Vec<Attempt> = stored.superseded.iter().map(SupersededTask::attempt).collect();
+    let mut attempts = Vec::with_capacity(stored.superseded.len() + 1);
+    attempts.extend(stored.superseded.iter().map(SupersededTask::attempt));
     attempts.push(present);
     attempts.sort_by_key(|attempt| attempt.no);
     let kept = Some(no).filter(|no| attempts.iter().any(|attempt| attempt.no > *no));
