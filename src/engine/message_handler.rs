@@ -91,8 +91,8 @@ impl Engine {
             }
             Message::Command(command, None, reply) => {
                 let now = self.clock.now();
-                load_days(&mut self.scheduler, &self.store, &[now.wall.utc_day()])?;
-                load_days(&mut self.scheduler, &self.store, &command.days())?;
+                load_days(&mut self.scheduler, &self.store, [now.wall.utc_day()])?;
+                load_days(&mut self.scheduler, &self.store, command.days())?;
                 let refused = take_up_finished(&mut self.scheduler, &self.store, command.batch())?;
                 let outcome = refused.map_or_else(|| self.scheduler.execute(command, now), Ok)?;
                 Ok(Some((reply, outcome)))
@@ -130,7 +130,7 @@ impl Engine {
             let was_finished = !is_unfinished && self.scheduler.batch(no).is_some();
             taken.push(TakenBatch { no, name, was_finished });
         }
-        load_days(&mut self.scheduler, &self.store, &[now.wall.utc_day()])?;
+        load_days(&mut self.scheduler, &self.store, [now.wall.utc_day()])?;
         if let Some(edited) = &mut edited {
             edited.refresh(&self.store, &batch)?;
         }

@@ -407,7 +407,7 @@ impl Engine {
         }
         let now = self.clock.now();
         let today = now.wall.utc_day();
-        load_days(&mut self.scheduler, &self.store, &[today])?;
+        load_days(&mut self.scheduler, &self.store, [today])?;
         for input in &mut inputs {
             match input {
                 Input::Posted(..) => failpoint::hit("posted"),
@@ -556,7 +556,7 @@ impl Engine {
             return Ok(());
         }
         let now = self.clock.now();
-        load_days(&mut self.scheduler, &self.store, &[now.wall.utc_day()])?;
+        load_days(&mut self.scheduler, &self.store, [now.wall.utc_day()])?;
         let wanted = self.scheduler.rows_wanted();
         for input in self.load_rows(wanted).await? {
             if let Input::Rows { batch, from, rows } = input {

@@ -87,18 +87,14 @@ fn take_up(
             });
         }
         drop(send);
-        // In the order of the records, whoever is faster.
+        // Readers differ in speed; jobs are taken up in the order of their records.
         let (mut next, mut early) = (0, BTreeMap::new());
         for (place, begun) in read {
             early.insert(place, begun);
             while let Some(begun) = early.remove(&next) {
                 next += 1;
                 for job in begun? {
-                    for day in job.days() {
-                        if !scheduler.has_day(day) {
-                            scheduler.set_day(day, store.day(day)?);
-                        }
-                    }
+                    load_days(scheduler, store, job.days())?;
                     scheduler.resume_job(job, now);
                 }
             }
@@ -134,10 +130,14 @@ impl RecordChunks {
 }
 
 /// Tells the scheduler the totals of days that it does not know yet.
-pub(super) fn load_days(scheduler: &mut Scheduler, store: &Store, days: &[UtcDay]) -> Result<(), StoreError> {
+pub(super) fn load_days(
+    scheduler: &mut Scheduler,
+    store: &Store,
+    days: impl IntoIterator<Item = UtcDay>,
+) -> Result<(), StoreError> {
     for day in days {
-        if !scheduler.has_day(*day) {
-            scheduler.set_day(*day, store.day(*day)?);
+        if !scheduler.has_day(day) {
+            scheduler.set_day(day, store.day(day)?);
         }
     }
     Ok(())
