@@ -7,6 +7,7 @@ use crate::cli::global_flags::Global;
 use crate::cli::terminal::say;
 use crate::cli::{batch_outcomes, client, printable};
 use crate::domain::exit_code::Exit;
+use crate::domain::shell_word::shell_word;
 use crate::server::protocol::ResolveRequest;
 
 /// What `resolve` takes.
@@ -36,11 +37,14 @@ pub(super) async fn run(command: &ResolveCommand, global: &Global) -> Result<Exi
     let request = ResolveRequest { name, charged, attempt, above_hold };
     let outcomes = batch_outcomes::print(client::call(global, &request).await?, global)?;
     if outcomes.iter().any(|outcome| outcome.result.refused.is_none()) {
-        let next = match charged {
-            0 => "it holds no credits any more; callsheet retry queues it again",
-            _ => "its charge is recorded",
-        };
-        say!("{}: no longer in doubt; {next}", printable(&command.job));
+        let job = printable(&command.job);
+        match charged {
+            0 => say!(
+                "{job}: not charged, as you say; it holds no credits any more; to queue it again: callsheet retry {}",
+                shell_word(&command.job)
+            ),
+            _ => say!("{job}: a charge of {charged} credits is recorded"),
+        }
     }
     batch_outcomes::exit(&outcomes, &command.job)
 }

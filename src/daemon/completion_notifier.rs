@@ -63,9 +63,12 @@ impl CompletionNotifier {
         seen.dedup();
         for no in seen {
             // With one that was announced before, a decision has changed: its results are written anew.
-            let has_ended = view.scheduler.batch(no).is_some_and(BatchRecord::has_ended);
-            if has_ended || view.scheduler.waits_after_pilot(no) {
+            let Some(batch) = view.scheduler.batch(no) else { continue };
+            if batch.has_ended() || view.scheduler.waits_after_pilot(no) {
                 self.announce(no);
+            } else if batch.inputs_announced && view.scheduler.waits_for_people(no) {
+                // The task lives as long as the process.
+                let _ = self.done.send(Notice { batch: no, waits_for_inputs: true });
             }
         }
         let waiting: BTreeSet<BatchNo> = view.scheduler.waiting_untold().collect();

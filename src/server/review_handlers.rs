@@ -121,7 +121,7 @@ pub async fn decide(
         for (no, is_changed) in changed {
             let Some(batch) = store.batch(no)? else { continue };
             // A process that works on the state writes them by itself.
-            if is_changed && !works && batch.has_ended() {
+            if is_changed && !works {
                 engine::write_results(&store, &output_dir, &batch)?;
             }
             let (waiting_for_review, done) = (batch.unreviewed, batch.is_done());

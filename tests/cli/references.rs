@@ -166,6 +166,31 @@ fn what_waits_for_review_feeds_nothing_before_it_is_approved() {
 }
 
 #[test]
+fn a_decision_about_a_row_that_others_wait_for_is_in_the_results_at_once() {
+    let env = TestEnv::new();
+    let draft = env.write(
+        "jobs/inbox/.story.tmp",
+        &STORY.replace(r#""prompt": "a fox""#, r#""prompt": "a fox", "review": true"#),
+    );
+    let daemon = env.daemon("info");
+    std::fs::rename(draft, env.path("jobs/inbox/story.json")).unwrap();
+    let decision = || {
+        let text = std::fs::read_to_string(env.path("output/story/decisions.csv")).ok()?;
+        let mut lines = text.lines();
+        let place = lines.next()?.split(',').position(|name| name == "decision")?;
+        Some(lines.next()?.split(',').nth(place)?.to_owned())
+    };
+    // What is left waits for a person, who is told.
+    until("its results", || env.path("output/story/report.json").exists());
+    env.run(["review", "reject", "story/still"]).exited(0);
+    until("the decision", || decision().as_deref() == Some("rejected"));
+    daemon.stop().exited(0);
+    env.run(["review", "approve", "story/still"]).exited(0);
+    assert_eq!(decision().as_deref(), Some("approved"), "nothing works on the state: the command writes them");
+    assert_eq!(made(&env), ["a fox"]);
+}
+
+#[test]
 fn another_pick_makes_the_children_new_priced_first_and_the_former_one_costs_nothing() {
     let env = TestEnv::new();
     let reviewed = STORY.replace(r#""prompt": "a fox""#, r#""prompt": "a fox", "review": true, "count": 2"#);

@@ -261,7 +261,15 @@ impl Scheduler {
 
     /// Batches of which all that is left waits for rows that a person has to see to, and whose owners were not told.
     pub fn waiting_untold(&self) -> impl Iterator<Item = BatchNo> {
-        self.waiting_among(ActiveBatch::waits_untold)
+        let parked = self.batches.sorted(Attention::IsNextParked);
+        let untold = parked.filter(|active| !active.record().inputs_announced).map(|active| active.record().no);
+        untold.filter(|no| self.waits_for_people(*no))
+    }
+
+    /// Whether all that is left of a batch waits for rows that a person has to see to, and admission has come to it.
+    pub fn waits_for_people(&self, no: BatchNo) -> bool {
+        let waits = |active: &ActiveBatch| active.waits_for_rows() && self.stands_still(active);
+        self.batches.get(&no).is_some_and(waits) && self.waits_for_nothing_that_moves(no)
     }
 
     /// Batches of which all that is left waits for rows that a person has to see to, whether or not admission has come to
@@ -275,13 +283,6 @@ impl Scheduler {
         }
         still.retain(|no| self.waits_for_nothing_that_moves(*no));
         Some(still)
-    }
-
-    /// Those of these batches of which nothing moves.
-    fn waiting_among(&self, is_one: impl Fn(&ActiveBatch) -> bool) -> impl Iterator<Item = BatchNo> {
-        let parked = self.batches.sorted(Attention::IsNextParked);
-        let still = parked.filter(move |active| is_one(active) && self.stands_still(active));
-        still.map(|active| active.record().no).filter(|no| self.waits_for_nothing_that_moves(*no))
     }
 
     /// A row that takes outputs of another batch waits for that one as long as anything of it moves.

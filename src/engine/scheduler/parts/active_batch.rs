@@ -298,15 +298,15 @@ impl ActiveBatch {
         }
     }
 
-    /// Whether all that is left of it waits for rows that a person has to see to, and its owner was not told.
-    pub fn waits_untold(&self) -> bool {
-        self.parked() == Some(Parked::Inputs) && !self.record.inputs_announced
+    /// Whether all that is left of it waits for rows that a person has to see to.
+    pub fn waits_for_rows(&self) -> bool {
+        self.parked() == Some(Parked::Inputs)
     }
 
     /// Hooks have announced that it waits: for decisions, after its pilot, or for rows that a person has to see to.
     pub fn mark_wait_announced(&mut self) {
         self.record.review_announced = self.record.waits_for_review();
-        self.record.inputs_announced = self.parked() == Some(Parked::Inputs);
+        self.record.inputs_announced = self.waits_for_rows();
         self.record.pilot_announced = !self.record.inputs_announced && self.record.waits_after_pilot();
     }
 
