@@ -38,6 +38,22 @@ struct ImportedLine {
     sha256: Vec<String>,
 }
 
+impl ImportedLine {
+    /// The job as it is called everywhere, in the batch that the line names, or else in `batch`.
+    fn named(&self, batch: Option<&BatchName>) -> String {
+        let batch = Some(self.batch.as_str()).filter(|name| !name.is_empty()).or(batch.map(BatchName::as_str));
+        match batch.filter(|_| !self.job.contains('/')) {
+            Some(batch) => format!("{batch}/{}", self.job),
+            None => self.job.clone(),
+        }
+    }
+}
+
+/// Whether it is LABEL@N: a version of a row that was edited, by the number of the version.
+fn names_version(name: &str) -> bool {
+    name.rsplit_once('@').is_some_and(|(_, version)| version.parse::<u32>().is_ok())
+}
+
 /// A line that is wrong.
 type BadLine = (u64, String);
 
@@ -192,13 +208,20 @@ impl ListedJobs {
         self.by_identity.insert(job.job.clone(), job);
     }
 
-    /// The job of this identity, or else the one with this label whose version of its row is wanted.
-    fn find(&self, name: &str) -> Result<&ReviewLine, String> {
-        if let Some(job) = self.by_identity.get(name) {
+    /// The job of this identity, or else the one with this label whose version of its row is wanted; BATCH/ before either, or
+    /// a batch that the line names, says whose.
+    fn find(&self, name: &str, batch: &str) -> Result<&ReviewLine, String> {
+        let (batch, name) = match name.split_once('/') {
+            Some(named) if batch.is_empty() || named.0 == batch => named,
+            _ => (batch, name),
+        };
+        let is_of_batch = |job: &&ReviewLine| batch.is_empty() || job.batch.as_str() == batch;
+        if let Some(job) = self.by_identity.get(name).filter(is_of_batch) {
             return Ok(job);
         }
         let called = self.by_label.get(name).into_iter().flatten();
-        let called: Vec<&ReviewLine> = called.filter_map(|job| self.by_identity.get(job)).collect();
+        let called = called.filter_map(|job| self.by_identity.get(job)).filter(is_of_batch);
+        let called: Vec<&ReviewLine> = called.collect();
         let identities = |jobs: &[&ReviewLine]| {
             let identities: Vec<&str> = jobs.iter().map(|job| job.job.as_str()).collect();
             identities.join(", ")
@@ -206,7 +229,8 @@ impl ListedJobs {
         let wanted: Vec<&ReviewLine> = called.iter().copied().filter(|job| !job.superseded).collect();
         match (wanted.as_slice(), called.as_slice()) {
             ([job], _) => Ok(*job),
-            ([], []) => Err(format!("no job {name} of the batch has outputs")),
+            ([], []) if batch.is_empty() => Err(format!("no job {name} has outputs")),
+            ([], []) => Err(format!("no job {name} of batch {batch} has outputs")),
             ([], earlier) => Err(format!(
                 "the wanted version of {name} has no outputs; an earlier version has: to decide about it, write its \
                  identity in a column id: {}",
@@ -246,9 +270,18 @@ fn changes(
             refuse(format!("batch: found {:?}, expected {batch}", line.batch));
             continue;
         }
-        let job = match jobs.find(&line.job) {
-            Ok(job) => job,
-            Err(message) => {
+        let sha256 = Some(line.sha256.clone()).filter(|sums| !sums.is_empty());
+        let note = Some(line.note.clone()).filter(|note| !note.is_empty());
+        let job = match (jobs.find(&line.job, &line.batch), action) {
+            (Ok(job), _) => job,
+            // Who decides finds it, and knows what holds.
+            (Err(_), Some(decision)) if names_version(&line.job) => {
+                let job = line.named(batch);
+                asked.push(DecisionRequest { job, decision, note, sha256 });
+                numbers.push(line.line);
+                continue;
+            }
+            (Err(message), _) => {
                 refuse(message);
                 continue;
             }
@@ -262,7 +295,6 @@ fn changes(
             continue;
         }
         let Some(action) = action else { continue };
-        let note = Some(line.note.clone()).filter(|note| !note.is_empty());
         // As it is read: a line end of two characters is one.
         let standing = job.review.as_ref().and_then(|review| review.note.as_ref());
         let standing = standing.map(|note| note.replace("\r\n", "\n"));
@@ -279,7 +311,6 @@ fn changes(
             refuse(format!("another take of its row is picked at line {first}; pick one"));
             continue;
         }
-        let sha256 = Some(line.sha256.clone()).filter(|sums| !sums.is_empty());
         // By its identity, which is that of one job whatever it is called.
         let name = format!("{}/{}", job.batch, job.job);
         asked.push(DecisionRequest { job: name, decision: action, note, sha256 });
@@ -363,9 +394,18 @@ mod tests {
             [
                 "4 b/0a approve",
                 "2! decision: found \"maybe\", expected approve, reject, pick or withdraw",
-                "3! no job x of the batch has outputs",
+                "3! no job x has outputs",
                 "6! a is already decided about at line 4",
             ]
+        );
+        assert_eq!(
+            told("job,decision\nb/a,approve\nb/0c,pick\nother/a,reject\n"),
+            ["2 b/0a approve", "3 b/0c pick", "4! no job a of batch other has outputs"]
+        );
+        // A version by its number is found by who decides.
+        assert_eq!(
+            told("job,decision\na@1,approve\nother/a@2,reject\na@1,\n"),
+            ["2 b/a@1 approve", "3 other/a@2 reject", "4! no job a@1 has outputs"]
         );
         // Lines of a spreadsheet may end otherwise.
         assert_eq!(

@@ -307,6 +307,19 @@ pub(super) fn may_be_charged(batches: &[BatchStatus]) {
     }
 }
 
+/// Says of batches how many of their jobs are in doubt, and what settles them.
+pub(super) fn in_doubt(batches: &[BatchStatus]) {
+    for batch in batches {
+        let (name, in_doubt) = (&batch.name, batch.in_state(JobState::InDoubt));
+        if in_doubt > 0 {
+            say!(
+                "{name}: {in_doubt} in doubt, whose holds stay counted; to list them: callsheet jobs {name} --state in_doubt; \
+                 look up each charge in the account and record it: callsheet resolve JOB --charged N, or --not-charged"
+            );
+        }
+    }
+}
+
 /// Says of batches how many of their jobs are overdue.
 pub(super) fn overdue(batches: &[BatchStatus]) {
     for BatchStatus { name, overdue, .. } in batches.iter().filter(|batch| batch.overdue > 0) {
