@@ -41,7 +41,8 @@ struct ImportedLine {
 impl ImportedLine {
     /// The job as it is called everywhere, in the batch that the line names, or else in `batch`.
     fn named(&self, batch: Option<&BatchName>) -> String {
-        let batch = Some(self.batch.as_str()).filter(|name| !name.is_empty()).or(batch.map(BatchName::as_str));
+        let batch =
+            Some(self.batch.as_str()).filter(|name| !name.is_empty()).or(batch.map(BatchName::as_str));
         match batch.filter(|_| !self.job.contains('/')) {
             Some(batch) => format!("{batch}/{}", self.job),
             None => self.job.clone(),

@@ -218,7 +218,8 @@ fn what_is_in_doubt_is_marked_with_the_command_that_settles_it() {
     let doubt = jobs.as_array().unwrap().last().unwrap();
     assert_eq!(doubt["state"], "in_doubt");
     assert_eq!(doubt["next"]["command"], "callsheet resolve b/short --charged N");
-    env.run(["resolve", "b/short", "--charged", "0"]).exited(0);
+    env.run(["status"]).exited(0).says("b: 1 in doubt").says("callsheet jobs b --state in_doubt");
+    env.run(["resolve", "b/short", "--charged", "0"]).exited(0).says("callsheet retry b/short");
     env.run(["open", "b", "--print"]).exited(0);
     let jobs = page(&env, "b", 0);
     assert_eq!(jobs.as_array().unwrap().last().unwrap()["state"], "failed", "{jobs:#}");

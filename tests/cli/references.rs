@@ -186,7 +186,11 @@ fn a_decision_about_a_row_that_others_wait_for_is_in_the_results_at_once() {
     until("the decision", || decision().as_deref() == Some("rejected"));
     daemon.stop().exited(0);
     env.run(["review", "approve", "story/still"]).exited(0);
-    assert_eq!(decision().as_deref(), Some("approved"), "nothing works on the state: the command writes them");
+    assert_eq!(
+        decision().as_deref(),
+        Some("approved"),
+        "nothing works on the state: the command writes them"
+    );
     assert_eq!(made(&env), ["a fox"]);
 }
 

@@ -236,6 +236,13 @@ fn a_table_of_a_spreadsheet_is_read_with_the_right_lines_and_batch() {
         .says("typed.csv:6: decision: found \"perhaps\"")
         .says("1 decision changed");
     assert_eq!(decisions(&env), ["poster approved", "poster-v2 waiting"]);
+    // Names as every command takes them: of a batch, and of a version of a row.
+    env.write("named.csv", "job,decision\nspring/poster-v2,approve\nposter@1,reject\nposter@7,reject\n");
+    env.run(["review", "spring", "--import", "named.csv"])
+        .exited(2)
+        .says("named.csv:4:")
+        .says("2 decisions changed");
+    assert_eq!(decisions(&env), ["poster rejected", "poster-v2 approved"]);
     // A note of two lines comes back as it went out.
     env.run(["review", "reject", "spring/poster-v2", "--note", "too dark\r\nfor print"]).exited(0);
     env.run(["review", "spring", "--export", "table.csv"]).exited(0);

@@ -262,7 +262,8 @@ impl Scheduler {
     /// Batches of which all that is left waits for rows that a person has to see to, and whose owners were not told.
     pub fn waiting_untold(&self) -> impl Iterator<Item = BatchNo> {
         let parked = self.batches.sorted(Attention::IsNextParked);
-        let untold = parked.filter(|active| !active.record().inputs_announced).map(|active| active.record().no);
+        let untold =
+            parked.filter(|active| !active.record().inputs_announced).map(|active| active.record().no);
         untold.filter(|no| self.waits_for_people(*no))
     }
 
