@@ -28,7 +28,7 @@ use crate::ingest::inbox::dispose::Folders;
 use crate::ingest::inbox::overlap::overlap;
 use crate::metrics::Metrics;
 use crate::server::protocol::ProcessKind;
-use crate::store::Store;
+use crate::store::{EMULATOR_IDENTITY, Store};
 
 /// What `daemon` takes.
 #[derive(Debug, Args)]
@@ -168,7 +168,7 @@ pub(super) async fn check_reload(config: &Config, global: &Global) -> Result<(),
     let running = daemon_discovery::ask_who_listens(&daemon_discovery::socket(config, &state)).await;
     let running = running.filter(|running| running.health.process == ProcessKind::Daemon);
     let is_emulated =
-        |running: &DaemonConnection| running.health.service == service_target::EMULATOR_IDENTITY;
+        |running: &DaemonConnection| running.health.service == EMULATOR_IDENTITY;
     if global.emulator || running.as_ref().is_some_and(is_emulated) {
         return Ok(());
     }

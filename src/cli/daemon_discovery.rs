@@ -15,6 +15,7 @@ use crate::client::{Client, ClientError};
 use crate::config::Config;
 use crate::domain::exit_code::Exit;
 use crate::server::protocol::{Health, HealthRequest, ProcessKind};
+use crate::store::EMULATOR_IDENTITY;
 
 /// Name of the control socket in the state.
 const SOCKET: &str = "callsheet.sock";
@@ -189,7 +190,7 @@ async fn probe(
 /// Checks that the command's other flags agree with the daemon.
 fn check_flags_match(daemon: &DaemonConnection, global: &Global, is_emulated: bool) -> Result<(), Failure> {
     if is_emulated {
-        check_service_matches(daemon, service_target::EMULATOR_IDENTITY)?;
+        check_service_matches(daemon, EMULATOR_IDENTITY)?;
     }
     if let Some(url) = &global.base_url {
         check_service_matches(daemon, &service_target::identity_of(url))?;

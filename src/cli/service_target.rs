@@ -18,10 +18,8 @@ use crate::domain::exit_code::Exit;
 use crate::domain::plural::counted;
 use crate::domain::time::Millis;
 use crate::ingest::catalog_refresh::{self, CatalogError, Catalogs};
-use crate::store::Store;
+use crate::store::{EMULATOR_IDENTITY, Store};
 
-/// The identity of the emulator in a state.
-pub(super) const EMULATOR_IDENTITY: &str = "the emulator";
 /// What the emulator's own directories are called, below those that the configuration names.
 const EMULATOR: &str = "emulator";
 /// Default state directory with the emulator.

@@ -9,8 +9,8 @@ use crate::ingest::ManifestError;
 use crate::ingest::catalog_refresh::CatalogError;
 use crate::ingest::ingest_handle::IngestError;
 use crate::server::protocol::Refusal;
-use crate::store::StoreError;
 use crate::store::staged_inputs::StageError;
+use crate::store::{EMULATOR_IDENTITY, StoreError};
 
 impl From<&ServiceError> for Refusal {
     fn from(error: &ServiceError) -> Refusal {
@@ -38,6 +38,12 @@ impl From<&StoreError> for Refusal {
             }
             StoreError::OtherVersion { .. } => Refusal::new(Exit::Usage, message)
                 .hint("use the version that wrote it, or choose another state with --state"),
+            StoreError::OtherService { found, .. } if found == EMULATOR_IDENTITY => {
+                Refusal::new(Exit::Usage, message).hint(
+                    "nothing of it is known to a service; repeat the command with --emulator, or choose another state with \
+                     --state",
+                )
+            }
             StoreError::OtherService { .. } => Refusal::new(Exit::Usage, message).hint(
                 "keys and tasks are valid for one service only; choose another state with --state, or use this one from \
                  now on with callsheet run --adopt-state MANIFEST, or callsheet daemon --adopt-state",

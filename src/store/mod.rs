@@ -104,6 +104,7 @@ pub use crate::store::job_record::{JobRecord, OutcomeOutline};
 pub use crate::store::error::StoreError;
 pub use crate::store::finished::FinishedBatch;
 pub use crate::store::snapshot::Snapshot;
+pub use crate::store::state_format::EMULATOR_IDENTITY;
 pub use crate::store::verify::{Inconsistency, VerifyReport};
 // What is found.
 pub use crate::store::job_statuses::OpenJobStatus;

@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::store::{StoreError, catalog_cache, write_atomic};
 
+/// What the state of the emulator says in place of a service's address.
+pub const EMULATOR_IDENTITY: &str = "the emulator";
+
 pub(super) const FILE_NAME: &str = "callsheet-state.json";
 /// Format of the whole directory. In format 2 a job's record is a list of attempts, and a finished batch is a line of
 /// the database; format 1 had finished batches in the database, and old ones in `archive/`.

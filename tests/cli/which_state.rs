@@ -283,6 +283,9 @@ fn a_state_of_the_emulator_is_known_by_its_name_alone() {
     env.run(["download", "m/a"].into_iter().chain(state)).exited(0);
     assert!(env.path("output/emulator/m/a.png").exists());
     assert_eq!(env.audit().totals.charges, 0, "nothing was bought from the service");
+    // What may buy is told which service is meant.
+    let plan = ["plan", "m.csv"].into_iter().chain(state);
+    env.run(plan).exited(2).says("belongs to the emulator").says("repeat the command with --emulator");
     // The folder of the configuration is that of the service.
     env.configure("[paths]\noutput = \"out\"");
     env.run(["run", "m.csv", "--batch", "n", "--emulator", "--emulator-speed", "inf", "--state", "trial"])
