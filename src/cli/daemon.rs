@@ -167,8 +167,7 @@ pub(super) async fn check_reload(config: &Config, global: &Global) -> Result<(),
     build::output_store(config, &transfers, (&state, &output))?;
     let running = daemon_discovery::ask_who_listens(&daemon_discovery::socket(config, &state)).await;
     let running = running.filter(|running| running.health.process == ProcessKind::Daemon);
-    let is_emulated =
-        |running: &DaemonConnection| running.health.service == EMULATOR_IDENTITY;
+    let is_emulated = |running: &DaemonConnection| running.health.service == EMULATOR_IDENTITY;
     if global.emulator || running.as_ref().is_some_and(is_emulated) {
         return Ok(());
     }

@@ -44,7 +44,7 @@ pub use self::output::OutputConfig;
 use self::output::{is_same_or_below, store_mistake};
 pub use self::paths::Paths;
 pub use self::poll::{POLL_ADVISED, Poll};
-use self::read::{Damaged, Positions};
+use self::read::Positions;
 pub use self::retention::RetentionConfig;
 pub use self::retry::Retry;
 pub use self::schedule::ScheduleConfig;
@@ -118,17 +118,10 @@ impl Config {
         let (config, places) = match read::read(text) {
             Ok(read) => read,
             Err(damaged) => {
-                let Damaged { mut problems, rest, sections } = *damaged;
-                if let Some((config, places)) = rest {
-                    // What does not fit to a value that could not be read may be right. Limits stand each by itself.
-                    let is_known = |problem: &Diagnostic| {
-                        let field = problem.field.as_deref().unwrap_or_default();
-                        let section = field.split('.').next().unwrap_or_default();
-                        section == "limits" || !sections.contains(section)
-                    };
-                    problems.extend(config.problems(&places).into_iter().filter(is_known));
-                    problems.sort_by_key(|problem| problem.position);
-                }
+                let of_rest = damaged.rest.as_ref().map(|(config, places)| config.problems(places));
+                let of_rest = of_rest.unwrap_or_default().into_iter().filter(|problem| damaged.has(problem));
+                let mut problems: Vec<Diagnostic> = damaged.problems.iter().cloned().chain(of_rest).collect();
+                problems.sort_by_key(|problem| problem.position);
                 return Err(invalid(problems));
             }
         };
@@ -277,6 +270,27 @@ mod tests {
     }
 
     #[test]
+    fn all_problems_of_a_section_are_said_but_those_that_a_missing_value_makes() {
+        let fields = |text: &str| {
+            let said = error(text);
+            let field = |line: &str| line.split(": ").nth(1).unwrap().to_owned();
+            said.lines().map(field).collect::<Vec<_>>()
+        };
+        let output =
+            "[output]\nmin_free = \"3 apples\"\nlayout = \"{nope}\"\nkeep_local = false\nstore = \"x\"\n";
+        // Without its store it could not do without local files; which one it has is not known yet.
+        assert_eq!(fields(output), ["output.min_free", "output.layout", "output.store"]);
+        assert_eq!(fields("[poll]\nmin = \"20s\"\nmax = 3\n"), ["poll.max"]);
+        assert_eq!(fields("[poll]\nmin = \"0s\"\nmax = 3\n"), ["poll.min", "poll.max"]);
+        let schedule = "[[schedule]]\nname = \"n/n\"\ncron = \"soon\"\nmanifest = \"a.csv\"\ntimezone = \"Mars\"\n\
+                        missed_max = 0\nbudget = \"much\"\n";
+        let all = ["name", "cron", "timezone", "missed_max", "budget"].map(|key| format!("schedule.{key}"));
+        assert_eq!(fields(schedule), all);
+        let of_inbox = "[[inbox]]\nname = \"a\"\n[budget.by.inbox.values]\na = 3\n";
+        assert_eq!(fields(of_inbox), ["inbox"], "its name may be right");
+    }
+
+    #[test]
     fn every_section_is_read() {
         let text = r#"
             [service]
@@ -393,6 +407,7 @@ mod tests {
                 "callsheet.toml:5: poll.min",
                 "callsheet.toml:7: output.store",
                 "callsheet.toml:10: log.level",
+                "callsheet.toml:12: retry.attempts",
                 "callsheet.toml:13: retry.base",
             ]
         );

@@ -31,7 +31,25 @@ pub(super) struct Damaged<'t> {
     /// What could be read of it without that.
     pub(super) rest: Option<(Config, Positions<'t>)>,
     /// The sections that lack something which was written.
-    pub(super) sections: BTreeSet<String>,
+    sections: BTreeSet<String>,
+    /// The keys whose values are missing in it.
+    keys: BTreeSet<String>,
+}
+
+impl Damaged<'_> {
+    /// Whether a problem of the rest is one of the text, too: none of a value that is missing in it, nor of one that does
+    /// not fit to such a value, whose key the message names.
+    pub(super) fn has(&self, problem: &Diagnostic) -> bool {
+        let field = problem.field.as_deref().unwrap_or_default();
+        let section = field.split('.').next().unwrap_or_default();
+        let lacks = |section: &&str| self.sections.contains(*section);
+        match section {
+            // Their values say together what holds, and budgets name inboxes.
+            "budget" => !["budget", "inbox"].iter().any(lacks),
+            "rules" => !lacks(&"rules"),
+            _ => !self.keys.iter().any(|key| field == key || problem.message.contains(key)),
+        }
+    }
 }
 
 /// The configuration, and where its keys stand; or what is wrong with the text by itself.
@@ -43,11 +61,16 @@ pub(super) fn read(text: &str) -> Result<(Config, Positions<'_>), Box<Damaged<'_
         let mut problems: Vec<Diagnostic> = broken.iter().map(|error| places.diagnostic(error)).collect();
         problems.sort_by_key(|problem| problem.position);
         problems.truncate(PROBLEMS_MAX);
-        return Err(Box::new(Damaged { problems, rest: None, sections: BTreeSet::new() }));
+        return Err(Box::new(Damaged {
+            problems,
+            rest: None,
+            sections: BTreeSet::new(),
+            keys: BTreeSet::new(),
+        }));
     }
     let mut rest = places.root.clone();
     let mut problems: Vec<Diagnostic> = Vec::new();
-    let mut removed: Vec<String> = Vec::new();
+    let mut keys: BTreeSet<String> = BTreeSet::new();
     let mut sections = BTreeSet::new();
     let read = loop {
         match Config::deserialize(Deserializer::from(rest.clone())) {
@@ -56,12 +79,12 @@ pub(super) fn read(text: &str) -> Result<(Config, Positions<'_>), Box<Damaged<'_
             Err(error) => {
                 let span = error.span().unwrap_or_default();
                 // What was removed for its own problem is not missing.
-                let is_missing = |key: &String| error.message() == format!("missing field `{key}`");
-                if !removed.iter().any(is_missing) {
+                let names = keys.iter().filter_map(|key| key.rsplit('.').next());
+                let mut missing = names.map(|name| format!("missing field `{name}`"));
+                if !missing.any(|message| message == error.message()) {
                     problems.push(places.diagnostic(&error));
                 }
-                let key = key_at(rest.get_ref(), &span).map(|(key, _)| key).unwrap_or_default();
-                removed.extend(key.rsplit('.').next().map(str::to_owned));
+                keys.extend(key_at(rest.get_ref(), &span).map(|(key, _)| key));
                 sections.extend(section_at(rest.get_ref(), &span));
                 if problems.len() == PROBLEMS_MAX || !remove(rest.get_mut(), &span) {
                     break None;
@@ -70,7 +93,7 @@ pub(super) fn read(text: &str) -> Result<(Config, Positions<'_>), Box<Damaged<'_
         }
     };
     problems.sort_by_key(|problem| problem.position);
-    Err(Box::new(Damaged { problems, rest: read.map(|config| (config, places)), sections }))
+    Err(Box::new(Damaged { problems, rest: read.map(|config| (config, places)), sections, keys }))
 }
 
 impl Positions<'_> {

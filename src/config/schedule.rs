@@ -60,16 +60,24 @@ impl ScheduleConfig {
         Schedule::parse(&self.cron, self.timezone.as_deref())
     }
 
-    fn check(&self) -> Result<(), ScheduleError> {
-        name::check(&self.name)?;
+    /// All that is wrong with it by itself.
+    fn mistakes(&self) -> Vec<ScheduleError> {
+        let mut mistakes: Vec<ScheduleError> = name::check(&self.name).err().into_iter().collect();
         if !(1..=CATCH_UP_MAX).contains(&self.missed_max) {
             let message = format!(
                 "found {}, expected 1 to {CATCH_UP_MAX}; missed = \"skip\" leaves all of them out",
                 self.missed_max
             );
-            return Err(ScheduleError { key: "missed_max", message });
+            mistakes.push(ScheduleError { key: "missed_max", message });
         }
-        self.schedule().map(drop)
+        let of_times = self.schedule().err();
+        // The expression may be wrong beside the zone.
+        let is_of_zone = of_times.as_ref().is_some_and(|mistake| mistake.key == "timezone");
+        mistakes.extend(of_times);
+        if is_of_zone {
+            mistakes.extend(Schedule::parse(&self.cron, None).err());
+        }
+        mistakes
     }
 }
 
@@ -84,7 +92,7 @@ pub(super) fn problems(schedules: &[ScheduleConfig], positions: &Positions<'_>) 
         if !names.insert(schedule.name.as_str()) {
             wrong("schedule.name", which, format!("{:?} is given twice", schedule.name));
         }
-        if let Err(error) = schedule.check() {
+        for error in schedule.mistakes() {
             let key = match error.key {
                 "name" => "schedule.name",
                 "timezone" => "schedule.timezone",
