@@ -25,7 +25,7 @@ pub(super) struct LedgerCommand {
     pub(super) csv: bool,
 }
 
-const COLUMNS: [&str; 12] = [
+const COLUMNS: [&str; 13] = [
     "time",
     "batch",
     "job",
@@ -38,6 +38,7 @@ const COLUMNS: [&str; 12] = [
     "kind",
     "model",
     "meta",
+    "superseded",
 ];
 
 pub(super) async fn run(command: &LedgerCommand, global: &Global) -> Result<Exit, Failure> {
@@ -64,8 +65,9 @@ pub(super) async fn run(command: &LedgerCommand, global: &Global) -> Result<Exit
 }
 
 fn add_row(entry: &LedgerEntry, rows: &mut RowPrinter, out: &mut impl Write) -> io::Result<()> {
-    let LedgerEntry { time, batch, job, attempt, movement, .. } = entry;
-    let job = format!("{batch}/{}", printable(job));
+    let LedgerEntry { time, batch, job, attempt, movement, superseded, .. } = entry;
+    let version = if *superseded { " (superseded)" } else { "" };
+    let job = format!("{batch}/{}{version}", printable(job));
     rows.add_row(out, [time.clone(), job, attempt.to_string(), movement.to_string()])
 }
 
@@ -88,6 +90,7 @@ fn as_csv(entry: &LedgerEntry, out: &mut impl Write) -> io::Result<()> {
         &entry.kind,
         entry.model.as_deref().unwrap_or_default(),
         &meta,
+        &entry.superseded.to_string(),
     ])?;
     writer.flush()
 }

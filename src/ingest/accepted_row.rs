@@ -4,6 +4,8 @@
 //! gave are those from which the same identity follows: they are tried, and what does not lead to it is not used. Where
 //! what is sent does not tell them, `written` keeps them.
 
+use std::io::{self, Write};
+
 use serde_json::{Map, Value, json};
 
 use crate::domain::ids::{BatchName, Fingerprint};
@@ -18,6 +20,23 @@ use crate::ingest::row_references::with_identities;
 
 /// Options of a row that are tried as defaults that it did not give.
 const DEFAULTS_MAX: usize = 12;
+
+/// Empty lines that a row is moved down by, at most, to stand where it stood in its manifest.
+const EMPTY_LINES_MAX: u64 = 1 << 20;
+
+/// Writes empty lines after the line `last`, so that the next row stands at line `wanted` where it stood in its manifest, and
+/// returns the number of its line. It follows at once where something stands there, or that is too far down.
+///
+/// # Errors
+/// As writing to `out`.
+pub(super) fn begin_line(out: &mut impl Write, last: u64, wanted: u64) -> io::Result<u64> {
+    let empty = wanted.saturating_sub(last + 1);
+    let empty = if empty <= EMPTY_LINES_MAX { empty } else { 0 };
+    for _ in 0..empty {
+        out.write_all(b"\n")?;
+    }
+    Ok(last + 1 + empty)
+}
 
 /// A row that a batch has.
 #[derive(Debug, Clone, PartialEq)]

@@ -13,14 +13,12 @@ use crate::domain::manifest::Limits;
 use crate::domain::time::Now;
 use crate::engine::job_iter::JobIter;
 use crate::engine::scheduler::is_paid_for;
-use crate::ingest::accepted_row::AcceptedRow;
+use crate::ingest::accepted_row::{self, AcceptedRow};
 use crate::ingest::input_files::HandedFiles;
 use crate::store::{BatchRecord, Store, StoreError};
 
 /// Labels that are kept for messages.
 const LABELS_MAX: usize = 1000;
-/// Empty lines that a row is moved down by, at most, to stand where it stood in its manifest.
-const EMPTY_LINES_MAX: u64 = 1 << 20;
 
 /// Which jobs of a batch are retried with other fields.
 #[derive(Debug, Default, Clone, Copy)]
@@ -235,13 +233,7 @@ impl<W: Write> RowWriter<'_, W> {
 
     /// Writes a row where it stood in its manifest, where nothing stands there.
     fn line(&mut self, spec: &JobSpec, row: &AcceptedRow, count: u32, is_edited: bool) -> io::Result<()> {
-        let next = self.line + 1;
-        let empty = spec.order.line.saturating_sub(next);
-        let empty = if empty <= EMPTY_LINES_MAX { empty } else { 0 };
-        for _ in 0..empty {
-            self.out.write_all(b"\n")?;
-        }
-        self.line = next + empty;
+        self.line = accepted_row::begin_line(self.out, self.line, spec.order.line)?;
         writeln!(self.out, "{}", row.line(&spec.order, count))?;
         self.manifest.labels.insert(self.line, row.id.clone().unwrap_or_else(|| spec.label.clone()));
         if is_edited {

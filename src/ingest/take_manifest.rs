@@ -13,7 +13,7 @@ use crate::domain::ids::{BatchName, Fingerprint};
 use crate::domain::job::JobSpec;
 use crate::domain::job_label::row_id;
 use crate::engine::job_iter::JobIter;
-use crate::ingest::accepted_row::AcceptedRow;
+use crate::ingest::accepted_row::{self, AcceptedRow};
 use crate::ingest::input_files::HandedFiles;
 use crate::store::{BatchRecord, Store, StoreError};
 
@@ -55,7 +55,7 @@ pub fn write(
         return Ok(Err(NoTake::Superseded));
     }
     let take = rows.takes(of.fingerprint) + 1;
-    let mut writer = RowWriter { out, batch: &batch.name, namespace, files: HandedFiles::default() };
+    let mut writer = RowWriter { out, batch: &batch.name, namespace, line: 0, files: HandedFiles::default() };
     let failed = StoreError::io(store.dir());
     let Some(id) = writer.row(of, take, most).map_err(failed)? else { return Ok(Err(NoTake::Unknown)) };
     if !rows.named.is_empty() {
@@ -129,6 +129,8 @@ struct RowWriter<'a, W> {
     out: &'a mut W,
     batch: &'a BatchName,
     namespace: &'a str,
+    /// The last line that was written.
+    line: u64,
     files: HandedFiles,
 }
 
@@ -148,6 +150,7 @@ impl<W: Write> RowWriter<'_, W> {
             let most = spec.order.max_credits.map_or(most, |limit| limit.min(most));
             fields.insert("max_credits".to_owned(), json!(most.0));
         }
+        self.line = accepted_row::begin_line(self.out, self.line, spec.order.line)?;
         writeln!(self.out, "{line}")?;
         Ok(Some(row.id))
     }

@@ -164,6 +164,7 @@ pub fn ledger(
     for batch in batches {
         let mut jobs = JobIter::open(store, batch)?;
         while let Some((spec, record)) = jobs.next_job()? {
+            let superseded = jobs.versions().is_superseded(spec.seq);
             for line in record.job.history() {
                 let Some(movement) = line.movement else { continue };
                 let task = record.job.task_of(line.attempt);
@@ -177,6 +178,7 @@ pub fn ledger(
                     kind: spec.order.kind.name().to_owned(),
                     model: record.job.ran_model().or(spec.order.model.as_deref()).map(str::to_owned),
                     meta: spec.order.meta.fields(),
+                    superseded,
                 };
                 text.clear();
                 serde_json::to_writer(&mut text, &entry).map_err(io::Error::from)?;

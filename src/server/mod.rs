@@ -18,6 +18,7 @@ mod explain_answer;
 pub mod handlers;
 mod input_routes;
 pub(crate) mod job_facts;
+mod ledger_entry;
 pub mod listener;
 pub mod live_page;
 mod page_actions;

@@ -16,7 +16,6 @@ use crate::domain::default_fields::is_default;
 use crate::domain::exit_code::Exit;
 use crate::domain::ids::{BatchName, JobId};
 use crate::domain::job::{Job, JobSpec, OutputFile, RecordView};
-use crate::domain::ledger::Movement;
 use crate::domain::manifest::FieldEdit;
 use crate::domain::manifest::row::Policy;
 use crate::domain::parked_reason::Parked;
@@ -33,6 +32,7 @@ use crate::ingest::receipt::Receipt;
 use crate::ingest::retry_edited::EditedRetry;
 pub use crate::server::batch_status::{BatchState, BatchStatus, TransferTotals, Transfers};
 pub use crate::server::error_body::{ErrorBody, Refusal};
+pub use crate::server::ledger_entry::LedgerEntry;
 pub use crate::server::review_protocol::{
     AnotherTakeRequest, DecideRequest, DecisionOutcome, DecisionRequest, Decisions, ReviewRequest,
 };
@@ -322,32 +322,6 @@ pub struct RowVersion {
 
 fn job_view<S: Serializer>(job: &Job, serializer: S) -> Result<S::Ok, S::Error> {
     RecordView::of(job).serialize(serializer)
-}
-
-/// A line of the response to [`LedgerRequest`].
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LedgerEntry {
-    /// When.
-    pub time: String,
-    /// Whose batch.
-    pub batch: BatchName,
-    /// Which job, by its label.
-    pub job: String,
-    /// Which attempt.
-    pub attempt: u32,
-    /// What moved.
-    pub movement: Movement,
-    /// The attempt's task; empty where it has none, and for attempts that are over: `explain` tells theirs.
-    pub task_id: String,
-    /// What the job generates.
-    #[serde(default)]
-    pub kind: String,
-    /// The model that it ran on, else the one that its row names: as in the results.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub model: Option<String>,
-    /// The pipeline's own columns of its row.
-    #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
-    pub meta: serde_json::Map<String, serde_json::Value>,
 }
 
 /// The schedules that a daemon carries out.

@@ -67,7 +67,8 @@ fn it_costs_what_was_shown_and_a_raised_count_buys_nothing_more() {
     // Whoever heard nothing asks again.
     env.run(buy("3", "8")).exited(0).says("spring/poster-v3: take 3 is there already; nothing was bought");
     env.run(buy("1", "8")).exited(0).says("spring/poster: take 1 is there already");
-    assert_eq!(explained(&env, "spring/poster-v3")["spec"]["variation"], 3);
+    let take = &explained(&env, "spring/poster-v3")["spec"];
+    assert_eq!((&take["variation"], &take["order"]["line"]), (&3.into(), &2.into()), "its row is at line 2");
     env.run(["run", "spring.csv"])
         .exited(7)
         .says("0 new (0 credits), 3 already there")

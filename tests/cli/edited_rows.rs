@@ -69,6 +69,11 @@ fn a_name_means_the_version_of_the_last_manifest_whichever_was_accepted_first() 
     env.audit().each_paid_once(2);
     assert_eq!(results(&env), ["a gull: succeeded", "(a gull in a storm: succeeded)"]);
     shows(&env.run(["jobs", "birds"]).exited(0), "birds/gull (superseded, ");
+    let of_gull = |line: &&str| line.contains("birds/gull ");
+    let ledger = env.run(["ledger", "birds"]).exited(0).stdout;
+    let versions: Vec<bool> =
+        ledger.lines().filter(of_gull).map(|line| line.contains("(superseded)")).collect();
+    assert!(versions.contains(&true) && versions.contains(&false), "{ledger}");
 }
 
 /// What the outputs in the batch's folder are called, without the digits of identities, each with its job's prompt as its

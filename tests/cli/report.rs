@@ -65,7 +65,8 @@ fn credits_are_added_up_by_whatever_the_rows_say() {
     // The books of the service say the same.
     assert_eq!(env.audit().totals.charged_credits, 39);
     let ledger = env.run(["ledger", "--csv"]).exited(0).stdout;
-    assert!(ledger.lines().any(|line| line.ends_with(r#",image,gi-2,"{""client"":""acme""}""#)), "{ledger}");
+    let acme = r#",image,gi-2,"{""client"":""acme""}",false"#;
+    assert!(ledger.lines().any(|line| line.ends_with(acme)), "{ledger}");
     assert_eq!(
         json(&["--by", "meta.Client", "--json"])["groups"],
         json(&["--by", "meta.client", "--json"])["groups"]
