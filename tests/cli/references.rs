@@ -170,7 +170,7 @@ fn a_decision_about_a_row_that_others_wait_for_is_in_the_results_at_once() {
     let env = TestEnv::new();
     let draft = env.write(
         "jobs/inbox/.story.tmp",
-        &STORY.replace(r#""prompt": "a fox""#, r#""prompt": "a fox", "review": true"#),
+        STORY.replace(r#""prompt": "a fox""#, r#""prompt": "a fox", "review": true"#),
     );
     let daemon = env.daemon("info");
     std::fs::rename(draft, env.path("jobs/inbox/story.json")).unwrap();
