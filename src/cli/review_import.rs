@@ -39,20 +39,17 @@ struct ImportedLine {
 }
 
 impl ImportedLine {
-    /// The job as it is called everywhere, in the batch that the line names, or else in `batch`.
-    fn named(&self, batch: Option<&BatchName>) -> String {
-        let batch =
-            Some(self.batch.as_str()).filter(|name| !name.is_empty()).or(batch.map(BatchName::as_str));
-        match batch.filter(|_| !self.job.contains('/')) {
-            Some(batch) => format!("{batch}/{}", self.job),
-            None => self.job.clone(),
+    /// The version of an edited row that it names as LABEL@N, with the batch that the line names, or else `batch`; nothing
+    /// where it names none, or one of another batch.
+    fn version(&self, batch: Option<&BatchName>) -> Option<String> {
+        self.job.rsplit_once('@').filter(|(_, version)| version.parse::<u32>().is_ok())?;
+        let of_line = Some(self.batch.as_str()).filter(|name| !name.is_empty());
+        match (of_line.or(batch.map(BatchName::as_str)), self.job.split_once('/')) {
+            (Some(batch), None) => Some(format!("{batch}/{}", self.job)),
+            (Some(batch), Some((named, _))) if batch != named => None,
+            _ => Some(self.job.clone()),
         }
     }
-}
-
-/// Whether it is LABEL@N: a version of a row that was edited, by the number of the version.
-fn names_version(name: &str) -> bool {
-    name.rsplit_once('@').is_some_and(|(_, version)| version.parse::<u32>().is_ok())
 }
 
 /// A line that is wrong.
@@ -273,17 +270,17 @@ fn changes(
         }
         let sha256 = Some(line.sha256.clone()).filter(|sums| !sums.is_empty());
         let note = Some(line.note.clone()).filter(|note| !note.is_empty());
-        let job = match (jobs.find(&line.job, &line.batch), action) {
-            (Ok(job), _) => job,
-            // Who decides finds it, and knows what holds.
-            (Err(_), Some(decision)) if names_version(&line.job) => {
-                let job = line.named(batch);
-                asked.push(DecisionRequest { job, decision, note, sha256 });
-                numbers.push(line.line);
-                continue;
-            }
-            (Err(message), _) => {
-                refuse(message);
+        let job = match jobs.find(&line.job, &line.batch) {
+            Ok(job) => job,
+            Err(message) => {
+                // Which version has that number is known where it is decided.
+                match (action, line.version(batch)) {
+                    (Some(decision), Some(job)) => {
+                        asked.push(DecisionRequest { job, decision, note, sha256 });
+                        numbers.push(line.line);
+                    }
+                    _ => refuse(message),
+                }
                 continue;
             }
         };
@@ -403,10 +400,9 @@ mod tests {
             told("job,decision\nb/a,approve\nb/0c,pick\nother/a,reject\n"),
             ["2 b/0a approve", "3 b/0c pick", "4! no job a of batch other has outputs"]
         );
-        // A version by its number is found by who decides.
         assert_eq!(
             told("job,decision\na@1,approve\nother/a@2,reject\na@1,\n"),
-            ["2 b/a@1 approve", "3 other/a@2 reject", "4! no job a@1 has outputs"]
+            ["2 b/a@1 approve", "3! no job a@2 of batch other has outputs", "4! no job a@1 has outputs"]
         );
         // Lines of a spreadsheet may end otherwise.
         assert_eq!(

@@ -38,7 +38,7 @@ pub(super) struct Damaged<'t> {
 
 impl Damaged<'_> {
     /// Whether a problem of the rest is one of the text, too: none of a value that is missing in it, nor of one that does
-    /// not fit to such a value, whose key the message names.
+    /// not fit to such a value, whose key (`poll.max`) the message names.
     pub(super) fn has(&self, problem: &Diagnostic) -> bool {
         let field = problem.field.as_deref().unwrap_or_default();
         let section = field.split('.').next().unwrap_or_default();
@@ -47,7 +47,10 @@ impl Damaged<'_> {
             // Their values say together what holds, and budgets name inboxes.
             "budget" => !["budget", "inbox"].iter().any(lacks),
             "rules" => !lacks(&"rules"),
-            _ => !self.keys.iter().any(|key| field == key || problem.message.contains(key)),
+            _ => {
+                let names = |key: &String| key.contains('.') && problem.message.contains(key.as_str());
+                !self.keys.iter().any(|key| field == key || names(key))
+            }
         }
     }
 }
