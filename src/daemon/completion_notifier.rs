@@ -67,24 +67,26 @@ impl CompletionNotifier {
             if batch.has_ended() || view.scheduler.waits_after_pilot(no) {
                 self.announce(no);
             } else if batch.inputs_announced && view.scheduler.waits_for_people(no) {
-                // The task lives as long as the process.
-                let _ = self.done.send(Notice { batch: no, waits_for_inputs: true });
+                self.tell(Notice { batch: no, waits_for_inputs: true });
             }
         }
         let waiting: BTreeSet<BatchNo> = view.scheduler.waiting_untold().collect();
         // Nothing panics while it is held.
         let mut announced = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         for batch in waiting.difference(&announced) {
-            // The task lives as long as the process.
-            let _ = self.done.send(Notice { batch: *batch, waits_for_inputs: true });
+            self.tell(Notice { batch: *batch, waits_for_inputs: true });
         }
         *announced = waiting;
     }
 
     /// A batch is done, or waits for a person.
     pub(super) fn announce(&self, no: BatchNo) {
+        self.tell(Notice { batch: no, waits_for_inputs: false });
+    }
+
+    fn tell(&self, notice: Notice) {
         // The task lives as long as the process.
-        let _ = self.done.send(Notice { batch: no, waits_for_inputs: false });
+        let _ = self.done.send(notice);
     }
 }
 
