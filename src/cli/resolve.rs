@@ -6,6 +6,7 @@ use crate::cli::failure::Failure;
 use crate::cli::global_flags::Global;
 use crate::cli::terminal::say;
 use crate::cli::{batch_outcomes, client, printable};
+use crate::domain::credits::Credits;
 use crate::domain::exit_code::Exit;
 use crate::domain::shell_word::shell_word;
 use crate::server::protocol::ResolveRequest;
@@ -39,11 +40,16 @@ pub(super) async fn run(command: &ResolveCommand, global: &Global) -> Result<Exi
     if outcomes.iter().any(|outcome| outcome.result.refused.is_none()) {
         let job = printable(&command.job);
         match charged {
+            // Another attempt may have been made since.
+            0 if command.attempt.is_some() => say!(
+                "{job}: attempt not charged, as you say; to see what follows: callsheet explain {}",
+                shell_word(&command.job)
+            ),
             0 => say!(
                 "{job}: not charged, as you say; it holds no credits any more; to queue it again: callsheet retry {}",
                 shell_word(&command.job)
             ),
-            _ => say!("{job}: a charge of {charged} credits is recorded"),
+            _ => say!("{job}: a charge of {} is recorded", Credits(charged)),
         }
     }
     batch_outcomes::exit(&outcomes, &command.job)

@@ -39,14 +39,13 @@ struct ImportedLine {
 }
 
 impl ImportedLine {
-    /// The version of an edited row that it names as LABEL@N, with the batch that the line names, or else `batch`; nothing
-    /// where it names none, or one of another batch.
-    fn version(&self, batch: Option<&BatchName>) -> Option<String> {
+    /// The version of an edited row that it names as LABEL@N, in `batch` (empty: not known); nothing where it names none, or
+    /// one of another batch.
+    fn version(&self, batch: &str) -> Option<String> {
         self.job.rsplit_once('@').filter(|(_, version)| version.parse::<u32>().is_ok())?;
-        let of_line = Some(self.batch.as_str()).filter(|name| !name.is_empty());
-        match (of_line.or(batch.map(BatchName::as_str)), self.job.split_once('/')) {
-            (Some(batch), None) => Some(format!("{batch}/{}", self.job)),
-            (Some(batch), Some((named, _))) if batch != named => None,
+        match self.job.split_once('/') {
+            None if !batch.is_empty() => Some(format!("{batch}/{}", self.job)),
+            Some((named, _)) if !batch.is_empty() && batch != named => None,
             _ => Some(self.job.clone()),
         }
     }
@@ -210,7 +209,10 @@ impl ListedJobs {
     /// a batch that the line names, says whose.
     fn find(&self, name: &str, batch: &str) -> Result<&ReviewLine, String> {
         let (batch, name) = match name.split_once('/') {
-            Some(named) if batch.is_empty() || named.0 == batch => named,
+            // A label may have a slash itself.
+            Some(named) if !self.by_label.contains_key(name) && (batch.is_empty() || named.0 == batch) => {
+                named
+            }
             _ => (batch, name),
         };
         let is_of_batch = |job: &&ReviewLine| batch.is_empty() || job.batch.as_str() == batch;
@@ -250,7 +252,7 @@ fn changes(
     batch: Option<&BatchName>,
 ) -> (Vec<DecisionRequest>, Vec<u64>, Vec<BadLine>) {
     let (mut asked, mut numbers, mut bad) = (Vec::new(), Vec::new(), Vec::new());
-    let mut seen: HashMap<&str, u64> = HashMap::new();
+    let mut seen: HashMap<String, u64> = HashMap::new();
     let mut picked: BTreeMap<&str, u64> = BTreeMap::new();
     for line in lines {
         let mut refuse = |message: String| bad.push((line.line, message));
@@ -268,24 +270,20 @@ fn changes(
             refuse(format!("batch: found {:?}, expected {batch}", line.batch));
             continue;
         }
-        let sha256 = Some(line.sha256.clone()).filter(|sums| !sums.is_empty());
-        let note = Some(line.note.clone()).filter(|note| !note.is_empty());
-        let job = match jobs.find(&line.job, &line.batch) {
-            Ok(job) => job,
-            Err(message) => {
-                // Which version has that number is known where it is decided.
-                match (action, line.version(batch)) {
-                    (Some(decision), Some(job)) => {
-                        asked.push(DecisionRequest { job, decision, note, sha256 });
-                        numbers.push(line.line);
-                    }
-                    _ => refuse(message),
-                }
+        let of_batch = if line.batch.is_empty() { batch.map_or("", BatchName::as_str) } else { &line.batch };
+        // By its identity, which is that of one job whatever it is called. Which version has a number, and what holds of it, is
+        // known where it is decided.
+        let (job, name) = match (jobs.find(&line.job, of_batch), line.version(of_batch)) {
+            (Ok(job), _) => (Some(job), format!("{}/{}", job.batch, job.job)),
+            (Err(_), Some(version)) => (None, version),
+            (Err(message), None) => {
+                refuse(message);
                 continue;
             }
         };
-        if let Some(first) = seen.insert(&job.job, line.line) {
-            refuse(format!("{} is already decided about at line {first}", job.id));
+        if let Some(first) = seen.insert(name.clone(), line.line) {
+            let label = job.map_or(&line.job, |job| &job.id);
+            refuse(format!("{label} is already decided about at line {first}"));
             continue;
         }
         if line.note.chars().count() > NOTE_MAX_CHARS {
@@ -293,28 +291,33 @@ fn changes(
             continue;
         }
         let Some(action) = action else { continue };
-        // As it is read: a line end of two characters is one.
-        let standing = job.review.as_ref().and_then(|review| review.note.as_ref());
-        let standing = standing.map(|note| note.replace("\r\n", "\n"));
-        let is_same = match (job.verdict(), action.verdict()) {
-            (None, Verdict::Withdrawn) => true,
-            (standing, wanted) => standing == Some(wanted),
-        };
-        if is_same && (note.is_none() || note == standing) {
+        let note = Some(line.note.clone()).filter(|note| !note.is_empty());
+        if job.is_some_and(|job| is_standing(job, action, note.as_ref())) {
             continue;
         }
-        if action == ReviewAction::Pick
+        if let (ReviewAction::Pick, Some(job)) = (action, job)
             && let Some(first) = picked.insert(&job.row, line.line)
         {
             refuse(format!("another take of its row is picked at line {first}; pick one"));
             continue;
         }
-        // By its identity, which is that of one job whatever it is called.
-        let name = format!("{}/{}", job.batch, job.job);
+        let sha256 = Some(line.sha256.clone()).filter(|sums| !sums.is_empty());
         asked.push(DecisionRequest { job: name, decision: action, note, sha256 });
         numbers.push(line.line);
     }
     (asked, numbers, bad)
+}
+
+/// Whether that decision, with that note, is what holds.
+fn is_standing(job: &ReviewLine, action: ReviewAction, note: Option<&String>) -> bool {
+    let is_same = match (job.verdict(), action.verdict()) {
+        (None, Verdict::Withdrawn) => true,
+        (standing, wanted) => standing == Some(wanted),
+    };
+    // As it is read: a line end of two characters is one.
+    let standing = job.review.as_ref().and_then(|review| review.note.as_ref());
+    let standing = standing.map(|note| note.replace("\r\n", "\n"));
+    is_same && (note.is_none() || note == standing.as_ref())
 }
 
 #[cfg(test)]
@@ -392,18 +395,27 @@ mod tests {
             [
                 "4 b/0a approve",
                 "2! decision: found \"maybe\", expected approve, reject, pick or withdraw",
-                "3! no job x has outputs",
+                "3! no job x of batch b has outputs",
                 "6! a is already decided about at line 4",
             ]
         );
         assert_eq!(
             told("job,decision\nb/a,approve\nb/0c,pick\nother/a,reject\n"),
-            ["2 b/0a approve", "3 b/0c pick", "4! no job a of batch other has outputs"]
+            ["2 b/0a approve", "3 b/0c pick", "4! no job other/a of batch b has outputs"]
         );
         assert_eq!(
-            told("job,decision\na@1,approve\nother/a@2,reject\na@1,\n"),
-            ["2 b/a@1 approve", "3! no job a@2 of batch other has outputs", "4! no job a@1 has outputs"]
+            told("job,decision\na@1,approve\nother/a@2,reject\na@1,reject\na@2,\n"),
+            [
+                "2 b/a@1 approve",
+                "3! no job other/a@2 of batch b has outputs",
+                "4! a@1 is already decided about at line 2",
+            ]
         );
+        let long = "n".repeat(NOTE_MAX_CHARS + 1);
+        let refused = format!("2! note: at most {NOTE_MAX_CHARS} characters are accepted");
+        assert_eq!(told(&format!("job,decision,note\na@1,reject,{long}\n")), [refused]);
+        let slash = job("scenes/01", "4", "waiting");
+        assert_eq!(told_of(vec![slash], "job,decision\nscenes/01,approve\n"), ["2 b/0scenes/01 approve"]);
         // Lines of a spreadsheet may end otherwise.
         assert_eq!(
             told("job,batch,decision\r\na,b,approve\r\nb,other,reject\r\nx,other,\r\n-d,,maybe\r\n"),

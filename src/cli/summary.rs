@@ -16,6 +16,7 @@ use crate::domain::credits::Credits;
 use crate::domain::job_state::JobState;
 use crate::domain::manifest::row::Deadline;
 use crate::domain::parked_reason::Parked;
+use crate::domain::plural::counted;
 use crate::domain::time::Millis;
 use crate::ingest::receipt::Receipt;
 use crate::server::protocol::{BatchState, BatchStatus};
@@ -313,8 +314,9 @@ pub(super) fn in_doubt(batches: &[BatchStatus]) {
         let (name, in_doubt) = (&batch.name, batch.in_state(JobState::InDoubt));
         if in_doubt > 0 {
             say!(
-                "{name}: {in_doubt} in doubt, whose holds stay counted; to list them: callsheet jobs {name} --state in_doubt; \
-                 look up each charge in the account and record it: callsheet resolve JOB --charged N, or --not-charged"
+                "{name}: {} in doubt, whose credits stay held; to list the jobs: callsheet jobs {name}; \
+                 look up each charge in the account and record it: callsheet resolve JOB --charged N, or --not-charged",
+                counted(in_doubt, "job")
             );
         }
     }

@@ -288,6 +288,21 @@ mod tests {
         assert_eq!(fields(schedule), all);
         let of_inbox = "[[inbox]]\nname = \"a\"\n[budget.by.inbox.values]\na = 3\n";
         assert_eq!(fields(of_inbox), ["inbox"], "its name may be right");
+        // A key that is misspelt may be what another one needs.
+        for text in [
+            "[control]\nhttp = \"0.0.0.0:80\"\ntoken_fiel = \"x\"\n",
+            "[output]\nkeep_local = false\nstoer = \"s3://b/p\"\n",
+            "[hooks]\nwebook = \"http://x\"\nwebhook_secret_file = \"x\"\n",
+            "[poll]\nmin = \"20s\"\nmx = \"1m\"\n",
+            "[[inbox]]\npath = \"a b\"\nnam = \"acme\"\n",
+        ] {
+            let said = error(text);
+            assert!(said.contains("unknown key") && said.lines().count() == 1, "{said}");
+        }
+        // The second is not told at the line of the first.
+        let tables =
+            "[[schedule]]\nname = \"a\"\n[[schedule]]\nname = \"b\"\ncron = \"soon\"\nmanifest = \"b\"\n";
+        assert_eq!(fields(tables), ["schedule"]);
     }
 
     #[test]

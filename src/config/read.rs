@@ -30,11 +30,14 @@ pub(super) struct Damaged<'t> {
     pub(super) problems: Vec<Diagnostic>,
     /// What could be read of it without that.
     pub(super) rest: Option<(Config, Positions<'t>)>,
-    /// The sections that lack something which was written.
+    /// The sections of which it cannot be told which value is missing: a key is misspelt, or a whole table is missing.
     sections: BTreeSet<String>,
     /// The keys whose values are missing in it.
     keys: BTreeSet<String>,
 }
+
+/// Sections whose values say together what holds: what one lacks may be what is wrong with another.
+const WHOLE_SECTIONS: [&str; 3] = ["budget", "inbox", "rules"];
 
 impl Damaged<'_> {
     /// Whether a problem of the rest is one of the text, too: none of a value that is missing in it, nor of one that does
@@ -42,15 +45,14 @@ impl Damaged<'_> {
     pub(super) fn has(&self, problem: &Diagnostic) -> bool {
         let field = problem.field.as_deref().unwrap_or_default();
         let section = field.split('.').next().unwrap_or_default();
-        let lacks = |section: &&str| self.sections.contains(*section);
+        let lacks = |section: &str| self.sections.contains(section);
+        let names = |key: &String| problem.message.contains(key.as_str());
         match section {
-            // Their values say together what holds, and budgets name inboxes.
-            "budget" => !["budget", "inbox"].iter().any(lacks),
-            "rules" => !lacks(&"rules"),
-            _ => {
-                let names = |key: &String| key.contains('.') && problem.message.contains(key.as_str());
-                !self.keys.iter().any(|key| field == key || names(key))
-            }
+            // Each stands by itself.
+            "limits" => !self.keys.contains(field),
+            // They name inboxes.
+            "budget" => !lacks("budget") && !lacks("inbox"),
+            _ => !lacks(section) && !self.keys.iter().any(|key| field == key || names(key)),
         }
     }
 }
@@ -87,8 +89,12 @@ pub(super) fn read(text: &str) -> Result<(Config, Positions<'_>), Box<Damaged<'_
                 if !missing.any(|message| message == error.message()) {
                     problems.push(places.diagnostic(&error));
                 }
-                keys.extend(key_at(rest.get_ref(), &span).map(|(key, _)| key));
-                sections.extend(section_at(rest.get_ref(), &span));
+                let section = section_at(rest.get_ref(), &span);
+                match key_at(rest.get_ref(), &span) {
+                    Some((key, value)) if !is_of_tables(value) => drop(keys.insert(key)),
+                    _ => sections.extend(section.clone()),
+                }
+                sections.extend(section.filter(|section| WHOLE_SECTIONS.contains(&section.as_str())));
                 if problems.len() == PROBLEMS_MAX || !remove(rest.get_mut(), &span) {
                     break None;
                 }
@@ -163,6 +169,12 @@ fn key_at<'t, 'v>(table: &'v DeTable<'t>, span: &Range<usize>) -> Option<(String
         }?;
         Some((if below.is_empty() { name.to_string() } else { format!("{name}.{below}") }, value))
     })
+}
+
+/// Whether it is a table, or a list of tables, which stands where its first one does.
+fn is_of_tables(value: &DeValue<'_>) -> bool {
+    let items = value.as_array().map(|items| items.iter()).into_iter().flatten();
+    value.is_table() || items.map(Spanned::get_ref).any(DeValue::is_table)
 }
 
 /// The section in which a key or a value stands at `span`.

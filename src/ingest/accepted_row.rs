@@ -25,7 +25,8 @@ const DEFAULTS_MAX: usize = 12;
 const EMPTY_LINES_MAX: u64 = 1 << 20;
 
 /// Writes empty lines after the line `last`, so that the next row stands at line `wanted` where it stood in its manifest, and
-/// returns the number of its line. It follows at once where something stands there, or that is too far down.
+/// returns the number of its line. It follows at once where
+/// something stands at that line, or the line is too far down.
 ///
 /// # Errors
 /// As writing to `out`.

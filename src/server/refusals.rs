@@ -38,11 +38,12 @@ impl From<&StoreError> for Refusal {
             }
             StoreError::OtherVersion { .. } => Refusal::new(Exit::Usage, message)
                 .hint("use the version that wrote it, or choose another state with --state"),
-            StoreError::OtherService { found, .. } if found == EMULATOR_IDENTITY => {
-                Refusal::new(Exit::Usage, message).hint(
-                    "nothing of it is known to a service; repeat the command with --emulator, or choose another state with \
-                     --state",
-                )
+            StoreError::OtherService { dir, found, .. } if found == EMULATOR_IDENTITY => {
+                Refusal::new(Exit::Usage, message).hint(format!(
+                    "only the emulator knows its tasks; repeat the command with --emulator --state {}, or choose another state \
+                     with --state",
+                    dir.display()
+                ))
             }
             StoreError::OtherService { .. } => Refusal::new(Exit::Usage, message).hint(
                 "keys and tasks are valid for one service only; choose another state with --state, or use this one from \

@@ -218,7 +218,11 @@ fn what_is_in_doubt_is_marked_with_the_command_that_settles_it() {
     let doubt = jobs.as_array().unwrap().last().unwrap();
     assert_eq!(doubt["state"], "in_doubt");
     assert_eq!(doubt["next"]["command"], "callsheet resolve b/short --charged N");
-    env.run(["status"]).exited(0).says("b: 1 in doubt").says("callsheet jobs b --state in_doubt");
+    env.run(["status"]).exited(0).says("b: 1 job in doubt").says("to list the jobs: callsheet jobs b;");
+    // The command is one that works, with the flags of this one.
+    let state = env.path("state").display().to_string();
+    env.run(["status", "--state", &state]).exited(0).says(&format!("callsheet jobs --state {state} b;"));
+    env.run(["jobs", "--state", &state, "b"]).exited(0);
     env.run(["resolve", "b/short", "--charged", "0"]).exited(0).says("callsheet retry b/short");
     env.run(["open", "b", "--print"]).exited(0);
     let jobs = page(&env, "b", 0);
