@@ -562,6 +562,8 @@ fn an_interrupt_before_the_first_job_is_sent_ends_a_run_in_order() {
 fn a_pause_and_an_interrupt_reach_jobs_that_wait_for_submits_per_second() {
     let env = with_images(30);
     env.configure("[limits]\nin_flight = 30\nsubmits_per_second = 2");
+    // As long as a task runs, the paused run does not end by itself before the interrupt comes.
+    env.faults("[[rules]]\non = 'create'\neffect = { do = 'task-late', ms = 600000 }");
     let running = env.start(["run", "batch.csv"]);
     until("some jobs to be sent", || env.audit().totals.tasks >= 3);
     env.run(["pause", "batch"]).exited(0);
@@ -570,6 +572,7 @@ fn a_pause_and_an_interrupt_reach_jobs_that_wait_for_submits_per_second() {
     running.end().exited(130);
     let tasks = env.audit().totals.tasks;
     assert!(tasks <= sent + 2, "{sent} were sent when the batch was paused, {tasks} in the end");
+    env.advance(Duration::from_secs(601));
     env.audit().each_paid_once(usize::try_from(tasks).unwrap());
 }
 
