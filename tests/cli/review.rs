@@ -240,13 +240,29 @@ fn a_table_of_a_spreadsheet_is_read_with_the_right_lines_and_batch() {
     env.write("named.csv", "job,decision\nspring/poster-v2,approve\nposter@1,reject\nposter@7,reject\n");
     env.run(["review", "spring", "--import", "named.csv"])
         .exited(2)
-        .says("named.csv:4:")
+        .says("named.csv:4: no batch or job is called spring/poster@7")
         .says("2 decisions changed");
     assert_eq!(decisions(&env), ["poster rejected", "poster-v2 approved"]);
     // A note of two lines comes back as it went out.
     env.run(["review", "reject", "spring/poster-v2", "--note", "too dark\r\nfor print"]).exited(0);
     env.run(["review", "spring", "--export", "table.csv"]).exited(0);
     env.run(["review", "spring", "--import", "table.csv"]).exited(0).says("0 decisions changed");
+}
+
+/// What its identity would name, its number does, too; each is decided about once.
+#[test]
+fn a_table_names_each_version_of_an_edited_row() {
+    let env = made();
+    env.write("spring.csv", MANIFEST.replace("A harbour", "A harbour at night"));
+    env.run(["run", "spring.csv"]).exited(7).says("2 of them changed");
+    env.write("named.csv", "job,decision\nposter@1,reject\nposter@2,approve\nposter@1,approve\n");
+    env.run(["review", "spring", "--import", "named.csv"])
+        .exited(2)
+        .says("named.csv:4: poster@1 is already decided about at line 2")
+        .says("2 decisions changed")
+        .says("spring: 1 waiting for review");
+    // Nobody waits for a decision about the other output of the earlier version.
+    assert_eq!(decisions(&env), ["poster rejected", "poster approved", "poster-v2 waiting"]);
 }
 
 #[test]

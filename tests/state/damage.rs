@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::support::collect_outputs::Outputs;
 use crate::support::process::Running;
-use crate::support::{TestEnv, manifests};
+use crate::support::{TestEnv, case_share, manifests};
 
 const RUN: [&str; 3] = ["run", "--json", "batch.csv"];
 
@@ -138,8 +138,10 @@ fn seed() -> u64 {
     said.unwrap_or_else(|| fastrand::u64(..))
 }
 
+/// How often something is damaged at random.
 fn trials() -> usize {
-    std::env::var("CALLSHEET_TRIALS").ok().and_then(|text| text.parse().ok()).unwrap_or(40)
+    let said = std::env::var("CALLSHEET_TRIALS").ok().and_then(|text| text.parse().ok());
+    said.unwrap_or_else(|| case_share::of_this_run(0..40, 0).count())
 }
 
 fn damaged(scene: &Scene, mut damage: impl FnMut(&mut fastrand::Rng, &mut Vec<u8>) -> String) {
