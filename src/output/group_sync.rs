@@ -61,10 +61,6 @@ fn is_quick(root: &Path, folders: &BTreeSet<PathBuf>) -> bool {
         let release = fs::read_to_string("/proc/sys/kernel/osrelease");
         release.is_ok_and(|release| kernel(&release).is_some_and(|version| version >= KERNEL_MIN))
     };
-    let is_known = || {
-        let found = rustix::fs::statfs(root);
-        found.is_ok_and(|found| u64::try_from(found.f_type).is_ok_and(|name| TYPES.contains(&name)))
-    };
     let device = |path: &Path| fs::metadata(path).map(|found| found.dev()).ok();
     let is_one = || {
         let whole = device(root);
@@ -73,8 +69,14 @@ fn is_quick(root: &Path, folders: &BTreeSet<PathBuf>) -> bool {
     let dirty = || fs::read_to_string("/proc/meminfo").ok().and_then(|text| dirty_bytes(&text));
     *REPORTS_ERRORS.get_or_init(reports_errors)
         && dirty().is_some_and(|bytes| bytes <= DIRTY_MAX_BYTES)
-        && is_known()
+        && is_local(root)
         && is_one()
+}
+
+/// Whether the file system of `path` is one of [`TYPES`], on a disk of this machine.
+pub(super) fn is_local(path: &Path) -> bool {
+    let found = rustix::fs::statfs(path);
+    found.is_ok_and(|found| u64::try_from(found.f_type).is_ok_and(|name| TYPES.contains(&name)))
 }
 
 /// `6.1.0-13-amd64` is 6.1.

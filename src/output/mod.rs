@@ -6,6 +6,7 @@
 
 mod csv_dialect;
 pub mod decisions_csv;
+pub mod direct_io;
 pub mod file_names;
 mod group_sync;
 mod integrity;

@@ -39,7 +39,9 @@ impl Transfer {
         deps: &EngineDeps,
         mut partial: PartialDownload,
     ) -> Transfer {
-        let mut writer = PartWriter::new(path, &deps.output_dir, &order.batch);
+        // What goes to an object store is read again at once.
+        let may_be_direct = deps.outputs.is_none();
+        let mut writer = PartWriter::new(path, &deps.output_dir, &order.batch, may_be_direct);
         if partial.bytes > 0 {
             writer = match writer.resume(partial.bytes, std::mem::take(&mut partial.hasher)).await {
                 Ok(writer) => writer,
