@@ -18,6 +18,11 @@ pub(super) fn print(outcomes: BatchOutcomes, global: &Global) -> Result<Vec<Batc
     Ok(outcomes.batches)
 }
 
+/// How a command ends that reports for each batch why nothing was to be done: it has failed where a batch was left alone.
+pub(super) fn exit_of_each(outcomes: &[BatchOutcome]) -> Exit {
+    if outcomes.iter().any(|outcome| outcome.result.left_alone) { Exit::Usage } else { Exit::Success }
+}
+
 /// How a command ends whose outcomes are printed: it has failed where what it names refused it.
 ///
 /// # Errors

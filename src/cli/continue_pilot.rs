@@ -26,6 +26,7 @@ pub(super) async fn run(command: &ContinueCommand, global: &Global) -> Result<Ex
         let before = client.call(&asked).await?.batches.into_iter().next();
         let pilot = before.and_then(|batch| batch.pilot).unwrap_or_default();
         let outcomes = batch_outcomes::print(client.call(&request).await?, global)?;
+        let exit = batch_outcomes::exit_of_each(&outcomes);
         for outcome in outcomes {
             match outcome.result.refused {
                 Some(refused) => say!("{}: {refused}", outcome.batch),
@@ -35,7 +36,7 @@ pub(super) async fn run(command: &ContinueCommand, global: &Global) -> Result<Ex
                 }
             }
         }
-        Ok(Exit::Success)
+        Ok(exit)
     })
     .await
 }

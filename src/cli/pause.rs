@@ -14,6 +14,7 @@ pub(super) async fn pause(command: &BatchArgument, global: &Global) -> Result<Ex
     if outcomes.is_empty() {
         say!("no unfinished batch to pause; batches that come later are not paused");
     }
+    let exit = batch_outcomes::exit_of_each(&outcomes);
     for outcome in outcomes {
         let in_flight = outcome.result.in_flight;
         let paused = if outcome.result.was_paused { "was paused already" } else { "paused" };
@@ -24,5 +25,5 @@ pub(super) async fn pause(command: &BatchArgument, global: &Global) -> Result<Ex
             }
         }
     }
-    Ok(Exit::Success)
+    Ok(exit)
 }

@@ -16,6 +16,7 @@ pub(super) async fn resume(command: &BatchArgument, global: &Global) -> Result<E
         if outcomes.is_empty() {
             say!("no unfinished batch to resume");
         }
+        let exit = batch_outcomes::exit_of_each(&outcomes);
         for outcome in outcomes {
             match outcome.result.refused {
                 Some(refused) => say!("{}: {refused}", outcome.batch),
@@ -40,7 +41,7 @@ pub(super) async fn resume(command: &BatchArgument, global: &Global) -> Result<E
                 }
             }
         }
-        Ok(Exit::Success)
+        Ok(exit)
     })
     .await
 }

@@ -98,6 +98,9 @@ impl EngineClient {
     ) -> Result<Vec<BatchSnapshot>, FindError> {
         // Finished ones last: one that ends meanwhile is in both.
         let mut found = self.engine.batches(name).await.map_err(EngineError::from)?;
+        if found.is_empty() || name.is_none() {
+            found.extend(self.unattended(name).await?);
+        }
         let finished = match name {
             Some(_) if !found.is_empty() => Vec::new(),
             Some(name) => self.batches(Some(name)).await?,
@@ -117,6 +120,28 @@ impl EngineClient {
         found.sort_by_key(|(record, _)| record.no);
         found.dedup_by_key(|(record, _)| record.no);
         Ok(found)
+    }
+
+    /// The batches that are not done and that the engine leaves alone, or the one called so: a `run` works on those of its
+    /// manifests.
+    async fn unattended(&self, name: Option<&BatchName>) -> Result<Vec<BatchSnapshot>, EngineError> {
+        if self.engine.works_on_all() {
+            return Ok(Vec::new());
+        }
+        let (store, name) = (self.store.clone(), name.cloned());
+        let attended = self.engine.overview().await?;
+        let is_asked_for = move |batch: &BatchRecord| {
+            name.as_ref().is_none_or(|name| *name == batch.name)
+                && attended.iter().all(|overview| overview.name != batch.name)
+        };
+        let read = move || {
+            let snapshot = |batch: BatchRecord| {
+                let overview = BatchOverview::of_unattended(&batch, &store.open_jobs_of(batch.no)?);
+                Ok((batch, overview))
+            };
+            store.batches()?.into_iter().filter(is_asked_for).map(snapshot).collect::<Result<_, StoreError>>()
+        };
+        Ok(blocking(read).await?)
     }
 
     /// Budgets, the balance and the queue.

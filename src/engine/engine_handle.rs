@@ -77,13 +77,22 @@ pub struct Handle {
     sender: mpsc::Sender<Message>,
     questions: mpsc::Sender<Question>,
     works: bool,
+    works_on_all: bool,
 }
 
 impl Handle {
-    pub(super) fn new(works: bool) -> (Handle, mpsc::Receiver<Message>, mpsc::Receiver<Question>) {
+    pub(super) fn new(
+        works: bool,
+        works_on_all: bool,
+    ) -> (Handle, mpsc::Receiver<Message>, mpsc::Receiver<Question>) {
         let (sender, messages) = mpsc::channel(MESSAGES_WAITING);
         let (ask, questions) = mpsc::channel(MESSAGES_WAITING);
-        (Handle { sender, questions: ask, works }, messages, questions)
+        (Handle { sender, questions: ask, works, works_on_all }, messages, questions)
+    }
+
+    /// Whether the engine knows every batch of the state that is not done.
+    pub(super) fn works_on_all(&self) -> bool {
+        self.works_on_all
     }
 
     /// Whether the engine works on the jobs. One that only answers and notes commands leaves them as they are.

@@ -13,6 +13,9 @@ use crate::engine::{Engine, EngineDeps, EngineError, MESSAGES_MAX, Received, blo
 use crate::failpoint;
 use crate::store::{BatchRecord, StoreError};
 
+/// Why a command about a batch is refused that the manifests of a run do not name.
+const LEFT_ALONE: &str = "a run that works on other batches has this state open; nothing was changed, repeat the command when the run has ended";
+
 impl Engine {
     /// Takes in a message, now, when all that was decided is durable; and what else came in meanwhile, which shares the
     /// commit.
@@ -93,7 +96,10 @@ impl Engine {
                 let now = self.clock.now();
                 load_days(&mut self.scheduler, &self.store, [now.wall.utc_day()])?;
                 load_days(&mut self.scheduler, &self.store, command.days())?;
-                let refused = take_up_finished(&mut self.scheduler, &self.store, command.batch())?;
+                let refused = match self.left_alone(&command)? {
+                    Some(refused) => Some(refused),
+                    None => take_up_finished(&mut self.scheduler, &self.store, command.batch())?,
+                };
                 let outcome = refused.map_or_else(|| self.scheduler.execute(command, now), Ok)?;
                 Ok(Some((reply, outcome)))
             }
@@ -109,6 +115,17 @@ impl Engine {
                 Ok(None)
             }
         }
+    }
+
+    /// Refuses a command about a batch that is not done and that this engine does not work on: what it changed would not be
+    /// known here.
+    fn left_alone(&self, command: &Command) -> Result<Option<CommandOutcome>, StoreError> {
+        let Some(no) = command.batch().filter(|no| self.scheduler.batch(*no).is_none()) else {
+            return Ok(None);
+        };
+        let is_left_alone = !self.handle.works_on_all() && self.store.unfinished_batch(no)?.is_some();
+        let refused = || CommandOutcome { left_alone: true, ..CommandOutcome::refused(LEFT_ALONE) };
+        Ok(is_left_alone.then(refused))
     }
 
     /// Takes in a batch that a manifest began or adds to, with the rows that it edits.

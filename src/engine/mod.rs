@@ -189,7 +189,7 @@ impl Engine {
             scheduler.disable_sending();
         }
         let (sender, events) = mpsc::channel(INBOX_EVENTS);
-        let (handle, messages, questions) = Handle::new(deps.is_some());
+        let (handle, messages, questions) = Handle::new(deps.is_some(), *scope == Scope::All);
         Ok(Engine {
             store,
             is_read_only,

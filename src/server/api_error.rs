@@ -52,6 +52,7 @@ impl From<HandlerError> for ApiError {
         let status = match error {
             HandlerError::Find(_) | HandlerError::IsBatch { .. } => StatusCode::NOT_FOUND,
             HandlerError::ManifestRead { .. }
+            | HandlerError::Refused { .. }
             | HandlerError::NoOutputStore
             | HandlerError::NotCompared { .. } => StatusCode::CONFLICT,
             HandlerError::Engine(EngineError::Gone(_)) => StatusCode::SERVICE_UNAVAILABLE,
@@ -135,8 +136,13 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
             }
             error => ApiError::body(&error),
         })?;
-        let text: &[u8] = if body.is_empty() { b"{}" } else { &body };
-        serde_json::from_slice(text)
+        // Read as a request, a list would be its fields in order, and an empty one the request for everything.
+        if body.trim_ascii_start().first() != Some(&b'{') {
+            return Err(ApiError::usage(
+                "invalid request body: expected a JSON object, as {} or {\"batch\": \"NAME\"}",
+            ));
+        }
+        serde_json::from_slice(&body)
             .map(JsonBody)
             .map_err(|error| ApiError::usage(format!("invalid request body: {error}")))
     }

@@ -93,7 +93,9 @@ async fn parked_of(
 ) -> Result<JobParked, HandlerError> {
     let overviews = engine.overview().await?;
     let overview = overviews.iter().find(|of| of.name == batch.name);
-    let parked = overview.and_then(|of| of.parked);
+    // A run works on the batches of its manifests alone.
+    let left_alone = || (!batch.has_ended()).then_some(Parked::NoProcess);
+    let parked = overview.map_or_else(left_alone, |of| of.parked);
     let shortage = overview.and_then(|of| of.shortage.clone());
     let unfetched = overview.map_or(0, |of| of.unfetched);
     let is_queued = matches!(record.job.state(), State::Queued);

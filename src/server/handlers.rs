@@ -49,6 +49,14 @@ pub enum HandlerError {
         /// The batch.
         batch: BatchName,
     },
+    /// The engine does not carry a command out.
+    #[error("{batch}: {why}")]
+    Refused {
+        /// The batch.
+        batch: BatchName,
+        /// Why.
+        why: String,
+    },
     /// Outputs stay on disk alone.
     #[error("there is no object store for outputs")]
     NoOutputStore,
@@ -90,7 +98,7 @@ impl HandlerError {
             HandlerError::Find(FindError::Several { .. }) => {
                 Refusal::new(Exit::Usage, self.to_string()).hint("name one as BATCH/JOB or by its identity")
             }
-            HandlerError::Find(FindError::NoBatch { .. }) => Refusal::new(Exit::Usage, self.to_string()),
+            HandlerError::Find(FindError::NoBatch { .. }) | HandlerError::Refused { .. } => Refusal::new(Exit::Usage, self.to_string()),
             HandlerError::Find(FindError::Engine(error)) | HandlerError::Engine(error) => error.into(),
             HandlerError::ManifestRead { .. } => Refusal::new(Exit::Usage, self.to_string())
                 .hint("wait until the manifest is accepted, check the waiting rows (callsheet status), then repeat the command"),

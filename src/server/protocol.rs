@@ -346,17 +346,22 @@ pub struct ActiveSchedule {
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PauseRequest {
-    /// The batch; none means all that are unfinished.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The batch; none means all that are unfinished. `null` is refused: a program that has no name wants none of them.
+    #[serde(default, deserialize_with = "not_null", skip_serializing_if = "Option::is_none")]
     pub batch: Option<BatchName>,
+}
+
+/// A value that may be left out, and not be `null`.
+fn not_null<'de, T: Deserialize<'de>, D: serde::Deserializer<'de>>(value: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(value).map(Some)
 }
 
 /// Lifts the pause of a batch, or of all that are unfinished.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ResumeRequest {
-    /// The batch; none means all that are unfinished.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The batch; none means all that are unfinished. `null` is refused: a program that has no name wants none of them.
+    #[serde(default, deserialize_with = "not_null", skip_serializing_if = "Option::is_none")]
     pub batch: Option<BatchName>,
 }
 

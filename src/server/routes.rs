@@ -58,14 +58,19 @@ pub fn router(app: AppState) -> Router {
     let taking =
         routes(app.pages.typed_commands()).route(MANIFESTS_PATH, post(submit)).merge(input_routes::routes());
     let taking = taking.route(AnotherTakeRequest::PATH, post(another_take));
-    taking.route(RetryEditedRequest::PATH, post(retry_edited)).with_state(Arc::new(app))
+    with_state(taking.route(RetryEditedRequest::PATH, post(retry_edited)), app)
 }
 
 /// Every route of a process that takes no more manifests than it was given.
 pub fn router_without_manifests(app: AppState) -> Router {
     let refusing = routes(app.pages.typed_commands()).route(MANIFESTS_PATH, post(refuse_manifest));
     let refusing = refusing.route(AnotherTakeRequest::PATH, post(refuse_manifest));
-    refusing.route(RetryEditedRequest::PATH, post(refuse_manifest)).with_state(Arc::new(app))
+    with_state(refusing.route(RetryEditedRequest::PATH, post(refuse_manifest)), app)
+}
+
+/// The fallback is for the routes that are there when it is set.
+fn with_state(routes: Router<Arc<AppState>>, app: AppState) -> Router {
+    routes.method_not_allowed_fallback(method_not_allowed).with_state(Arc::new(app))
 }
 
 async fn refuse_manifest(State(app): Shared) -> ApiError {
@@ -99,7 +104,6 @@ fn routes(typed: TypedCommands) -> Router<Arc<AppState>> {
         .route("/metrics", get(metrics))
         .merge(page_routes::routes(typed))
         .fallback(not_found)
-        .method_not_allowed_fallback(method_not_allowed)
         .layer(DefaultBodyLimit::max(BODY_MAX_BYTES))
 }
 
@@ -319,7 +323,10 @@ async fn set_budget(
 ) -> Result<Response, ApiError> {
     let record = handlers::find_batch(&app.engine, &body.batch).await?;
     let result = app.ingest.set_budget(record.no, body.budget).await;
-    result.map_err(|gone| HandlerError::from(EngineError::from(gone)))?;
+    let outcome = result.map_err(|gone| HandlerError::from(EngineError::from(gone)))?;
+    if let Some(why) = outcome.refused {
+        return Err(HandlerError::Refused { batch: record.name, why }.into());
+    }
     Ok(Json(handlers::budget_set(&app.engine, &record).await?).into_response())
 }
 

@@ -16,6 +16,7 @@ mod log;
 mod matrix;
 mod measured_length;
 mod next_steps;
+mod other_batches;
 mod output_store;
 mod pilot;
 mod pipes;

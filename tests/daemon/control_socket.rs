@@ -291,6 +291,16 @@ fn every_refusal_is_as_the_page_says() {
     };
     let head = refused(ask("POST /v1/status", "", b""), "405", "/v1/status does not support POST");
     assert!(head.to_lowercase().contains("allow: get"), "{head}");
+    for path in ["/v1/manifests", "/v1/inputs", "/v1/review/take", "/v1/retry/edited", "/v1/pause"] {
+        refused(ask(&format!("PATCH {path}"), "", b""), "405", &format!("{path} does not support PATCH"));
+    }
+    // What names no batch by mistake is no request for all of them.
+    for path in ["/v1/pause", "/v1/resume", "/v1/budget"] {
+        for body in ["", " ", "[]", "[null]", "[\"spring\", 9]", "null", "\"spring\""] {
+            refused(ask(&format!("POST {path}"), "", body.as_bytes()), "400", "expected a JSON object");
+        }
+        refused(ask(&format!("POST {path}"), "", b"{\"batch\": null}"), "400", "invalid request body: ");
+    }
     refused(ask("POST /v1/schedules/nope/run", "", b""), "404", "no schedule is called nope");
     refused(ask("POST /v1/schedules/%ff/run", "", b""), "400", "UTF-8");
     for site in ["cross-site", "same-site"] {

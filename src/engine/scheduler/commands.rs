@@ -176,6 +176,9 @@ pub struct CommandOutcome {
     /// Why nothing was done, where something else would have been expected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
+    /// Nothing was done, and that is `refused`, since a process has the state open that works on other batches.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub left_alone: bool,
 }
 
 impl CommandOutcome {
@@ -201,6 +204,7 @@ impl CommandOutcome {
         self.without_key += more.without_key;
         self.made_before.extend(more.made_before);
         self.refused = self.refused.take().or(more.refused);
+        self.left_alone |= more.left_alone;
     }
 }
 

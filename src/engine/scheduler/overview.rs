@@ -330,6 +330,16 @@ impl BatchOverview {
     pub fn of_finished(record: &BatchRecord) -> BatchOverview {
         overview_of(record, JobStateCounts::default())
     }
+
+    /// In numbers a batch that is not done and that no process works on, with its jobs that have begun and not ended.
+    pub fn of_unattended(record: &BatchRecord, open: &[JobRecord]) -> BatchOverview {
+        let mut counts = JobStateCounts::default();
+        for open in open {
+            counts[open.job.state().job_state()] += 1;
+        }
+        let overview = overview_of(record, counts);
+        BatchOverview { parked: overview.parked.or(Some(Parked::NoProcess)), ..overview }
+    }
 }
 
 /// A batch in numbers, from its record and the states of its open jobs.
