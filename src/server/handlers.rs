@@ -2,6 +2,7 @@
 
 use std::io;
 
+use crate::domain::budget::BudgetSetting;
 use crate::domain::credits::Credits;
 use crate::domain::exit_code::Exit;
 use crate::domain::ids::{AttemptNo, BatchName, BatchNo};
@@ -9,14 +10,13 @@ use crate::domain::job::State;
 use crate::domain::job_state::JobState;
 use crate::domain::path_text::ExactPath;
 use crate::domain::task::{DISK_FAULT, Fault};
-use crate::engine::EngineError;
 use crate::engine::engine_client::EngineClient;
 use crate::engine::gallery::Gallery;
 use crate::engine::job_iter::JobIter;
 use crate::engine::output_store::OutputStore;
 use crate::engine::output_sync::SyncOutcome;
 use crate::engine::scheduler::{Command, CommandOutcome};
-use crate::engine::{FindError, Target};
+use crate::engine::{self, EngineError, FindError, Target, blocking};
 use crate::ingest::ingest_handle::IngestHandle;
 use crate::output::file_names::Layout;
 use crate::output::publish::OutputDir;
@@ -243,11 +243,21 @@ pub async fn find_batch(engine: &EngineClient, name: &BatchName) -> Result<Batch
     }
 }
 
-/// What the budget of a batch is, compared with what it was.
+/// Sets the budget of a batch, and says what it was.
 ///
 /// # Errors
 /// [`HandlerError`].
-pub async fn budget_set(engine: &EngineClient, before: &BatchRecord) -> Result<BudgetSet, HandlerError> {
+pub async fn set_budget(
+    engine: &EngineClient,
+    ingest: &IngestHandle,
+    batch: &BatchName,
+    budget: BudgetSetting,
+) -> Result<BudgetSet, HandlerError> {
+    let before = find_batch(engine, batch).await?;
+    let outcome = ingest.set_budget(before.no, budget).await.map_err(EngineError::from)?;
+    if let Some(why) = outcome.refused {
+        return Err(HandlerError::Refused { batch: before.name, why });
+    }
     let now = find_batch(engine, &before.name).await?;
     Ok(BudgetSet {
         batch: now.name.clone(),
@@ -348,14 +358,44 @@ async fn for_each(
     Ok(BatchOutcomes { batches })
 }
 
+/// Writes the results of batches anew of which a command changed something, where no process works on the state that would do
+/// it.
+///
+/// # Errors
+/// [`HandlerError`].
+pub(super) async fn update_results(
+    engine: &EngineClient,
+    output_dir: &OutputDir,
+    changed: impl IntoIterator<Item = BatchNo> + Send + 'static,
+) -> Result<(), HandlerError> {
+    if engine.works() {
+        return Ok(());
+    }
+    let (store, output_dir) = (engine.store().clone(), output_dir.clone());
+    let write = move || {
+        for no in changed {
+            if let Some(batch) = store.batch(no)?.filter(|batch| batch.ended.all() > 0) {
+                engine::write_results(&store, &output_dir, &batch)?;
+            }
+        }
+        Ok::<_, EngineError>(())
+    };
+    Ok(blocking(write).await?)
+}
+
 /// Drops what is not sent yet of a batch, or one job.
 ///
 /// # Errors
 /// [`HandlerError`].
-pub async fn cancel(engine: &EngineClient, name: &str) -> Result<BatchOutcomes, HandlerError> {
+pub async fn cancel(
+    engine: &EngineClient,
+    output_dir: &OutputDir,
+    name: &str,
+) -> Result<BatchOutcomes, HandlerError> {
     let named = engine.find(name).await?;
-    let batch = named.batch().name.clone();
+    let (no, batch) = (named.batch().no, named.batch().name.clone());
     let result = engine.cancel(named).await?;
+    update_results(engine, output_dir, [no]).await?;
     Ok(BatchOutcomes { batches: vec![BatchOutcome { batch, result }] })
 }
 
@@ -363,13 +403,18 @@ pub async fn cancel(engine: &EngineClient, name: &str) -> Result<BatchOutcomes, 
 ///
 /// # Errors
 /// [`HandlerError`].
-pub async fn resolve(engine: &EngineClient, request: &ResolveRequest) -> Result<BatchOutcomes, HandlerError> {
+pub async fn resolve(
+    engine: &EngineClient,
+    output_dir: &OutputDir,
+    request: &ResolveRequest,
+) -> Result<BatchOutcomes, HandlerError> {
     let named = engine.find(&request.name).await?;
-    let batch = named.batch().name.clone();
+    let (no, batch) = (named.batch().no, named.batch().name.clone());
     let result = match exceeds_hold(&named, request) {
         Some(refused) => CommandOutcome::refused(refused),
         None => engine.resolve(named, request.attempt.map(AttemptNo), Credits(request.charged)).await?,
     };
+    update_results(engine, output_dir, [no]).await?;
     Ok(BatchOutcomes { batches: vec![BatchOutcome { batch, result }] })
 }
 

@@ -399,15 +399,16 @@ async fn carry_out(
             let budget = form
                 .number("budget")?
                 .ok_or_else(|| ApiError::usage("budget: expected a number of credits"))?;
-            let record = handlers::find_batch(&engine, &batch).await?;
-            let result = app.ingest.set_budget(record.no, BudgetSetting::Limit(Credits(budget))).await;
-            result.map_err(crate::engine::EngineError::from)?;
-            let set = handlers::budget_set(&engine, &record).await?;
+            let budget = BudgetSetting::Limit(Credits(budget));
+            let set = handlers::set_budget(&engine, &app.ingest, &batch, budget).await?;
             Ok(format!("The budget was {} and is {} credits now.", set.before_credits, set.budget_credits))
         }
-        (Action::Cancel, _) => to_the_end(async move { handlers::cancel(&engine, &name).await })
-            .await
-            .map(|done| said(action, &done)),
+        (Action::Cancel, _) => {
+            let output_dir = app.output_dir.clone();
+            to_the_end(async move { handlers::cancel(&engine, &output_dir, &name).await })
+                .await
+                .map(|done| said(action, &done))
+        }
         (Action::Retry, _) => {
             let max_credits = max_credits.map(|most| most.0);
             let failed = form.get("failed") == Some("true");
@@ -429,7 +430,8 @@ async fn carry_out(
             let attempt = form.number("attempt")?.map(|n| u32::try_from(n).unwrap_or(u32::MAX));
             let above_hold = form.get("above_hold") == Some("true");
             let request = ResolveRequest { name, charged, attempt, above_hold };
-            to_the_end(async move { handlers::resolve(&engine, &request).await })
+            let output_dir = app.output_dir.clone();
+            to_the_end(async move { handlers::resolve(&engine, &output_dir, &request).await })
                 .await
                 .map(|done| said(action, &done))
         }

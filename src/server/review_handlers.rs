@@ -10,13 +10,13 @@ use crate::domain::ids::BatchNo;
 use crate::engine::engine_client::EngineClient;
 use crate::engine::job_iter::JobIter;
 use crate::engine::review::AskedDecision;
-use crate::engine::{self, Target, blocking};
+use crate::engine::{Target, blocking};
 use crate::ingest::another_take::{self, AnotherTake, TakeError};
 use crate::ingest::ingest_handle::IngestHandle;
 use crate::output::decisions_csv::ReviewLine;
 use crate::output::publish::OutputDir;
 use crate::server::api_error::{ApiError, ingest_error};
-use crate::server::handlers::HandlerError;
+use crate::server::handlers::{HandlerError, update_results};
 use crate::server::protocol::{
     AnotherTakeRequest, DecideRequest, DecisionOutcome, DecisionRequest, Decisions, Refusal, ReviewRequest,
 };
@@ -115,15 +115,13 @@ pub async fn decide(
         let (changed, others, refused) = (decided.is_changed, decided.others, decided.refused);
         decisions.push(DecisionOutcome { job, name, changed, others, refused });
     }
-    let (store, output_dir, works) = (engine.store().clone(), output_dir.clone(), engine.works());
+    let is_changed: Vec<BatchNo> = changed.iter().filter(|(_, is)| **is).map(|(no, _)| *no).collect();
+    update_results(engine, output_dir, is_changed).await?;
+    let store = engine.store().clone();
     let batches = blocking(move || {
         let mut batches = Vec::with_capacity(changed.len());
-        for (no, is_changed) in changed {
+        for no in changed.into_keys() {
             let Some(batch) = store.batch(no)? else { continue };
-            // A process that works on the state writes them by itself.
-            if is_changed && !works {
-                engine::write_results(&store, &output_dir, &batch)?;
-            }
             let (waiting_for_review, done) = (batch.unreviewed, batch.is_done());
             batches.push(BatchReview { batch: batch.name, waiting_for_review, done });
         }

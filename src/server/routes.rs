@@ -286,7 +286,7 @@ async fn continue_batch(
 }
 
 async fn cancel(State(app): Shared, JsonBody(body): JsonBody<CancelRequest>) -> Result<Response, ApiError> {
-    let work = async move { handlers::cancel(&app.engine, &body.name).await };
+    let work = async move { handlers::cancel(&app.engine, &app.output_dir, &body.name).await };
     Ok(Json(to_the_end(work).await?).into_response())
 }
 
@@ -313,7 +313,7 @@ async fn retry_edited(
 }
 
 async fn resolve(State(app): Shared, JsonBody(body): JsonBody<ResolveRequest>) -> Result<Response, ApiError> {
-    let work = async move { handlers::resolve(&app.engine, &body).await };
+    let work = async move { handlers::resolve(&app.engine, &app.output_dir, &body).await };
     Ok(Json(to_the_end(work).await?).into_response())
 }
 
@@ -321,13 +321,8 @@ async fn set_budget(
     State(app): Shared,
     JsonBody(body): JsonBody<BudgetRequest>,
 ) -> Result<Response, ApiError> {
-    let record = handlers::find_batch(&app.engine, &body.batch).await?;
-    let result = app.ingest.set_budget(record.no, body.budget).await;
-    let outcome = result.map_err(|gone| HandlerError::from(EngineError::from(gone)))?;
-    if let Some(why) = outcome.refused {
-        return Err(HandlerError::Refused { batch: record.name, why }.into());
-    }
-    Ok(Json(handlers::budget_set(&app.engine, &record).await?).into_response())
+    let set = handlers::set_budget(&app.engine, &app.ingest, &body.batch, body.budget).await?;
+    Ok(Json(set).into_response())
 }
 
 async fn download(

@@ -4,6 +4,7 @@
 use rustix::process::Signal;
 use serde_json::Value;
 
+use crate::support::collect_outputs::Outputs;
 use crate::support::{TestEnv, until};
 
 /// Two of its three jobs wait for a larger budget.
@@ -59,5 +60,8 @@ fn commands_about_batches_that_a_run_leaves_alone_change_nothing_and_say_so() {
     env.run(["cancel", "spring"]).exited(0);
     env.run(["review", "reject", "spring/a"]).exited(0);
     assert_eq!(status(&env)["canceled"], 2);
+    // No process writes them besides.
+    let outputs = Outputs::of(&env, "spring");
+    assert_eq!(outputs.column("state"), ["succeeded", "canceled", "canceled"]);
     assert_eq!(env.audit().totals.tasks, 2, "nothing of it was bought");
 }

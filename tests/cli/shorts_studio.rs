@@ -75,6 +75,10 @@ fn a_person_ends_the_doubt() {
         [["resolve", "short", "--charged", "999", "--above-hold"].as_slice(), ["run", "m.json"].as_slice()];
     let (codes, line, _) = run_twice_then(faults, &above);
     assert_eq!((codes, &line["charged_credits"]), (vec![7, 7, 0, 1], &json!(999)));
+    // The results have it at once: no process is there that would write them.
+    let (codes, line, _) = run_twice_then(faults, &found[1..2]);
+    assert_eq!(codes, [7, 7, 0]);
+    assert_eq!((&line["state"], &line["charged_credits"]), (&json!("failed"), &json!(20)));
     let nothing = [["resolve", "short", "--not-charged"].as_slice(), ["retry", "short"].as_slice()];
     let (codes, _, _) = run_twice_then(faults, &nothing);
     assert_eq!(codes, [7, 7, 0, 0]);
