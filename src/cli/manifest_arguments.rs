@@ -64,7 +64,7 @@ pub(super) struct ManifestArguments {
     /// one row of each entry of jobs
     #[arg(long, value_name = "ROWS")]
     pub(super) pilot: Option<PilotRows>,
-    /// Only rows with these ids; a comma in an id is written as \\,
+    /// Only rows with these ids; a comma in an id is written as \,
     #[arg(long, value_name = "ID,...", value_parser = ids)]
     pub(super) only: Vec<Ids>,
     /// Only rows with this value in a field, such as meta.client=acme; repeat the flag for several fields

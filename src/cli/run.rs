@@ -361,6 +361,8 @@ async fn numbers(
             let keep = keep.map_or_else(String::new, |keep| format!(", of which {keep} must remain"));
             let Waiting { jobs, least_credits: Credits(least), credits: Credits(all) } = waiting;
             let needed = match jobs {
+                // What was sent already waits.
+                0 => return format!(" (the balance is {balance}{keep})"),
                 1 => format!("1 waiting job needs {all}, as planned"),
                 _ => format!(
                     "{jobs} waiting jobs need {least} for the cheapest and {all} together, as planned"

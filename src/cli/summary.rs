@@ -132,7 +132,7 @@ pub(super) fn problems(receipt: &Receipt) {
     }
     let more = receipt.problems_total.saturating_sub(receipt.problems.len().min(SHOWN_MAX) as u64);
     if more > 0 {
-        say!("{file}: and {more} more problems");
+        say!("{file}: and {more} more problems; --json lists more of them");
     }
     for note in receipt.notes.iter().take(SHOWN_MAX) {
         say!("{file}:{} (note)", printable(&note.to_string()));
