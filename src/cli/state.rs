@@ -199,17 +199,7 @@ fn import(command: &StateImport, global: &Global) -> Result<Exit, Failure> {
         imported.open,
         printable(&imported.service)
     );
-    let by_owner = &imported.paused_by_owner;
-    say_paused(imported.paused - by_owner.len());
-    if !by_owner.is_empty() {
-        let names = by_owner.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>().join(", ");
-        let more = by_owner.len().saturating_sub(NAMED_MAX);
-        let more = if more == 0 { String::new() } else { format!(" and {more} more") };
-        say!(
-            "paused by their owners before the export, and still: {}{more}. To continue one: callsheet resume BATCH",
-            printable(&names)
-        );
-    }
+    say_paused(imported.paused, &imported.paused_by_owner, "before the export");
     for batch in &imported.without_files {
         say!(
             "{batch}: rows of it take files of the machine that the export was made on, which it does not carry. Before callsheet \
@@ -347,16 +337,27 @@ fn rebuild(command: &StateRebuild, global: &Global) -> Result<Exit, Failure> {
             rebuilt.may_be_charged_credits
         );
     }
-    say_paused(rebuilt.paused);
+    say_paused(rebuilt.paused, &rebuilt.paused_by_owner, "before the loss");
     Ok(Exit::Success)
 }
 
-fn say_paused(batches: usize) {
+/// So many batches are paused; those that their owners had paused stay so where all are resumed.
+fn say_paused(batches: usize, by_owner: &[String], when: &str) {
+    let batches = batches - by_owner.len();
     if batches > 0 {
         say!(
             "paused: {}. A key that was used returns its task, but a key that was never \
              used buys the job. To continue: callsheet resume, then repeat the run",
             counted(batches as u64, "unfinished batch")
+        );
+    }
+    if !by_owner.is_empty() {
+        let names = by_owner.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>().join(", ");
+        let more = by_owner.len().saturating_sub(NAMED_MAX);
+        let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+        say!(
+            "paused by their owners {when}, and still: {}{more}. To continue one: callsheet resume BATCH",
+            printable(&names)
         );
     }
 }

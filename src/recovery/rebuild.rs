@@ -41,6 +41,9 @@ pub struct Rebuilt {
     pub batches: usize,
     /// Of these, paused.
     pub paused: usize,
+    /// Names of those that their owners had paused before, and that stay so.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub paused_by_owner: Vec<String>,
     /// Accepted jobs.
     pub jobs: u64,
     /// Jobs that have ended.
@@ -299,8 +302,13 @@ impl Sources<'_> {
         rebuilt.ended += u64::from(batch.ended.all());
         rebuilt.open += open.len() as u64;
         if batch.ended.all() < batch.rows {
-            batch.paused = Some(Pause::Rebuilt);
+            match batch.paused {
+                Some(_) => rebuilt.paused_by_owner.push(batch.name.to_string()),
+                None => batch.paused = Some(Pause::Rebuilt),
+            }
             rebuilt.paused += 1;
+        } else {
+            batch.paused = None;
         }
         let bytes = self.state.write_outcomes(no, &outcomes)?;
         if bytes > 0 {
@@ -358,7 +366,7 @@ impl BatchRebuild {
         (batch.ended, batch.totals) = (Ended::default(), Totals::default());
         (batch.replaced, batch.counts_dropped) = (Credits::ZERO, true);
         batch.kinds.clear();
-        (batch.rejections, batch.paused) = (0, None);
+        (batch.rejections, batch.paused) = (0, batch.paused.filter(|pause| *pause == Pause::Owner));
         (batch.unreviewed, batch.decided, batch.review_announced) = (0, 0, false);
         batch.inputs_announced = false;
         let (outcomes, days) = (BTreeMap::new(), BTreeMap::new());

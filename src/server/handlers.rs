@@ -292,7 +292,12 @@ pub async fn gallery(
 pub async fn resume(engine: &EngineClient, batch: Option<&BatchName>) -> Result<BatchOutcomes, HandlerError> {
     match batch {
         Some(_) => for_each(engine, batch, Command::Resume, nothing_to_resume).await,
-        None => for_each(engine, batch, Command::Resume, not_meant_by_all).await,
+        None => {
+            // After a rebuild from a database that was whole, only the pauses tell that there was one.
+            let is_after_loss = |batch: &BatchRecord| batch.paused == Some(Pause::Rebuilt);
+            let is_after_loss = engine.unfinished_batches().await?.iter().any(is_after_loss);
+            for_each(engine, batch, Command::Resume, |batch| not_meant_by_all(batch, is_after_loss)).await
+        }
     }
 }
 
@@ -302,14 +307,14 @@ fn nothing_to_resume(batch: &BatchRecord) -> Option<&'static str> {
 }
 
 /// Why a batch stays as it is where all are resumed: after a loss nobody means what its owner has canceled or paused.
-fn not_meant_by_all(batch: &BatchRecord) -> Option<&'static str> {
+fn not_meant_by_all(batch: &BatchRecord, is_after_loss: bool) -> Option<&'static str> {
     match batch.paused {
         Some(Pause::Rebuilt) if batch.canceled => Some(
             "it was canceled and stays paused, since what is left of it may have been sent before the state was rebuilt or \
              imported; to end that: callsheet resolve JOB; to send it under its keys, which buys what was never sent: \
              callsheet resume BATCH",
         ),
-        Some(Pause::Owner) if batch.rebuilt_rows > 0 && !batch.is_done() => Some(
+        Some(Pause::Owner) if (is_after_loss || batch.rebuilt_rows > 0) && !batch.is_done() => Some(
             "it stays paused, as its owner said, since the state was rebuilt or imported; to continue it: callsheet resume BATCH",
         ),
         _ => nothing_to_resume(batch),
@@ -341,7 +346,7 @@ async fn for_each(
     engine: &EngineClient,
     batch: Option<&BatchName>,
     command: fn(BatchNo) -> Command,
-    why_pointless: fn(&BatchRecord) -> Option<&'static str>,
+    why_pointless: impl Fn(&BatchRecord) -> Option<&'static str>,
 ) -> Result<BatchOutcomes, HandlerError> {
     let records = match batch {
         Some(_) => engine.batches(batch).await?,

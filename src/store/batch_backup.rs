@@ -20,7 +20,7 @@ use crate::domain::pilot::Pilot;
 use crate::domain::time::Timestamp;
 use crate::store::snapshot::Snapshot;
 use crate::store::state_folders::{BatchDirs, batch_dirs};
-use crate::store::{BatchRecord, Segment, StoreError, write_atomic};
+use crate::store::{BatchRecord, Pause, Segment, StoreError, write_atomic};
 
 /// What a backup says.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -57,6 +57,9 @@ pub(super) struct BatchBackup {
     /// Rows before this byte that have not begun were canceled with it.
     #[serde(default, skip_serializing_if = "is_default")]
     pub(super) canceled_below: u64,
+    /// Its owner paused it. Backups of versions that did not note it do not say so.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) paused_by_owner: bool,
     /// Jobs with a lower number may have been sent by a state that is gone, if they had not begun.
     #[serde(default, skip_serializing_if = "is_default")]
     pub(super) rebuilt_rows: u32,
@@ -105,6 +108,7 @@ impl BatchBackup {
             origin: batch.origin.clone(),
             canceled: batch.canceled,
             canceled_below: batch.canceled_below,
+            paused_by_owner: batch.paused == Some(Pause::Owner),
             rebuilt_rows: batch.rebuilt_rows,
             pilot: batch.pilot,
             pilot_from: batch.pilot_from,
@@ -146,6 +150,7 @@ impl BatchBackup {
             said_by_defaults: self.said_by_defaults.clone(),
             origin: self.origin.clone(),
             canceled: self.canceled,
+            paused: self.paused_by_owner.then_some(Pause::Owner).or(earlier.paused),
             // A backup of an earlier version tells neither.
             canceled_below: self.canceled_below.max(earlier.canceled_below),
             rebuilt_rows: self.rebuilt_rows.max(earlier.rebuilt_rows),

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::PoisonError;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::domain::budget_group::GroupTotals;
 use crate::domain::credits::Credits;
@@ -28,9 +28,16 @@ pub(super) struct FinishedSums {
     kinds: BTreeMap<Kind, Ended>,
     /// The same of jobs that were accepted before kinds were counted.
     other: Ended,
-    /// Those whose jobs may have been charged what nothing tells, and how much, in credits.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    /// Those whose jobs may have been charged what nothing tells, by number, and how much, in credits.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "by_number")]
     pub(super) may_be_charged: Vec<(BatchNo, Credits)>,
+}
+
+/// They were stored in the order in which the batches had ended.
+fn by_number<'de, D: Deserializer<'de>>(stored: D) -> Result<Vec<(BatchNo, Credits)>, D::Error> {
+    let mut batches = Vec::deserialize(stored)?;
+    batches.sort_unstable_by_key(|(no, _)| *no);
+    Ok(batches)
 }
 
 impl FinishedSums {
@@ -52,7 +59,8 @@ impl FinishedSums {
             self.totals = self.totals + line.totals;
             self.count_jobs(line, Ended::plus);
             if !line.may_be_charged.is_zero() {
-                self.may_be_charged.push((line.no, line.may_be_charged));
+                let at = self.may_be_charged.partition_point(|(no, _)| *no < line.no);
+                self.may_be_charged.insert(at, (line.no, line.may_be_charged));
             }
         }
     }
@@ -131,5 +139,36 @@ impl StoredTotal {
         let mut sums = self.finished.take().unwrap_or_default();
         sums.replace(before, after);
         self.finished = (sums.count > 0).then_some(sums);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::time::Timestamp;
+    use crate::store::BatchRecord;
+
+    fn line(no: u32) -> FinishedBatch {
+        let batch = BatchRecord::new(BatchNo(no), format!("batch-{no}").parse().unwrap(), Timestamp(0));
+        FinishedBatch { may_be_charged: Credits(u64::from(no)), ..FinishedBatch::moved(&batch) }
+    }
+
+    /// After a rebuild, batches of which something may have been charged end in any order.
+    #[test]
+    fn sums_do_not_depend_on_the_order_in_which_batches_end() {
+        let lines = [line(2), line(3), line(5)];
+        let mut ended = FinishedSums::default();
+        for line in [&lines[1], &lines[2], &lines[0]] {
+            ended.replace(None, Some(line));
+        }
+        assert_eq!(ended, FinishedSums::of(lines.iter()));
+        // As earlier versions stored them.
+        let mut stored = serde_json::to_value(&ended).unwrap();
+        let batches = stored["may_be_charged"].as_array_mut().unwrap();
+        batches.reverse();
+        assert_eq!(batches[0][0], 5);
+        assert_eq!(serde_json::from_value::<FinishedSums>(stored).unwrap(), ended);
+        ended.replace(Some(&lines[1]), None);
+        assert_eq!(ended, FinishedSums::of([&lines[0], &lines[2]].into_iter()));
     }
 }

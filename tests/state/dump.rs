@@ -252,6 +252,36 @@ fn what_an_owner_has_paused_stays_paused_in_an_import_until_it_is_named() {
     env.audit().each_paid_once(3);
 }
 
+/// With its database, and from what lies beside its rows alone.
+#[test]
+fn what_an_owner_has_paused_stays_paused_in_a_rebuild_until_it_is_named() {
+    for database_is_left in [true, false] {
+        let env = TestEnv::new();
+        env.write("batch.csv", manifests::manifest("image", 2));
+        env.write("next.csv", "id,kind,model,prompt\nnext-1,image,gi-2,A lighthouse\n");
+        env.run(["run", "batch.csv", "next.csv", "--budget", "0"]).exited(4);
+        env.run(["pause"]).exited(0);
+        env.run(["resume", "next"]).exited(0);
+        for name in ["batch", "next"] {
+            env.run(["budget", name, "none"]).exited(0);
+        }
+        if !database_is_left {
+            fs::remove_dir_all(env.path("state/db")).unwrap();
+        }
+        let rebuilt = env.run(["state", "rebuild"]).exited(0);
+        rebuilt
+            .says("paused: 1 unfinished batch")
+            .says("paused by their owners before the loss, and still: batch");
+        let resumed = env.run(["resume"]).exited(0);
+        resumed.says("batch: it stays paused, as its owner said").says("next: resumed");
+        env.run(["run", "batch.csv", "next.csv"]).exited(7);
+        env.audit().each_paid_once(1);
+        env.run(["resume", "batch"]).exited(0).says("batch: resumed");
+        env.run(["run", "batch.csv"]).exited(0);
+        env.audit().each_paid_once(3);
+    }
+}
+
 fn flip(path: &Path, at: usize) {
     let mut bytes = fs::read(path).unwrap();
     let index = at % bytes.len();
