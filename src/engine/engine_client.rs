@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 
 use crate::domain::budget::BudgetShortage;
 use crate::domain::credits::Credits;
-use crate::domain::ids::{AttemptNo, BatchName, JobKey};
+use crate::domain::ids::{AttemptNo, BatchName, BatchNo, JobKey};
 use crate::domain::job::{JobSpec, State};
 use crate::domain::parked_reason::Parked;
 use crate::engine::engine_handle::{BatchSnapshot, Handle};
@@ -45,6 +45,11 @@ impl EngineClient {
     /// Whether the engine works on the jobs, or only answers and notes commands.
     pub fn works(&self) -> bool {
         self.engine.works()
+    }
+
+    /// Whether the engine works on every batch of the state that is not done, and not on some alone.
+    pub fn works_on_all(&self) -> bool {
+        self.engine.works_on_all()
     }
 
     /// The state.
@@ -99,7 +104,11 @@ impl EngineClient {
         // Finished ones last: one that ends meanwhile is in both.
         let mut found = self.engine.batches(name).await.map_err(EngineError::from)?;
         if found.is_empty() || name.is_none() {
-            found.extend(self.unattended(name).await?);
+            let attended = found.iter().map(|(record, _)| record.no).collect();
+            match self.unattended(name, attended).await {
+                Err(EngineError::Store(error)) if error.is_full() && name.is_none() => {}
+                unattended => found.extend(unattended?),
+            }
         }
         let finished = match name {
             Some(_) if !found.is_empty() => Vec::new(),
@@ -123,16 +132,18 @@ impl EngineClient {
     }
 
     /// The batches that are not done and that the engine leaves alone, or the one called so: a `run` works on those of its
-    /// manifests.
-    async fn unattended(&self, name: Option<&BatchName>) -> Result<Vec<BatchSnapshot>, EngineError> {
+    /// manifests. `attended` are those that it has.
+    async fn unattended(
+        &self,
+        name: Option<&BatchName>,
+        attended: HashSet<BatchNo>,
+    ) -> Result<Vec<BatchSnapshot>, EngineError> {
         if self.engine.works_on_all() {
             return Ok(Vec::new());
         }
         let (store, name) = (self.store.clone(), name.cloned());
-        let attended = self.engine.overview().await?;
         let is_asked_for = move |batch: &BatchRecord| {
-            name.as_ref().is_none_or(|name| *name == batch.name)
-                && attended.iter().all(|overview| overview.name != batch.name)
+            name.as_ref().is_none_or(|name| *name == batch.name) && !attended.contains(&batch.no)
         };
         let read = move || {
             let snapshot = |batch: BatchRecord| {

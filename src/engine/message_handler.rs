@@ -120,6 +120,10 @@ impl Engine {
     /// Refuses a command about a batch that is not done and that this engine does not work on: what it changed would not be
     /// known here.
     fn left_alone(&self, command: &Command) -> Result<Option<CommandOutcome>, StoreError> {
+        // Where objects of outputs are changes no count.
+        if matches!(command, Command::NoteStored(_)) {
+            return Ok(None);
+        }
         let Some(no) = command.batch().filter(|no| self.scheduler.batch(*no).is_none()) else {
             return Ok(None);
         };

@@ -123,7 +123,7 @@ impl From<EngineError> for ApiError {
     }
 }
 
-/// A JSON body of at most [`BODY_MAX_BYTES`], whatever its content type. An empty body counts as `{}`.
+/// A JSON body of at most [`BODY_MAX_BYTES`], whatever its content type: an object, and nothing else.
 pub(super) struct JsonBody<T>(pub(super) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {

@@ -94,8 +94,15 @@ async fn parked_of(
     let overviews = engine.overview().await?;
     let overview = overviews.iter().find(|of| of.name == batch.name);
     // A run works on the batches of its manifests alone.
-    let left_alone = || (!batch.has_ended()).then_some(Parked::NoProcess);
-    let parked = overview.map_or_else(left_alone, |of| of.parked);
+    let is_left_alone = !engine.works_on_all() && !batch.has_ended();
+    let waits_here = batch.waits_for_pilot(record.row_at, &record.job);
+    let parked = match overview {
+        Some(overview) => overview.parked,
+        None if is_left_alone && !waits_here => {
+            Some(batch.paused.map_or(Parked::NoProcess, |_| Parked::Paused))
+        }
+        None => None,
+    };
     let shortage = overview.and_then(|of| of.shortage.clone());
     let unfetched = overview.map_or(0, |of| of.unfetched);
     let is_queued = matches!(record.job.state(), State::Queued);

@@ -388,6 +388,13 @@ pub(super) async fn update_results(
     Ok(blocking(write).await?)
 }
 
+/// The same after a command that has taken effect, whatever becomes of the results.
+async fn update_results_if_possible(engine: &EngineClient, output_dir: &OutputDir, changed: BatchNo) {
+    if let Err(error) = update_results(engine, output_dir, [changed]).await {
+        tracing::warn!(%error, "the results could not be written; the next run writes them");
+    }
+}
+
 /// Drops what is not sent yet of a batch, or one job.
 ///
 /// # Errors
@@ -398,9 +405,11 @@ pub async fn cancel(
     name: &str,
 ) -> Result<BatchOutcomes, HandlerError> {
     let named = engine.find(name).await?;
-    let (no, batch) = (named.batch().no, named.batch().name.clone());
+    let (no, batch, was_done) = (named.batch().no, named.batch().name.clone(), named.batch().is_done());
     let result = engine.cancel(named).await?;
-    update_results(engine, output_dir, [no]).await?;
+    if result.refused.is_none() && (result.jobs > 0 || !was_done) {
+        update_results_if_possible(engine, output_dir, no).await;
+    }
     Ok(BatchOutcomes { batches: vec![BatchOutcome { batch, result }] })
 }
 
@@ -419,7 +428,9 @@ pub async fn resolve(
         Some(refused) => CommandOutcome::refused(refused),
         None => engine.resolve(named, request.attempt.map(AttemptNo), Credits(request.charged)).await?,
     };
-    update_results(engine, output_dir, [no]).await?;
+    if result.refused.is_none() {
+        update_results_if_possible(engine, output_dir, no).await;
+    }
     Ok(BatchOutcomes { batches: vec![BatchOutcome { batch, result }] })
 }
 
