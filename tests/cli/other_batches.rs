@@ -65,3 +65,19 @@ fn commands_about_batches_that_a_run_leaves_alone_change_nothing_and_say_so() {
     assert_eq!(outputs.column("state"), ["succeeded", "canceled", "canceled"]);
     assert_eq!(env.audit().totals.tasks, 2, "nothing of it was bought");
 }
+
+#[test]
+fn a_pause_of_a_batch_that_a_run_leaves_alone_is_told_first() {
+    let env = TestEnv::with_faults(LATE);
+    env.write("spring.csv", SPRING);
+    env.run(["run", "spring.csv", "--budget", "0"]).exited(4);
+    env.run(["pause", "spring"]).exited(0);
+    env.write("autumn.csv", "id,kind,model,prompt\nd,image,gi-2,boat\n");
+    let running = env.start(["run", "autumn.csv"]);
+    until("its task", || env.audit().totals.tasks == 1);
+    assert_eq!(status(&env)["state"], "paused");
+    let explained = env.run(["explain", "spring/b"]).exited(0).stdout;
+    assert!(explained.contains("callsheet resume spring"), "{explained}");
+    running.signal(Signal::INT);
+    running.end().exited(130);
+}
