@@ -136,7 +136,9 @@ enum Checked {
 fn check(dir: &Path, dirs: &BatchDirs) -> Result<(Checked, Option<CopyFolder>), StoreError> {
     if !open_check::has_database(dir) {
         // Nothing, or a contradiction.
-        return try_out(dir, dir, dirs, FinishedRecords::Compared).map(|_| (Checked::Nothing, None));
+        try_out(dir, dir, dirs, FinishedRecords::Compared)?;
+        set_aside::remove_settings_without_log(dir)?;
+        return Ok((Checked::Nothing, None));
     }
     set_torn_aside(dir)?;
     if clean_shutdown::take_mark(dir) {

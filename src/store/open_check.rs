@@ -342,7 +342,7 @@ mod tests {
         // As a kill leaves it.
         let left = folder.keep();
         fs::write(left.join("db"), "half").unwrap();
-        drop(lock);
+        lock.unwrap().unlock().unwrap();
         sweep_abandoned(dir.path());
         assert!(!left.exists() && used.folder.path().exists());
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 5);

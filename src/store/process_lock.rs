@@ -17,13 +17,16 @@ use crate::store::{StoreError, file_owner};
 #[derive(Debug)]
 pub(super) struct Lock {
     dir: PathBuf,
-    _file: File,
+    file: File,
 }
 
 impl Drop for Lock {
     fn drop(&mut self) {
         // Still locked, and nothing else is open any more.
         file_owner::hand_over(&self.dir);
+        // A child that another thread is starting has the file open until it runs its own program: closing it here alone would
+        // leave it locked until then. What cannot be unlocked is unlocked by the end of all that have it open.
+        let _ = self.file.unlock();
     }
 }
 
@@ -69,7 +72,7 @@ impl Lock {
             .and_then(|()| file.rewind())
             .and_then(|()| writeln!(file, "{}{briefly}", std::process::id()))
             .map_err(StoreError::io(&path))?;
-        Ok(Lock { dir: dir.to_owned(), _file: file })
+        Ok(Lock { dir: dir.to_owned(), file })
     }
 }
 
@@ -172,7 +175,7 @@ mod tests {
             scope.spawn(|| taken.send(Lock::take(dir.path(), Holding::ForLong)));
             // Not before it is released.
             assert!(is_taken.recv_timeout(Duration::from_millis(50)).is_err());
-            drop(held);
+            held.unlock().unwrap();
             let lock = is_taken.recv().unwrap().unwrap();
             assert_eq!(holder(dir.path()).unwrap(), Some(std::process::id().to_string()));
             drop(lock);

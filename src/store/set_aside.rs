@@ -13,6 +13,9 @@ const KEPT_MAX: u32 = 10_000;
 /// Where the database lies that a rebuild is just replacing: one that is killed in between loses none.
 pub(super) const REPLACED: &str = "db.replaced";
 
+/// The file of the database's settings, which sled writes in two pieces before it makes the log, and does not sync.
+const SETTINGS: &str = "conf";
+
 /// Something that was moved.
 #[derive(Debug)]
 pub(super) struct Moved {
@@ -55,7 +58,17 @@ pub(super) fn set_replaced(dir: &Path) -> Result<Option<Moved>, StoreError> {
 /// Whether the database's log can do without the file of that name: snapshots spare it reading all of the
 /// log, and its settings are always the same.
 pub(super) fn is_dispensable(name: &str) -> bool {
-    name.starts_with("snap.") || name == "conf"
+    name.starts_with("snap.") || name == SETTINGS
+}
+
+/// Removes the settings of a database that has no log: a process that was killed while it made the database may have left
+/// half of them, and half of them are refused. They hold nothing of the state, and are written again with the log.
+pub(super) fn remove_settings_without_log(dir: &Path) -> Result<(), StoreError> {
+    let settings = dir.join("db").join(SETTINGS);
+    match fs::remove_file(&settings) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(StoreError::io(&settings)(error)),
+        _ => Ok(()),
+    }
 }
 
 /// Moves snapshots aside that were never finished.

@@ -27,6 +27,7 @@ use crate::store::staging::{
 };
 
 mod finished;
+mod interrupted;
 mod outcomes;
 
 const SERVICE: &str = "https://media.example";
@@ -365,25 +366,6 @@ fn a_record_that_comes_out_changed_is_noticed() {
     drop(store);
     let refused = refusal(dir.path(), SERVICE);
     assert!(refused.contains("the record of job 0 in batch 1: its checksum is wrong"), "{refused}");
-}
-
-#[test]
-fn a_torn_snapshot_is_set_aside_and_nothing_is_lost() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = open(&dir);
-    store.commit(&[Change::Batch(Box::new(batch(1, 1))), Change::Open(job(1, 0, running()))]).unwrap();
-    drop(store);
-    drop(open(&dir));
-    for entry in fs::read_dir(dir.path().join("db")).unwrap() {
-        let path = entry.unwrap().path();
-        if path.file_name().unwrap().to_string_lossy().starts_with("snap.") {
-            fs::write(&path, "torn").unwrap();
-            fs::write(path.with_extension("generating"), "torn, too").unwrap();
-        }
-    }
-    assert_eq!(open(&dir).open_jobs().unwrap(), [job(1, 0, running())]);
-    let aside = fs::read_dir(dir.path().join("aside")).unwrap();
-    assert!(aside.count() >= 2, "both are kept");
 }
 
 fn copy_dir(from: &Path, to: &Path) {

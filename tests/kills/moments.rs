@@ -12,7 +12,7 @@ use notify::{RecursiveMode, Watcher};
 use serde_json::Value;
 
 use crate::kills::plan::{ClientMode, Moment, Round};
-use crate::kills::setup::{InterceptedEnv, Story, has_ended};
+use crate::kills::setup::{InterceptedEnv, Story};
 use crate::support::collect_outputs::Outputs;
 use crate::support::process::{Outcome, Running};
 use crate::support::{fault_matrix, manifests, until};
@@ -135,11 +135,8 @@ impl MomentsRun {
         let after = match *moment {
             Moment::Start(after) => after,
             Moment::Call { after, .. } | Moment::Change { after, .. } => {
-                let has_nothing_to_do = || match round.mode {
-                    ClientMode::Run => has_ended(client.pid()),
-                    ClientMode::Daemon => self.is_done(round),
-                };
-                if !self.setup.is_reached(&reached, has_nothing_to_do) {
+                let has_nothing_to_do = || round.mode == ClientMode::Daemon && self.is_done(round);
+                if !self.setup.is_reached(&reached, &client, has_nothing_to_do) {
                     return stop(client, round);
                 }
                 after

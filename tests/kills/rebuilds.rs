@@ -179,7 +179,7 @@ impl RebuildsRun {
         let arguments = self.arguments(ENOUGH);
         let client = Running::start(self.setup.env.command(arguments.iter().map(String::as_str)));
         if at_call {
-            self.setup.is_reached(&reached, || has_ended(client.pid()));
+            self.setup.is_reached(&reached, &client, || false);
         } else {
             until("the moment or the end", || began.elapsed() >= after || has_ended(client.pid()));
         }

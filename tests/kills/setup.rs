@@ -28,8 +28,13 @@ impl InterceptedEnv {
         InterceptedEnv { env, gate }
     }
 
-    /// Whether the moment comes before the client has nothing left to do.
-    pub fn is_reached(&self, moment: &Receiver<()>, has_nothing_to_do: impl Fn() -> bool) -> bool {
+    /// Whether the moment comes before the client has ended or has nothing left to do.
+    pub fn is_reached(
+        &self,
+        moment: &Receiver<()>,
+        client: &Running,
+        has_nothing_to_do: impl Fn() -> bool,
+    ) -> bool {
         let began = Instant::now();
         loop {
             match moment.recv_timeout(POLL_INTERVAL) {
@@ -38,10 +43,14 @@ impl InterceptedEnv {
                 // The watcher of files that never saw so many changes.
                 Err(RecvTimeoutError::Disconnected) => return false,
             }
-            if has_nothing_to_do() {
+            if has_ended(client.pid()) || has_nothing_to_do() {
                 return false;
             }
-            assert!(began.elapsed() < TIMEOUT, "neither the moment nor the end comes");
+            assert!(
+                began.elapsed() < TIMEOUT,
+                "neither the moment nor the end comes; the client said:\n{}",
+                client.said()
+            );
         }
     }
 

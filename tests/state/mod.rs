@@ -4,6 +4,7 @@ mod damage;
 mod disk_full;
 mod dump;
 mod frozen;
+mod killed_calls;
 mod killed_commands;
 mod lost;
 mod power_loss;

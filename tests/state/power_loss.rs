@@ -10,14 +10,15 @@ mod disk;
 mod promises;
 mod trace;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
-use std::process::Command;
 
 use callsheet::failpoint;
 
 use self::promises::Scene;
 use self::trace::{CALLS, Event, read};
 use crate::support::process::{Outcome, Running};
+use crate::support::strace::strace;
 use crate::support::{TestEnv, case_share, fault_matrix, manifests, until};
 
 /// Broken promises that are shown: one cause breaks many.
@@ -52,15 +53,10 @@ impl Traced {
 
     /// The client under `strace`, which writes everything down that matters.
     fn start<'a>(&self, arguments: impl IntoIterator<Item = &'a str>, failpoint: Option<&str>) -> Running {
-        let client = self.env.command(arguments);
-        let mut command = Command::new("strace");
-        command.args(["-f", "-y", "--seccomp-bpf", "-e", "signal=none", "-s", "4194304", "-o"]);
-        command.arg(self.trace());
-        command.args(["-e", &format!("trace={}", CALLS.replace(' ', ""))]);
-        command.arg(client.get_program()).args(client.get_args());
-        command.current_dir(self.folder()).env_clear();
-        command.env("PATH", std::env::var_os("PATH").unwrap());
-        command.envs(client.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        let calls = format!("trace={}", CALLS.replace(' ', ""));
+        let options = ["-f", "-y", "--seccomp-bpf", "-e", "signal=none", "-s", "4194304", "-e", &calls, "-o"];
+        let options = options.map(OsString::from).into_iter().chain([self.trace().into_os_string()]);
+        let mut command = strace(&self.env, options, arguments);
         command.envs(failpoint.map(|step| ("CALLSHEET_FAILPOINT", step)));
         Running::start(command)
     }

@@ -27,6 +27,7 @@ pub mod process;
 pub mod proxy;
 pub mod s3;
 pub mod scripted_proxy;
+pub mod strace;
 pub mod terminal;
 pub mod tls;
 
