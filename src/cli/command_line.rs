@@ -118,7 +118,7 @@ pub(super) enum Command {
     /// Set the budget of a batch
     ///
     /// Sets the most the batch may spend, until another budget is set here or with a manifest. `none` restores the
-    /// default: budget.per_batch of the configuration, or the planned cost of the batch.
+    /// default: the upper limit of its inbox or schedule, budget.per_batch of the configuration, or the planned cost of the batch.
     Budget(BudgetCommand),
     /// Download outputs again, free of charge
     ///

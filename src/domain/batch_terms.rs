@@ -13,7 +13,8 @@ use crate::domain::manifest::row::Policy;
 pub struct TermSources<'a> {
     /// By the command: the last word.
     pub flags: &'a Policy,
-    /// The command asks for the default budget: whatever was set before is forgotten.
+    /// The command asks for the default budget: what was set before is forgotten, except for the upper limit of the inbox or
+    /// schedule.
     pub is_default_budget: bool,
     pub manifest: &'a Policy,
     /// By its inbox or schedule, for what the manifest does not say.
@@ -34,7 +35,7 @@ pub struct BatchTerms {
     /// What manifests and their inboxes or schedules said the last time, whatever the commands said; nothing where that is
     /// not known.
     pub said: Option<Policy>,
-    /// What of that the inbox or schedule says, where the manifest says something else, too; nothing where there is none,
+    /// What the inbox or schedule says of that, also where the manifest says something else; nothing where there is none,
     /// or that is not known.
     pub said_by_defaults: Option<Policy>,
 }
@@ -74,13 +75,21 @@ pub fn resolve(said: TermSources<'_>, standing: Option<&BatchTerms>) -> BatchTer
     let of_manifest = said.flags.over(&by_manifest).over(&by_defaults);
     policy.strict = of_manifest.strict;
     policy.allow_unknown_options = of_manifest.allow_unknown_options;
-    let set = said.flags.budget.or(news.budget).or(own_budget).filter(|_| !said.is_default_budget);
-    let before = stored.budget.filter(|_| !said.is_default_budget);
-    policy.budget = set.or(said.default_budget).or(before);
-    let has_default_budget = set.is_none() && policy.budget.is_some();
     let said_by_defaults =
         Some(by_defaults.over(&last_by_defaults)).filter(|said| *said != Policy::default());
+    let (set, before) = match said.is_default_budget {
+        true => (upper_limit(said_by_defaults.as_ref()), None),
+        false => (said.flags.budget.or(news.budget).or(own_budget), stored.budget),
+    };
+    policy.budget = set.or(said.default_budget).or(before);
+    let has_default_budget = set.is_none() && policy.budget.is_some();
     BatchTerms { policy, has_default_budget, said: Some(heard.over(&last)), said_by_defaults }
+}
+
+/// The budget that its inbox or schedule gave a batch as an upper limit, by what these said the last time: the default of its
+/// budget, in credits.
+pub fn upper_limit(said_by_defaults: Option<&Policy>) -> Option<Credits> {
+    said_by_defaults.and_then(|policy| policy.budget)
 }
 
 /// The terms of `heard` that differ from `last`.
@@ -206,6 +215,24 @@ mod tests {
         assert_eq!(in_force(&back), Some(5));
         let edited = resolve(said(&NOTHING, &twenty, &NOTHING), Some(&back));
         assert_eq!(in_force(&edited), Some(20), "another value was given");
+    }
+
+    #[test]
+    fn the_default_is_the_upper_limit_of_the_inbox_where_there_is_one() {
+        let (five, twelve) = (budget(5), budget(12));
+        let dropped = TermSources { ceiling: twelve.budget, ..said(&NOTHING, &five, &twelve) };
+        let first = resolve(dropped, None);
+        assert_eq!(in_force(&first), Some(5));
+        let hundred = budget(100);
+        let none = TermSources {
+            is_default_budget: true,
+            default_budget: hundred.budget,
+            ..said(&NOTHING, &NOTHING, &NOTHING)
+        };
+        let default = resolve(none, Some(&first));
+        assert_eq!((in_force(&default), default.has_default_budget), (Some(12), false));
+        let again = resolve(dropped, Some(&default));
+        assert_eq!(in_force(&again), Some(12), "the manifest repeats itself");
     }
 
     #[test]

@@ -101,8 +101,8 @@ impl fmt::Display for BudgetShortage {
 pub enum BudgetSetting {
     /// This many credits.
     Limit(Credits),
-    /// `none`: the default, which is `budget.per_batch` of the configuration, or what its plans come to. Never
-    /// unlimited.
+    /// `none`: the default, which is the upper limit of its inbox or schedule, `budget.per_batch` of the configuration, or what
+    /// its plans come to. Never unlimited.
     Default,
 }
 

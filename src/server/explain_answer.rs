@@ -495,7 +495,13 @@ fn next(
             )
         }
         State::Failed { .. } | State::Canceled { .. } | State::Expired => {
-            next_of_failed(spec, &record.job, &name)
+            match record.job.watched_attempts().next().map(|watched| watched.no().0) {
+                Some(no) => format!(
+                    "the task of attempt {no} is still polled; if it succeeds, its outputs are kept. To end that: callsheet \
+                     resolve {name} --attempt {no} --charged N or --not-charged, as the account shows"
+                ),
+                None => next_of_failed(spec, &record.job, &name),
+            }
         }
     }
 }

@@ -82,7 +82,7 @@ pub struct BatchRecord {
     /// What its manifests, inbox and schedule said about the terms the last time, whatever commands said beside them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub said: Option<Policy>,
-    /// What its inbox or schedule says of that, where its manifest says something else, too.
+    /// What its inbox or schedule says of that, also where its manifest says something else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub said_by_defaults: Option<Policy>,
     /// Where its first manifest came from; nothing of a batch that was begun before that was noted.

@@ -100,8 +100,20 @@ fn each_inbox_has_batches_and_a_ceiling_of_its_own() {
     let acme = status(&env, "acme--spring");
     assert_eq!((&acme["budget_credits"], &acme["charged_credits"]), (&json!(12), &json!(IMAGE)));
     assert_eq!(status(&env, "second--spring")["budget_credits"], 50);
-    // A person may set another limit, and it goes on at once.
-    env.run(["budget", "acme--spring", "none"]).exited(0).says("budget 12 -> 24 credits (the planned cost)");
+    // The default is the ceiling. A person may set another limit, and it goes on at once.
+    env.run(["budget", "acme--spring", "none"]).exited(0).says("acme--spring: budget 12 credits;");
+    env.run(["budget", "acme--spring", "20"]).exited(0).says("budget 12 -> 20 credits");
+    env.run(["budget", "acme--spring", "none"]).exited(0).says("budget 20 -> 12 credits");
+    let again = env.run([
+        "submit",
+        "clients/acme/accepted/spring.csv",
+        "--batch",
+        "acme--spring",
+        "--budget",
+        "none",
+    ]);
+    again.exited(0).says("0 new (0 credits), 3 already there").says("; budget 12\n");
+    env.run(["budget", "acme--spring", "24"]).exited(0).says("budget 12 -> 24 credits");
     until("the rest", || status(&env, "acme--spring")["state"] == "done");
     daemon.stop();
     env.audit().each_paid_once(6);

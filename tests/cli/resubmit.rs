@@ -106,6 +106,23 @@ fn a_task_that_cannot_be_read_is_not_bought_again_and_the_run_ends() {
 }
 
 #[test]
+fn two_tasks_without_an_end_are_resolved_one_by_one() {
+    let env = env("[[rules]]\neffect = { do = 'task-never' }\n", &resubmitting());
+    env.run(["run", "m.json"]).exited(7);
+    assert_eq!(env.audit().tasks.len(), 2);
+    env.run(["resolve", "m/boat", "--attempt", "2", "--not-charged"]).exited(0);
+    let explained = env.run(["explain", "m/boat"]).exited(0).stdout;
+    let to_end_it = "callsheet resolve m/boat --attempt 1 --charged N or --not-charged";
+    assert!(explained.contains(to_end_it), "{explained}");
+    env.run(["resolve", "m/boat", "--attempt", "1", "--charged", "1"]).exited(0);
+    assert_eq!(env.run(["status", "m", "--json"]).exited(0).json()["batches"][0]["state"], "done");
+    env.run(["run", "m.json"]).exited(1);
+    env.run(["state", "verify"]).exited(0).says("all fits");
+    assert_eq!(crate::support::fault_matrix::ledger(&env), (0, 1));
+    assert_eq!(env.audit().tasks.len(), 2);
+}
+
+#[test]
 fn an_overdue_job_that_was_resolved_stays_resolved_though_its_task_still_runs() {
     let env = env("[[rules]]\neffect = { do = 'task-never' }\n", &json!({"deadline": "1s"}));
     env.run(["run", "m.json"]).exited(7).says("see what ends one: callsheet explain JOB");

@@ -365,7 +365,7 @@ impl Change {
             }
 
             (state, Event::Resolve(charged))
-                if matches!(state, State::InDoubt { .. })
+                if matches!(state, State::InDoubt { .. } | State::Running { .. } if change.attempt().is_resolvable(charged))
                     || change.is_present && change.job.is_resolvable_while_overdue() =>
             {
                 let task = state.task().cloned();

@@ -7,6 +7,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use crate::domain::batch_terms;
 use crate::domain::credits::Credits;
 use crate::domain::default_fields::is_default;
 use crate::domain::ids::{AttemptNo, BatchNo, JobKey, Seq};
@@ -253,9 +254,12 @@ impl Scheduler {
                 self.prices.renew_for_owner(now.tick);
                 Ok(self.change(no, |batch| batch.set_budget(Some(budget), false)))
             }
-            Command::SetDefaultBudget(no, budget) => {
+            Command::SetDefaultBudget(no, configured) => {
                 self.prices.renew_for_owner(now.tick);
-                Ok(self.change(no, |batch| batch.set_budget(budget, budget.is_some())))
+                Ok(self.change(no, |batch| {
+                    let limit = batch_terms::upper_limit(batch.record().said_by_defaults.as_ref());
+                    batch.set_budget(limit.or(configured), limit.is_none() && configured.is_some());
+                }))
             }
             Command::MarkAnnounced(announced) => {
                 Ok(self.change(announced.no, |batch| batch.mark_announced(&announced, now)))

@@ -102,3 +102,30 @@ fn an_attempt_in_doubt_beside_the_present_one_is_resolved_by_its_number() {
     assert_eq!((job.state().name(), job.all_books().charged), ("succeeded", Credits(10)));
     assert!(!job.is_in_doubt() && job.is_over());
 }
+
+#[test]
+fn an_attempt_that_is_watched_beside_an_ended_one_is_resolved_by_its_number() {
+    let mut job = Job::queued();
+    let mut happen = |no: u32, event: Event| {
+        job = apply(&job, AttemptNo(no), event, TERMS, Timestamp(0)).unwrap().job;
+        job.clone()
+    };
+    happen(1, admit(10));
+    happen(1, task("pending", 10));
+    happen(1, Event::Resubmit);
+    happen(2, admit(10));
+    let lost = PostAnswer::Again { fault: fault(), wait: None, may_have_run: true };
+    happen(2, Event::Posted(lost));
+    happen(2, Event::Overdue);
+    let job = happen(2, Event::Resolve(Credits(10)));
+    assert_eq!((job.state().name(), job.is_over()), ("failed", false), "the first task is still watched");
+    let chosen = |asked: Option<u32>| {
+        let attempt = job.attempt_to_resolve(asked.map(AttemptNo), Credits(10));
+        attempt.map(|attempt| attempt.no().0)
+    };
+    assert_eq!(chosen(None), Err("a charge of 10 credits is recorded already".to_owned()));
+    assert_eq!(chosen(Some(1)), Ok(1));
+    let job = happen(1, Event::Resolve(Credits::ZERO));
+    assert_eq!((job.state().name(), job.is_over()), ("failed", true));
+    assert_eq!(job.all_books(), Books { charged: Credits(10), ..Books::default() });
+}
