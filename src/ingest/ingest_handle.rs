@@ -314,13 +314,20 @@ impl IngestHandle {
             }
             Ok::<_, ManifestError>(accepted)
         };
-        let Accepted { receipt, batch, edited, lock } = blocking(publish).await?;
+        let Accepted { mut receipt, batch, edited, lock } = blocking(publish).await?;
         if let Some(batch) = batch {
+            let (no, is_edited) = (batch.no, edited.is_some());
             // Its files may have been moved away just now: then nothing was taken in.
             if let Some(why) = self.engine.add_batch(Box::new(batch), edited).await?.refused {
                 return Err(IngestError::Refused(why));
             }
             failpoint::hit("accepted");
+            if is_edited {
+                // Without what was replaced before it was sent.
+                let store = self.store.clone();
+                let read = move || store.batch(no).ok().flatten().map(|batch| batch.budget());
+                receipt.budget = blocking(read).await.or(receipt.budget);
+            }
         }
         drop((publishing, lock));
         receipt.announce();
