@@ -278,6 +278,16 @@ fn variations_that_an_edited_row_does_not_ask_for_any_more_are_not_bought() {
 }
 
 #[test]
+fn the_default_budget_of_edited_rows_leaves_out_what_is_replaced() {
+    let env = TestEnv::new();
+    write_count(&env, "a gull", 3);
+    env.run(["run", "birds.csv", "--budget", "0"]).exited(4);
+    write_count(&env, "a gull in a storm", 1);
+    let run = env.run(["run", "birds.csv", "--budget", "none", "--json"]).exited(0).json();
+    assert_eq!((&run["receipts"][0]["budget"], &run["batches"][0]["budget_credits"]), (&8.into(), &8.into()));
+}
+
+#[test]
 fn going_back_to_fewer_variations_drops_those_of_the_version_between() {
     let env = TestEnv::new();
     for (prompt, count) in [("a gull", 2), ("a gull in a storm", 2), ("a gull", 1)] {
