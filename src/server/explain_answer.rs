@@ -17,7 +17,7 @@ use crate::domain::remedy::{
 use crate::domain::shell_word::job_argument;
 use crate::domain::time::Timestamp;
 use crate::engine::engine_client::EngineClient;
-use crate::engine::scheduler::{Withheld, ended_take};
+use crate::engine::scheduler::{BatchOverview, Withheld, ended_take};
 use crate::engine::{FindError, NamedJob, Target, blocking};
 use crate::server::handlers::HandlerError;
 use crate::server::protocol::{Explanation, InputView, RowVersion};
@@ -98,9 +98,7 @@ async fn parked_of(
     let waits_here = batch.waits_for_pilot(record.row_at, &record.job);
     let parked = match overview {
         Some(overview) => overview.parked,
-        None if is_left_alone && !waits_here => {
-            Some(batch.paused.map_or(Parked::NoProcess, |_| Parked::Paused))
-        }
+        None if is_left_alone && !waits_here => BatchOverview::of_unattended(batch, &[]).parked,
         None => None,
     };
     let shortage = overview.and_then(|of| of.shortage.clone());
