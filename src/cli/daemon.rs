@@ -1,6 +1,5 @@
 //! `callsheet daemon`: the service.
 
-use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,11 +16,10 @@ use crate::cli::global_flags::Global;
 use crate::cli::service_target::{self, ServiceTarget};
 use crate::clock::Clock;
 use crate::config::{Budget, Config, INBOX_SETTLE};
-use crate::daemon::inboxes::InboxSettings;
+use crate::daemon::inboxes::{InboxPlace, InboxSettings};
 use crate::daemon::schedules::ConfiguredSchedule;
 use crate::daemon::{self, DaemonError, Parts, SystemdNotifier};
 use crate::domain::exit_code::Exit;
-use crate::domain::manifest::row::Policy;
 use crate::engine::blocking;
 use crate::engine::upload_limit::Uploads;
 use crate::ingest::inbox::dispose::Folders;
@@ -188,7 +186,7 @@ pub(super) async fn check_reload(config: &Config, global: &Global) -> Result<(),
 
 /// Refuses inboxes that share a folder.
 fn must_not_overlap(inboxes: &[InboxSettings]) -> Result<(), Failure> {
-    let folders: Vec<&Folders> = inboxes.iter().map(|inbox| &inbox.folders).collect();
+    let folders: Vec<&Folders> = inboxes.iter().map(|inbox| &inbox.place.folders).collect();
     overlap(&folders).map_or(Ok(()), |overlap| Err(Failure::new(Exit::Usage, overlap)))
 }
 
@@ -216,11 +214,10 @@ fn parts(config: &Config, chosen: &ServiceTarget) -> Result<Parts, Failure> {
 pub(super) fn inboxes(config: &Config) -> Vec<InboxSettings> {
     let jobs = config.paths.jobs.clone().unwrap_or_else(|| PathBuf::from("jobs"));
     let (folders, settle) = (Folders::in_jobs(&jobs), INBOX_SETTLE.0);
-    let first =
-        InboxSettings { folders, name: None, policy: Policy::default(), settle, meta: BTreeMap::new() };
+    let first = InboxSettings { place: InboxPlace { folders, name: None, settle }, terms: Arc::default() };
     let named = config.inbox.iter().map(InboxSettings::from);
     // One that the configuration names with terms of its own is not watched twice.
-    let is_named = config.inbox.iter().any(|inbox| inbox.path == first.folders.inbox);
+    let is_named = config.inbox.iter().any(|inbox| inbox.path == first.place.folders.inbox);
     std::iter::once(first).filter(|_| !is_named).chain(named).collect()
 }
 

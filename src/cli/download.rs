@@ -163,7 +163,7 @@ async fn download(
         return Ok(Exit::Success);
     }
     if let Standstill::Parked(parked) = standstill {
-        say!("parked: {}", parked.explain());
+        say!("parked: {}", parked.explain_for(&batch.name));
         return Ok(parked.exit());
     }
     let batch = present;

@@ -521,7 +521,7 @@ fn say_how_it_ended(standstill: Standstill, numbers: &str, overview: &[BatchStat
     match standstill {
         Standstill::Done | Standstill::Review => {}
         Standstill::Parked(parked) => {
-            say!("parked: {}{numbers}", parked.explain());
+            say!("parked: {}{numbers}", summary::why_parked(parked, overview));
             summary::why_paused(overview);
         }
         Standstill::Overdue => {

@@ -268,7 +268,7 @@ fn exit_of(receipts: &[Receipt], batches: &[BatchStatus], waited: bool) -> Exit 
 fn say_what_parks(batches: &[BatchStatus]) {
     let parked: BTreeSet<Parked> = batches.iter().filter_map(|batch| batch.parked_by).collect();
     for parked in parked {
-        say!("parked: {}; then the daemon continues", parked.explain());
+        say!("parked: {}; then the daemon continues", summary::why_parked(parked, batches));
     }
     summary::why_paused(batches);
     summary::overdue(batches);

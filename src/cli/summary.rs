@@ -286,6 +286,15 @@ pub(super) fn states(batches: &[BatchStatus]) -> Table {
     table
 }
 
+/// Why batches wait and what lifts that, in commands that name the batch where only one waits for it.
+pub(super) fn why_parked(parked: Parked, batches: &[BatchStatus]) -> String {
+    let mut waiting = batches.iter().filter(|batch| batch.parked_by == Some(parked));
+    match (waiting.next(), waiting.next()) {
+        (Some(only), None) => parked.explain_for(&only.name),
+        _ => parked.explain().to_owned(),
+    }
+}
+
 /// Says why the program paused batches by itself.
 pub(super) fn why_paused(batches: &[BatchStatus]) {
     for BatchStatus { name, pause_reason, .. } in batches {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::clock::Clock;
 use crate::config::InboxConfig;
@@ -34,35 +34,58 @@ const LAST_ERRORS_MAX: usize = 50_000;
 /// An inbox with the terms of what comes in by it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct InboxSettings {
+    pub place: InboxPlace,
+    /// A reload changes them, for manifests that come later.
+    pub terms: Arc<InboxTerms>,
+}
+
+/// What of an inbox only a restart changes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct InboxPlace {
     /// Where manifests are dropped, and where they go.
     pub folders: Folders,
     /// What its batches are called after; nothing for the inbox of the jobs folder, whose batches are called after
     /// their manifests alone.
     pub name: Option<String>,
-    /// For what they do not say. Its budget is the most that any of them may allow.
-    pub policy: Policy,
     /// How long one that is written there in place has to stay unchanged.
     pub settle: Millis,
+}
+
+/// What an inbox says of the manifests that come in by it.
+#[derive(Debug, Default, Clone, PartialEq)]
+pub struct InboxTerms {
+    /// For what they do not say. Its budget is the most that any of them may allow.
+    pub policy: Policy,
     /// Values of `meta` that every row has, whatever it says itself.
     pub meta: BTreeMap<String, String>,
 }
 
 impl From<&InboxConfig> for InboxSettings {
     fn from(config: &InboxConfig) -> InboxSettings {
+        let (policy, meta) = (config.policy.clone(), config.meta.clone());
         InboxSettings {
-            folders: Folders::of_inbox(&config.path),
-            name: config.name(),
-            policy: config.policy.clone(),
-            settle: config.settle.0,
-            meta: config.meta.clone(),
+            place: InboxPlace {
+                folders: Folders::of_inbox(&config.path),
+                name: config.name(),
+                settle: config.settle.0,
+            },
+            terms: Arc::new(InboxTerms { policy, meta }),
         }
     }
 }
 
-/// Begins to watch an inbox. What it comes to an end by is told to `broken`.
-pub(super) fn watch(terms: InboxSettings, ingest: IngestHandle, clock: Clock, broken: mpsc::Sender<String>) {
+/// Begins to watch the inbox at `place`, whose terms are among `in_force`. What it comes to an end by is told to `broken`.
+pub(super) fn watch(
+    place: InboxPlace,
+    in_force: watch::Receiver<Vec<InboxSettings>>,
+    ingest: IngestHandle,
+    clock: Clock,
+    broken: mpsc::Sender<String>,
+) {
     let worker = InboxWorker {
-        terms: Arc::new(terms),
+        place: Arc::new(place),
+        in_force,
+        terms: Arc::default(),
         ingest,
         clock,
         unfiled: HashMap::new(),
@@ -70,8 +93,8 @@ pub(super) fn watch(terms: InboxSettings, ingest: IngestHandle, clock: Clock, br
         last_errors: HashMap::new(),
     };
     tokio::spawn(async move {
-        let watch = WatchOptions::settling(worker.terms.settle);
-        let folder = worker.terms.folders.inbox.clone();
+        let watch = WatchOptions::settling(worker.place.settle);
+        let folder = worker.place.folders.inbox.clone();
         let inbox = Inbox::open(&folder, watch, clock);
         if worker.run(inbox).await.is_ok() {
             // The receiver ends the process, so that a restart watches it again.
@@ -120,7 +143,11 @@ fn longer(wait: Option<Millis>) -> Millis {
 }
 
 struct InboxWorker {
-    terms: Arc<InboxSettings>,
+    place: Arc<InboxPlace>,
+    /// All inboxes, as the configuration in force has them.
+    in_force: watch::Receiver<Vec<InboxSettings>>,
+    /// Its terms as they were found last: they hold for an inbox that the configuration has no more, too.
+    terms: Arc<InboxTerms>,
     ingest: IngestHandle,
     clock: Clock,
     /// What was taken in and cannot be filed yet.
@@ -191,8 +218,12 @@ impl InboxWorker {
 
     /// Takes a manifest in and files it away, as soon as that is waited for. `held` hears when no manifest that comes
     /// later can be taken in before it for the same batch.
-    fn work(&self, manifest: &ReadyManifest, held: oneshot::Sender<()>) -> Work {
-        let (terms, ingest, clock) = (self.terms.clone(), self.ingest.clone(), self.clock);
+    fn work(&mut self, manifest: &ReadyManifest, held: oneshot::Sender<()>) -> Work {
+        if let Some(found) = self.in_force.borrow().iter().find(|inbox| inbox.place == *self.place) {
+            self.terms = found.terms.clone();
+        }
+        let (place, terms, ingest, clock) =
+            (self.place.clone(), self.terms.clone(), self.ingest.clone(), self.clock);
         // It is taken in already: reading it again would only lose what its receipt says.
         let unfiled = self.unfiled.get(&manifest.path).filter(|unfiled| unfiled.stat == manifest.stat);
         let (known, manifest) = (unfiled.map(|unfiled| unfiled.receipt.clone()), manifest.clone());
@@ -200,13 +231,13 @@ impl InboxWorker {
         Box::pin(to_the_end(async move {
             let receipt = match known {
                 Some(receipt) => receipt,
-                None => match accept(&terms, &ingest, &manifest, held).await {
+                None => match accept(&place, &terms, &ingest, &manifest, held).await {
                     Ok(receipt) => Arc::new(receipt),
                     Err(error) => return Worked::Failed(error),
                 },
             };
             let (said, now) = (receipt.clone(), clock.now().wall);
-            let file = move || dispose::file_away(&terms.folders, &manifest, &said, now);
+            let file = move || dispose::file_away(&place.folders, &manifest, &said, now);
             Worked::Read(receipt, blocking(file).await)
         }))
     }
@@ -307,19 +338,20 @@ impl InboxWorker {
     }
 
     fn say(&self, trouble: &str) {
-        let inbox = self.terms.folders.inbox.display();
+        let inbox = self.place.folders.inbox.display();
         tracing::warn!(%inbox, "{trouble}; the files stay in place and are retried");
     }
 }
 
 /// Takes a manifest in. One whose batch cannot be called so is refused as a whole.
 async fn accept(
-    terms: &InboxSettings,
+    inbox: &InboxPlace,
+    terms: &InboxTerms,
     ingest: &IngestHandle,
     manifest: &ReadyManifest,
     held: oneshot::Sender<()>,
 ) -> Result<Receipt, WorkError> {
-    let place = match &terms.name {
+    let place = match &inbox.name {
         Some(name) => SourcePlace::Inbox(name.clone()),
         None => manifest_file::place_of(&manifest.path).map_err(WorkError::Place)?,
     };

@@ -23,7 +23,7 @@ use tokio::sync::{mpsc, watch};
 use crate::clock::Clock;
 use crate::config::{ControlConfig, HooksConfig};
 use crate::daemon::completion_notifier::CompletionNotifier;
-use crate::daemon::inboxes::InboxSettings;
+use crate::daemon::inboxes::{InboxPlace, InboxSettings};
 use crate::daemon::retention::RetentionTerms;
 use crate::daemon::schedules::{ConfiguredSchedule, Inputs, ScheduleRunner};
 pub use crate::daemon::sd_notify::SystemdNotifier;
@@ -141,9 +141,11 @@ pub async fn run(
     waiting.for_each(|batch| completion_notifier.announce(batch.no));
     let (break_sender, mut broken) = mpsc::channel(1);
     let watched: Vec<String> =
-        inboxes.iter().map(|terms| terms.folders.inbox.display().to_string()).collect();
-    for terms in inboxes {
-        inboxes::watch(terms, ingest.clone(), clock, break_sender.clone());
+        inboxes.iter().map(|inbox| inbox.place.folders.inbox.display().to_string()).collect();
+    let (inboxes, inboxes_in_force) = watch::channel(inboxes);
+    for InboxSettings { place, .. } in inboxes.borrow().iter() {
+        let (in_force, ingest) = (inboxes_in_force.clone(), ingest.clone());
+        inboxes::watch(place.clone(), in_force, ingest, clock, break_sender.clone());
     }
     let (stop_sender, stop) = watch::channel(Stop::No);
     let (retention, spans) = watch::channel(retention);
@@ -154,7 +156,7 @@ pub async fn run(
     tokio::spawn(signals::watch(
         signals,
         stop_sender,
-        signals::Reloader { reload, handle, ingest, tcp_access, hooks, schedules, retention, fixed },
+        signals::Reloader { reload, handle, ingest, inboxes, tcp_access, hooks, schedules, retention, fixed },
     ));
     let stopping = stop.clone();
     let mut is_ready = false;
@@ -203,7 +205,7 @@ async fn deliver(hooks: Hooks, mut stop: watch::Receiver<Stop>) {
 struct Fixed {
     socket: PathBuf,
     control: ControlConfig,
-    inboxes: Vec<InboxSettings>,
+    inboxes: Vec<InboxPlace>,
     hooks: HooksConfig,
     namespace: String,
 }
@@ -213,7 +215,7 @@ impl Fixed {
         Fixed {
             socket: parts.socket.clone(),
             control: parts.control.clone(),
-            inboxes: parts.inboxes.clone(),
+            inboxes: parts.inboxes.iter().map(|inbox| inbox.place.clone()).collect(),
             hooks: parts.hooks.clone(),
             namespace: parts.app.ingest.namespace.clone(),
         }

@@ -162,7 +162,7 @@ fn a_budget_parks_the_rest_and_a_higher_one_finishes_it() {
     let outcome = env.run(["run", "batch.csv", "--budget", "30"]).exited(4);
     assert_snapshot!(env.plain(&outcome.stderr), @r"
     batch.csv: batch batch: 5 new (40 credits); budget 30
-    parked: the next job does not fit into the rest of the batch's budget, where prices count in full, even if an allowance may cover them; to raise it: callsheet budget BATCH N
+    parked: the next job does not fit into the rest of the batch's budget, where prices count in full, even if an allowance may cover them; to raise it: callsheet budget batch N
     elapsed: TIME
     batch: the next job needs 8, 6 of 30 credits are left; for that job, or for all of the batch:
         callsheet budget batch 32

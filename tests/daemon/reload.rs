@@ -135,3 +135,35 @@ fn a_group_whose_spending_cannot_be_counted_keeps_the_old_budgets_and_the_daemon
     env.run(["submit", "new.csv", "--wait"]).exited(0);
     daemon.stop();
 }
+
+#[test]
+fn the_upper_limit_of_an_inbox_changes_for_what_is_dropped_later() {
+    let env = TestEnv::new();
+    let configure = |budget: u32, more: &str| {
+        env.configure(&format!("[[inbox]]\npath = \"acme\"\npolicy = {{ budget = {budget} }}\n{more}"));
+    };
+    configure(50, "");
+    let daemon = env.daemon("info");
+    until("the inbox", || env.path("acme").exists());
+    let drop_in = |name: &str| {
+        let draft = env.write("acme/.draft", manifests::manifest("image", 2));
+        fs::rename(draft, env.path("acme").join(name)).unwrap();
+    };
+    drop_in("first.csv");
+    until("the first", || env.path("output/acme--first/report.json").exists());
+    configure(8, "");
+    daemon.signal(Signal::HUP);
+    daemon.says("configuration reloaded");
+    assert!(!daemon.said().contains("takes effect after a restart"), "{}", daemon.said());
+    drop_in("second.csv");
+    until("it to be filed", || env.path("acme/accepted/second.csv").exists());
+    let second = || env.run(["status", "acme--second", "--json"]).exited(0).json()["batches"][0].clone();
+    until("the limit to be reached", || second()["parked_by"] == "batch_budget");
+    assert_eq!((&second()["budget_credits"], &second()["charged_credits"]), (&8.into(), &8.into()));
+    // A folder is watched from a start on.
+    configure(8, "[[inbox]]\npath = \"beta\"");
+    daemon.signal(Signal::HUP);
+    daemon.says("changed, takes effect after a restart: inbox");
+    daemon.stop();
+    env.audit().each_paid_once(3);
+}

@@ -199,10 +199,10 @@ fn a_pause_is_what_keeps_a_paused_batch_whatever_the_key_does() {
         "{next}"
     );
     env.run(["pause", "batch"]).exited(0);
-    env.run(["submit", "batch.csv", "--wait"]).exited(7).says("to continue: callsheet resume BATCH");
+    env.run(["submit", "batch.csv", "--wait"]).exited(7).says("to continue: callsheet resume batch");
     let paused = status(&env, "batch");
     assert_eq!((&paused["state"], &paused["parked_by"]), (&"paused".into(), &"paused".into()));
-    env.run(["status"]).exited(0).says("to continue: callsheet resume BATCH");
+    env.run(["status"]).exited(0).says("to continue: callsheet resume batch");
     daemon.stop();
 }
 

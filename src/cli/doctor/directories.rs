@@ -40,10 +40,10 @@ pub(super) fn all(
     checks.push(room("disk", "state", state, STATE_ROOM, "the state's disk"));
     checks.push(room("disk", "output", &output, config.output.min_free, "output.min_free"));
     let inboxes = daemon::inboxes(config);
-    let all: Vec<&Folders> = inboxes.iter().map(|inbox| &inbox.folders).collect();
+    let all: Vec<&Folders> = inboxes.iter().map(|inbox| &inbox.place.folders).collect();
     checks.extend(overlap(&all).map(|found| Check::wrong("inbox", Exit::Usage, found, "")));
     for inbox in inboxes {
-        let folders = inbox.folders;
+        let folders = inbox.place.folders;
         checks.push(folder("inbox", &folders.inbox));
         let filed = [&folders.accepted, &folders.rejected].into_iter();
         checks.extend(filed.filter_map(|dir| may_write("inbox", dir).err().map(|wrong| *wrong)));
