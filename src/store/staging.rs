@@ -348,7 +348,7 @@ impl Staging {
         let fingerprint = Fingerprint([0; 16]);
         self.rows.push(&EncodedRow::new(StagedRow {
             fingerprint,
-            label: None,
+            label: id.map(str::to_owned),
             count: 1,
             line,
             cell: None,

@@ -303,6 +303,15 @@ fn max_credits_refuses_what_costs_more_or_has_no_price() {
 }
 
 #[test]
+fn a_row_whose_request_cannot_be_read_is_told_with_its_id() {
+    let folder = Folder::new();
+    folder.write("m.csv", "id,kind,prompt,image_urls\nclip,video,a boat,job:still\n,picture,a gull,\n");
+    let plan = folder.run("plan m.csv --emulator --json").json();
+    assert_eq!((&plan["rows"][0]["id"], &plan["rows"][0]["verdict"]), (&json!("clip"), &json!("invalid")));
+    assert_eq!(plan["rows"][1]["id"], Value::Null);
+}
+
+#[test]
 fn a_file_that_cannot_be_read_is_a_row_of_its_own() {
     let folder = Folder::new();
     folder.write("m.csv", "id,promt\na,b\n");
