@@ -24,7 +24,7 @@ pub(super) struct ResolveCommand {
     /// The job was not charged
     #[arg(long, group = "found")]
     pub(super) not_charged: bool,
-    /// Number of the attempt, where several are in doubt
+    /// Number of the attempt, where several are in doubt, or the task of an earlier one is still watched
     #[arg(long, value_name = "N")]
     pub(super) attempt: Option<u32>,
     /// Accept a charge above the credits held for the job

@@ -102,9 +102,9 @@ async fn show_until_done(
                 say!("not listed: {} finished; give a name to see one{more}", status.not_listed);
             }
             if !global.json {
-                parked.iter().for_each(|parked| {
-                    say!("{}: {}", parked.name(), summary::why_parked(*parked, &status.batches))
-                });
+                for parked in parked {
+                    say!("{}: {}", parked.name(), summary::why_parked(parked, &status.batches));
+                }
                 summary::why_paused(&status.batches);
                 summary::may_be_charged(&status.batches);
                 summary::overdue(&status.batches);

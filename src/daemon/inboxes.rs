@@ -74,18 +74,39 @@ impl From<&InboxConfig> for InboxSettings {
     }
 }
 
-/// Begins to watch the inbox at `place`, whose terms are among `in_force`. What it comes to an end by is told to `broken`.
+/// An inbox that is watched, for the terms that a reload gives it.
+pub(super) struct WatchedInbox {
+    folder: PathBuf,
+    terms: watch::Sender<Arc<InboxTerms>>,
+}
+
+impl WatchedInbox {
+    /// Takes over the terms that a new configuration gives it, for manifests that come later. Where that has it no more they
+    /// stay as they are: it is watched until a restart.
+    pub(super) fn take_over(&self, configured: &[InboxSettings]) {
+        let of_it = |inbox: &&InboxSettings| inbox.place.folders.inbox == self.folder;
+        let Some(InboxSettings { terms, .. }) = configured.iter().find(of_it) else { return };
+        let before = self.terms.send_replace(terms.clone());
+        if before.policy.budget.is_some() && terms.policy.budget.is_none() {
+            let inbox = self.folder.display();
+            tracing::warn!(%inbox, "the new configuration lifts the upper limit that this inbox had: policy.budget");
+        }
+    }
+}
+
+/// Begins to watch an inbox. What it comes to an end by is told to `broken`.
 pub(super) fn watch(
-    place: InboxPlace,
-    in_force: watch::Receiver<Vec<InboxSettings>>,
+    InboxSettings { place, terms }: InboxSettings,
     ingest: IngestHandle,
     clock: Clock,
     broken: mpsc::Sender<String>,
-) {
+) -> WatchedInbox {
+    let folder = place.folders.inbox.clone();
+    let (sender, terms) = watch::channel(terms);
+    let watched = WatchedInbox { folder: folder.clone(), terms: sender };
     let worker = InboxWorker {
         place: Arc::new(place),
-        in_force,
-        terms: Arc::default(),
+        terms,
         ingest,
         clock,
         unfiled: HashMap::new(),
@@ -93,14 +114,13 @@ pub(super) fn watch(
         last_errors: HashMap::new(),
     };
     tokio::spawn(async move {
-        let watch = WatchOptions::settling(worker.place.settle);
-        let folder = worker.place.folders.inbox.clone();
-        let inbox = Inbox::open(&folder, watch, clock);
+        let inbox = Inbox::open(&folder, WatchOptions::settling(worker.place.settle), clock);
         if worker.run(inbox).await.is_ok() {
             // The receiver ends the process, so that a restart watches it again.
             let _ = broken.send(format!("the inbox {} is no longer watched", folder.display())).await;
         }
     });
+    watched
 }
 
 /// The daemon is stopping.
@@ -144,10 +164,7 @@ fn longer(wait: Option<Millis>) -> Millis {
 
 struct InboxWorker {
     place: Arc<InboxPlace>,
-    /// All inboxes, as the configuration in force has them.
-    in_force: watch::Receiver<Vec<InboxSettings>>,
-    /// Its terms as they were found last: they hold for an inbox that the configuration has no more, too.
-    terms: Arc<InboxTerms>,
+    terms: watch::Receiver<Arc<InboxTerms>>,
     ingest: IngestHandle,
     clock: Clock,
     /// What was taken in and cannot be filed yet.
@@ -218,12 +235,9 @@ impl InboxWorker {
 
     /// Takes a manifest in and files it away, as soon as that is waited for. `held` hears when no manifest that comes
     /// later can be taken in before it for the same batch.
-    fn work(&mut self, manifest: &ReadyManifest, held: oneshot::Sender<()>) -> Work {
-        if let Some(found) = self.in_force.borrow().iter().find(|inbox| inbox.place == *self.place) {
-            self.terms = found.terms.clone();
-        }
-        let (place, terms, ingest, clock) =
-            (self.place.clone(), self.terms.clone(), self.ingest.clone(), self.clock);
+    fn work(&self, manifest: &ReadyManifest, held: oneshot::Sender<()>) -> Work {
+        let (place, terms) = (self.place.clone(), self.terms.borrow().clone());
+        let (ingest, clock) = (self.ingest.clone(), self.clock);
         // It is taken in already: reading it again would only lose what its receipt says.
         let unfiled = self.unfiled.get(&manifest.path).filter(|unfiled| unfiled.stat == manifest.stat);
         let (known, manifest) = (unfiled.map(|unfiled| unfiled.receipt.clone()), manifest.clone());

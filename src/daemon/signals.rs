@@ -7,7 +7,7 @@ use secrecy::SecretString;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 
-use crate::daemon::inboxes::InboxSettings;
+use crate::daemon::inboxes::WatchedInbox;
 use crate::daemon::retention::RetentionTerms;
 use crate::daemon::schedules::ConfiguredSchedule;
 use crate::daemon::{Fixed, Reload, sd_notify};
@@ -21,7 +21,7 @@ pub(super) struct Reloader {
     pub(super) reload: Reload,
     pub(super) handle: Handle,
     pub(super) ingest: IngestHandle,
-    pub(super) inboxes: watch::Sender<Vec<InboxSettings>>,
+    pub(super) inboxes: Vec<WatchedInbox>,
     pub(super) tcp_access: Arc<TcpAccess>,
     pub(super) hooks: Hooks,
     /// What stays as it is, whatever the new one says.
@@ -101,7 +101,7 @@ impl Reloader {
                 // Jobs that are known under keys of one namespace must not be bought under another's.
                 let defaults = IngestDefaults { namespace: self.fixed.namespace.clone(), ..parts.app.ingest };
                 self.ingest.reload(defaults);
-                self.inboxes.send_replace(parts.inboxes);
+                self.inboxes.iter().for_each(|inbox| inbox.take_over(&parts.inboxes));
                 self.reload_secrets(parts.token, parts.hooks_secret.as_ref());
                 // Nobody watches schedules any more once the daemon stops.
                 let _ = self.schedules.send(parts.schedules).await;

@@ -508,8 +508,12 @@ impl Job {
         match &attempt.state {
             _ if attempt.is_resolvable(charged) => Ok(attempt),
             _ if attempt.no == self.attempt() && self.is_resolvable_while_overdue() => Ok(attempt),
+            _ if self.is_resolvable_while_watched(attempt) => Ok(attempt),
             State::Failed { fault, .. } if fault.code == RESOLVED => {
-                Err(format!("a charge of {charged} is recorded already"))
+                let watched = self.watched_attempts().next().map(|other| other.no.0);
+                let other =
+                    watched.map(|no| format!("; to end its attempt {no}, add --attempt {no} (attempt)"));
+                Err(format!("a charge of {charged} is recorded already{}", other.unwrap_or_default()))
             }
             state => Err(format!("it is not in doubt: it is {}", state.name())),
         }

@@ -323,15 +323,20 @@ impl IngestHandle {
             }
             failpoint::hit("accepted");
             if is_edited {
-                // Without what was replaced before it was sent.
-                let store = self.store.clone();
-                let read = move || store.batch(no).ok().flatten().map(|batch| batch.budget());
-                receipt.budget = blocking(read).await.or(receipt.budget);
+                // Without what was replaced before it was sent; of many jobs the engine drops some now and the rest soon.
+                let in_force = Box::pin(self.budget_in_force(no)).await;
+                receipt.budget = in_force.or(receipt.budget);
             }
         }
         drop((publishing, lock));
         receipt.announce();
         Ok(receipt)
+    }
+
+    /// The budget of a batch as it is stored, in credits.
+    async fn budget_in_force(&self, batch: BatchNo) -> Option<Credits> {
+        let store = self.store.clone();
+        blocking(move || store.batch(batch).ok().flatten().map(|batch| batch.budget())).await
     }
 
     /// What [`IngestHandle::accept`] would answer now, with what it would cost; nothing is taken in.

@@ -7,7 +7,7 @@ use crate::domain::charge_drift;
 use crate::domain::idempotency_key::IdempotencyKey;
 use crate::domain::ids::{BatchName, JobId};
 use crate::domain::input_file::InputContent;
-use crate::domain::job::{Job, JobSpec, State};
+use crate::domain::job::{Attempt, Job, JobSpec, State};
 use crate::domain::job_reference::{EndedTake, JobInput, MissingInput, parent};
 use crate::domain::job_state::JobState;
 use crate::domain::parked_reason::Parked;
@@ -483,25 +483,36 @@ fn next(
             "nothing; its outputs could not be downloaded again: its history says why; to try once more, free of charge: \
              callsheet download {name}; to have another made at its price: callsheet review another-take {name}"
         ),
-        State::Succeeded { .. } => {
-            format!("nothing; callsheet download {name} fetches its outputs again, free of charge")
-        }
         State::InDoubt { .. } => {
             format!(
                 "nothing: check the account and record the charge: callsheet resolve {name} --charged N, or \
                  --not-charged; until then its credits count as spent"
             )
         }
-        State::Failed { .. } | State::Canceled { .. } | State::Expired => {
-            match record.job.watched_attempts().next().map(|watched| watched.no().0) {
-                Some(no) => format!(
-                    "the task of attempt {no} is still polled; if it succeeds, its outputs are kept. To end that: callsheet \
-                     resolve {name} --attempt {no} --charged N or --not-charged, as the account shows"
-                ),
+        State::Succeeded { .. } | State::Failed { .. } | State::Canceled { .. } | State::Expired => {
+            match record.job.watched_attempts().next() {
+                Some(watched) => next_of_watched(&record.job, watched, &name),
+                None if record.job.has_succeeded() => {
+                    format!("nothing; callsheet download {name} fetches its outputs again, free of charge")
+                }
                 None => next_of_failed(spec, &record.job, &name),
             }
         }
     }
+}
+
+/// The same of a job that has ended while the task of another attempt has not.
+fn next_of_watched(job: &Job, watched: &Attempt, name: &str) -> String {
+    let no = watched.no().0;
+    let until = if job.has_succeeded() {
+        "its charge is known"
+    } else {
+        "it ends; its outputs are kept if it succeeds"
+    };
+    format!(
+        "the task of attempt {no} has not ended, and is polled by a daemon or a run until {until}. To end that: callsheet \
+         resolve {name} --attempt {no} --charged N or --not-charged, as the account shows"
+    )
 }
 
 /// The same of a job that nothing parks and that has not begun. `to_end_it` is the command by which a person ends it.

@@ -335,7 +335,7 @@ async fn question_of_job(app: &AppState, id: &str, action: Action) -> Result<Con
             };
             let fields = vec![
                 number("charged", "Charged, in credits", None, true),
-                number("attempt", "Attempt, where several are in doubt", None, false),
+                number("attempt", "Attempt, where several are in doubt or watched", None, false),
                 above,
             ];
             view("Record the charge of", "resolve", text, held, fields)

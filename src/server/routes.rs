@@ -309,7 +309,7 @@ async fn retry_edited(
         let retried = retry_edited::retry_edited(&app.ingest, named.batch().clone(), options).await;
         retried.map_err(|error| ingest_error(&error))
     };
-    Ok(Json(to_the_end(work).await?).into_response())
+    Ok(Json(to_the_end(Box::pin(work)).await?).into_response())
 }
 
 async fn resolve(State(app): Shared, JsonBody(body): JsonBody<ResolveRequest>) -> Result<Response, ApiError> {

@@ -160,10 +160,19 @@ fn the_upper_limit_of_an_inbox_changes_for_what_is_dropped_later() {
     let second = || env.run(["status", "acme--second", "--json"]).exited(0).json()["batches"][0].clone();
     until("the limit to be reached", || second()["parked_by"] == "batch_budget");
     assert_eq!((&second()["budget_credits"], &second()["charged_credits"]), (&8.into(), &8.into()));
-    // A folder is watched from a start on.
-    configure(8, "[[inbox]]\npath = \"beta\"");
+    // A folder is watched from a start to the next, on the terms that it had last.
+    env.configure("[[inbox]]\npath = \"beta\"");
     daemon.signal(Signal::HUP);
     daemon.says("changed, takes effect after a restart: inbox");
+    drop_in("third.csv");
+    until("it to be filed", || env.path("acme/accepted/third.csv").exists());
+    let third = env.run(["status", "acme--third", "--json"]).exited(0).json()["batches"][0].clone();
+    assert_eq!(third["budget_credits"], 8);
+    env.configure("[[inbox]]\npath = \"acme\"\nsettle = \"3s\"");
+    daemon.signal(Signal::HUP);
+    daemon.says("lifts the upper limit that this inbox had");
+    drop_in("fourth.csv");
+    until("the fourth", || env.path("output/acme--fourth/report.json").exists());
     daemon.stop();
-    env.audit().each_paid_once(3);
+    env.audit().each_paid_once(6);
 }

@@ -1,6 +1,6 @@
 //! A run that is killed at the system calls that make its state, before anything is acknowledged: the same again comes to its
 //! end, and buys once.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test that cannot go on should stop")]
 
 use crate::support::process::Running;
 use crate::support::strace::{has_strace, strace};
@@ -16,7 +16,7 @@ fn a_run_that_is_killed_while_it_makes_its_state_is_repeated() {
         return;
     }
     let cases = CALLS.into_iter().flat_map(|(call, times)| (1..=times).map(move |nth| (call, nth)));
-    let mut kills = 0;
+    let (mut kills, mut runs) = (0, 0);
     for (call, nth) in case_share::of_this_run(cases, 1) {
         let env = TestEnv::new();
         env.write("batch.csv", manifests::manifest("sound-effect", 1));
@@ -24,9 +24,11 @@ fn a_run_that_is_killed_while_it_makes_its_state_is_repeated() {
         let options = ["-f", "-e", &format!("trace={call}"), "-e", &inject, "-o", "/dev/null"];
         let killed = Running::start(strace(&env, options, ["run", "batch.csv"])).end();
         kills += usize::from(killed.signal == Some(9));
+        runs += 1;
         env.run(["run", "batch.csv"]).exited(0);
         env.run(["state", "verify"]).exited(0).says("all fits");
         env.audit().each_paid_once(1);
     }
-    assert!(kills >= 5, "{kills} kills");
+    println!("{kills} of {runs} runs were killed");
+    assert!(kills * 4 >= runs * 3, "{kills} of {runs} runs were killed");
 }

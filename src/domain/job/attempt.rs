@@ -452,12 +452,11 @@ impl Attempt {
         matches!(self.state, State::InDoubt { .. })
     }
 
-    /// Whether a person may record that it was charged so much: nothing tells what it was, something else was recorded before,
-    /// or its job was sent again since its task did not end in time.
+    /// Whether a person may record that it was charged so much: nothing tells what it was, or something else was
+    /// recorded before.
     pub fn is_resolvable(&self, charged: Credits) -> bool {
         match &self.state {
             State::InDoubt { .. } => true,
-            State::Running { .. } => self.watched_since.is_some(),
             State::Failed { fault, .. } => fault.code == RESOLVED && self.books.charged != charged,
             _ => false,
         }

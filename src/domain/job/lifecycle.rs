@@ -365,7 +365,8 @@ impl Change {
             }
 
             (state, Event::Resolve(charged))
-                if matches!(state, State::InDoubt { .. } | State::Running { .. } if change.attempt().is_resolvable(charged))
+                if matches!(state, State::InDoubt { .. })
+                    || change.job.is_resolvable_while_watched(change.attempt())
                     || change.is_present && change.job.is_resolvable_while_overdue() =>
             {
                 let task = state.task().cloned();
@@ -374,7 +375,12 @@ impl Change {
                 }
                 change.resolve(charged);
                 let fault = Fault::new(RESOLVED, format!("{charged} were charged"));
-                let what = format!("no longer in doubt: {charged} were charged");
+                let was = if change.job.is_resolvable_while_watched(change.attempt()) {
+                    "watched"
+                } else {
+                    "in doubt"
+                };
+                let what = format!("no longer {was}: {charged} were charged");
                 change.end(State::Failed { fault, task }, &what);
             }
             // What a person found was true when it was found: the service may give the charge back later.

@@ -17,6 +17,12 @@ impl Job {
             matches!(self.state(), State::Submitting { may_have_run: true, .. } | State::Running { .. });
         self.overdue && may_be_charged
     }
+
+    /// Whether a person may record what an attempt was charged whose task is watched beside the present one: that has ended,
+    /// and nothing else comes of the job.
+    pub(in crate::domain::job) fn is_resolvable_while_watched(&self, attempt: &Attempt) -> bool {
+        attempt.no != self.attempt() && attempt.is_running() && self.state().is_final()
+    }
 }
 
 impl Change {

@@ -29,7 +29,7 @@ pub(super) fn may_resubmit(job: &Job, rules: AttemptRules) -> bool {
 pub(super) fn has_place_beside(attempt: &Attempt, event: &Event) -> bool {
     match event {
         Event::Read(_) | Event::TaskMissing(_) | Event::WatchExpired(_) => attempt.is_running(),
-        Event::Resolve(charged) => attempt.is_resolvable(*charged),
+        Event::Resolve(charged) => attempt.is_resolvable(*charged) || attempt.is_running(),
         _ => false,
     }
 }

@@ -115,7 +115,11 @@ fn an_attempt_that_is_watched_beside_an_ended_one_is_resolved_by_its_number() {
     happen(1, Event::Resubmit);
     happen(2, admit(10));
     let lost = PostAnswer::Again { fault: fault(), wait: None, may_have_run: true };
-    happen(2, Event::Posted(lost));
+    let job = happen(2, Event::Posted(lost));
+    let refused = job.attempt_to_resolve(Some(AttemptNo(1)), Credits(0)).unwrap_err();
+    assert_eq!(refused, "it is not in doubt: it is running", "the second is still wanted");
+    let resolve = Event::Resolve(Credits(0));
+    assert!(apply(&job, AttemptNo(1), resolve, TERMS, Timestamp(0)).is_err());
     happen(2, Event::Overdue);
     let job = happen(2, Event::Resolve(Credits(10)));
     assert_eq!((job.state().name(), job.is_over()), ("failed", false), "the first task is still watched");
@@ -123,7 +127,9 @@ fn an_attempt_that_is_watched_beside_an_ended_one_is_resolved_by_its_number() {
         let attempt = job.attempt_to_resolve(asked.map(AttemptNo), Credits(10));
         attempt.map(|attempt| attempt.no().0)
     };
-    assert_eq!(chosen(None), Err("a charge of 10 credits is recorded already".to_owned()));
+    let recorded =
+        "a charge of 10 credits is recorded already; to end its attempt 1, add --attempt 1 (attempt)";
+    assert_eq!(chosen(None), Err(recorded.to_owned()));
     assert_eq!(chosen(Some(1)), Ok(1));
     let job = happen(1, Event::Resolve(Credits::ZERO));
     assert_eq!((job.state().name(), job.is_over()), ("failed", true));
