@@ -142,9 +142,8 @@ pub async fn run(
     let (break_sender, mut broken) = mpsc::channel(1);
     let watched: Vec<String> =
         inboxes.iter().map(|inbox| inbox.place.folders.inbox.display().to_string()).collect();
-    let inboxes = inboxes.into_iter();
-    let inboxes =
-        inboxes.map(|inbox| inboxes::watch(inbox, ingest.clone(), clock, break_sender.clone())).collect();
+    let watch_inbox = |inbox| inboxes::watch(inbox, ingest.clone(), clock, break_sender.clone());
+    let inboxes = inboxes.into_iter().map(watch_inbox).collect();
     let (stop_sender, stop) = watch::channel(Stop::No);
     let (retention, spans) = watch::channel(retention);
     tokio::spawn(retention::run(store.clone(), hooks.clone(), clock, spans));

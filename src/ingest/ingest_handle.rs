@@ -324,8 +324,7 @@ impl IngestHandle {
             failpoint::hit("accepted");
             if is_edited {
                 // Without what was replaced before it was sent; of many jobs the engine drops some now and the rest soon.
-                let in_force = Box::pin(self.budget_in_force(no)).await;
-                receipt.budget = in_force.or(receipt.budget);
+                receipt.budget = self.budget_in_force(no).await.or(receipt.budget);
             }
         }
         drop((publishing, lock));

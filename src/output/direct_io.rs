@@ -132,16 +132,17 @@ fn set_direct(file: &File, is_direct: bool) -> io::Result<()> {
     Ok(fcntl_setfl(file, flags)?)
 }
 
+/// A folder beside this program, which is on a disk, wherever the temporary folder is.
+#[cfg(test)]
+pub(crate) fn folder_on_disk() -> tempfile::TempDir {
+    tempfile::tempdir_in(std::env::current_exe().unwrap().parent().unwrap()).unwrap()
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
 
     use super::*;
-
-    /// A folder beside this program, which is on a disk, wherever the temporary folder is.
-    fn on_disk() -> tempfile::TempDir {
-        tempfile::tempdir_in(std::env::current_exe().unwrap().parent().unwrap()).unwrap()
-    }
 
     /// Writes pieces of a length into a file, and compares.
     fn is_written(dir: &Path, bytes: usize, piece: usize) {
@@ -157,7 +158,7 @@ mod tests {
 
     #[test]
     fn every_byte_is_written_whatever_the_length_of_the_file_and_of_what_comes() {
-        let dir = on_disk();
+        let dir = folder_on_disk();
         if let Err(file) = DirectWriter::begin(File::create(dir.path().join("file")).unwrap()) {
             eprintln!("SKIPPED: {file:?} is on a file system without direct I/O");
             return;
@@ -174,7 +175,7 @@ mod tests {
     /// As a device with larger blocks would.
     #[test]
     fn what_the_device_refuses_goes_through_the_cache() {
-        let dir = on_disk();
+        let dir = folder_on_disk();
         let path = dir.path().join("file");
         let Ok(mut writer) = DirectWriter::begin(File::create(&path).unwrap()) else { return };
         // The position is within a block then.

@@ -157,17 +157,22 @@ fn the_upper_limit_of_an_inbox_changes_for_what_is_dropped_later() {
     assert!(!daemon.said().contains("takes effect after a restart"), "{}", daemon.said());
     drop_in("second.csv");
     until("it to be filed", || env.path("acme/accepted/second.csv").exists());
-    let second = || env.run(["status", "acme--second", "--json"]).exited(0).json()["batches"][0].clone();
-    until("the limit to be reached", || second()["parked_by"] == "batch_budget");
-    assert_eq!((&second()["budget_credits"], &second()["charged_credits"]), (&8.into(), &8.into()));
+    let reaches_its_limit_of_8 = |batch: &str| {
+        let status = || env.run(["status", batch, "--json"]).exited(0).json()["batches"][0].clone();
+        until("the limit to be reached", || {
+            let status = status();
+            status["parked_by"] == "batch_budget" && status["charged_credits"] == 8
+        });
+        assert_eq!(status()["budget_credits"], 8);
+    };
+    reaches_its_limit_of_8("acme--second");
     // A folder is watched from a start to the next, on the terms that it had last.
     env.configure("[[inbox]]\npath = \"beta\"");
     daemon.signal(Signal::HUP);
     daemon.says("changed, takes effect after a restart: inbox");
     drop_in("third.csv");
     until("it to be filed", || env.path("acme/accepted/third.csv").exists());
-    let third = env.run(["status", "acme--third", "--json"]).exited(0).json()["batches"][0].clone();
-    assert_eq!(third["budget_credits"], 8);
+    reaches_its_limit_of_8("acme--third");
     env.configure("[[inbox]]\npath = \"acme\"\nsettle = \"3s\"");
     daemon.signal(Signal::HUP);
     daemon.says("lifts the upper limit that this inbox had");

@@ -2,6 +2,8 @@
 //! end, and buys once.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test that cannot go on should stop")]
 
+use std::path::Path;
+
 use crate::support::process::Running;
 use crate::support::strace::{has_strace, strace};
 use crate::support::{TestEnv, case_share, manifests};
@@ -21,8 +23,9 @@ fn a_run_that_is_killed_while_it_makes_its_state_is_repeated() {
         let env = TestEnv::new();
         env.write("batch.csv", manifests::manifest("sound-effect", 1));
         let inject = format!("inject={call}:signal=KILL:when={nth}");
-        let options = ["-f", "-e", &format!("trace={call}"), "-e", &inject, "-o", "/dev/null"];
-        let killed = Running::start(strace(&env, options, ["run", "batch.csv"])).end();
+        let options = ["-e", &format!("trace={call}"), "-e", &inject];
+        let killed = strace(&env, &options, Path::new("/dev/null"), ["run", "batch.csv"]);
+        let killed = Running::start(killed).end();
         kills += usize::from(killed.signal == Some(9));
         runs += 1;
         env.run(["run", "batch.csv"]).exited(0);

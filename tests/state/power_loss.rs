@@ -10,7 +10,6 @@ mod disk;
 mod promises;
 mod trace;
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 
 use callsheet::failpoint;
@@ -54,9 +53,8 @@ impl Traced {
     /// The client under `strace`, which writes everything down that matters.
     fn start<'a>(&self, arguments: impl IntoIterator<Item = &'a str>, failpoint: Option<&str>) -> Running {
         let calls = format!("trace={}", CALLS.replace(' ', ""));
-        let options = ["-f", "-y", "--seccomp-bpf", "-e", "signal=none", "-s", "4194304", "-e", &calls, "-o"];
-        let options = options.map(OsString::from).into_iter().chain([self.trace().into_os_string()]);
-        let mut command = strace(&self.env, options, arguments);
+        let options = ["-y", "--seccomp-bpf", "-e", "signal=none", "-s", "4194304", "-e", &calls];
+        let mut command = strace(&self.env, &options, &self.trace(), arguments);
         command.envs(failpoint.map(|step| ("CALLSHEET_FAILPOINT", step)));
         Running::start(command)
     }

@@ -2,7 +2,6 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test that cannot go on should stop")]
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 
 use crate::support::process::Running;
 use crate::support::strace::{has_strace, strace};
@@ -17,8 +16,7 @@ fn calls_of_a_run(jobs: usize) -> BTreeMap<String, usize> {
     env.write("batch.csv", manifests::manifest("sound-effect", jobs));
     let notes = tempfile::tempdir().unwrap();
     let report = notes.path().join("calls");
-    let options = ["-f", "-c", "-o"].map(OsString::from).into_iter().chain([report.clone().into_os_string()]);
-    Running::start(strace(&env, options, ["run", "batch.csv"])).end().exited(0);
+    Running::start(strace(&env, &["-c"], &report, ["run", "batch.csv"])).end().exited(0);
     let text = std::fs::read_to_string(&report).unwrap();
     let row = |line: &str| {
         let cells: Vec<&str> = line.split_whitespace().collect();

@@ -1,20 +1,22 @@
 //! The client under `strace`.
 #![allow(clippy::print_stdout, reason = "a test that proves nothing says so")]
 
-use std::ffi::OsStr;
+use std::path::Path;
 use std::process::Command;
 
 use super::TestEnv;
 
-/// The client with these arguments under `strace` with those options. To start it fails where `strace` is missing.
-pub fn strace<'a, O: AsRef<OsStr>>(
+/// The client with these arguments under `strace` with those options, which follows all threads and writes to `report`. To
+/// start it fails where `strace` is missing.
+pub fn strace<'a>(
     env: &TestEnv,
-    options: impl IntoIterator<Item = O>,
+    options: &[&str],
+    report: &Path,
     arguments: impl IntoIterator<Item = &'a str>,
 ) -> Command {
     let client = env.command(arguments);
     let mut command = Command::new("strace");
-    command.args(options).arg(client.get_program()).args(client.get_args());
+    command.args(options).args(["-f", "-o"]).arg(report).arg(client.get_program()).args(client.get_args());
     command.current_dir(env.path("").canonicalize().unwrap()).env_clear();
     command.env("PATH", std::env::var_os("PATH").unwrap());
     command.envs(client.get_envs().filter_map(|(name, value)| Some((name, value?))));

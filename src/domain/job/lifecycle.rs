@@ -375,11 +375,8 @@ impl Change {
                 }
                 change.resolve(charged);
                 let fault = Fault::new(RESOLVED, format!("{charged} were charged"));
-                let was = if change.job.is_resolvable_while_watched(change.attempt()) {
-                    "watched"
-                } else {
-                    "in doubt"
-                };
+                let is_watched = matches!(state, State::Running { .. }) && !change.is_present;
+                let was = if is_watched { "watched" } else { "in doubt" };
                 let what = format!("no longer {was}: {charged} were charged");
                 change.end(State::Failed { fault, task }, &what);
             }

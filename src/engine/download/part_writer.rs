@@ -203,13 +203,9 @@ impl PartWriter {
 mod tests {
     use crate::domain::hex::hex;
     use crate::output::OutputOptions;
+    use crate::output::direct_io::folder_on_disk;
 
     use super::*;
-
-    /// A folder beside this program, which is on a disk, wherever the temporary folder is.
-    fn on_disk() -> tempfile::TempDir {
-        tempfile::tempdir_in(std::env::current_exe().unwrap().parent().unwrap()).unwrap()
-    }
 
     /// A part that is not read soon.
     fn new(dir: &Path, expected: u64) -> PartWriter {
@@ -221,7 +217,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_large_part_that_was_left_and_begun_anew_is_whole() {
-        let dir = on_disk();
+        let dir = folder_on_disk();
         let content: Vec<u8> = (0..5_500_000).map(|n| u8::try_from(n / 11 % 241).unwrap()).collect();
         let mut writer = new(dir.path(), content.len() as u64);
         content[..3_000_001].chunks(100_000).for_each(|piece| writer.push(piece).unwrap());
@@ -243,7 +239,7 @@ mod tests {
 
     #[test]
     fn a_small_part_stays_in_memory_and_one_that_nobody_told_the_length_of_is_written() {
-        let dir = on_disk();
+        let dir = folder_on_disk();
         let mut writer = new(dir.path(), 4);
         writer.push(b"boat").unwrap();
         assert!(writer.is_in_memory());
