@@ -110,14 +110,18 @@ pub fn parse_balance(raw: &RawResponse) -> Result<Credits, Fault> {
     remaining.ok_or_else(|| Fault::new("broken_answer", "the response has no remainingCredits"))
 }
 
-/// A catalog was asked for: its `data` as it came. One in which nothing can be read would refuse every row, and is no
-/// answer, unless it says itself that it lists nothing.
+/// A catalog was asked for: its `data` as it came. One that lists nothing, or in which nothing can be read, would refuse
+/// every row, and is no answer: the document knows no kind without models.
 pub fn parse_catalog(raw: &RawResponse, part: CatalogPart) -> Result<Value, Fault> {
     let data = parse_data(raw)?;
     let mut catalog = Catalog::default();
     catalog.read(part, &data);
-    if catalog.is_empty(part) && !holds_an_empty_list(&data) {
-        return Err(Fault::new("broken_answer", "no entry of the catalog can be read"));
+    if catalog.is_empty(part) {
+        let text = match holds_an_empty_list(&data) {
+            true => "the catalog in the answer is empty",
+            false => "no entry of the catalog can be read",
+        };
+        return Err(Fault::new("broken_answer", text));
     }
     Ok(data)
 }
@@ -422,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn a_catalog_in_which_nothing_can_be_read_is_no_answer() {
+    fn a_catalog_that_lists_nothing_or_in_which_nothing_can_be_read_is_no_answer() {
         let models = r#"{"models":[{"id":"m"}]}"#;
         for (code, data, is_one) in [
             ("0", models, true),
@@ -430,8 +434,9 @@ mod tests {
             ("0", r#"{"default_model":"m","voices":[{"id":"v"}]}"#, true),
             ("-1", models, false),
             ("\"0\"", models, false),
-            ("0", r#"{"models":[]}"#, true),
-            ("0", "[]", true),
+            ("0", r#"{"models":[]}"#, false),
+            ("0", r#"{"default_model":"m","voices":[]}"#, false),
+            ("0", "[]", false),
             ("0", r#"{"id":"t","taskUrls":[]}"#, false),
             ("0", r#"{"models":[{"name":"no id"}]}"#, false),
             ("0", "{}", false),

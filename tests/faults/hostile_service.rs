@@ -279,6 +279,7 @@ fn broken_catalogs() -> Vec<Vec<u8>> {
         json(&format!(r#"{{"message":"no code at all","data":{other}}}"#)),
         json(r#"{"code":0,"message":"ok","data":{"models":[{"name":"without an id"}]}}"#),
         json(r#"{"code":0,"message":"ok","data":null}"#),
+        json(r#"{"code":0,"message":"ok","data":{"models":[],"voices":[]}}"#),
     ]
 }
 
