@@ -111,14 +111,26 @@ impl Version {
         self.etag.as_deref().filter(|etag| !etag.starts_with(WEAK))
     }
 
-    /// Whether the tags of both differ, or where one has none, the times of their last change. A tag that a
-    /// proxy has weakened on the way is still the same.
+    /// Whether the tags of both differ, or where one has none, the times of their last change.
     pub fn differs_from(&self, other: &Version) -> bool {
-        let bare = |etag: &String| etag.trim_start_matches(WEAK).to_owned();
-        match (&self.etag, &other.etag) {
-            (Some(one), Some(other)) => bare(one) != bare(other),
+        match (self.bare_etag(), other.bare_etag()) {
+            (Some(one), Some(other)) => one != other,
             _ => self.modified.is_some() && other.modified.is_some() && self.modified != other.modified,
         }
+    }
+
+    /// Whether a piece of this version may be put to an earlier piece of `known`: what told the version of that one must
+    /// be said again, and be the same. Of a host that told nothing at first, nothing can be compared.
+    fn continues(&self, known: &Version) -> bool {
+        match known.bare_etag() {
+            Some(etag) => self.bare_etag() == Some(etag),
+            None => known.modified.is_none() || self.modified == known.modified,
+        }
+    }
+
+    /// A tag that a proxy has weakened on the way is still the same.
+    fn bare_etag(&self) -> Option<&str> {
+        self.etag.as_deref().map(|etag| etag.trim_start_matches(WEAK))
     }
 }
 
@@ -149,12 +161,12 @@ impl Downloads {
     }
 
     /// Begins fetching `url` at byte `start`. With a `start`, `known` must be the version of the earlier piece,
-    /// so that two versions of a file are never put together: where the host has another one by now, this
-    /// begins at 0.
+    /// so that two versions of a file are never put together: where the host has another one by now, or does not tell
+    /// which one it sends, this begins at 0.
     pub async fn open(&self, url: &str, start: u64, known: &Version) -> Result<Opened, DownloadError> {
         let opened = self.ask(url, start, known).await?;
-        if opened.start > 0 && opened.version.differs_from(known) {
-            // It does not heed what it was asked under.
+        if opened.start > 0 && !opened.version.continues(known) {
+            // It does not heed what it was asked under, or nobody can tell whether it does.
             drop(opened);
             return self.ask(url, 0, &Version::default()).await;
         }
@@ -380,9 +392,25 @@ mod tests {
             (("\"a\"", "Mon"), ("", "Tue"), true),
             (("\"a\"", "Mon"), ("", "Mon"), false),
             (("\"a\"", "Mon"), ("", ""), false),
+            (("", ""), ("\"a\"", "Mon"), false),
         ] {
             let (one, other) = (version(one.0, one.1), version(other.0, other.1));
             assert_eq!(other.differs_from(&one), differ, "{one:?} {other:?}");
+            assert!(!(differ && other.continues(&one)), "{one:?} {other:?}");
+        }
+        for (first, rest, continues) in [
+            (("\"a\"", "Mon"), ("\"a\"", ""), true),
+            (("\"a\"", ""), ("W/\"a\"", ""), true),
+            (("\"a\"", "Mon"), ("", "Mon"), false),
+            (("\"a\"", ""), ("", ""), false),
+            (("", "Mon"), ("", "Mon"), true),
+            (("", "Mon"), ("\"a\"", ""), false),
+            (("", "Mon"), ("", ""), false),
+            (("", ""), ("\"a\"", "Mon"), true),
+            (("", ""), ("", ""), true),
+        ] {
+            let (first, rest) = (version(first.0, first.1), version(rest.0, rest.1));
+            assert_eq!(rest.continues(&first), continues, "{first:?} {rest:?}");
         }
         assert_eq!(version("\"a\"", "").if_range(), Some("\"a\""));
         assert_eq!(version("W/\"a\"", "Mon").if_range(), None);

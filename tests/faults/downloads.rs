@@ -159,7 +159,10 @@ fn the_rest_of_another_version_is_not_put_to_the_beginning_of_the_first() {
         "etag: \"1\"\r\nlast-modified: Sun, 06 Nov 1994 08:49:37 GMT",
         "last-modified: Mon, 07 Nov 1994 08:49:37 GMT",
     );
-    for (first, later) in [("etag: \"1\"", "etag: \"2\""), by_date] {
+    // Of a rest without a tag nobody knows which version it is of.
+    let untold = ("etag: \"1\"", "x-none: 1");
+    let by_date_alone = ("etag: \"1\"", "last-modified: Mon, 07 Nov 1994 08:49:37 GMT");
+    for (first, later) in [("etag: \"1\"", "etag: \"2\""), by_date, untold, by_date_alone] {
         let (published, asked) = broken_off_and_changed(first, later, 2);
         assert!(published == picture(2), "{later}: the version that there is now, whole");
         assert_eq!(asked, 3, "{later}: the beginning, the rest of another, and that from its beginning");
