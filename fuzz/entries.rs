@@ -97,6 +97,7 @@ pub fn answers(data: &[u8]) {
         status,
         retry_after,
         date: Some("Sun, 06 Nov 1994 12:00:00 GMT".to_owned()),
+        redirect: None,
         body: body.to_vec(),
     };
     let asked = TaskId("asked".to_owned());

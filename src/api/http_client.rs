@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use reqwest::header::{DATE, RETRY_AFTER};
+use reqwest::header::{DATE, LOCATION, RETRY_AFTER};
 use reqwest::{Client, Response, redirect, retry};
 use secrecy::SecretString;
 use url::Url;
@@ -85,6 +85,8 @@ pub struct RawResponse {
     pub retry_after: Option<String>,
     /// `Date`; where there is none that can be read, when the answer came by our own clock.
     pub date: Option<String>,
+    /// Where a redirect (`Location`) leads, without what may be secret of it.
+    pub redirect: Option<String>,
     /// The body, cut off at a bound far above any real answer.
     pub body: Vec<u8>,
 }
@@ -97,6 +99,8 @@ pub(super) async fn read_answer(mut response: Response, clock: Clock) -> reqwest
     };
     let date = http_date::date_or_now(header(DATE).as_deref(), clock.now().wall);
     let retry_after = header(RETRY_AFTER);
+    let location = response.headers().get(LOCATION).filter(|_| (300..400).contains(&status));
+    let redirect = location.and_then(|location| redirect_target(response.url(), location.as_bytes()));
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await? {
         body.extend_from_slice(&chunk);
@@ -104,5 +108,36 @@ pub(super) async fn read_answer(mut response: Response, clock: Clock) -> reqwest
             break;
         }
     }
-    Ok(RawResponse { status, retry_after, date, body })
+    Ok(RawResponse { status, retry_after, date, redirect, body })
+}
+
+/// The address that a redirect of an answer to `asked` leads to, without user, password, query and fragment; nothing where
+/// it is none. What a terminal would obey is not in an address: it is escaped there.
+fn redirect_target(asked: &Url, location: &[u8]) -> Option<String> {
+    let mut target = asked.join(&String::from_utf8_lossy(location)).ok()?;
+    // Of an address without a host there is no user either.
+    let _ = (target.set_username(""), target.set_password(None));
+    target.set_query(None);
+    target.set_fragment(None);
+    Some(target.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_redirect_the_address_is_shown_and_no_secret() {
+        let asked = "http://user:word@media.example/api/v1/images?type=a".parse::<Url>().unwrap();
+        for (location, expected) in [
+            ("https://www.media.example/api/v1/images", Some("https://www.media.example/api/v1/images")),
+            ("/v2/images#there", Some("http://media.example/v2/images")),
+            ("https://me:secret@other.example/x?token=secret#secret", Some("https://other.example/x")),
+            ("//other.example/\u{1b}[31m\u{202e}", Some("http://other.example/%1B[31m%E2%80%AE")),
+            ("http://", None),
+            ("http://a b/", None),
+        ] {
+            assert_eq!(redirect_target(&asked, location.as_bytes()).as_deref(), expected, "{location}");
+        }
+    }
 }

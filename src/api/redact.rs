@@ -34,6 +34,13 @@ pub(super) fn all(body: &mut Vec<u8>, key: &str) {
     }
 }
 
+/// The same of a text.
+pub(super) fn text(text: String, key: &str) -> String {
+    let mut bytes = text.into_bytes();
+    all(&mut bytes, key);
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
 /// Length of a spelling of `key` that `text` begins with.
 fn spelled(text: &[u8], key: &[u8]) -> Option<usize> {
     if text.starts_with(key) {

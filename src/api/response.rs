@@ -15,6 +15,9 @@ use crate::domain::quote::Catalog;
 use crate::domain::quote::catalog::CatalogPart;
 use crate::domain::task::{Fault, PostAnswer, ReadAnswer, is_word_on_the_request};
 
+/// Longest address of a redirect in a message, in characters.
+const REDIRECT_SHOWN_MAX_CHARS: usize = 200;
+
 /// Classifies the response to a creating POST.
 pub fn classify_post(raw: &RawResponse) -> PostAnswer {
     let body = parse(raw);
@@ -197,7 +200,17 @@ fn transport_fault(error: &reqwest::Error) -> Fault {
 }
 
 fn http_fault(raw: &RawResponse) -> Fault {
-    Fault::new(format!("http_{}", raw.status), excerpt(raw))
+    let text = match &raw.redirect {
+        // It is not followed: a POST would be sent twice, and the key to another host.
+        Some(target) => {
+            let target: String = target.chars().take(REDIRECT_SHOWN_MAX_CHARS).collect();
+            format!(
+                "the service redirects to {target}; set service.base_url to the address it should be reached at"
+            )
+        }
+        None => excerpt(raw),
+    };
+    Fault::new(format!("http_{}", raw.status), text)
 }
 
 /// 200 by the document. A task that came with a 201 is paid for all the same.
@@ -233,7 +246,7 @@ mod tests {
     use crate::domain::time::Millis;
 
     fn raw(status: u16, body: &str) -> RawResponse {
-        RawResponse { status, retry_after: None, date: None, body: body.as_bytes().to_vec() }
+        RawResponse { status, retry_after: None, date: None, redirect: None, body: body.as_bytes().to_vec() }
     }
 
     fn envelope(kind: &str, task: Option<&str>) -> String {
@@ -461,6 +474,22 @@ mod tests {
             let ReadAnswer::Task(reading) = classify_read(&raw(200, &body)) else { panic!("no task") };
             assert_eq!(reading.fault, Some(Fault::new("invalid_input", "too dark")));
         }
+    }
+
+    #[test]
+    fn a_redirect_is_named_with_what_to_do() {
+        let moved =
+            RawResponse { redirect: Some("https://www.x.example/api".to_owned()), ..raw(301, "<html>") };
+        let expected = Fault::new(
+            "http_301",
+            "the service redirects to https://www.x.example/api; set service.base_url to the address it should be reached at",
+        );
+        assert_eq!(parse_balance(&moved), Err(expected.clone()));
+        assert_eq!(classify_read(&moved), ReadAnswer::Again { fault: expected.clone(), wait: None });
+        assert_eq!(
+            classify_post(&moved),
+            PostAnswer::Again { fault: expected, wait: None, may_have_run: true }
+        );
     }
 
     #[test]

@@ -45,7 +45,8 @@ mod tests {
             ("", noon, None),
         ] {
             let (header_text, date) = (Some(header.to_owned()), date.map(str::to_owned));
-            let asked = RawResponse { status: 429, retry_after: header_text, date, body: Vec::new() };
+            let asked =
+                RawResponse { status: 429, retry_after: header_text, date, redirect: None, body: Vec::new() };
             assert_eq!(retry_after(&asked), expected.map(Millis), "{header}");
         }
     }

@@ -139,6 +139,7 @@ impl Service {
             // A proxy's error page may show the request that it could not pass on, headers and all. Masked here,
             // before anything is read, so that no reader of an answer ever has it.
             redact::all(&mut raw.body, key.expose_secret());
+            raw.redirect = raw.redirect.map(|target| redact::text(target, key.expose_secret()));
         }
         Ok(raw)
     }

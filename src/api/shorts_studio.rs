@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     fn raw(status: u16, body: &str) -> RawResponse {
-        RawResponse { status, retry_after: None, date: None, body: body.as_bytes().to_vec() }
+        RawResponse { status, retry_after: None, date: None, redirect: None, body: body.as_bytes().to_vec() }
     }
 
     fn said(reading: &TaskReading) -> String {

@@ -93,6 +93,7 @@ impl Webhook {
             status: response.status().as_u16(),
             retry_after: header(RETRY_AFTER),
             date: http_date::date_or_now(header(DATE).as_deref(), self.clock.now().wall),
+            redirect: None,
             body: Vec::new(),
         };
         Err(WebhookError::Status { status: raw.status, wait: retry_after(&raw) })

@@ -199,7 +199,7 @@ fn raw(response: &Value) -> RawResponse {
         body["data"] = task;
     }
     let bytes = if response["empty"] == true { Vec::new() } else { body.to_string().into_bytes() };
-    RawResponse { status, retry_after: None, date: None, body: bytes }
+    RawResponse { status, retry_after: None, date: None, redirect: None, body: bytes }
 }
 
 #[test]

@@ -175,3 +175,19 @@ fn a_poll_is_never_sent_to_another_host() {
     assert_eq!(foreign.heads(), [""; 0]);
     env.audit().each_paid_once(2);
 }
+
+/// The base address has moved, or lacks its `https`: a person is told where the service is instead.
+#[test]
+fn a_service_that_has_moved_is_named() {
+    let (env, foreign) = (TestEnv::new(), Foreign::open());
+    let there = foreign.url("/api/v1/models?type=image");
+    env.faults(&format!(
+        "[[rules]]\non = 'catalog'\neffect = {{ do = 'answer', status = 301, body = 'html', location = '{there}' }}"
+    ));
+    env.write("batch.csv", manifests::manifest("image", 1));
+    let target = foreign.url("/api/v1/models");
+    env.run(["run", "batch.csv"]).exited(5).says(&format!(
+        "the service redirects to {target}; set service.base_url to the address it should be reached at"
+    ));
+    assert_eq!(foreign.heads(), [""; 0], "nobody followed");
+}

@@ -355,7 +355,7 @@ pub fn listed(price: u64, percent: u64) -> u64 {
 }
 
 fn answer(status: u16, body: &serde_json::Value) -> RawResponse {
-    RawResponse { status, retry_after: None, date: None, body: body.to_string().into_bytes() }
+    RawResponse { status, retry_after: None, date: None, redirect: None, body: body.to_string().into_bytes() }
 }
 
 fn error(status: u16, kind: &str, task: Option<usize>) -> RawResponse {
@@ -368,5 +368,5 @@ fn error(status: u16, kind: &str, task: Option<usize>) -> RawResponse {
 
 /// Something before the service answers in its place.
 fn page(status: u16) -> RawResponse {
-    RawResponse { status, retry_after: None, date: None, body: b"<html>".to_vec() }
+    RawResponse { status, retry_after: None, date: None, redirect: None, body: b"<html>".to_vec() }
 }
