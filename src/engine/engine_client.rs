@@ -13,7 +13,9 @@ use crate::domain::parked_reason::Parked;
 use crate::engine::engine_handle::{BatchSnapshot, Handle};
 use crate::engine::gallery::Standing;
 use crate::engine::name_lookup::{self, FindError, NamedJob, Target};
-use crate::engine::scheduler::{AccountOverview, BatchOverview, Command, CommandOutcome, FoundJob, Withheld};
+use crate::engine::scheduler::{
+    AccountOverview, BatchOverview, Command, CommandOutcome, FoundJob, PlannedStep, Withheld,
+};
 use crate::engine::target_jobs::TargetJobs;
 use crate::engine::{EngineError, blocking};
 use crate::output::file_names::Layout;
@@ -181,6 +183,17 @@ impl EngineClient {
     /// [`EngineError`] when the engine has ended.
     pub async fn withheld(&self, key: JobKey, spec: &JobSpec) -> Result<Option<Withheld>, EngineError> {
         Ok(self.engine.withheld(key, Arc::new(spec.clone())).await?)
+    }
+
+    /// When a job goes on by itself; nothing where it waits for no instant, or no process works on it.
+    ///
+    /// # Errors
+    /// [`EngineError`] when the engine has ended.
+    pub async fn planned_step(&self, key: JobKey) -> Result<Option<PlannedStep>, EngineError> {
+        if !self.works() {
+            return Ok(None);
+        }
+        Ok(self.engine.planned_step(key).await?)
     }
 
     /// A batch as its gallery shows it.

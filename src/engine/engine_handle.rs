@@ -10,7 +10,7 @@ use crate::domain::job::JobSpec;
 use crate::domain::parked_reason::Parked;
 use crate::domain::time::Now;
 use crate::engine::scheduler::{
-    AccountOverview, BatchOverview, Command, CommandOutcome, Scheduler, Settings, Withheld,
+    AccountOverview, BatchOverview, Command, CommandOutcome, PlannedStep, Scheduler, Settings, Withheld,
 };
 use crate::engine::{EditedRows, EngineDeps};
 use crate::store::{BatchRecord, JobRecord};
@@ -41,6 +41,7 @@ pub(super) enum Question {
     Account(oneshot::Sender<AccountOverview>),
     GroupShortage(JobKey, Arc<JobSpec>, oneshot::Sender<Option<(Parked, BudgetShortage)>>),
     Withheld(JobKey, Arc<JobSpec>, oneshot::Sender<Option<Withheld>>),
+    PlannedStep(JobKey, oneshot::Sender<Option<PlannedStep>>),
 }
 
 /// A batch as the engine has it, and in numbers.
@@ -62,6 +63,7 @@ impl Question {
                 drop(reply.send(scheduler.group_shortage_of(key, &spec.order)));
             }
             Question::Withheld(key, spec, reply) => drop(reply.send(scheduler.withheld(key, &spec, now))),
+            Question::PlannedStep(key, reply) => drop(reply.send(scheduler.planned_step(key, now))),
         }
     }
 }
@@ -203,6 +205,16 @@ impl Handle {
     pub async fn withheld(&self, key: JobKey, spec: Arc<JobSpec>) -> Result<Option<Withheld>, EngineGone> {
         let (reply, answer) = oneshot::channel();
         self.questions.send(Question::Withheld(key, spec, reply)).await.map_err(|_| EngineGone)?;
+        answer.await.map_err(|_| EngineGone)
+    }
+
+    /// When a job goes on by itself; nothing where it waits for no instant.
+    ///
+    /// # Errors
+    /// [`EngineGone`].
+    pub async fn planned_step(&self, key: JobKey) -> Result<Option<PlannedStep>, EngineGone> {
+        let (reply, answer) = oneshot::channel();
+        self.questions.send(Question::PlannedStep(key, reply)).await.map_err(|_| EngineGone)?;
         answer.await.map_err(|_| EngineGone)
     }
 

@@ -7,19 +7,18 @@ use crate::domain::charge_drift;
 use crate::domain::idempotency_key::IdempotencyKey;
 use crate::domain::ids::{BatchName, JobId};
 use crate::domain::input_file::InputContent;
-use crate::domain::job::{Attempt, Job, JobSpec, State};
+use crate::domain::job::{Job, JobSpec, State};
 use crate::domain::job_reference::{EndedTake, JobInput, MissingInput, parent};
 use crate::domain::job_state::JobState;
 use crate::domain::parked_reason::Parked;
-use crate::domain::remedy::{
-    NOTHING_TO_DOWNLOAD, Remedy, missed_its_deadline, remedy, remedy_command, with_other_fields,
-};
+use crate::domain::remedy::{missed_its_deadline, remedy_command};
 use crate::domain::shell_word::job_argument;
 use crate::domain::time::Timestamp;
 use crate::engine::engine_client::EngineClient;
-use crate::engine::scheduler::{BatchOverview, Withheld, ended_take};
+use crate::engine::scheduler::{BatchOverview, PlannedStep, Withheld, ended_take};
 use crate::engine::{FindError, NamedJob, Target, blocking};
 use crate::server::handlers::HandlerError;
+use crate::server::next_step::{next_of_failed, next_of_waiting, next_of_watched, sent_when};
 use crate::server::protocol::{Explanation, InputView, RowVersion};
 use crate::store::{BatchRecord, JobRecord, Pause, StoreError};
 
@@ -41,6 +40,7 @@ pub(super) async fn explain(engine: &EngineClient, job: &str) -> Result<Explanat
             let missing = missing.map(|missing| format!("it waits: {missing}"));
             let superseded = versions.iter().any(|version| version.job == spec.id && version.superseded);
             let may_wait = is_queued || matches!(record.job.state(), State::Submitting { .. });
+            let planned = engine.planned_step(record.key).await?;
             let withheld = if may_wait { engine.withheld(record.key, &spec).await? } else { None };
             let next = match (superseded, record.job.state().is_final()) {
                 (true, true) => after_edit(&record),
@@ -55,7 +55,7 @@ pub(super) async fn explain(engine: &EngineClient, job: &str) -> Result<Explanat
                         waits_for_inputs(why)
                     }
                     None | Some(Withheld::InputsUnavailable(_)) => {
-                        next(&batch, &spec, &record, parked_by, shortage.as_ref(), missing)
+                        next(&batch, &spec, &record, parked_by, shortage.as_ref(), missing, planned.as_ref())
                     }
                     Some(withheld) => not_sent_now(&batch.name, &spec, withheld),
                 },
@@ -131,7 +131,7 @@ async fn held_back(engine: &EngineClient, named: &NamedJob) -> Result<Option<Str
     let JobParked { parked, shortage, .. } = parked_of(engine, batch, spec, record).await?;
     let parked = parked.filter(|parked| *parked != Parked::Inputs);
     let is_held = batch.paused.is_some() || parked.is_some();
-    Ok(is_held.then(|| next(batch, spec, record, parked, shortage.as_ref(), None)))
+    Ok(is_held.then(|| next(batch, spec, record, parked, shortage.as_ref(), None, None)))
 }
 
 /// Most rows between a job that waits and the row that it waits for.
@@ -439,6 +439,7 @@ fn next(
     parked: Option<Parked>,
     shortage: Option<&BudgetShortage>,
     missing: Option<String>,
+    planned: Option<&PlannedStep>,
 ) -> String {
     if batch.paused.is_none()
         && parked != Some(Parked::Pilot)
@@ -466,8 +467,11 @@ fn next(
             format!(" It is overdue, so it is asked less often. To end it instead: {to_end_it}")
         }
     };
+    if let Some(waits) = planned.and_then(|planned| next_of_waiting(spec, &record.job, planned, &overdue)) {
+        return waits;
+    }
     match record.job.state() {
-        State::Queued => next_of_queued(batch, spec, record, &to_end_it),
+        State::Queued => next_of_queued(batch, spec, record, &to_end_it, planned),
         State::Submitting { may_have_run: true, .. } => {
             format!("the same request is sent again under the same key; it cannot be charged twice.{overdue}")
         }
@@ -501,22 +505,14 @@ fn next(
     }
 }
 
-/// The same of a job that has ended while the task of another attempt has not.
-fn next_of_watched(job: &Job, watched: &Attempt, name: &str) -> String {
-    let no = watched.no().0;
-    let until = if job.has_succeeded() {
-        "its charge is known"
-    } else {
-        "it ends; its outputs are kept if it succeeds"
-    };
-    format!(
-        "the task of attempt {no} has not ended, and is polled by a daemon or a run until {until}. To end that: callsheet \
-         resolve {name} --attempt {no} --charged N or --not-charged, as the account shows"
-    )
-}
-
 /// The same of a job that nothing parks and that has not begun. `to_end_it` is the command by which a person ends it.
-fn next_of_queued(batch: &BatchRecord, spec: &JobSpec, record: &JobRecord, to_end_it: &str) -> String {
+fn next_of_queued(
+    batch: &BatchRecord,
+    spec: &JobSpec,
+    record: &JobRecord,
+    to_end_it: &str,
+    planned: Option<&PlannedStep>,
+) -> String {
     let name = &batch.name;
     if record.job.may_have_been_sent() || batch.may_have_been_sent(spec.seq) {
         return if spec.order.kind.is_keyed() {
@@ -541,51 +537,7 @@ fn next_of_queued(batch: &BatchRecord, spec: &JobSpec, record: &JobRecord, to_en
             let reason = pause.reason().map_or_else(String::new, |reason| format!(", since {reason}"));
             format!("its batch is paused{reason}; to continue: callsheet resume {name}")
         }
-        None => "it will be sent when a slot is free and the budgets allow".to_owned(),
-    }
-}
-
-/// The same of a job that has ended without outputs; `name` is what commands call it.
-fn next_of_failed(spec: &JobSpec, job: &Job, name: &str) -> String {
-    if let State::Failed { fault, .. } = job.state() {
-        match remedy(job) {
-            None | Some(Remedy::Retry) => {}
-            Some(Remedy::Nothing) => return NOTHING_TO_DOWNLOAD.to_owned(),
-            Some(Remedy::Download) => {
-                return format!(
-                    "it is paid for; callsheet download {name} tries to fetch its outputs again, free of charge"
-                );
-            }
-            Some(Remedy::ChangeRow) => {
-                return format!("nothing: it would be rejected again; {}", with_other_fields(name));
-            }
-            // Their errors say what helps.
-            Some(_) => return format!("nothing: {}", fault.message),
-        }
-    }
-    let is_keyed = spec.order.kind.is_keyed();
-    match job.state() {
-        state if state.is_ended_by_record() => {
-            format!("nothing; callsheet retry {name} makes another attempt, under a new key")
-        }
-        State::Expired if missed_its_deadline(&spec.order, job) => {
-            "nothing: the deadline of its row passed before it was sent, and would end it again after a retry; to have it made, \
-             add its row with another id"
-                .to_owned()
-        }
-        State::Expired => format!(
-            "nothing; submit its manifest with a later policy.expires, then callsheet retry {name} queues it again"
-        ),
-        State::Failed { task: Some(task), .. } if is_keyed => format!(
-            "nothing; callsheet retry {name} queues it again, under the same key: as long as the service has task \
-             {task}, that is its answer. To have it made anew, submit its row with another id"
-        ),
-        _ if is_keyed => format!("nothing; callsheet retry {name} queues it again, under the same key"),
-        _ if job.first_sent().is_some() => format!(
-            "nothing; callsheet retry {name} sends it again. Its endpoint supports no key: if the request before was \
-             received after all, both are charged"
-        ),
-        _ => format!("nothing; callsheet retry {name} queues it again"),
+        None => sent_when(planned),
     }
 }
 

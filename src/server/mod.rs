@@ -21,6 +21,7 @@ pub(crate) mod job_facts;
 mod ledger_entry;
 pub mod listener;
 pub mod live_page;
+mod next_step;
 mod page_actions;
 mod page_forms;
 mod page_gallery;

@@ -10,7 +10,7 @@ use crate::domain::time::{Millis, Now};
 use crate::engine::scheduler::job_log::{self, LogContext};
 use crate::engine::scheduler::parts::api_key_refusal::Call;
 use crate::engine::scheduler::parts::job_counts::NextAction;
-use crate::engine::scheduler::parts::open_job::OpenJob;
+use crate::engine::scheduler::parts::open_job::{OpenJob, WaitReason};
 use crate::engine::scheduler::{FetchFault, Input, Mode, NoBalance, Scheduler, SchedulerError, SpooledRow};
 
 /// How often in a row the service may say that it does not know a task before that is believed: the waits between these
@@ -20,6 +20,8 @@ const MISSING_MAX: u32 = 8;
 const FETCH_TRIES_MAX: u32 = 8;
 /// After so many downloads in a row whose result host was not available people are told.
 const UNAVAILABLE_TOLD: u32 = 4;
+/// The longest wait that a result host can ask for.
+const RESULT_HOST_WAIT_MAX: Millis = Millis::from_secs(300);
 /// How long a result host that is not available is waited for.
 const UNAVAILABLE_MAX: Millis = Millis::from_secs(24 * 3600);
 
@@ -133,8 +135,10 @@ impl Scheduler {
                 if fault.code == "http_429" || fault.code == "rate_limited" {
                     self.adaptive_limit.refused(now.tick, *wait);
                 }
-                let wait = self.wait_times.after_fault(faults, *wait);
+                let asked = *wait;
+                let wait = self.wait_times.after_fault(faults, asked);
                 self.count_fault(key, attempt);
+                self.note_wait(key, attempt, asked.filter(|asked| asked.0 > 0).map(|_| wait), fault);
                 // While the service is away nothing tells whether it has a task.
                 if !self.outage_detector.is_outage()
                     && let Some(mut open) = self.jobs.get_mut(&key)
@@ -204,6 +208,7 @@ impl Scheduler {
             }
             ReadAnswer::Missing(fault) => {
                 self.count_fault(key, attempt);
+                self.note_wait_reason(key, attempt, WaitReason::Fault);
                 let missing = self.jobs.get_mut(&key).map_or(0, |mut open| open.count_missing(attempt));
                 if missing >= MISSING_MAX {
                     self.apply(key, attempt, Event::TaskMissing(fault), now)?;
@@ -215,10 +220,11 @@ impl Scheduler {
                 // It is put off for as long as the key is refused, and no longer.
                 Some(self.settings.poll_min)
             }
-            ReadAnswer::Again { wait, .. } => {
+            ReadAnswer::Again { fault, wait: asked } => {
                 self.count_fault(key, attempt);
-                let backoff = self.wait_times.after_fault(faults, wait);
-                Some(backoff.max(self.settings.poll_min))
+                let wait = self.wait_times.after_fault(faults, asked).max(self.settings.poll_min);
+                self.note_wait(key, attempt, asked.filter(|asked| asked.0 > 0).map(|_| wait), &fault);
+                Some(wait)
             }
         };
         self.follow_up(key, attempt, wait, now);
@@ -444,6 +450,8 @@ impl Scheduler {
                 return Ok(());
             }
         };
+        // A day of waiting for a host is some three hundred tries, and not a few of an hour each.
+        let asked = asked.filter(|asked| asked.0 > 0).map(|asked| asked.min(RESULT_HOST_WAIT_MAX));
         let wait = (!is_over).then(|| self.wait_times.after_fault(faults, asked));
         if let Some((active, open)) = self.batches.get(&key.batch).zip(self.jobs.get(&key)) {
             let context =
@@ -464,8 +472,27 @@ impl Scheduler {
         if stale {
             self.read_before_fetching(key);
         }
+        self.note_wait_reason(key, attempt, asked.map_or(WaitReason::Fault, |_| WaitReason::ResultHostAsked));
         self.follow_up(key, attempt, Some(wait), now);
         Ok(())
+    }
+
+    /// Notes why an attempt waits after a fault, and says it where the service asked to wait: for this span.
+    fn note_wait(&mut self, key: JobKey, attempt: AttemptNo, asked: Option<Millis>, fault: &Fault) {
+        self.note_wait_reason(key, attempt, asked.map_or(WaitReason::Fault, |_| WaitReason::ServiceAsked));
+        if let (Some(wait), Some(active), Some(open)) =
+            (asked, self.batches.get(&key.batch), self.jobs.get(&key))
+        {
+            let context =
+                LogContext::new(&active.record().name, open.spec(), attempt, open.job().state().task());
+            job_log::asked_to_wait(context, fault, wait);
+        }
+    }
+
+    fn note_wait_reason(&mut self, key: JobKey, attempt: AttemptNo, reason: WaitReason) {
+        if let Some(mut open) = self.jobs.get_mut(&key) {
+            open.set_wait_reason(attempt, reason);
+        }
     }
 
     /// Reads the task for fresh links where the refused one may have expired while it waited for its turn: no try is counted.

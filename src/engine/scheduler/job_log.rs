@@ -114,6 +114,19 @@ pub(super) fn dropped(context: LogContext<'_>, illegal: &IllegalEvent) {
     log_event!(debug, context, %illegal, "event dropped");
 }
 
+/// A wait that the service asks for and that is longer than this is told as a warning.
+const LONG_WAIT: Millis = Millis::from_secs(60);
+
+/// The service asks to wait with a request of a job (`Retry-After`), which is repeated after `wait`.
+pub(super) fn asked_to_wait(context: LogContext<'_>, fault: &Fault, wait: Millis) {
+    let seconds = wait.0.div_ceil(1000);
+    if wait > LONG_WAIT {
+        log_event!(warn, context, %fault, "the service asks to wait; repeating the request in {seconds} s");
+    } else {
+        log_event!(info, context, %fault, "the service asks to wait; repeating the request in {seconds} s");
+    }
+}
+
 /// One try at downloading a job's outputs came to nothing; the next one follows after `retry`.
 pub(super) fn download_failed(context: LogContext<'_>, fault: &Fault, retry: Millis) {
     let seconds = retry.0.div_ceil(1000);

@@ -23,6 +23,7 @@ mod missed_deadlines;
 mod overdue_watchdog;
 mod overview;
 mod parts;
+mod planned_step;
 mod price_renewal;
 mod resends;
 mod resolve;
@@ -43,7 +44,9 @@ pub use self::messages::{
     AppliedVersions, BatchOverview, Effect, EndedVersion, FetchFault, FetchOrder, Input, InputFault,
     LastFailure, NoBalance, RenamedJob, SchedulerError, Settings, SpooledRow, Standstill, Step,
 };
+pub use self::parts::open_job::WaitReason;
 pub use self::parts::outage_detector::Outage;
+pub use self::planned_step::PlannedStep;
 pub use self::retry::{is_paid_for, is_retried};
 pub use self::waiting_inputs::ended_take;
 pub use self::withheld::Withheld;

@@ -37,6 +37,8 @@ struct AttemptProgress {
     is_busy: bool,
     /// A timer is set for what it wants next.
     is_timed: bool,
+    /// Why that is not due yet.
+    wait_reason: WaitReason,
     /// Its task was read by this process: the answer to its POST is no reading.
     was_read: bool,
     /// Faults in a row, of whatever is being tried.
@@ -53,6 +55,19 @@ struct AttemptProgress {
     task_created: Option<Tick>,
     /// When its task was last seen running, or its request was last answered without one.
     last_running: Option<Tick>,
+}
+
+/// Why what an attempt wants next is not done at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WaitReason {
+    /// Nothing went wrong: a task is not polled without a pause, for one.
+    Usual,
+    /// What was tried last did not work.
+    Fault,
+    /// The service asked to wait (`Retry-After`).
+    ServiceAsked,
+    /// The host of the results did.
+    ResultHostAsked,
 }
 
 /// What this process knows of the download of an attempt.
@@ -86,6 +101,7 @@ impl AttemptProgress {
             no,
             is_busy: false,
             is_timed: false,
+            wait_reason: WaitReason::Usual,
             was_read: false,
             faults: 0,
             missing: 0,
@@ -296,9 +312,24 @@ impl OpenJob {
         })
     }
 
-    /// A timer is set for what an attempt wants next, or none is any more.
+    /// A timer is set for what an attempt wants next, or none is any more: then it has waited.
     pub fn set_timed(&mut self, attempt: AttemptNo, is_timed: bool) {
-        self.progress(attempt).into_iter().for_each(|of| of.is_timed = is_timed);
+        self.progress(attempt).into_iter().for_each(|of| {
+            of.is_timed = is_timed;
+            if !is_timed {
+                of.wait_reason = WaitReason::Usual;
+            }
+        });
+    }
+
+    /// What an attempt wants next waits for this reason, until its timer has run out.
+    pub fn set_wait_reason(&mut self, attempt: AttemptNo, reason: WaitReason) {
+        self.progress(attempt).into_iter().for_each(|of| of.wait_reason = reason);
+    }
+
+    /// Why what its present attempt wants next waits.
+    pub fn wait_reason(&self) -> WaitReason {
+        self.of_present().map_or(WaitReason::Usual, |present| present.wait_reason)
     }
 
     /// What was tried did not work. Returns how often in a row before.

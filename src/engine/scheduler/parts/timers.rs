@@ -102,6 +102,11 @@ impl Timers {
         self.delayed_readings.set.contains_key(&(key, attempt))
     }
 
+    /// When an attempt wants its next effect, or to be admitted again; nothing where it waits for no instant.
+    pub fn effect_at(&self, key: JobKey, attempt: AttemptNo) -> Option<Tick> {
+        self.effects.set.get(&(key, attempt)).copied()
+    }
+
     /// Whether an attempt waits for its next effect, or to be admitted again.
     pub fn has_effect(&self, key: JobKey, attempt: AttemptNo) -> bool {
         self.effects.set.contains_key(&(key, attempt)) || self.has_delayed_reading(key, attempt)
@@ -170,6 +175,8 @@ mod tests {
         timers.set_effect(key(2), FIRST, Tick(20));
         timers.set_effect(key(1), FIRST, Tick(10));
         assert_eq!(timers.next_effect(), Some(Tick(10)));
+        assert_eq!(timers.effect_at(key(1), FIRST), Some(Tick(10)));
+        assert_eq!(timers.effect_at(key(3), FIRST), None);
         assert_eq!(timers.pop_effect(Tick(9), true), None);
         assert_eq!(timers.pop_effect(Tick(40), true), Some((Tick(10), key(1), FIRST)));
         assert_eq!(timers.pop_effect(Tick(40), true), Some((Tick(20), key(2), FIRST)));

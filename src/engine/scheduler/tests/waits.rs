@@ -51,6 +51,40 @@ fn retry_after_is_kept_by_posts_and_by_readings() {
 }
 
 #[test]
+fn whoever_asks_is_told_until_when_a_job_waits_and_who_asked_it_to() {
+    let mut stage = Stage::of(1);
+    let planned = |stage: &Stage| stage.scheduler.planned_step(Stage::key(0), stage.now);
+    let in_seconds = |stage: &Stage, seconds, reason| {
+        Some(PlannedStep { at: stage.now.wall.after(Millis::from_secs(seconds)), reason })
+    };
+    assert_eq!(planned(&stage), None);
+    assert_eq!(stage.step(vec![]), "post 0#1");
+    assert_eq!(planned(&stage), None, "it is being sent");
+    let asked = |seconds| Some(Millis::from_secs(seconds));
+    let away = |wait| PostAnswer::Again { fault: fault("internal_error"), wait, may_have_run: false };
+    stage.posted(0, away(asked(86_400)));
+    assert_eq!(planned(&stage), in_seconds(&stage, 3_600, WaitReason::ServiceAsked), "an hour at most");
+    stage.pass(Millis::from_secs(3_000));
+    assert_eq!(planned(&stage), in_seconds(&stage, 600, WaitReason::ServiceAsked));
+    assert_eq!(stage.pass(Millis::from_secs(600)).step(vec![]), "post 0#1");
+    stage.posted(0, away(None));
+    assert_eq!(planned(&stage).map(|planned| planned.reason), Some(WaitReason::Fault));
+    assert_eq!(wait_for_more(&mut stage).1, "post 0#1");
+    stage.posted(0, task("pending"));
+    assert_eq!(planned(&stage).map(|planned| planned.reason), Some(WaitReason::Usual));
+    assert_eq!(wait_for_more(&mut stage).1, "read 0#1");
+    stage.read(0, ReadAnswer::Again { fault: fault("http_503"), wait: asked(90) });
+    assert_eq!(planned(&stage), in_seconds(&stage, 90, WaitReason::ServiceAsked));
+    assert_eq!(wait_for_more(&mut stage).1, "read 0#1");
+    assert_eq!(stage.read(0, ReadAnswer::Task(reading("success"))), "fetch 0#1");
+    assert_eq!(planned(&stage), None, "its outputs are downloaded");
+    let away = FetchFault::Unavailable { fault: fault("download"), wait: asked(99_999_999) };
+    stage.step(vec![Input::Fetched(Stage::key(0), AttemptNo(1), Err(away))]);
+    assert_eq!(planned(&stage), in_seconds(&stage, 300, WaitReason::ResultHostAsked), "five minutes at most");
+    assert_eq!(stage.pass(Millis::from_secs(300)).step(vec![]), "read 0#1");
+}
+
+#[test]
 fn attempts_are_keys_and_however_many_resends_make_one() {
     let mut stage = Stage::of(1);
     stage.batch.policy.attempts = Some(2);
