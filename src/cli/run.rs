@@ -241,7 +241,7 @@ async fn submit_all(
     service_target::warn_if_stale(&catalogs, &clock);
     let nothing_yet = Scope::Only(BTreeSet::new());
     let app = App::new(store.clone(), Mode::Offline, &nothing_yet, parts.clone(), clock)?;
-    app.state.ingest.use_catalog(Arc::new(catalogs.catalog));
+    app.state.ingest.use_catalog(catalogs);
     let engine = InProcess::begin(app);
     let receipts = submit::submit_all(engine.client(), manifests, global).await;
     // An engine that ended by itself says why.

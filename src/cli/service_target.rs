@@ -18,6 +18,7 @@ use crate::domain::exit_code::Exit;
 use crate::domain::plural::counted;
 use crate::domain::time::Millis;
 use crate::ingest::catalog_refresh::{self, CatalogError, Catalogs};
+use crate::ingest::newer_catalog::CATALOG_RECENT;
 use crate::store::{EMULATOR_IDENTITY, Store};
 
 /// What the emulator's own directories are called, below those that the configuration names.
@@ -297,6 +298,22 @@ impl CatalogSource {
         };
         warn_if_stale(&catalogs, clock);
         Ok(catalogs)
+    }
+
+    /// The catalogs read again, where rows are refused for what `used` do not list and these are not recent; nothing where
+    /// they are, or no service is configured.
+    pub(super) async fn newer_catalogs(
+        &self,
+        used: &Catalogs,
+        clock: &Clock,
+    ) -> Result<Option<Catalogs>, Failure> {
+        // Those that are older than they should be were asked for just now, in vain.
+        let was_asked = used.stale_because.is_some();
+        let is_recent = clock.now().wall.since(used.fetched) < CATALOG_RECENT;
+        let Some(service) = self.service().filter(|_| !is_recent && !was_asked) else { return Ok(None) };
+        let read = catalog_refresh::load_within(CATALOG_RECENT, Some(service), &self.state, clock).await?;
+        warn_if_stale(&read, clock);
+        Ok(Some(read))
     }
 
     /// Stops what was started for it.

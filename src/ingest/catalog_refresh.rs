@@ -111,6 +111,19 @@ pub async fn load(
     state: &Path,
     clock: &Clock,
 ) -> Result<Catalogs, CatalogError> {
+    load_within(CATALOG_MAX_AGE, service, state, clock).await
+}
+
+/// The same, where kept ones count as fresh that are younger than `fresh_for`.
+///
+/// # Errors
+/// [`CatalogError`] when there are none at all.
+pub async fn load_within(
+    fresh_for: Millis,
+    service: Option<(&Service, &str)>,
+    state: &Path,
+    clock: &Clock,
+) -> Result<Catalogs, CatalogError> {
     let kept = catalog_cache::read(state)?;
     let kept = kept.filter(|kept| service.is_none_or(|(_, identity)| kept.service == identity));
     let Some((service, identity)) = service else {
@@ -123,13 +136,17 @@ pub async fn load(
     let kept = kept.unwrap_or_else(|| CachedCatalogs::none(identity));
     let now = clock.now().wall;
     let mut wanted = CatalogPart::ALL.to_vec();
-    wanted.retain(|part| !kept.part(*part).is_some_and(|(_, given)| is_fresh(given, now)));
+    wanted.retain(|part| !kept.part(*part).is_some_and(|(_, given)| is_younger(given, now, fresh_for)));
     renewed(service, kept, wanted, state, clock, |_| true).await
 }
 
 /// Whether a catalog that was given then may be used without asking again.
 fn is_fresh(given: Timestamp, now: Timestamp) -> bool {
-    now.since(given) < CATALOG_MAX_AGE && given <= now
+    is_younger(given, now, CATALOG_MAX_AGE)
+}
+
+fn is_younger(given: Timestamp, now: Timestamp, age: Millis) -> bool {
+    now.since(given) < age && given <= now
 }
 
 /// Asks the service for the catalogs that jobs are sent by, however young the kept ones are. Of those that it does not

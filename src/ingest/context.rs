@@ -15,6 +15,7 @@ use crate::domain::row_selection::RowSelection;
 use crate::domain::schedule::placeholders::ScheduledRun;
 use crate::ingest::input_files::{HandedFiles, InputRules, NO_FILES};
 use crate::ingest::manifest_file::Identity;
+use crate::ingest::newer_catalog::NewerCatalog;
 use crate::store::BatchRecord;
 
 static NO_GROUPS: GroupLimits = BTreeMap::new();
@@ -36,6 +37,8 @@ pub struct IngestContext<'a> {
     pub inputs: &'a InputRules,
     /// How this manifest comes in.
     pub options: IngestOptions,
+    /// Where newer catalogs come from before rows are refused for what these do not list; nothing where these are new.
+    pub newer_catalog: Option<&'a NewerCatalog<'a>>,
 }
 
 impl<'a> IngestContext<'a> {
@@ -49,6 +52,7 @@ impl<'a> IngestContext<'a> {
             group_limits: &NO_GROUPS,
             inputs: &NO_FILES,
             options,
+            newer_catalog: None,
         }
     }
 }

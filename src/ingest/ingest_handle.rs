@@ -20,8 +20,9 @@ use crate::engine::scheduler::{Command, CommandOutcome};
 use crate::engine::{EngineGone, Handle, blocking, to_the_end};
 use crate::failpoint;
 use crate::ingest::batch_locks::{BatchLock, BatchLocks};
-use crate::ingest::catalog_refresh::{self, CatalogError};
+use crate::ingest::catalog_refresh::{self, CatalogError, Catalogs};
 use crate::ingest::input_files::InputRules;
+use crate::ingest::newer_catalog::{CATALOG_RECENT, NewerCatalog};
 use crate::ingest::receipt::{LISTED_MAX, Receipt};
 use crate::ingest::{self, Accepted, IngestContext, IngestOptions, ManifestError, read_references};
 use crate::store::staged_inputs::StagedInputs;
@@ -70,6 +71,7 @@ impl IngestDefaults {
             group_limits: &self.group_limits,
             inputs: &self.inputs,
             options: IngestOptions { default_budget, ..options },
+            newer_catalog: None,
         }
     }
 }
@@ -116,6 +118,8 @@ fn unknown_rows(labels: &[String]) -> String {
 struct StoredCatalog {
     catalog: Arc<Catalog>,
     looked: Timestamp,
+    /// When the service gave the oldest of them.
+    fetched: Timestamp,
     /// It was loaded by the process itself, which has said what is missing.
     is_given: bool,
 }
@@ -125,6 +129,8 @@ struct StoredCatalog {
 struct InForce {
     defaults: IngestDefaults,
     catalog: Option<StoredCatalog>,
+    /// When the service was last asked once more, before rows were refused.
+    asked_again: Option<Timestamp>,
     /// Counts reloads: a catalog that was asked for before one says nothing of the service that is asked now.
     reloads: u64,
 }
@@ -138,6 +144,21 @@ impl InForce {
                 && (known.is_given || known.catalog.missing.is_empty())
         })?;
         Some(known.catalog.clone())
+    }
+
+    /// Where catalogs are older than they should be, the service was asked for others and has not given them.
+    fn note_asked(&mut self, loaded: &Catalogs, looked: Timestamp) {
+        if loaded.stale_because.is_some() {
+            self.asked_again = Some(looked);
+        }
+    }
+
+    /// Whether the service is asked once more before rows are refused for what the catalogs do not list.
+    fn may_ask_again(&self, now: Timestamp) -> bool {
+        let is_recent = |at: Timestamp| at <= now && now.since(at) < CATALOG_RECENT;
+        self.defaults.service.is_some()
+            && !self.asked_again.is_some_and(is_recent)
+            && !self.catalog.as_ref().is_some_and(|known| is_recent(known.fetched))
     }
 }
 
@@ -169,7 +190,7 @@ pub struct IngestHandle {
 impl IngestHandle {
     /// The entry point to a running engine and its state.
     pub fn new(store: Arc<Store>, engine: Handle, clock: Clock, defaults: IngestDefaults) -> IngestHandle {
-        let in_force = InForce { defaults, catalog: None, reloads: 0 };
+        let in_force = InForce { defaults, catalog: None, asked_again: None, reloads: 0 };
         IngestHandle {
             store,
             engine,
@@ -225,16 +246,19 @@ impl IngestHandle {
     }
 
     /// Uses these catalogs, which were loaded just now, even where some are missing.
-    pub fn use_catalog(&self, catalog: Arc<Catalog>) {
+    pub fn use_catalog(&self, loaded: Catalogs) {
         let looked = self.clock.now().wall;
-        self.in_force().catalog = Some(StoredCatalog { catalog, looked, is_given: true });
+        let mut in_force = self.in_force();
+        in_force.note_asked(&loaded, looked);
+        let (catalog, fetched) = (Arc::new(loaded.catalog), loaded.fetched);
+        in_force.catalog = Some(StoredCatalog { catalog, looked, fetched, is_given: true });
     }
 
     /// Other rules from now on.
     pub fn reload(&self, defaults: IngestDefaults) {
         let mut in_force = self.in_force();
         let reloads = in_force.reloads + 1;
-        *in_force = InForce { defaults, catalog: None, reloads };
+        *in_force = InForce { defaults, catalog: None, asked_again: None, reloads };
     }
 
     /// Takes a manifest in: on return its good rows are durable, and the engine works on them.
@@ -287,12 +311,16 @@ impl IngestHandle {
         let (store, locks) = (self.store.clone(), self.locks.clone());
         let now = self.clock.now().wall;
         let group_limits = defaults.group_limits.clone();
+        let newer = self.newer_catalog(now);
         let prepare = move || {
             let tell_held = || {
                 // Nobody may listen any more.
                 let _ = held.map(|held| held.send(()));
             };
-            ingest::prepare(&store, &path, &defaults.context(&catalog, options), now, (&locks, tell_held))
+            let newer = newer.as_ref().map(|read| NewerCatalog::new(|| read(&catalog)));
+            let context = defaults.context(&catalog, options);
+            let context = IngestContext { newer_catalog: newer.as_ref(), ..context };
+            ingest::prepare(&store, &path, &context, now, (&locks, tell_held))
         };
         let mut prepared = blocking(prepare).await?;
         if self.forget_missing_inputs(prepared.file_contents()).await {
@@ -346,8 +374,12 @@ impl IngestHandle {
         let (catalog, defaults) = self.catalog().await?;
         let (store, locks, path) = (self.store.clone(), self.locks.clone(), path.to_owned());
         let now = self.clock.now().wall;
+        let newer = self.newer_catalog(now);
         let plan = move || {
-            let mut receipt = ingest::plan(&store, &path, &defaults.context(&catalog, options), now, &locks)?;
+            let newer = newer.as_ref().map(|read| NewerCatalog::new(|| read(&catalog)));
+            let context = defaults.context(&catalog, options);
+            let context = IngestContext { newer_catalog: newer.as_ref(), ..context };
+            let mut receipt = ingest::plan(&store, &path, &context, now, &locks)?;
             if !receipt.by_group.is_empty()
                 && let Some(spent) = spent_by_group(&store)?
             {
@@ -403,18 +435,67 @@ impl IngestHandle {
         let looked = self.clock.now().wall;
         let service = defaults.service.as_ref().map(|service| (service, defaults.identity.as_str()));
         let loaded = catalog_refresh::load(service, self.store.dir(), &self.clock).await?;
+        Ok((self.keep_loaded(loaded, looked, reloads), defaults))
+    }
+
+    /// Puts catalogs in force that were loaded, where no reload came between.
+    fn keep_loaded(&self, loaded: Catalogs, looked: Timestamp, reloads: u64) -> Arc<Catalog> {
+        let fetched = loaded.fetched;
         if let Some(reason) = &loaded.stale_because {
             tracing::warn!(fetched = %loaded.fetched, reason, "using older catalogs");
         }
         for (part, why) in &loaded.catalog.missing {
             tracing::warn!(part = part.name(), why, "no catalog; rows that need it wait");
         }
-        let catalog = Arc::new(loaded.catalog);
         let mut in_force = self.in_force();
-        if in_force.reloads == reloads {
-            in_force.catalog = Some(StoredCatalog { catalog: catalog.clone(), looked, is_given: false });
+        let is_of_now = in_force.reloads == reloads;
+        if is_of_now {
+            in_force.note_asked(&loaded, looked);
         }
-        Ok((catalog, defaults))
+        let catalog = Arc::new(loaded.catalog);
+        if is_of_now {
+            in_force.catalog =
+                Some(StoredCatalog { catalog: catalog.clone(), looked, fetched, is_given: false });
+        }
+        catalog
+    }
+
+    /// Reads newer catalogs than those that it is given, from a thread that may wait; nothing where these are recent, or were
+    /// asked for a moment ago.
+    fn newer_catalog(
+        &self,
+        now: Timestamp,
+    ) -> Option<impl Fn(&Arc<Catalog>) -> Option<Arc<Catalog>> + Send + Sync + use<>> {
+        self.in_force().may_ask_again(now).then(|| {
+            let (own, runtime) = (self.clone(), tokio::runtime::Handle::current());
+            move |known: &Arc<Catalog>| runtime.block_on(own.ask_again(known))
+        })
+    }
+
+    /// Asks the service for catalogs that are not recent, though they may still be used, unless that was done a moment ago.
+    /// Nothing where there are no others than `known`.
+    async fn ask_again(&self, known: &Arc<Catalog>) -> Option<Arc<Catalog>> {
+        let _one_at_a_time = self.loading.lock().await;
+        let looked = self.clock.now().wall;
+        let (defaults, reloads) = {
+            let mut in_force = self.in_force();
+            if !in_force.may_ask_again(looked) {
+                let others = in_force.catalog.as_ref().map(|stored| stored.catalog.clone());
+                return others.filter(|other| !Arc::ptr_eq(other, known));
+            }
+            in_force.asked_again = Some(looked);
+            (in_force.defaults.clone(), in_force.reloads)
+        };
+        let service = defaults.service.as_ref().map(|service| (service, defaults.identity.as_str()));
+        let loaded =
+            catalog_refresh::load_within(CATALOG_RECENT, service, self.store.dir(), &self.clock).await;
+        match loaded {
+            Ok(loaded) => Some(self.keep_loaded(loaded, looked, reloads)),
+            Err(error) => {
+                tracing::warn!(%error, "failed to read the catalogs again");
+                None
+            }
+        }
     }
 
     fn known_catalog(&self) -> Option<(Arc<Catalog>, IngestDefaults)> {

@@ -16,6 +16,7 @@ pub mod ingest_handle;
 pub mod input_files;
 pub mod manifest_file;
 mod named_rows;
+pub mod newer_catalog;
 mod pilot_choice;
 mod read_references;
 pub mod receipt;
@@ -50,6 +51,7 @@ use crate::ingest::batch_locks::{BatchLock, BatchLocks};
 use crate::ingest::context::BatchVersion;
 pub use crate::ingest::context::{IngestContext, IngestOptions};
 use crate::ingest::input_files::{FoundFile, Links};
+use crate::ingest::newer_catalog::NewerCatalog;
 use crate::ingest::receipt::Receipt;
 pub use crate::ingest::row_outcome::{Jobs, Outcome, PlannedJob, kept};
 pub use crate::ingest::row_references::ReferredBatch;
@@ -191,7 +193,7 @@ pub fn plan(
     locks: &BatchLocks,
 ) -> Result<Receipt, ManifestError> {
     let mut batches = Stored::new(store, now, locks, context.options.amends);
-    let mut validated = validate(store.begin_staging()?, path, context, now, &mut batches)?;
+    let mut validated = validate_stored(path, context, now, &mut batches)?;
     validated.receipt.refused = validated.is_refused();
     Ok(validated.receipt)
 }
@@ -222,7 +224,7 @@ pub fn prepare(
 ) -> Result<Prepared, ManifestError> {
     let batches = Stored::new(store, now, locks, context.options.amends);
     let mut batches = Stored { tell_held: Some(Box::new(tell_held)), ..batches };
-    let mut validated = validate(store.begin_staging()?, path, context, now, &mut batches)?;
+    let mut validated = validate_stored(path, context, now, &mut batches)?;
     let is_refused = validated.is_refused();
     let Stored { found, lock, is_new, .. } = batches;
     validated.receipt.refused = is_refused;
@@ -264,6 +266,22 @@ pub fn prepare(
     Ok(Prepared { receipt, batch: Some(batch).filter(|_| is_changed), edited, new_rows, lock, files })
 }
 
+/// Reads and validates a manifest for a state that is open; twice where newer catalogs may accept more of it.
+fn validate_stored(
+    path: &Path,
+    context: &IngestContext<'_>,
+    now: Timestamp,
+    batches: &mut Stored<'_>,
+) -> Result<Validated, ManifestError> {
+    let validated = validate(batches.store.begin_staging()?, path, context, now, batches)?;
+    let Some(newer) = context.newer_catalog.and_then(NewerCatalog::read_if_wanted) else {
+        return Ok(validated);
+    };
+    drop(validated);
+    let context = IngestContext { catalog: &newer, newer_catalog: None, ..context.clone() };
+    validate(batches.store.begin_staging()?, path, &context, now, batches)
+}
+
 /// The batches of a state that is open.
 struct Stored<'a> {
     store: &'a Store,
@@ -272,6 +290,8 @@ struct Stored<'a> {
     /// The batch that was taken up, or a new one, whose number may be another's when it is committed.
     found: Option<BatchRecord>,
     lock: Option<BatchLock>,
+    /// The batch that it is of.
+    held: Option<BatchName>,
     /// Called once that is there.
     tell_held: Option<Box<dyn FnOnce() + 'a>>,
     is_new: bool,
@@ -286,7 +306,8 @@ impl<'a> Stored<'a> {
         locks: &'a BatchLocks,
         expected: Option<BatchVersion>,
     ) -> Stored<'a> {
-        Stored { store, now, locks, found: None, lock: None, tell_held: None, is_new: false, expected }
+        let (found, lock, held, tell_held) = (None, None, None, None);
+        Stored { store, now, locks, found, lock, held, tell_held, is_new: false, expected }
     }
 }
 
@@ -306,7 +327,13 @@ fn present(batch: &BatchRecord) -> Present {
 
 impl Batches for Stored<'_> {
     fn take_up(&mut self, name: &BatchName, draft: &mut Staging) -> Result<Option<Present>, ManifestError> {
-        self.lock = Some(self.locks.hold(name));
+        // Of a manifest that is validated again it is held already.
+        if self.held.as_ref() != Some(name) {
+            self.lock = None;
+            self.lock = Some(self.locks.hold(name));
+            self.held = Some(name.clone());
+        }
+        self.is_new = false;
         if let Some(tell) = self.tell_held.take() {
             tell();
         }

@@ -15,6 +15,7 @@ use crate::domain::request::{Kind, Request};
 use crate::domain::shell_word::job_argument;
 use crate::domain::time::{Millis, Timestamp};
 use crate::ingest::input_files::{self, InputFiles};
+use crate::ingest::newer_catalog::{self, NewerCatalog};
 use crate::ingest::receipt::{LATER, MISSED_DEADLINE, is_for_now};
 use crate::ingest::row_references::{ChoiceOfTakes, RowReferences, with_identities};
 use crate::ingest::validation_cache::ValidationCache;
@@ -120,6 +121,9 @@ impl RowValidator<'_> {
         let IdentifiedRow { kind, fingerprint, mut inputs, files, body } = match self.identify(row) {
             Ok(identified) => identified,
             Err(Unidentified::Kind(diagnostic)) => {
+                if newer_catalog::is_of_unlisted_model(&row.request, self.rules.context.catalog) {
+                    self.rules.want_newer_catalog();
+                }
                 let unread = row.unread_options().cloned();
                 let problems = std::iter::once(placed(row, diagnostic)).chain(unread).collect();
                 return ValidateStep::Unread(row.position.line, row.id.clone(), problems);
@@ -153,6 +157,7 @@ impl RowValidator<'_> {
         let as_read = as_read.filter(|_| inputs.is_empty() && files.is_empty() && row.notes.is_empty());
         let identity = as_read.is_some().then(|| body.clone());
         let (mut draws, mut said) = (None, Vec::new());
+        let mut may_be_listed = newer_catalog::is_unlisted(kind, &row.request, self.rules.context.catalog);
         let wanted = match (self.rules.quoted(row, kind), too_long) {
             (quoted @ Err(_), too_long) | (quoted, too_long @ Some(_)) => {
                 let errors = too_long.into_iter().chain(quoted.err().into_iter().flatten());
@@ -163,6 +168,8 @@ impl RowValidator<'_> {
             (Ok(quote), None) => {
                 notes.extend(row.notes.iter().chain(&quote.notes).map(|note| in_place(row, note)));
                 said = quote.notes.clone();
+                let has_catalog = CatalogPart::pricing(kind).is_some();
+                may_be_listed |= has_catalog && quote.price.is_none() && quote.cheapest.is_none();
                 draws =
                     quote.waivable.as_ref().and_then(|allowance| draw(self.rules.context.plan, allowance));
                 let identified = IdentifiedRow { kind, fingerprint, inputs, files, body };
@@ -170,6 +177,9 @@ impl RowValidator<'_> {
                 self.order((row, asked), identified, quote, draws.as_ref())
             }
         };
+        if may_be_listed && matches!(wanted, RowRequest::Invalid(_)) {
+            self.rules.want_newer_catalog();
+        }
         let label = row.id.clone();
         let (count, line, cell) = (row.count, row.position.line, row.cell);
         let staged = StagedRow { fingerprint, label, count, line, cell, draws, apart: false, wanted };
@@ -391,6 +401,11 @@ pub(super) enum Unidentified {
 }
 
 impl RowRules<'_> {
+    /// A row is refused that newer catalogs may accept.
+    fn want_newer_catalog(&self) {
+        self.context.newer_catalog.into_iter().for_each(NewerCatalog::want);
+    }
+
     /// Fills the placeholders of a schedule. Before identity is derived: another day is another job.
     pub(super) fn fill(&self, row: &mut Row) {
         if let Some(occasion) = &self.context.options.occasion {

@@ -7,6 +7,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::support::collect_outputs::Outputs;
+use crate::support::scripted_proxy::{Act, Route, ScriptedProxy};
 use crate::support::{TestEnv, until};
 
 /// Two videos at 10 credits each.
@@ -189,6 +190,72 @@ fn a_model_that_is_withdrawn_parks_its_jobs_until_the_catalog_lists_it_again() {
     env.prices(&json!({"video": video}));
     env.run(["run", "w.json"]).exited(0);
     assert_eq!(env.audit().totals.charged_credits, 20);
+}
+
+/// Has the stored catalogs as they would be two minutes later.
+fn two_minutes_pass(env: &TestEnv) {
+    let path = env.path("state/catalogs.json");
+    let mut kept: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    kept["fetched"] = json!(kept["fetched"].as_i64().unwrap() - 120_000);
+    kept.as_object_mut().unwrap().remove("older");
+    env.write("state/catalogs.json", kept.to_string());
+}
+
+#[test]
+fn a_model_that_was_released_since_the_catalogs_were_stored_works_at_once() {
+    let env = TestEnv::new();
+    let (video, without) = with_and_without(&env.served(), "house-c1");
+    let service = ScriptedProxy::before(&env.base_url(), |_| Act::Pass);
+    let base_url = service.base_url();
+    let does = |command, code| {
+        let asked = service.calls(Route::Catalog).len();
+        env.run([command, "w.json", "--base-url", &base_url]).exited(code);
+        service.calls(Route::Catalog).len() - asked
+    };
+    env.write("w.json", two_videos(None));
+    env.prices(&json!({"video": without}));
+    assert_eq!(does("plan", 2), 4, "there was none");
+    assert_eq!(does("plan", 2), 0, "they are recent");
+    two_minutes_pass(&env);
+    assert_eq!(does("plan", 2), 4, "it might be listed by now");
+    assert_eq!(does("plan", 2), 0, "that was looked at a moment ago");
+    two_minutes_pass(&env);
+    env.prices(&json!({"video": video}));
+    assert_eq!(does("plan", 0), 4);
+    two_minutes_pass(&env);
+    assert_eq!(does("plan", 0), 0, "nothing is refused");
+    env.prices(&json!({"video": without}));
+    std::fs::remove_file(env.path("state/catalogs.json")).unwrap();
+    does("run", 2);
+    two_minutes_pass(&env);
+    env.prices(&json!({"video": video}));
+    does("run", 0);
+    env.audit().each_paid_once(2);
+}
+
+#[test]
+fn a_daemon_looks_once_more_before_it_refuses_what_is_not_listed_and_not_again_at_once() {
+    for is_released in [true, false] {
+        let env = TestEnv::new();
+        let (video, without) = with_and_without(&env.served(), "house-c1");
+        env.write("w.json", two_videos(None));
+        env.prices(&json!({"video": without}));
+        env.run(["plan", "w.json"]).exited(2);
+        two_minutes_pass(&env);
+        if is_released {
+            env.prices(&json!({"video": video}));
+        }
+        let daemon = env.daemon("info");
+        if is_released {
+            env.run(["submit", "w.json", "--wait"]).exited(0).says("2 new");
+        } else {
+            env.run(["submit", "w.json"]).exited(2).says("house-c1");
+            env.prices(&json!({"video": video}));
+            env.run(["submit", "w.json"]).exited(2).says("house-c1");
+        }
+        daemon.stop();
+        env.audit().each_paid_once(if is_released { 2 } else { 0 });
+    }
 }
 
 #[test]

@@ -42,8 +42,11 @@ use crate::domain::quote::{AccountPlan, Catalog};
 use crate::domain::reference_graph::ReferenceGraph;
 use crate::domain::time::Timestamp;
 use crate::ingest::catalog_refresh::Catalogs;
+use crate::ingest::newer_catalog::NewerCatalog;
 use crate::ingest::receipt::Receipt;
-use crate::ingest::{self, Batches, IngestOptions, ManifestError, Present, ReferredBatch, Validated};
+use crate::ingest::{
+    self, Batches, IngestContext, IngestOptions, ManifestError, Present, ReferredBatch, Validated,
+};
 use crate::server::protocol::OpenJobsRequest;
 use crate::store::read_only::ReadOnlyBatch;
 use crate::store::read_only::{ReadOnlyState, SeenJobs, Visibility};
@@ -89,13 +92,22 @@ async fn plan(
     if let Some((_, identity)) = asked.service() {
         state.belongs_to(identity)?;
     }
-    let catalogs = asked.catalogs(&clock).await?;
+    let mut catalogs = asked.catalogs(&clock).await?;
     let balance = balance(asked).await;
     let open = open_jobs(&state, global, config, global.emulator).await?;
     let now = clock.now().wall;
     refuse_damage(&state)?;
-    let Validation { validated, seen, committed } =
-        validate_all(&state, open.as_deref(), manifests, config, &catalogs.catalog, now)?;
+    let newer = NewerCatalog::default();
+    let given = (&catalogs.catalog, Some(&newer));
+    let mut validation = validate_all(&state, open.as_deref(), manifests, config, given, now)?;
+    if newer.is_wanted()
+        && let Some(read) = asked.newer_catalogs(&catalogs, &clock).await?
+    {
+        catalogs = read;
+        let given = (&catalogs.catalog, None);
+        validation = validate_all(&state, open.as_deref(), manifests, config, given, now)?;
+    }
+    let Validation { validated, seen, committed } = validation;
     let budgets = Budgets::read(&state, global, config, now).await?;
     let (plan, invocation) = (config.service.plan, Invocation::of("run", global));
     let report = PlanReport { validated, committed, balance, catalogs, plan, seen, budgets, invocation };
@@ -175,7 +187,7 @@ fn validate_all(
     open: Option<&[OpenJobStatus]>,
     manifests: &[ManifestInput],
     config: &Config,
-    catalog: &Catalog,
+    (catalog, newer_catalog): (&Catalog, Option<&NewerCatalog<'_>>),
     now: Timestamp,
 ) -> Result<Validation, Failure> {
     let defaults = build::ingest_defaults(config, None)?;
@@ -184,7 +196,7 @@ fn validate_all(
     for input in manifests {
         let files = Some(Arc::new(input.files.handed.clone())).filter(|files| !files.0.is_empty());
         let options = IngestOptions { files, ..input.submission.clone().into() };
-        let context = defaults.context(catalog, options);
+        let context = IngestContext { newer_catalog, ..defaults.context(catalog, options) };
         let mut batches = PlannedBatches { state, open, validated: &validated, now, seen: None };
         let mut manifest = ingest::validate(Staging::apart()?, &input.path, &context, now, &mut batches)?;
         manifest.receipt.file.clone_from(&input.shown);
