@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::{Mutex, oneshot};
 
@@ -30,6 +31,9 @@ use crate::store::{Store, StoreError};
 
 /// How long the catalogs are used without looking whether they are still fresh.
 const CATALOG_RECHECK: Millis = Millis::from_secs(60);
+
+/// How long the service is waited for that is asked for catalogs once more: its batch is held meanwhile.
+const ASK_AGAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Manifests of at most so many bytes are read beside each other and beside a large one.
 const SMALL_BYTES: u64 = 4 * 1024 * 1024;
@@ -468,7 +472,13 @@ impl IngestHandle {
     ) -> Option<impl Fn(&Arc<Catalog>) -> Option<Arc<Catalog>> + Send + Sync + use<>> {
         self.in_force().may_ask_again(now).then(|| {
             let (own, runtime) = (self.clone(), tokio::runtime::Handle::current());
-            move |known: &Arc<Catalog>| runtime.block_on(own.ask_again(known))
+            move |known: &Arc<Catalog>| {
+                let (sender, answer) = oneshot::channel();
+                let (own, known) = (own.clone(), known.clone());
+                runtime.spawn(async move { drop(sender.send(own.ask_again(&known).await)) });
+                // At the end of the process nobody answers.
+                answer.blocking_recv().ok().flatten()
+            }
         })
     }
 
@@ -487,12 +497,15 @@ impl IngestHandle {
             (in_force.defaults.clone(), in_force.reloads)
         };
         let service = defaults.service.as_ref().map(|service| (service, defaults.identity.as_str()));
-        let loaded =
-            catalog_refresh::load_within(CATALOG_RECENT, service, self.store.dir(), &self.clock).await;
-        match loaded {
-            Ok(loaded) => Some(self.keep_loaded(loaded, looked, reloads)),
-            Err(error) => {
+        let loading = catalog_refresh::load_within(CATALOG_RECENT, service, self.store.dir(), &self.clock);
+        match tokio::time::timeout(ASK_AGAIN_TIMEOUT, loading).await {
+            Ok(Ok(loaded)) => Some(self.keep_loaded(loaded, looked, reloads)),
+            Ok(Err(error)) => {
                 tracing::warn!(%error, "failed to read the catalogs again");
+                None
+            }
+            Err(_) => {
+                tracing::warn!("failed to read the catalogs again: no answer in time");
                 None
             }
         }

@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use callsheet_emulator::Options;
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -256,6 +259,33 @@ fn a_daemon_looks_once_more_before_it_refuses_what_is_not_listed_and_not_again_a
         daemon.stop();
         env.audit().each_paid_once(if is_released { 2 } else { 0 });
     }
+}
+
+/// A manifest that waits for newer catalogs keeps no daemon from stopping, and stays for the next one.
+#[test]
+fn a_service_that_hangs_while_newer_catalogs_are_read_keeps_no_signal_waiting() {
+    let env = TestEnv::new();
+    let (_, without) = with_and_without(&env.served(), "house-c1");
+    let is_mute = Arc::new(AtomicBool::new(false));
+    let mute = is_mute.clone();
+    let service = ScriptedProxy::before(&env.base_url(), move |call| match call.route {
+        Route::Catalog if mute.load(Ordering::Relaxed) => Act::Mute,
+        _ => Act::Pass,
+    });
+    let base_url = service.base_url();
+    env.write("w.json", two_videos(None));
+    env.prices(&json!({"video": without}));
+    env.run(["plan", "w.json", "--base-url", &base_url]).exited(2);
+    two_minutes_pass(&env);
+    is_mute.store(true, Ordering::Relaxed);
+    let daemon = env.start(["daemon", "--base-url", &base_url, "--log-level", "info"]);
+    daemon.says("ready");
+    let asked = service.calls(Route::Catalog).len();
+    let submit = env.start(["submit", "w.json"]);
+    until("the catalogs to be asked for", || service.calls(Route::Catalog).len() > asked);
+    daemon.stop();
+    submit.end();
+    assert_eq!(env.audit().totals.tasks, 0);
 }
 
 #[test]
