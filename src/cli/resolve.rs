@@ -49,7 +49,14 @@ pub(super) async fn run(command: &ResolveCommand, global: &Global) -> Result<Exi
                 "{job}: not charged, as you say; it holds no credits any more; to queue it again: callsheet retry {}",
                 shell_word(&command.job)
             ),
-            _ => say!("{job}: a charge of {} is recorded", Credits(charged)),
+            // An earlier one gives no outputs.
+            _ if command.attempt.is_some() => say!("{job}: a charge of {} is recorded", Credits(charged)),
+            _ => say!(
+                "{job}: a charge of {} is recorded; if it has a task that has succeeded at the service, this fetches its \
+                 outputs, free of charge: callsheet download {}",
+                Credits(charged),
+                shell_word(&command.job)
+            ),
         }
     }
     batch_outcomes::exit(&outcomes, &command.job)

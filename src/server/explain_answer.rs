@@ -488,9 +488,16 @@ fn next(
              callsheet download {name}; to have another made at its price: callsheet review another-take {name}"
         ),
         State::InDoubt { .. } => {
+            let fetch = match record.job.task() {
+                Some(task) => format!(
+                    ". If task {task} has succeeded at the service, callsheet download {name} fetches its outputs once the \
+                     charge is recorded, free of charge"
+                ),
+                None => String::new(),
+            };
             format!(
                 "nothing: check the account and record the charge: callsheet resolve {name} --charged N, or \
-                 --not-charged; until then its credits count as spent"
+                 --not-charged; until then its credits count as spent{fetch}"
             )
         }
         State::Succeeded { .. } | State::Failed { .. } | State::Canceled { .. } | State::Expired => {

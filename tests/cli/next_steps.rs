@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::support::{TestEnv, ahead, until};
+use crate::support::collect_outputs::Outputs;
+use crate::support::{TestEnv, ahead, manifests, until};
 
 /// The first task of a row with this prompt fails.
 const ONCE: &str = "[[rules]]\ncontains = 'once'\ntimes = 1\neffect = { do = 'task-fails', code = 'provider_unavailable' }\n";
@@ -144,4 +145,29 @@ fn a_plan_of_what_is_done_promises_no_waiting_jobs_whatever_its_budget_is_now() 
     let plan = env.run(["plan", "m.json"]).exited(0).stdout;
     let told = "budget: m may spend 3 credits, of which 5 are spent or held: nothing more is to be spent";
     assert!(plan.contains(told), "{plan}");
+}
+
+/// The service did not know a task for a while, which has succeeded all the same.
+#[test]
+fn what_the_task_of_a_job_in_doubt_made_is_fetched_once_its_charge_is_recorded() {
+    let env = TestEnv::with_faults(
+        "[[rules]]\non = 'poll'\nper = 'task'\ntimes = 8\neffect = { do = 'answer', status = 404 }\n",
+    );
+    env.write("batch.csv", manifests::manifest("image", 1));
+    env.run(["run", "batch.csv"]).exited(7).says("1 job is in doubt");
+    let next = || env.run(["explain", "batch/image-1", "--json"]).exited(0).json()["next"].to_string();
+    let told = next();
+    let task = env.audit().tasks[0].id.clone();
+    let fetches = format!(
+        "If task {task} has succeeded at the service, callsheet download batch/image-1 fetches its outputs once the charge is \
+         recorded"
+    );
+    assert!(told.contains(&fetches), "{told}");
+    env.run(["resolve", "batch/image-1", "--charged", "8"])
+        .exited(0)
+        .says("free of charge: callsheet download batch/image-1");
+    assert!(next().contains("callsheet download batch/image-1"), "{}", next());
+    env.run(["download", "batch/image-1"]).exited(0);
+    Outputs::of(&env, "batch").is_complete(&manifests::ids("image", 1));
+    env.audit().each_paid_once(1);
 }
