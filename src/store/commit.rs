@@ -6,9 +6,11 @@
 //! is made by [`Database::create`], and put in the place of another by `locked_state`.
 
 mod database;
+mod flush_watch;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::PoisonError;
@@ -273,6 +275,10 @@ impl Store {
     /// Opens the database anew: after a full disk it refuses whatever it is asked.
     fn reopen(&self, writer: &mut Writer) -> Result<(), StoreError> {
         let mut database = self.database.write().unwrap_or_else(PoisonError::into_inner);
+        if database.as_ref().is_some_and(Database::is_refused) {
+            let why = io::Error::other("the device failed to sync the database; it is opened anew by the next process");
+            return Err(StoreError::io(&self.dir)(why));
+        }
         // Dropped first: only one may have the file.
         *database = None;
         // Others may have taken the room that was just given up: it is opened when there is some.

@@ -3,10 +3,12 @@
 //! Its handle is private to this file, and what changes it ([`Database::apply`]) is open to the module of commits alone.
 
 use std::fs::File;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
+use std::mem;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::park_timeout;
 use std::time::Duration;
 
@@ -14,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::failpoint;
 use crate::store::commit::COMMIT_MAX_JOBS;
+use crate::store::commit::flush_watch::FlushWatch;
 use crate::store::error::database as refused;
 use crate::store::parallel_map::parallel_map;
 use crate::store::sled_files::SledFiles;
@@ -31,9 +34,44 @@ const AGAIN_WAIT: Duration = Duration::from_millis(20);
 pub(in crate::store) struct Database {
     /// The state directory, for errors.
     dir: Arc<Path>,
+    handle: Arc<Handle>,
+}
+
+/// What every user of an open database shares.
+#[derive(Debug)]
+struct Handle {
     db: sled::Db,
     /// Its file, for the `fdatasync` that sled does not do.
-    file: Arc<File>,
+    file: File,
+    watch: FlushWatch,
+    /// The device refused to sync the file.
+    is_refused: AtomicBool,
+}
+
+impl Handle {
+    /// Waits until all that was written is on the device. `flush` alone is not durable: on Linux it ends in
+    /// `sync_file_range` (measured).
+    fn sync(&self) -> io::Result<()> {
+        self.file.sync_data().inspect_err(|_| self.is_refused.store(true, Ordering::Relaxed))
+    }
+
+    /// Whether sled closes it without a panic: it syncs a database that had no error, and the device must not refuse that.
+    fn is_closable(&self) -> bool {
+        match self.watch.flush(&self.db) {
+            // sled knows that there was an error, and writes nothing.
+            Err(_) => true,
+            Ok(()) => !self.is_refused.load(Ordering::Relaxed) && self.file.sync_all().is_ok(),
+        }
+    }
+}
+
+impl Drop for Handle {
+    /// What cannot be closed stays as it is, as after a kill, until the process ends.
+    fn drop(&mut self) {
+        if !self.is_closable() {
+            mem::forget(self.db.clone());
+        }
+    }
 }
 
 /// Records to be written and removed, all of them or none.
@@ -76,7 +114,8 @@ impl Database {
         };
         let log = path.join("db");
         let file = File::open(&log).map_err(StoreError::io(&log))?;
-        Ok(Database { dir: dir.into(), db, file: Arc::new(file) })
+        let handle = Handle { db, file, watch: FlushWatch::default(), is_refused: AtomicBool::new(false) };
+        Ok(Database { dir: dir.into(), handle: Arc::new(handle) })
     }
 
     /// Makes a new database of the state in `dir`, at `path`; it is on the device on return.
@@ -89,24 +128,37 @@ impl Database {
         for part in entries.chunks(COMMIT_MAX_JOBS) {
             let mut writes = Writes::default();
             part.iter().for_each(|(key, bytes)| writes.insert_encoded(key, bytes.clone()));
-            made.db.apply_batch(writes.0).map_err(|source| refused(dir, source))?;
+            made.apply_batch(writes)?;
         }
-        made.db.flush().map_err(|source| refused(dir, source))?;
+        made.flush()?;
         drop(made);
         SledFiles::at(path).sync()?;
         state_folders::sync_files(path).map_err(StoreError::io(path))
     }
 
-    /// Makes the changes and waits for the device. `flush` alone is not durable: on Linux it ends in `sync_file_range`
-    /// (measured).
+    /// Makes the changes and waits for the device.
     pub(super) fn apply(&self, writes: Writes, sled_files: &mut SledFiles) -> Result<(), StoreError> {
-        self.db.apply_batch(writes.0).map_err(|source| refused(&self.dir, source))?;
+        self.apply_batch(writes)?;
         // Before the log tells of them, and those that came with the flush.
         sled_files.sync()?;
-        self.db.flush().map_err(|source| refused(&self.dir, source))?;
+        self.flush()?;
         failpoint::hit("flushed");
         sled_files.sync()?;
-        self.file.sync_data().map_err(StoreError::io(&self.dir))
+        self.handle.sync().map_err(StoreError::io(&self.dir))
+    }
+
+    /// Whether the device refused to make durable what was written. Such a database is not closed while the process lives,
+    /// so that it cannot be opened anew.
+    pub(super) fn is_refused(&self) -> bool {
+        self.handle.is_refused.load(Ordering::Relaxed)
+    }
+
+    fn apply_batch(&self, writes: Writes) -> Result<(), StoreError> {
+        self.handle.db.apply_batch(writes.0).map_err(|source| refused(&self.dir, source))
+    }
+
+    fn flush(&self) -> Result<(), StoreError> {
+        self.handle.watch.flush(&self.handle.db).map_err(|source| refused(&self.dir, source))
     }
 
     /// The record of that key.
@@ -115,7 +167,7 @@ impl Database {
         key: &[u8],
     ) -> Result<Option<T>, StoreError> {
         count();
-        let found = self.db.get(key).map_err(|source| refused(&self.dir, source))?;
+        let found = self.handle.db.get(key).map_err(|source| refused(&self.dir, source))?;
         found.map(|bytes| self.decode(key, &bytes)).transpose()
     }
 
@@ -133,7 +185,7 @@ impl Database {
         prefix: impl AsRef<[u8]>,
         of: impl Fn(T) -> U + Sync,
     ) -> Result<Vec<U>, StoreError> {
-        self.records(self.db.scan_prefix(prefix), of)
+        self.records(self.handle.db.scan_prefix(prefix), of)
     }
 
     /// The last records of those keys, `most` at most, in order. What lies before them is not read.
@@ -142,7 +194,7 @@ impl Database {
         keys: Range<Vec<u8>>,
         most: usize,
     ) -> Result<Vec<T>, StoreError> {
-        let mut last = self.records(self.db.range(keys).rev().take(most), |record| record)?;
+        let mut last = self.records(self.handle.db.range(keys).rev().take(most), |record| record)?;
         last.reverse();
         Ok(last)
     }
@@ -150,7 +202,7 @@ impl Database {
     /// The last key that begins with that byte.
     pub(in crate::store) fn last_key(&self, prefix: u8) -> Result<Option<Vec<u8>>, StoreError> {
         count();
-        let last = self.db.scan_prefix([prefix]).next_back();
+        let last = self.handle.db.scan_prefix([prefix]).next_back();
         let key = last.map(|entry| entry.map(|(key, _)| key.to_vec()));
         key.transpose().map_err(|source| refused(&self.dir, source))
     }
@@ -168,7 +220,7 @@ impl Database {
         prefix: &[u8],
         mut of: impl FnMut(&[u8], &[u8]) -> T,
     ) -> impl Iterator<Item = Result<T, StoreError>> {
-        self.db.scan_prefix(prefix).map(move |entry| {
+        self.handle.db.scan_prefix(prefix).map(move |entry| {
             count();
             let (key, bytes) = entry.map_err(|source| refused(&self.dir, source))?;
             Ok(of(&key, &bytes))
@@ -204,7 +256,7 @@ impl Database {
     /// Changes it behind the back of the commits: damage.
     #[cfg(test)]
     pub(in crate::store) fn damage(&self, writes: Writes) {
-        assert!(self.db.apply_batch(writes.0).is_ok());
+        assert!(self.apply_batch(writes).is_ok());
     }
 }
 
