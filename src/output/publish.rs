@@ -157,24 +157,30 @@ impl OutputDir {
             made.push_front(batch.clone());
         }
         // Finds out about a read-only folder before anything is paid for.
-        self.check_folder(batch)?;
+        self.check_writable(batch)?;
         self.sync_name(&dir)
     }
 
-    /// Checks that the folder of a batch can be made and written to.
+    /// Checks that the folder of a batch can be made and written to, and that its disk takes what is written.
     ///
     /// # Errors
     /// When it cannot.
     pub fn check_folder(&self, batch: &BatchName) -> io::Result<()> {
+        self.check_writable(batch)?.iter().try_for_each(|folder| File::open(folder)?.sync_all())
+    }
+
+    /// Writes something to the folders of a batch, which are returned.
+    fn check_writable(&self, batch: &BatchName) -> io::Result<Vec<PathBuf>> {
         self.make_batch_dir(batch)?;
         let dir = self.batch_dir(batch);
-        tempfile::tempfile_in(&dir)?;
         let sidecars = dir.join(SIDECAR_FOLDER);
+        let mut folders = vec![dir];
         if sidecars.symlink_metadata().is_ok() {
             self.make_folder(&sidecars)?;
-            tempfile::tempfile_in(&sidecars)?;
+            folders.push(sidecars);
         }
-        Ok(())
+        folders.iter().try_for_each(|folder| tempfile::tempfile_in(folder).map(drop))?;
+        Ok(folders)
     }
 
     /// Waits until the name of a batch's folder is on the device; the first time, those of all folders above it, too.

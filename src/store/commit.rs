@@ -276,7 +276,9 @@ impl Store {
     fn reopen(&self, writer: &mut Writer) -> Result<(), StoreError> {
         let mut database = self.database.write().unwrap_or_else(PoisonError::into_inner);
         if database.as_ref().is_some_and(Database::is_refused) {
-            let why = io::Error::other("the device failed to sync the database; it is opened anew by the next process");
+            let why = io::Error::other(
+                "the device failed to sync the database; it is opened anew by the next process",
+            );
             return Err(StoreError::io(&self.dir)(why));
         }
         // Dropped first: only one may have the file.

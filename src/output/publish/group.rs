@@ -72,7 +72,7 @@ impl OutputDir {
         let synced = sync_folders(&self.root, &folders);
         each(jobs, &open, |job| {
             if let Err(error) = &synced {
-                return Err(io::Error::new(error.kind(), error.to_string()));
+                return Err(same(error));
             }
             job.name_parts(self)
         });
@@ -94,11 +94,18 @@ impl OutputDir {
                     failpoint::hit("published");
                     Ok(chosen.files)
                 }
-                (Err(error), Some(_)) => Err(io::Error::new(error.kind(), error.to_string())),
+                (Err(error), Some(_)) => Err(same(error)),
                 (_, None) => job.nameless(),
             });
         }
     }
+}
+
+/// The same error once more, for another job: its number tells whether the disk fails, or only this file.
+fn same(error: &io::Error) -> io::Error {
+    error
+        .raw_os_error()
+        .map_or_else(|| io::Error::new(error.kind(), error.to_string()), io::Error::from_raw_os_error)
 }
 
 /// Does a step for each of the jobs `open` that have a name and no outcome; one that fails is the outcome.

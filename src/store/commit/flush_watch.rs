@@ -58,7 +58,8 @@ impl FlushWatch {
         match watched.thread {
             Thread::None => {
                 let shared = Arc::clone(&self.watched);
-                let started = thread::Builder::new().name("flush-watch".to_owned()).spawn(move || look_after(&shared));
+                let started =
+                    thread::Builder::new().name("flush-watch".to_owned()).spawn(move || look_after(&shared));
                 // Without one, flushes are not looked after.
                 watched.thread = started.map_or(Thread::None, |_| Thread::Looking);
             }
