@@ -210,37 +210,74 @@ pub struct GroupTotal {
     /// The last UTC day on which something was sent, and what was held and spent of that day's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub day: Option<(UtcDay, Totals)>,
+    /// The same of other days, should the clock be set back to one.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub earlier_days: [Option<(UtcDay, Totals)>; 3],
 }
 
 impl GroupTotal {
-    /// What counts against the limit of a day. Should the clock have been set back, that of the later day does.
+    /// What counts against the limit of a day. Of a day before all that are kept, where others were dropped, what counts is
+    /// that of the oldest one.
     pub fn of_day(&self, day: UtcDay) -> Totals {
-        self.day.filter(|(last, _)| *last >= day).map(|(_, totals)| totals).unwrap_or_default()
+        let kept = || self.day.iter().chain(self.earlier_days.iter().flatten());
+        if let Some((_, totals)) = kept().find(|(kept, _)| *kept == day) {
+            return *totals;
+        }
+        let is_full = self.earlier_days.iter().all(Option::is_some);
+        let oldest = kept().min_by_key(|(kept, _)| *kept).filter(|(oldest, _)| is_full && day < *oldest);
+        oldest.map(|(_, totals)| *totals).unwrap_or_default()
+    }
+
+    fn of_day_mut(&mut self, day: UtcDay) -> Option<&mut Totals> {
+        let mut kept = self.day.iter_mut().chain(self.earlier_days.iter_mut().flatten());
+        kept.find(|(kept, _)| *kept == day).map(|(_, totals)| totals)
     }
 
     fn apply(&mut self, movement: Movement, day: Option<UtcDay>) -> Result<(), OutOfBalance> {
         self.total.apply(movement)?;
         let Some(day) = day else { return Ok(()) };
-        match &mut self.day {
-            Some((last, totals)) if *last == day => totals.apply(movement),
-            Some((last, _)) if *last > day => Ok(()),
-            last => {
-                let mut totals = Totals::default();
-                totals.apply(movement)?;
-                *last = Some((day, totals));
-                Ok(())
-            }
+        if let Some(totals) = self.of_day_mut(day) {
+            return totals.apply(movement);
         }
+        let mut totals = Totals::default();
+        match (totals.apply(movement), self.day) {
+            (Ok(()), _) => self.keep(day, totals, |dropped| dropped.0.abs_diff(day.0)),
+            // Its day was dropped since it began.
+            (Err(_), Some((last, _))) if day < last => {}
+            (Err(error), _) => return Err(error),
+        }
+        Ok(())
     }
 
-    /// Adds what a job holds and was charged.
+    /// Adds what a job holds and was charged. Jobs come in any order, so the days that are kept are the latest ones: those
+    /// were kept all along.
     fn add(&mut self, totals: Totals, day: Option<UtcDay>) {
         self.total = self.total + totals;
         let Some(day) = day else { return };
-        match &mut self.day {
-            Some((last, of_day)) if *last == day => *of_day = *of_day + totals,
-            Some((last, _)) if *last > day => {}
-            last => *last = Some((day, totals)),
+        match self.of_day_mut(day) {
+            Some(of_day) => *of_day = *of_day + totals,
+            None => self.keep(day, totals, |dropped| i64::from(dropped.0).abs_diff(i64::MAX)),
+        }
+    }
+
+    /// Keeps the totals of a day that is not kept yet. Where there is no room, the one of the earlier days, or of this one, goes
+    /// for which `distance` is largest.
+    fn keep<D: Ord>(&mut self, day: UtcDay, totals: Totals, distance: impl Fn(UtcDay) -> D) {
+        let (last, earlier) = match self.day.replace((day, totals)) {
+            Some(last) if last.0 > day => (last, Some((day, totals))),
+            last => ((day, totals), last),
+        };
+        self.day = Some(last);
+        let Some(earlier) = earlier else { return };
+        if let Some(free) = self.earlier_days.iter_mut().find(|kept| kept.is_none()) {
+            *free = Some(earlier);
+            return;
+        }
+        let kept = self.earlier_days.iter_mut().flatten();
+        if let Some(farthest) = kept.max_by_key(|(kept, _)| distance(*kept))
+            && distance(farthest.0) > distance(earlier.0)
+        {
+            *farthest = earlier;
         }
     }
 }
@@ -560,16 +597,40 @@ mod tests {
     }
 
     #[test]
-    fn only_the_last_day_is_kept() {
+    fn a_clock_that_was_set_back_lifts_no_limit_of_a_day() {
         let mut groups = GroupTotals::of_keys([&key()]);
         let mut hold = |day: i32, credits: u64| {
             groups.apply(Movement::Hold(Credits(credits)), Some(UtcDay(day)), &client("a"), None).unwrap();
             let found = groups.get(&Group { key: key(), value: GroupValue::Named("a".to_owned()) });
-            [1, 2, 3].map(|day| found.of_day(UtcDay(day)).committed().0)
+            [1, 2, 3, 4, 5, 6, 900].map(|day| found.of_day(UtcDay(day)).committed().0)
         };
-        assert_eq!(hold(1, 5), [5, 0, 0]);
-        assert_eq!(hold(2, 7), [7, 7, 0], "a clock that was set back lifts nothing");
-        assert_eq!(hold(1, 1), [7, 7, 0]);
+        assert_eq!(hold(1, 5), [5, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(hold(2, 7), [5, 7, 0, 0, 0, 0, 0]);
+        assert_eq!(hold(1, 1), [6, 7, 0, 0, 0, 0, 0], "back, and counted");
+        assert_eq!(hold(900, 9), [6, 7, 0, 0, 0, 0, 9], "years ahead for a while");
+        assert_eq!(hold(2, 1), [6, 8, 0, 0, 0, 0, 9]);
+        assert_eq!(hold(3, 3), [6, 8, 3, 0, 0, 0, 9], "a day that was not used is free");
+        assert_eq!(hold(4, 4), [8, 8, 3, 4, 0, 0, 9], "of a day that was dropped the oldest kept one counts");
+        assert_eq!(hold(5, 5), [3, 3, 3, 4, 5, 0, 9]);
+        assert_eq!(hold(6, 6), [4, 4, 4, 4, 5, 6, 9]);
+        assert_eq!(hold(4, 1), [5, 5, 5, 5, 5, 6, 9]);
+        assert_eq!(hold(2, 1), [1, 1, 0, 5, 5, 0, 9], "so far back, the day farthest from it goes");
+        let settle = Movement::Settle { held: Credits(6), spent: Credits(6), waived: Credits(0) };
+        groups.apply(settle, Some(UtcDay(6)), &client("a"), None).unwrap();
+        let over = Movement::Release(Credits(7));
+        assert!(groups.apply(over, Some(UtcDay(4)), &client("a"), None).is_err(), "more than is held of it");
+    }
+
+    #[test]
+    fn of_history_the_latest_days_are_kept_in_whatever_order_it_comes() {
+        let mut groups = GroupTotals::of_keys([&key()]);
+        for day in [3, 9, 1, 4, 9, 7, 3, 8, 1, 7, 4, 8] {
+            let more = Totals { spent: Credits(5), ..Totals::default() };
+            groups.add(more, Some(UtcDay(day)), &client("a"), None);
+        }
+        let found = groups.get(&Group { key: key(), value: GroupValue::Named("a".to_owned()) });
+        let of_days = [4, 7, 8, 9].map(|day| found.of_day(UtcDay(day)).committed().0);
+        assert_eq!((of_days, found.total.spent), ([10; 4], Credits(60)));
     }
 
     /// A client that writes another name into each row spends as one.
