@@ -335,3 +335,20 @@ fn a_charge_above_the_price_is_believed_by_the_next_hold_and_the_next_plan() {
     env.run(["run", "next.json"]).exited(0);
     assert_eq!(env.audit().totals.charged_credits, 50);
 }
+
+#[test]
+fn a_charge_for_what_the_catalog_gives_away_is_believed_and_keeps_the_budget() {
+    let env = TestEnv::with(Options { speed: 10.0, ..Options::default() });
+    env.configure("[limits]\nin_flight = 1");
+    let paid = env.served();
+    env.prices(&json!({"multiply": 0}));
+    let row = |n: u32| json!({"kind": "video", "model": "house-c1", "prompt": format!("boat {n}")});
+    env.write("w.json", Value::from((1..=4).map(row).collect::<Vec<_>>()).to_string());
+    let running = env.start(["run", "w.json", "--budget", "20"]);
+    until("the first to be at the service", || env.audit().totals.tasks == 1);
+    // The program knows its prices since a moment ago, and asks for them again in some minutes.
+    env.prices(&paid);
+    let stopped = running.end().exited(4).says("charged above the catalog's price");
+    stopped.says("the next job needs 10, 0 of 20 credits are left");
+    assert_eq!(env.audit().totals.charged_credits, 20, "the first was free, and one waits");
+}

@@ -45,7 +45,7 @@ impl Surcharges {
         let new = Surcharge { price, charged };
         let is_known = self.of(cell).is_some_and(|known| known.on(price).is_some_and(|most| most >= charged));
         let has_room = self.cells.len() < CELLS_MAX || self.cells.contains_key(cell);
-        if price.is_zero() || charged <= price || is_known || !has_room {
+        if charged <= price || is_known || !has_room {
             return false;
         }
         self.cells.insert(cell.to_owned(), new);
@@ -62,8 +62,11 @@ impl Surcharges {
 
 impl Surcharge {
     /// A price of the same cell, raised as this one was, rounded up to whole credits; nothing where that cannot be
-    /// counted.
+    /// counted. Where the catalog says that it costs nothing, the charge itself.
     pub fn on(self, price: Credits) -> Option<Credits> {
+        if self.price.is_zero() {
+            return Some(self.charged.max(price));
+        }
         let raised = u128::from(price.0).checked_mul(u128::from(self.charged.0))?;
         let raised = raised.checked_add(u128::from(self.price.0).checked_sub(1)?)?;
         u64::try_from(raised.checked_div(u128::from(self.price.0))?).ok().map(Credits)
@@ -80,14 +83,20 @@ mod tests {
         assert_eq!(surcharge.on(Credits(10)), Some(Credits(13)));
         assert_eq!(surcharge.on(Credits(5)), Some(Credits(7)), "6.5, rounded up");
         assert_eq!(surcharge.on(Credits(u64::MAX)), None);
-        assert_eq!(Surcharge { price: Credits(0), charged: Credits(1) }.on(Credits(5)), None);
+        let of_nothing = Surcharge { price: Credits(0), charged: Credits(3) };
+        assert_eq!(
+            (of_nothing.on(Credits(0)), of_nothing.on(Credits(5))),
+            (Some(Credits(3)), Some(Credits(5)))
+        );
     }
 
     #[test]
     fn only_what_is_above_all_that_is_known_is_learned() {
         let mut known = Surcharges::default();
         assert!(!known.learn("a", Credits(10), Credits(10)));
-        assert!(!known.learn("a", Credits(0), Credits(10)));
+        assert!(!known.learn("free", Credits(0), Credits(0)));
+        assert!(known.learn("free", Credits(0), Credits(10)));
+        assert!(!known.learn("free", Credits(0), Credits(10)));
         assert!(known.learn("a", Credits(10), Credits(20)));
         assert!(!known.learn("a", Credits(5), Credits(10)), "the same in proportion");
         assert!(known.learn("a", Credits(5), Credits(11)));
