@@ -358,7 +358,7 @@ impl Scheduler {
             active.log_unparked();
         }
         if let Some(mut open) = self.jobs.get_mut(&key) {
-            open.set_in_flight(now.tick);
+            open.set_in_flight(now);
         }
         self.set_deadline_timer(key, attempt);
         self.begin(key, attempt, Want::Post, now.tick);

@@ -29,6 +29,14 @@ impl Scheduler {
                 self.deadline_without_task(key, attempt, now)?;
                 continue;
             }
+            if let Some(left) = self.stepped_over(open, attempt, now) {
+                self.postpone_deadline(key, attempt, left, now);
+                continue;
+            }
+            // With a refused key, or while the service is away, nobody knows whether its task has ended.
+            let runs_after_watch =
+                is_watched && self.jobs.get_mut(&key).is_some_and(|mut open| open.watch_is_over(attempt));
+            let Some(open) = self.jobs.get(&key) else { continue };
             let state = open.job().attempt_of(attempt).map(Attempt::state);
             let is_running = matches!(state, Some(State::Running { .. }));
             let is_unread = is_running && open.seen_for(attempt, now.tick).is_none();
@@ -42,7 +50,7 @@ impl Scheduler {
                 self.postpone_deadline(key, attempt, UNREAD_GRACE, now);
                 continue;
             }
-            if is_watched && !self.was_read_since_watch(key, attempt, now) {
+            if is_watched && !runs_after_watch {
                 self.postpone_deadline(key, attempt, self.settings.overdue_poll, now);
                 continue;
             }
@@ -87,12 +95,14 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Whether the task of an attempt was seen running after the end of its watch: with a refused key, or while the service
-    /// is away, nobody knows whether it has ended.
-    fn was_read_since_watch(&self, key: JobKey, attempt: AttemptNo, now: Now) -> bool {
-        let Some(open) = self.jobs.get(&key) else { return true };
-        let Some(end) = self.deadline_of(open.spec(), open.job(), attempt) else { return true };
-        open.last_running(attempt).is_some_and(|at| now.tick.since(at) <= now.wall.since(end))
+    /// How much is left of the time until a job's deadline, or until the end of its watch, of which the calendar says that none
+    /// is: it stepped ahead.
+    fn stepped_over(&self, open: &OpenJob, attempt: AttemptNo, now: Now) -> Option<Millis> {
+        let job = open.job();
+        let span = self.deadline_span(open.spec()).filter(|_| attempt == job.attempt())?;
+        let watch = job.is_overdue().then_some(self.settings.watch_overdue_for).unwrap_or_default();
+        let left = (span.0 + watch.0).saturating_sub(open.used_of_deadline(now.tick)?.0);
+        (left > 0).then_some(Millis(left))
     }
 
     /// How much longer a job that is to be resubmitted must be seen in flight before that. The calendar may step, and downtimes count

@@ -282,7 +282,7 @@ impl Scheduler {
     pub fn resume_job(&mut self, BegunJob(mut open): BegunJob, now: Now) {
         let key = open.key();
         self.note_goes_on(key.batch, open.record().id);
-        open.set_in_flight(now.tick);
+        open.set_in_flight(now);
         self.prices.note_resumed(key, open.job());
         self.account.job_moved(&open, &[]);
         // What needs only the job itself is done before it goes into the table: a restart takes up all jobs at once.

@@ -8,7 +8,7 @@ use crate::domain::job::{Attempt, Job, JobSpec, State};
 use crate::domain::lifecycle::{self, Want};
 use crate::domain::poll_interval::Observed;
 use crate::domain::task::TaskStatus;
-use crate::domain::time::{Millis, Tick};
+use crate::domain::time::{Millis, Now, Tick};
 use crate::engine::scheduler::parts::download_queue::DownloadTurn;
 use crate::engine::scheduler::parts::job_counts::{CountedAs, NextAction};
 use crate::store::JobRecord;
@@ -41,6 +41,12 @@ struct AttemptProgress {
     wait_reason: WaitReason,
     /// Its task was read by this process: the answer to its POST is no reading.
     was_read: bool,
+    /// The watch of its task is over.
+    watch_is_over: bool,
+    /// A reading has shown since then that its task runs, or its request was answered without one.
+    runs_after_watch: bool,
+    /// How much of the time until its deadline had passed before this process had it in flight, by the calendar; in seconds.
+    used_before_s: u32,
     /// Faults in a row, of whatever is being tried.
     faults: u32,
     /// Readings in a row that did not find its task.
@@ -103,6 +109,9 @@ impl AttemptProgress {
             is_timed: false,
             wait_reason: WaitReason::Usual,
             was_read: false,
+            watch_is_over: false,
+            runs_after_watch: false,
+            used_before_s: 0,
             faults: 0,
             missing: 0,
             download: None,
@@ -407,9 +416,30 @@ impl OpenJob {
     }
 
     /// Its present attempt is in flight from now on, as far as this process knows.
-    pub fn set_in_flight(&mut self, now: Tick) {
+    pub fn set_in_flight(&mut self, now: Now) {
         let present = self.record.job.attempt();
-        self.progress(present).into_iter().for_each(|of| of.in_flight_since = Some(now));
+        let used = self.record.job.deadline_from().map_or(Millis(0), |from| now.wall.since(from));
+        if let Some(of) = self.progress(present) {
+            of.in_flight_since = Some(now.tick);
+            of.used_before_s = u32::try_from(used.0.div_ceil(1000)).unwrap_or(u32::MAX);
+        }
+    }
+
+    /// How much of the time until its deadline has passed: before this process by the calendar, and then by the clock that
+    /// never steps.
+    pub fn used_of_deadline(&self, now: Tick) -> Option<Millis> {
+        let of = self.of_present()?;
+        let seen = now.since(of.in_flight_since?);
+        Some(Millis(seen.0.saturating_add(u64::from(of.used_before_s) * 1000)))
+    }
+
+    /// The watch of an attempt's task is over. Returns whether a reading has shown since then that it runs, or its request was
+    /// answered without one. The answer to its POST is no reading.
+    pub fn watch_is_over(&mut self, attempt: AttemptNo) -> bool {
+        self.progress(attempt).is_none_or(|of| {
+            of.watch_is_over = true;
+            of.runs_after_watch
+        })
     }
 
     /// For how long this process has had its present attempt in flight.
@@ -422,14 +452,11 @@ impl OpenJob {
         self.of(attempt)?.task_since.map(|since| now.since(since))
     }
 
-    /// When the task of an attempt was last seen running by this process.
-    pub fn last_running(&self, attempt: AttemptNo) -> Option<Tick> {
-        self.of(attempt)?.last_running
-    }
-
     /// The POST of an attempt was answered, and nothing tells whether it has a task.
     pub fn was_answered_without_task(&mut self, attempt: AttemptNo, now: Tick) {
-        self.progress(attempt).into_iter().for_each(|of| of.last_running = Some(now));
+        self.progress(attempt)
+            .into_iter()
+            .for_each(|of| (of.last_running, of.runs_after_watch) = (Some(now), of.watch_is_over));
     }
 
     /// The answer to an attempt's POST showed its task; only that of a first POST tells when the task was created.
@@ -453,6 +480,7 @@ impl OpenJob {
             }
             _ => {
                 of.last_running = Some(now);
+                of.runs_after_watch = of.watch_is_over && of.was_read;
                 None
             }
         }

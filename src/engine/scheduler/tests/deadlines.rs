@@ -42,6 +42,43 @@ fn an_overdue_job_frees_its_slot_and_is_collected_late() {
 }
 
 #[test]
+fn a_calendar_that_steps_ahead_makes_no_job_late() {
+    let mut stage = Stage::of(1);
+    stage.step(vec![]);
+    stage.posted(0, task("pending"));
+    stage.now.wall = stage.now.wall.after(Millis::from_secs(3 * 86_400));
+    assert_eq!(stage.step(vec![]), "");
+    assert_eq!(stage.scheduler.standstill(), None, "it was sent a moment ago");
+    let said = stage.pass(Millis::from_secs(1800)).step(vec![]);
+    assert_eq!(said, "read 0#1");
+    stage.read(0, ReadAnswer::Task(reading("processing")));
+    stage.step(vec![]);
+    assert_eq!(stage.scheduler.standstill(), Some(Standstill::Overdue), "half an hour has passed now");
+    // It is watched for a day, of which the calendar says that it is over.
+    for _ in 0..3 {
+        assert_eq!(stage.pass(Millis::from_secs(300)).step(vec![]), "read 0#1");
+        stage.read(0, ReadAnswer::Task(reading("processing")));
+    }
+    assert_eq!(stage.pass(Millis::from_secs(300)).step(vec![]), "read 0#1");
+    assert_eq!(stage.read(0, ReadAnswer::Task(reading("success"))), "fetch 0#1");
+    stage.step(vec![Input::Fetched(Stage::key(0), AttemptNo(1), Ok(files()))]);
+    assert_eq!(stage.ended, ["job-0 succeeded"]);
+}
+
+#[test]
+fn the_answer_to_a_post_ends_no_watch() {
+    let mut stage = Stage::of(1);
+    stage.step(vec![]);
+    stage.pass(Millis::from_secs(1)).step(vec![Input::Posted(Stage::key(0), AttemptNo(1), lost())]);
+    // The service is away for longer than an overdue job is watched.
+    stage.pass(Millis::from_secs(2 * 86_400)).step(vec![]);
+    stage.posted(0, task("processing"));
+    assert_eq!(stage.ended, [""; 0], "its task has only just become known");
+    assert_eq!(stage.pass(Millis::from_secs(300)).step(vec![]), "read 0#1");
+    assert_eq!(stage.read(0, ReadAnswer::Task(reading("success"))), "fetch 0#1");
+}
+
+#[test]
 fn after_a_downtime_deadlines_are_applied_by_and_by() {
     let limits = Limits { in_flight: 600, ..settings().limits };
     let mut stage = Stage::with(600, Settings { limits, adaptive: false, ..settings() });
