@@ -3,6 +3,7 @@
 mod damage;
 mod disk_full;
 mod dump;
+mod failing_calls;
 mod frozen;
 mod killed_calls;
 mod killed_commands;
