@@ -13,18 +13,19 @@ use crate::domain::credits::Credits;
 use crate::domain::ids::TaskId;
 use crate::domain::quote::Catalog;
 use crate::domain::quote::catalog::CatalogPart;
+use crate::domain::request::Kind;
 use crate::domain::task::{Fault, PostAnswer, ReadAnswer, is_word_on_the_request};
 
 /// Longest address of a redirect in a message, in characters.
 const REDIRECT_SHOWN_MAX_CHARS: usize = 200;
 
-/// Classifies the response to a creating POST.
-pub fn classify_post(raw: &RawResponse) -> PostAnswer {
+/// Classifies the response to a creating POST of that kind.
+pub fn classify_post(raw: &RawResponse, kind: Kind) -> PostAnswer {
     let body = parse(raw);
     if is_success(raw) {
-        return match body.as_ref().and_then(wire::success).map(wire::task) {
+        return match body.as_ref().and_then(wire::success).map(|data| wire::task_of(data, kind)) {
             Some(Ok(reading)) => PostAnswer::Task(reading),
-            Some(Err(missing)) => again(raw, Fault::new("broken_answer", missing), true),
+            Some(Err(broken)) => again(raw, Fault::new("broken_answer", broken), true),
             None => again(raw, Fault::new("broken_answer", excerpt(raw)), true),
         };
     }
@@ -258,7 +259,7 @@ mod tests {
     }
 
     fn outcome(status: u16, body: &str) -> String {
-        match classify_post(&raw(status, body)) {
+        match classify_post(&raw(status, body), Kind::Video) {
             PostAnswer::Task(reading) => format!("task {} {:?}", reading.id, reading.status),
             PostAnswer::TaskNamed(task, fault) => format!("read {task} ({})", fault.code),
             PostAnswer::Refused(fault) => format!("refused ({})", fault.code),
@@ -371,13 +372,13 @@ mod tests {
             serde_json::json!({"code": 0, "data": task}).to_string()
         };
         assert_eq!(outcome(200, &task(&long, "m")), "again (broken_answer), may have run");
-        let PostAnswer::Task(reading) = classify_post(&raw(200, &task("t1", &long))) else {
+        let PostAnswer::Task(reading) = classify_post(&raw(200, &task("t1", &long)), Kind::Video) else {
             panic!("no task")
         };
         let fault = reading.fault.unwrap();
         assert_eq!((reading.model, reading.options), (None, None));
         assert!(fault.code.len() <= 100 && fault.message.len() <= 2_000);
-        let PostAnswer::Refused(fault) = classify_post(&raw(400, &envelope(&long, None))) else {
+        let PostAnswer::Refused(fault) = classify_post(&raw(400, &envelope(&long, None)), Kind::Video) else {
             panic!("not refused")
         };
         assert!(fault.code.len() <= 100);
@@ -495,7 +496,10 @@ mod tests {
     #[test]
     fn both_tables_say_how_long_to_wait() {
         let asked = RawResponse { retry_after: Some("7".to_owned()), ..raw(429, "") };
-        assert!(matches!(classify_post(&asked), PostAnswer::Again { wait: Some(Millis(7_000)), .. }));
+        assert!(matches!(
+            classify_post(&asked, Kind::Video),
+            PostAnswer::Again { wait: Some(Millis(7_000)), .. }
+        ));
         assert!(matches!(classify_read(&asked), ReadAnswer::Again { wait: Some(Millis(7_000)), .. }));
     }
 }

@@ -77,7 +77,7 @@ impl Service {
         match self.exchange(request).await {
             Err(error) => response::classify_post_error(&error),
             Ok(raw) if kind == Kind::ShortsStudio => shorts_studio::classify_post(&raw),
-            Ok(raw) => response::classify_post(&raw),
+            Ok(raw) => response::classify_post(&raw, kind),
         }
     }
 

@@ -15,6 +15,7 @@ use crate::api::http_client::RawResponse;
 use crate::api::url_path::path_segment;
 use crate::api::{response, wire};
 use crate::domain::ids::TaskId;
+use crate::domain::request::Kind;
 use crate::domain::task::{Fault, PostAnswer, ReadAnswer, TaskReading, TaskStatus};
 
 /// Before the id of a task that is known by its `requestId` alone.
@@ -32,7 +33,7 @@ pub(super) fn poll_path(task: &TaskId) -> String {
 /// Classifies the response to the POST.
 pub fn classify_post(raw: &RawResponse) -> PostAnswer {
     if !is_success(raw) {
-        return match response::classify_post(raw) {
+        return match response::classify_post(raw, Kind::ShortsStudio) {
             // Without a key, only a request that was turned away unread may be sent again.
             PostAnswer::Again { fault, wait, .. } => {
                 PostAnswer::Again { fault, wait, may_have_run: !matches!(raw.status, 405 | 429) }

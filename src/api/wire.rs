@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 
 use crate::domain::credits::Credits;
 use crate::domain::ids::TaskId;
+use crate::domain::request::Kind;
 use crate::domain::task::{Fault, TaskReading, TaskRecord, TaskStatus};
 
 /// Most credits that one task is believed to cost: far above any price, and low enough that no sum of them
@@ -109,6 +110,23 @@ pub(super) fn task(data: &Value) -> Result<TaskReading, &'static str> {
     })
 }
 
+/// Reads the task object that answers a POST of a kind. One of another medium is the answer to another request (Task
+/// object: `mediaType` is `video`, `image`, `music` or `audio`); a medium that is not documented says nothing.
+pub(super) fn task_of(data: &Value, kind: Kind) -> Result<TaskReading, &'static str> {
+    let wanted = match kind {
+        Kind::Video => "video",
+        Kind::Image => "image",
+        Kind::Music => "music",
+        Kind::Speech | Kind::SoundEffect => "audio",
+        Kind::ShortsStudio => return task(data),
+    };
+    let medium = data.get("mediaType").and_then(Value::as_str);
+    match medium.filter(|medium| ["video", "image", "music", "audio"].contains(medium)) {
+        Some(medium) if medium != wanted => Err("the task is of another medium (mediaType)"),
+        _ => task(data),
+    }
+}
+
 /// What else a task's record says; nothing where it says nothing.
 pub(super) fn record(data: &Value) -> Option<Box<TaskRecord>> {
     let said = |name: &str| text(data, name).filter(|text| (1..=RECORD_MAX_BYTES).contains(&text.len()));
@@ -190,6 +208,29 @@ mod tests {
         let mut data = json!({"id": "t1", "status": status, "costCredits": 0});
         data[name] = value.clone();
         task(&data)
+    }
+
+    #[test]
+    fn a_task_of_another_medium_answers_another_request() {
+        let answer = |medium: Value, kind| {
+            let data = json!({"id": "t1", "status": "failed", "costCredits": 0, "mediaType": medium});
+            task_of(&data, kind).map(|task| task.id.0)
+        };
+        for (medium, kind) in [
+            ("video", Kind::Video),
+            ("image", Kind::Image),
+            ("music", Kind::Music),
+            ("audio", Kind::Speech),
+            ("audio", Kind::SoundEffect),
+            ("video", Kind::ShortsStudio),
+            ("hologram", Kind::Image),
+        ] {
+            assert_eq!(answer(json!(medium), kind), Ok("t1".to_owned()), "{medium} {kind:?}");
+        }
+        assert_eq!(answer(Value::Null, Kind::Image), Ok("t1".to_owned()), "it says nothing");
+        let other = Err("the task is of another medium (mediaType)");
+        assert_eq!(answer(json!("video"), Kind::Image), other);
+        assert_eq!(answer(json!("music"), Kind::SoundEffect), other);
     }
 
     #[test]
