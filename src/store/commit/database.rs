@@ -55,9 +55,18 @@ impl Handle {
         self.file.sync_data().inspect_err(|_| self.is_refused.store(true, Ordering::Relaxed))
     }
 
+    /// Waits until all that it was given is written, as sled understands it.
+    fn flush(&self) -> sled::Result<()> {
+        let again = self.db.clone();
+        let again = move || {
+            let _ = again.flush();
+        };
+        self.watch.flush(again, || self.db.flush()).map(drop)
+    }
+
     /// Whether sled closes it without a panic: it syncs a database that had no error, and the device must not refuse that.
     fn is_closable(&self) -> bool {
-        match self.watch.flush(&self.db) {
+        match self.flush() {
             // sled knows that there was an error, and writes nothing.
             Err(_) => true,
             Ok(()) => !self.is_refused.load(Ordering::Relaxed) && self.file.sync_all().is_ok(),
@@ -158,7 +167,7 @@ impl Database {
     }
 
     fn flush(&self) -> Result<(), StoreError> {
-        self.handle.watch.flush(&self.handle.db).map_err(|source| refused(&self.dir, source))
+        self.handle.flush().map_err(|source| refused(&self.dir, source))
     }
 
     /// The record of that key.

@@ -5,6 +5,7 @@
 //! process, would wait for ever. Each later flush finds the error, returns it, and wakes up all that wait. So while one takes
 //! long, another is begun beside it.
 
+use std::fmt;
 use std::mem;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -14,19 +15,31 @@ use std::time::Duration;
 /// that is slow has no more than a few at once.
 const PATIENCE: Duration = Duration::from_secs(1);
 
+/// Begins another flush.
+type Again = Arc<dyn Fn() + Send + Sync>;
+
 /// Looks after the flushes of one database, of which there is one at a time. Its thread is started by the first.
 #[derive(Debug, Default)]
 pub(super) struct FlushWatch {
     watched: Arc<(Mutex<Watched>, Condvar)>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Watched {
-    /// The database while it is flushed.
-    flushing: Option<sled::Db>,
+    /// What begins another flush, while one is under way.
+    again: Option<Again>,
     /// How many flushes have begun.
     begun: u64,
     thread: Thread,
+}
+
+impl fmt::Debug for Watched {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watched")
+            .field("begun", &self.begun)
+            .field("thread", &self.thread)
+            .finish_non_exhaustive()
+    }
 }
 
 /// What the thread does.
@@ -43,17 +56,17 @@ enum Thread {
 }
 
 impl FlushWatch {
-    /// Waits until all that the database was given is written, as sled understands it.
-    pub(super) fn flush(&self, db: &sled::Db) -> sled::Result<()> {
-        self.begin(db);
-        let flushed = db.flush();
-        self.lock().flushing = None;
-        flushed.map(drop)
+    /// Does a flush, beside which `again` begins another one whenever it takes long.
+    pub(super) fn flush<T>(&self, again: impl Fn() + Send + Sync + 'static, flush: impl FnOnce() -> T) -> T {
+        self.begin(Arc::new(again));
+        let flushed = flush();
+        self.lock().again = None;
+        flushed
     }
 
-    fn begin(&self, db: &sled::Db) {
+    fn begin(&self, again: Again) {
         let mut watched = self.lock();
-        watched.flushing = Some(db.clone());
+        watched.again = Some(again);
         watched.begun += 1;
         match watched.thread {
             Thread::None => {
@@ -94,9 +107,9 @@ fn look_after((watched, changed): &(Mutex<Watched>, Condvar)) {
     let mut seen = None;
     let mut watched = lock(watched);
     while watched.thread != Thread::Ended {
-        let now = watched.flushing.is_some().then_some(watched.begun);
+        let now = watched.again.is_some().then_some(watched.begun);
         if now.is_some() && mem::replace(&mut seen, now) == now {
-            watched.flushing.clone().into_iter().for_each(flush_beside);
+            watched.again.clone().into_iter().for_each(flush_beside);
             patience *= 2;
         } else {
             patience = PATIENCE;
@@ -112,6 +125,37 @@ fn look_after((watched, changed): &(Mutex<Watched>, Condvar)) {
 }
 
 /// Begins another flush, whose outcome is the first one's to tell.
-fn flush_beside(db: sled::Db) {
-    let _ = thread::Builder::new().name("flush-beside".to_owned()).spawn(move || db.flush());
+fn flush_beside(again: Again) {
+    let _ = thread::Builder::new().name("flush-beside".to_owned()).spawn(move || again());
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    /// As of sled: the first waits until another one wakes it up.
+    #[test]
+    fn a_flush_that_nobody_wakes_up_is_woken_up_by_another() {
+        let watch = FlushWatch::default();
+        for _ in 0..2 {
+            let (wake, woken) = mpsc::channel();
+            let again = move || {
+                let _ = wake.send(());
+            };
+            assert_eq!(watch.flush(again, || woken.recv()), Ok(()));
+        }
+        let beside = Arc::new(Mutex::new(0));
+        let counted = Arc::clone(&beside);
+        (0..1000).for_each(|_| {
+            let counted = Arc::clone(&counted);
+            watch.flush(move || *lock_count(&counted) += 1, || ());
+        });
+        assert_eq!(*lock_count(&beside), 0, "those that end have no other beside them");
+    }
+
+    fn lock_count(count: &Mutex<u32>) -> MutexGuard<'_, u32> {
+        count.lock().unwrap()
+    }
 }
