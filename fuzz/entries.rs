@@ -101,7 +101,7 @@ pub fn answers(data: &[u8]) {
         body: body.to_vec(),
     };
     let asked = TaskId("asked".to_owned());
-    for posted in [response::classify_post(&raw), shorts_studio::classify_post(&raw)] {
+    for posted in [response::classify_post(&raw, Kind::Video), shorts_studio::classify_post(&raw)] {
         match posted {
             PostAnswer::Task(reading) => is_possible(&reading),
             PostAnswer::TaskNamed(task, _) => assert!((1..=256).contains(&task.0.len())),

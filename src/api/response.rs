@@ -488,7 +488,7 @@ mod tests {
         assert_eq!(parse_balance(&moved), Err(expected.clone()));
         assert_eq!(classify_read(&moved), ReadAnswer::Again { fault: expected.clone(), wait: None });
         assert_eq!(
-            classify_post(&moved),
+            classify_post(&moved, Kind::Video),
             PostAnswer::Again { fault: expected, wait: None, may_have_run: true }
         );
     }

@@ -20,6 +20,9 @@ const MISSING_MAX: u32 = 8;
 const FETCH_TRIES_MAX: u32 = 8;
 /// After so many downloads in a row whose result host was not available people are told.
 const UNAVAILABLE_TOLD: u32 = 4;
+/// A wait that the service asks for and that is longer than this is told as a warning.
+const LONG_WAIT: Millis = Millis::from_secs(60);
+
 /// The longest wait that a result host can ask for.
 const RESULT_HOST_WAIT_MAX: Millis = Millis::from_secs(300);
 /// How long a result host that is not available is waited for.
@@ -138,7 +141,7 @@ impl Scheduler {
                 let asked = *wait;
                 let wait = self.wait_times.after_fault(faults, asked);
                 self.count_fault(key, attempt);
-                self.note_wait(key, attempt, asked.filter(|asked| asked.0 > 0).map(|_| wait), fault);
+                self.note_wait(key, attempt, asked.filter(|asked| asked.0 > 0).map(|_| wait), fault, now);
                 // While the service is away nothing tells whether it has a task.
                 if !self.outage_detector.is_outage()
                     && let Some(mut open) = self.jobs.get_mut(&key)
@@ -223,7 +226,7 @@ impl Scheduler {
             ReadAnswer::Again { fault, wait: asked } => {
                 self.count_fault(key, attempt);
                 let wait = self.wait_times.after_fault(faults, asked).max(self.settings.poll_min);
-                self.note_wait(key, attempt, asked.filter(|asked| asked.0 > 0).map(|_| wait), &fault);
+                self.note_wait(key, attempt, asked.filter(|asked| asked.0 > 0).map(|_| wait), &fault, now);
                 Some(wait)
             }
         };
@@ -477,15 +480,21 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Notes why an attempt waits after a fault, and says it where the service asked to wait: for this span.
-    fn note_wait(&mut self, key: JobKey, attempt: AttemptNo, asked: Option<Millis>, fault: &Fault) {
+    /// Notes why an attempt waits after a fault, and says it where the service asked to wait: for this span. A long wait is a
+    /// warning, once for all that wait at a time.
+    fn note_wait(&mut self, key: JobKey, attempt: AttemptNo, asked: Option<Millis>, fault: &Fault, now: Now) {
         self.note_wait_reason(key, attempt, asked.map_or(WaitReason::Fault, |_| WaitReason::ServiceAsked));
         if let (Some(wait), Some(active), Some(open)) =
             (asked, self.batches.get(&key.batch), self.jobs.get(&key))
         {
+            let is_told = self.long_wait_told_at.is_some_and(|at| now.tick.since(at) <= LONG_WAIT);
+            let warns = wait > LONG_WAIT && !is_told;
             let context =
                 LogContext::new(&active.record().name, open.spec(), attempt, open.job().state().task());
-            job_log::asked_to_wait(context, fault, wait);
+            job_log::asked_to_wait(context, fault, wait, warns);
+            if warns {
+                self.long_wait_told_at = Some(now.tick);
+            }
         }
     }
 

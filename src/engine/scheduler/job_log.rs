@@ -114,13 +114,10 @@ pub(super) fn dropped(context: LogContext<'_>, illegal: &IllegalEvent) {
     log_event!(debug, context, %illegal, "event dropped");
 }
 
-/// A wait that the service asks for and that is longer than this is told as a warning.
-const LONG_WAIT: Millis = Millis::from_secs(60);
-
 /// The service asks to wait with a request of a job (`Retry-After`), which is repeated after `wait`.
-pub(super) fn asked_to_wait(context: LogContext<'_>, fault: &Fault, wait: Millis) {
+pub(super) fn asked_to_wait(context: LogContext<'_>, fault: &Fault, wait: Millis, warns: bool) {
     let seconds = wait.0.div_ceil(1000);
-    if wait > LONG_WAIT {
+    if warns {
         log_event!(warn, context, %fault, "the service asks to wait; repeating the request in {seconds} s");
     } else {
         log_event!(info, context, %fault, "the service asks to wait; repeating the request in {seconds} s");

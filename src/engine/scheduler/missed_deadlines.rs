@@ -100,8 +100,8 @@ impl Scheduler {
     fn stepped_over(&self, open: &OpenJob, attempt: AttemptNo, now: Now) -> Option<Millis> {
         let job = open.job();
         let span = self.deadline_span(open.spec()).filter(|_| attempt == job.attempt())?;
-        let watch = job.is_overdue().then_some(self.settings.watch_overdue_for).unwrap_or_default();
-        let left = (span.0 + watch.0).saturating_sub(open.used_of_deadline(now.tick)?.0);
+        let watch = if job.is_overdue() { self.settings.watch_overdue_for } else { Millis(0) };
+        let left = span.0.saturating_add(watch.0).saturating_sub(open.used_of_deadline(now.tick)?.0);
         (left > 0).then_some(Millis(left))
     }
 

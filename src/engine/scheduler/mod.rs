@@ -122,6 +122,8 @@ pub struct Scheduler {
     outage_detector: OutageDetector,
     disk: DiskState,
     refused_folders: RefusedFolders,
+    /// When it was last told as a warning that the service asks to wait for long.
+    long_wait_told_at: Option<Tick>,
     output_store: StoreState,
     scratch: Scratch,
     input_store: InputStoreState,
@@ -165,6 +167,7 @@ impl Scheduler {
             outage_detector: OutageDetector::default(),
             disk: DiskState::default(),
             refused_folders: RefusedFolders::default(),
+            long_wait_told_at: None,
             output_store: StoreState::default(),
             scratch: Scratch::new(settings.scratch_max),
             input_store: InputStoreState::default(),

@@ -766,7 +766,7 @@ impl World {
                 self.flies(self.t + again, request.clone(), Box::new(spec.clone()), None);
             }
             let answer = if spec.order.kind.is_keyed() {
-                response::classify_post(&raw)
+                response::classify_post(&raw, spec.order.kind)
             } else {
                 shorts_studio::classify_post(&raw)
             };
