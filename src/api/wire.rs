@@ -112,18 +112,21 @@ pub(super) fn task(data: &Value) -> Result<TaskReading, &'static str> {
 
 /// Reads the task object that answers a POST of a kind. One of another medium is the answer to another request (Task
 /// object: `mediaType` is `video`, `image`, `music` or `audio`); a medium that is not documented says nothing.
-pub(super) fn task_of(data: &Value, kind: Kind) -> Result<TaskReading, &'static str> {
+pub(super) fn task_of(data: &Value, kind: Kind) -> Result<TaskReading, String> {
     let wanted = match kind {
         Kind::Video => "video",
         Kind::Image => "image",
         Kind::Music => "music",
         Kind::Speech | Kind::SoundEffect => "audio",
-        Kind::ShortsStudio => return task(data),
+        Kind::ShortsStudio => return task(data).map_err(str::to_owned),
     };
     let medium = data.get("mediaType").and_then(Value::as_str);
     match medium.filter(|medium| ["video", "image", "music", "audio"].contains(medium)) {
-        Some(medium) if medium != wanted => Err("the task is of another medium (mediaType)"),
-        _ => task(data),
+        Some(medium) if medium != wanted => {
+            let id = text(data, "id").filter(|id| is_id(id)).unwrap_or_default();
+            Err(format!("the service answered with task {id}, whose mediaType is {medium} and not {wanted}"))
+        }
+        _ => task(data).map_err(str::to_owned),
     }
 }
 
@@ -228,9 +231,10 @@ mod tests {
             assert_eq!(answer(json!(medium), kind), Ok("t1".to_owned()), "{medium} {kind:?}");
         }
         assert_eq!(answer(Value::Null, Kind::Image), Ok("t1".to_owned()), "it says nothing");
-        let other = Err("the task is of another medium (mediaType)");
-        assert_eq!(answer(json!("video"), Kind::Image), other);
-        assert_eq!(answer(json!("music"), Kind::SoundEffect), other);
+        let refused = |medium, kind| answer(json!(medium), kind).unwrap_err();
+        let other = "the service answered with task t1, whose mediaType is video and not image";
+        assert_eq!(refused("video", Kind::Image), other);
+        assert!(refused("music", Kind::SoundEffect).ends_with("music and not audio"));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! of groups is bounded: see [`VALUES_MAX`].
 
 use std::borrow::Cow;
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::str::FromStr;
@@ -24,6 +25,8 @@ use crate::domain::utc_day::UtcDay;
 /// Values of one key that have totals of their own. All later ones share one group, so that a client that writes another
 /// value into each row costs no memory, and may spend no more than one client.
 pub const VALUES_MAX: usize = 1_000;
+/// So many days before the oldest kept one, a day may be one that was dropped when the clock was set back since.
+const DROPPED_DAYS_MAX: u32 = 31;
 /// Most bytes of a value that its totals are kept under; of a longer one its beginning and a hash.
 const VALUE_BYTES_MAX: usize = 128;
 
@@ -216,16 +219,17 @@ pub struct GroupTotal {
 }
 
 impl GroupTotal {
-    /// What counts against the limit of a day. Of a day before all that are kept, where others were dropped, what counts is
-    /// that of the oldest one.
+    /// What counts against the limit of a day. Of a day that may have been dropped, since others of the days after it are
+    /// kept, that of the oldest one counts; days that are far ahead are a fault of the clock, and hold nothing up.
     pub fn of_day(&self, day: UtcDay) -> Totals {
         let kept = || self.day.iter().chain(self.earlier_days.iter().flatten());
         if let Some((_, totals)) = kept().find(|(kept, _)| *kept == day) {
             return *totals;
         }
+        let may_be_dropped = |oldest: UtcDay| day < oldest && oldest.0.abs_diff(day.0) <= DROPPED_DAYS_MAX;
         let is_full = self.earlier_days.iter().all(Option::is_some);
-        let oldest = kept().min_by_key(|(kept, _)| *kept).filter(|(oldest, _)| is_full && day < *oldest);
-        oldest.map(|(_, totals)| *totals).unwrap_or_default()
+        let oldest = kept().min_by_key(|(kept, _)| *kept).filter(|_| is_full);
+        oldest.filter(|(oldest, _)| may_be_dropped(*oldest)).map(|(_, totals)| *totals).unwrap_or_default()
     }
 
     fn of_day_mut(&mut self, day: UtcDay) -> Option<&mut Totals> {
@@ -233,18 +237,23 @@ impl GroupTotal {
         kept.find(|(kept, _)| *kept == day).map(|(_, totals)| totals)
     }
 
+    /// Of a day before the last one only a hold begins the totals. What follows it may come when its day was dropped, and even
+    /// begun anew: it is left out where it does not fit.
     fn apply(&mut self, movement: Movement, day: Option<UtcDay>) -> Result<(), OutOfBalance> {
         self.total.apply(movement)?;
         let Some(day) = day else { return Ok(()) };
-        if let Some(totals) = self.of_day_mut(day) {
-            return totals.apply(movement);
+        let is_later = self.day.is_none_or(|(last, _)| day > last);
+        let kept = self.of_day_mut(day);
+        let mut totals = kept.as_deref().copied().unwrap_or_default();
+        if totals.apply(movement).is_err() {
+            return Ok(());
         }
-        let mut totals = Totals::default();
-        match (totals.apply(movement), self.day) {
-            (Ok(()), _) => self.keep(day, totals, |dropped| dropped.0.abs_diff(day.0)),
-            // Its day was dropped since it began.
-            (Err(_), Some((last, _))) if day < last => {}
-            (Err(error), _) => return Err(error),
+        match kept {
+            Some(kept) => *kept = totals,
+            None if matches!(movement, Movement::Hold(_)) || is_later => {
+                self.keep(day, totals, |other| i64::from(other.0.abs_diff(day.0)));
+            }
+            None => {}
         }
         Ok(())
     }
@@ -256,29 +265,20 @@ impl GroupTotal {
         let Some(day) = day else { return };
         match self.of_day_mut(day) {
             Some(of_day) => *of_day = *of_day + totals,
-            None => self.keep(day, totals, |dropped| i64::from(dropped.0).abs_diff(i64::MAX)),
+            None => self.keep(day, totals, |other| -i64::from(other.0)),
         }
     }
 
-    /// Keeps the totals of a day that is not kept yet. Where there is no room, the one of the earlier days, or of this one, goes
-    /// for which `distance` is largest.
-    fn keep<D: Ord>(&mut self, day: UtcDay, totals: Totals, distance: impl Fn(UtcDay) -> D) {
-        let (last, earlier) = match self.day.replace((day, totals)) {
-            Some(last) if last.0 > day => (last, Some((day, totals))),
-            last => ((day, totals), last),
-        };
-        self.day = Some(last);
-        let Some(earlier) = earlier else { return };
-        if let Some(free) = self.earlier_days.iter_mut().find(|kept| kept.is_none()) {
-            *free = Some(earlier);
-            return;
-        }
-        let kept = self.earlier_days.iter_mut().flatten();
-        if let Some(farthest) = kept.max_by_key(|(kept, _)| distance(*kept))
-            && distance(farthest.0) > distance(earlier.0)
-        {
-            *farthest = earlier;
-        }
+    /// Keeps the totals of a day that is not kept yet. Where there is no room, the day goes of which `distance` is largest.
+    fn keep(&mut self, day: UtcDay, totals: Totals, distance: impl Fn(UtcDay) -> i64) {
+        let kept = self.day.into_iter().chain(self.earlier_days.into_iter().flatten());
+        let mut days: Vec<(UtcDay, Totals)> = kept.chain([(day, totals)]).collect();
+        days.sort_by_key(|(day, _)| distance(*day));
+        days.truncate(1 + self.earlier_days.len());
+        days.sort_by_key(|(day, _)| Reverse(*day));
+        let mut days = days.into_iter();
+        self.day = days.next();
+        self.earlier_days = std::array::from_fn(|_| days.next());
     }
 }
 
@@ -610,15 +610,45 @@ mod tests {
         assert_eq!(hold(900, 9), [6, 7, 0, 0, 0, 0, 9], "years ahead for a while");
         assert_eq!(hold(2, 1), [6, 8, 0, 0, 0, 0, 9]);
         assert_eq!(hold(3, 3), [6, 8, 3, 0, 0, 0, 9], "a day that was not used is free");
-        assert_eq!(hold(4, 4), [8, 8, 3, 4, 0, 0, 9], "of a day that was dropped the oldest kept one counts");
-        assert_eq!(hold(5, 5), [3, 3, 3, 4, 5, 0, 9]);
-        assert_eq!(hold(6, 6), [4, 4, 4, 4, 5, 6, 9]);
-        assert_eq!(hold(4, 1), [5, 5, 5, 5, 5, 6, 9]);
-        assert_eq!(hold(2, 1), [1, 1, 0, 5, 5, 0, 9], "so far back, the day farthest from it goes");
-        let settle = Movement::Settle { held: Credits(6), spent: Credits(6), waived: Credits(0) };
-        groups.apply(settle, Some(UtcDay(6)), &client("a"), None).unwrap();
-        let over = Movement::Release(Credits(7));
-        assert!(groups.apply(over, Some(UtcDay(4)), &client("a"), None).is_err(), "more than is held of it");
+        assert_eq!(hold(4, 4), [6, 8, 3, 4, 0, 0, 0], "the day that is years ahead is the first to go");
+        assert_eq!(hold(5, 5), [8, 8, 3, 4, 5, 0, 0], "of a day that was dropped the oldest kept one counts");
+        assert_eq!(hold(6, 6), [3, 3, 3, 4, 5, 6, 0]);
+        assert_eq!(hold(4, 1), [3, 3, 3, 5, 5, 6, 0]);
+    }
+
+    #[test]
+    fn what_comes_of_a_day_that_was_dropped_is_never_an_error_and_drops_no_other() {
+        let mut groups = GroupTotals::of_keys([&key()]);
+        let mut apply = |day: i32, movement: Movement| {
+            groups.apply(movement, Some(UtcDay(day)), &client("a"), None).unwrap();
+            let found = groups.get(&Group { key: key(), value: GroupValue::Named("a".to_owned()) });
+            [1, 4, 5].map(|day| found.of_day(UtcDay(day)).committed().0)
+        };
+        let settled =
+            |held, spent| Movement::Settle { held: Credits(held), spent: Credits(spent), waived: Credits(0) };
+        apply(1, Movement::Hold(Credits(20)));
+        for day in 2..=5 {
+            apply(day, Movement::Hold(Credits(10)));
+        }
+        // One of day 1 was not charged, which turns out wrong; another was.
+        assert_eq!(apply(1, Movement::Release(Credits(10))), [10, 10, 10]);
+        assert_eq!(apply(1, Movement::Correct { from: Credits(0), to: Credits(8) }), [10, 10, 10]);
+        assert_eq!(apply(1, settled(10, 8)), [10, 10, 10]);
+        assert_eq!(apply(1, settled(0, 0)), [10, 10, 10], "a job that costs nothing");
+        // The clock is set back, and day 1 begins anew with what is sent now.
+        assert_eq!(apply(1, Movement::Hold(Credits(3))), [3, 10, 0], "the day farthest from it goes");
+        assert_eq!(apply(1, Movement::Correct { from: Credits(8), to: Credits(7) }), [3, 10, 0]);
+    }
+
+    #[test]
+    fn days_far_ahead_hold_nothing_up() {
+        let mut groups = GroupTotals::of_keys([&key()]);
+        for day in 901..=904 {
+            groups.apply(Movement::Hold(Credits(10)), Some(UtcDay(day)), &client("a"), None).unwrap();
+        }
+        let found = groups.get(&Group { key: key(), value: GroupValue::Named("a".to_owned()) });
+        let of = |day| found.of_day(UtcDay(day)).committed().0;
+        assert_eq!((of(100), of(900), of(901)), (0, 10, 10));
     }
 
     #[test]

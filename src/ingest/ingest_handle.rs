@@ -475,7 +475,14 @@ impl IngestHandle {
             move |known: &Arc<Catalog>| {
                 let (sender, answer) = oneshot::channel();
                 let (own, known) = (own.clone(), known.clone());
-                runtime.spawn(async move { drop(sender.send(own.ask_again(&known).await)) });
+                runtime.spawn(async move {
+                    let asked = tokio::time::timeout(ASK_AGAIN_TIMEOUT, own.ask_again(&known)).await;
+                    let found = asked.unwrap_or_else(|_| {
+                        tracing::warn!("failed to read the catalogs again: no answer in time");
+                        None
+                    });
+                    drop(sender.send(found));
+                });
                 // At the end of the process nobody answers.
                 answer.blocking_recv().ok().flatten()
             }
@@ -497,15 +504,10 @@ impl IngestHandle {
             (in_force.defaults.clone(), in_force.reloads)
         };
         let service = defaults.service.as_ref().map(|service| (service, defaults.identity.as_str()));
-        let loading = catalog_refresh::load_within(CATALOG_RECENT, service, self.store.dir(), &self.clock);
-        match tokio::time::timeout(ASK_AGAIN_TIMEOUT, loading).await {
-            Ok(Ok(loaded)) => Some(self.keep_loaded(loaded, looked, reloads)),
-            Ok(Err(error)) => {
+        match catalog_refresh::load_within(CATALOG_RECENT, service, self.store.dir(), &self.clock).await {
+            Ok(loaded) => Some(self.keep_loaded(loaded, looked, reloads)),
+            Err(error) => {
                 tracing::warn!(%error, "failed to read the catalogs again");
-                None
-            }
-            Err(_) => {
-                tracing::warn!("failed to read the catalogs again: no answer in time");
                 None
             }
         }

@@ -22,7 +22,6 @@ const FETCH_TRIES_MAX: u32 = 8;
 const UNAVAILABLE_TOLD: u32 = 4;
 /// A wait that the service asks for and that is longer than this is told as a warning.
 const LONG_WAIT: Millis = Millis::from_secs(60);
-
 /// The longest wait that a result host can ask for.
 const RESULT_HOST_WAIT_MAX: Millis = Millis::from_secs(300);
 /// How long a result host that is not available is waited for.

@@ -72,7 +72,7 @@ impl OutputDir {
         let synced = sync_folders(&self.root, &folders);
         each(jobs, &open, |job| {
             if let Err(error) = &synced {
-                return Err(same(error));
+                return Err(copy_of(error));
             }
             job.name_parts(self)
         });
@@ -94,7 +94,7 @@ impl OutputDir {
                     failpoint::hit("published");
                     Ok(chosen.files)
                 }
-                (Err(error), Some(_)) => Err(same(error)),
+                (Err(error), Some(_)) => Err(copy_of(error)),
                 (_, None) => job.nameless(),
             });
         }
@@ -102,7 +102,7 @@ impl OutputDir {
 }
 
 /// The same error once more, for another job: its number tells whether the disk fails, or only this file.
-fn same(error: &io::Error) -> io::Error {
+fn copy_of(error: &io::Error) -> io::Error {
     error
         .raw_os_error()
         .map_or_else(|| io::Error::new(error.kind(), error.to_string()), io::Error::from_raw_os_error)

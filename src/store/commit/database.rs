@@ -78,6 +78,7 @@ impl Drop for Handle {
     /// What cannot be closed stays as it is, as after a kill, until the process ends.
     fn drop(&mut self) {
         if !self.is_closable() {
+            tracing::warn!("the database is left unclosed: the device refuses to sync it");
             mem::forget(self.db.clone());
         }
     }

@@ -422,6 +422,7 @@ impl OpenJob {
         if let Some(of) = self.progress(present) {
             of.in_flight_since = Some(now.tick);
             of.used_before_s = u32::try_from(used.0.div_ceil(1000)).unwrap_or(u32::MAX);
+            (of.watch_is_over, of.runs_after_watch) = (false, false);
         }
     }
 

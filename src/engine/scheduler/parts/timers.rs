@@ -1,7 +1,7 @@
 //! When each attempt is looked at next: one queue of timers, on two clocks.
 //!
 //! Resends, readings and downloads are timed by the clock that never steps ([`Tick`]); deadlines and the ends of watches
-//! by the calendar ([`Timestamp`]), which may. Each timer is set once: setting it again moves it.
+//! by the calendar ([`Timestamp`]), which may: whether they have come is asked of the other clock, too, once they are due. Each timer is set once: setting it again moves it.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
