@@ -307,7 +307,7 @@ impl CatalogSource {
         used: &Catalogs,
         clock: &Clock,
     ) -> Result<Option<Catalogs>, Failure> {
-        // Those that are older than they should be were asked for just now, in vain.
+        // Those that are older than they should be were asked for just now, and not given.
         let was_asked = used.stale_because.is_some();
         let is_recent = clock.now().wall.since(used.fetched) < CATALOG_RECENT;
         let Some(service) = self.service().filter(|_| !is_recent && !was_asked) else { return Ok(None) };

@@ -51,7 +51,7 @@ fn retry_after_is_kept_by_posts_and_by_readings() {
 }
 
 #[test]
-fn whoever_asks_is_told_until_when_a_job_waits_and_who_asked_it_to() {
+fn until_when_a_job_waits_and_who_asked_for_it_can_be_asked() {
     let mut stage = Stage::of(1);
     let planned = |stage: &Stage| stage.scheduler.planned_step(Stage::key(0), stage.now);
     let in_seconds = |stage: &Stage, seconds, reason| {
