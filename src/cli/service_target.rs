@@ -309,7 +309,7 @@ impl CatalogSource {
     ) -> Result<Option<Catalogs>, Failure> {
         // Those that are older than they should be were asked for just now, and not given.
         let was_asked = used.stale_because.is_some();
-        let is_recent = clock.now().wall.since(used.fetched) < CATALOG_RECENT;
+        let is_recent = catalog_refresh::is_younger(used.fetched, clock.now().wall, CATALOG_RECENT);
         let Some(service) = self.service().filter(|_| !is_recent && !was_asked) else { return Ok(None) };
         let read = catalog_refresh::load_within(CATALOG_RECENT, Some(service), &self.state, clock).await?;
         warn_if_stale(&read, clock);

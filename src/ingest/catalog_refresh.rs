@@ -145,7 +145,8 @@ fn is_fresh(given: Timestamp, now: Timestamp) -> bool {
     is_younger(given, now, CATALOG_MAX_AGE)
 }
 
-fn is_younger(given: Timestamp, now: Timestamp, age: Millis) -> bool {
+/// Whether a catalog that was given then is younger than `age`. One that seems to come from the future is of unknown age.
+pub(crate) fn is_younger(given: Timestamp, now: Timestamp, age: Millis) -> bool {
     now.since(given) < age && given <= now
 }
 

@@ -159,7 +159,7 @@ impl InForce {
 
     /// Whether the service is asked once more before rows are refused for what the catalogs do not list.
     fn may_ask_again(&self, now: Timestamp) -> bool {
-        let is_recent = |at: Timestamp| at <= now && now.since(at) < CATALOG_RECENT;
+        let is_recent = |at| catalog_refresh::is_younger(at, now, CATALOG_RECENT);
         self.defaults.service.is_some()
             && !self.asked_again.is_some_and(is_recent)
             && !self.catalog.as_ref().is_some_and(|known| is_recent(known.fetched))

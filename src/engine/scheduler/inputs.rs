@@ -140,7 +140,7 @@ impl Scheduler {
                 let asked = *wait;
                 let wait = self.wait_times.after_fault(faults, asked);
                 self.count_fault(key, attempt);
-                self.note_wait(key, attempt, asked.filter(|asked| asked.0 > 0).map(|_| wait), fault, now);
+                self.note_wait(key, attempt, asked_for(asked).map(|_| wait), fault, now);
                 // While the service is away nothing tells whether it has a task.
                 if !self.outage_detector.is_outage()
                     && let Some(mut open) = self.jobs.get_mut(&key)
@@ -225,7 +225,7 @@ impl Scheduler {
             ReadAnswer::Again { fault, wait: asked } => {
                 self.count_fault(key, attempt);
                 let wait = self.wait_times.after_fault(faults, asked).max(self.settings.poll_min);
-                self.note_wait(key, attempt, asked.filter(|asked| asked.0 > 0).map(|_| wait), &fault, now);
+                self.note_wait(key, attempt, asked_for(asked).map(|_| wait), &fault, now);
                 Some(wait)
             }
         };
@@ -453,7 +453,7 @@ impl Scheduler {
             }
         };
         // A day of waiting for a host is some three hundred tries, and not a few of an hour each.
-        let asked = asked.filter(|asked| asked.0 > 0).map(|asked| asked.min(RESULT_HOST_WAIT_MAX));
+        let asked = asked_for(asked).map(|asked| asked.min(RESULT_HOST_WAIT_MAX));
         let wait = (!is_over).then(|| self.wait_times.after_fault(faults, asked));
         if let Some((active, open)) = self.batches.get(&key.batch).zip(self.jobs.get(&key)) {
             let context =
@@ -582,4 +582,9 @@ impl Scheduler {
             open.reset_faults(attempt);
         }
     }
+}
+
+/// What an answer asks to wait, where that is any time at all.
+fn asked_for(wait: Option<Millis>) -> Option<Millis> {
+    wait.filter(|wait| wait.0 > 0)
 }
