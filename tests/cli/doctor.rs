@@ -17,6 +17,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use serde_json::{Value, json};
 
 use crate::support::api_key::KEY;
+use crate::support::own_address::own_address;
 use crate::support::process::{Outcome, Running};
 use crate::support::{TestEnv, manifests};
 
@@ -167,8 +168,7 @@ fn the_key_is_missing_empty_open_to_all_or_refused() {
 #[test]
 fn nobody_listens() {
     let env = TestEnv::new();
-    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let report = doctor(at(&env, &format!("http://{address}")), 5, KEY);
+    let report = doctor(at(&env, &format!("http://{}", own_address())), 5, KEY);
     report.shows("service", "wrong", "Connection refused").shows("catalog", "advice", "no stored copy");
     assert!(report.todo("service").contains("connection refused"));
 }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
+use crate::support::own_address::own_address;
 use crate::support::process::Running;
 use crate::support::{TestEnv, manifests, until};
 
@@ -267,12 +268,12 @@ fn watching_a_batch_to_its_end_says_what_comes_next() {
 #[test]
 fn every_refusal_is_as_the_page_says() {
     let env = TestEnv::new();
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let address = own_address();
     env.write("token", "secret");
-    env.configure(&format!("[control]\nhttp = \"127.0.0.1:{port}\"\ntoken_file = \"token\""));
+    env.configure(&format!("[control]\nhttp = \"{address}\"\ntoken_file = \"token\""));
     let daemon = env.daemon("info");
     let ask = |head: &str, more: &str, body: &[u8]| {
-        let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+        let mut stream = std::net::TcpStream::connect(address).unwrap();
         let (length, more) = (body.len(), format!("authorization: bearer secret\r\n{more}"));
         let head = format!(
             "{head} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{more}content-length: {length}\r\n\r\n"

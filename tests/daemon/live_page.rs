@@ -3,9 +3,10 @@
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
+use crate::support::own_address::own_address;
 use crate::support::process::Running;
 use crate::support::{TestEnv, manifests, until};
 
@@ -13,18 +14,18 @@ const TOKEN: &str = "0123456789abcdef";
 
 pub(crate) struct Server {
     pub(crate) env: TestEnv,
-    pub(crate) port: u16,
+    pub(crate) address: SocketAddr,
     pub(crate) daemon: Running,
 }
 
 pub(crate) fn serve(with_token: bool, more: &str) -> Server {
     let env = TestEnv::new();
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let address = own_address();
     let token = if with_token { "token_file = \"token\"\n" } else { "" };
     env.write("token", TOKEN);
-    env.configure(&format!("[control]\nhttp = \"127.0.0.1:{port}\"\n{token}{more}"));
+    env.configure(&format!("[control]\nhttp = \"{address}\"\n{token}{more}"));
     let daemon = env.daemon("info");
-    Server { env, port, daemon }
+    Server { env, address, daemon }
 }
 
 pub(crate) struct Answer {
@@ -48,11 +49,11 @@ impl Answer {
 
 impl Server {
     fn connect(&self, request: &str, headers: &[&str], body: &str) -> TcpStream {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        let mut stream = TcpStream::connect(self.address).unwrap();
         let headers: String = headers.iter().map(|header| format!("{header}\r\n")).collect();
-        let (port, length) = (self.port, body.len());
+        let (address, length) = (self.address, body.len());
         let head = format!(
-            "{request} HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\nconnection: close\r\n{headers}content-length: {length}\r\n\r\n"
+            "{request} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n{headers}content-length: {length}\r\n\r\n"
         );
         stream.write_all(&[head.as_bytes(), body.as_bytes()].concat()).unwrap();
         stream
@@ -173,7 +174,7 @@ fn without_a_token_there_is_only_reading() {
     // A page of another site reads nothing either, whatever name leads to this machine.
     assert_eq!(server.ask("GET /", &["sec-fetch-site: cross-site"], "").status, 401);
     assert_eq!(server.ask("GET /v1/status", &["origin: http://evil.example"], "").status, 401);
-    let mut rebound = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
+    let mut rebound = TcpStream::connect(server.address).unwrap();
     rebound.write_all(b"GET / HTTP/1.1\r\nhost: evil.example\r\nconnection: close\r\n\r\n").unwrap();
     let mut text = String::new();
     rebound.read_to_string(&mut text).unwrap();
@@ -228,7 +229,7 @@ fn a_login_opens_the_pages_and_a_form_needs_its_token() {
     let status =
         || server.env.run(["status", "--json"]).exited(0).json()["batches"][0]["budget_credits"].clone();
     assert_ne!(status(), 90);
-    let own = format!("origin: http://127.0.0.1:{}", server.port);
+    let own = format!("origin: http://{}", server.address);
     let done = budget(&["sec-fetch-site: same-origin", &own], &form);
     assert_eq!(done.status, 303, "{}", done.body);
     assert_eq!(status(), 90);
@@ -385,14 +386,14 @@ fn a_run_serves_its_pages_and_says_where() {
             .chain(run.said().lines())
             .find_map(|line| line.split_once("page: http://")?.1.split_once('/').map(|(at, _)| at.to_owned()))
     });
-    let port = line.rsplit(':').next().unwrap().parse().unwrap();
-    let server = Server { env, port, daemon: run };
+    let address = line.parse().unwrap();
+    let server = Server { env, address, daemon: run };
     let page = server.ask("GET /", &[], "");
     assert!(page.status == 200 && page.body.contains("/batches/batch"), "{}", page.body);
     assert_eq!(server.ask("POST /v1/cancel", &[], "{\"name\":\"batch\"}").status, 403);
     assert_eq!(server.ask("GET /submit", &[], "").status, 403);
     server.daemon.end().exited(0);
-    assert!(TcpStream::connect(("127.0.0.1", port)).is_err(), "it ends with the run");
+    assert!(TcpStream::connect(address).is_err(), "it ends with the run");
     server.env.audit().each_paid_once(40);
 }
 

@@ -8,6 +8,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::support::collect_outputs::Outputs;
+use crate::support::own_address::own_address;
 use crate::support::process::Running;
 use crate::support::{TestEnv, eventually, manifests, until};
 
@@ -556,12 +557,11 @@ fn every_request_of_the_page_is_there() {
 fn tcp_asks_for_its_token() {
     let env = TestEnv::new();
     env.write("token", "open sesame\n");
-    // A port that was free a moment ago.
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    env.configure(&format!("[control]\nhttp = \"127.0.0.1:{port}\"\ntoken_file = \"token\""));
+    let address = own_address();
+    env.configure(&format!("[control]\nhttp = \"{address}\"\ntoken_file = \"token\""));
     let daemon = env.daemon("info");
     let ask = |more: &str| {
-        let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+        let mut stream = std::net::TcpStream::connect(address).unwrap();
         let request =
             format!("GET /v1/health HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{more}\r\n");
         stream.write_all(request.as_bytes()).unwrap();

@@ -4,7 +4,7 @@
 //!
 //! `process` runs the client, `terminal` on a terminal, `disk` gives it a small disk. `accounting` reads what the service saw, `collect_outputs`
 //! what lies on disk. `manifests` has some; `fault_matrix` holds a row of every kind against one fault. `case_share`
-//! says which of many cases a test takes. `proxy`,
+//! says which of many cases a test takes. `own_address` gives addresses. `proxy`,
 //! `scripted_proxy` and `tls` stand between the client and the service. `s3` and `gcs` are object stores.
 #![allow(unreachable_pub, reason = "its modules are parts of this file")]
 #![allow(
@@ -23,6 +23,7 @@ pub mod disk;
 pub mod fault_matrix;
 pub mod gcs;
 pub mod manifests;
+pub mod own_address;
 pub mod process;
 pub mod proxy;
 pub mod s3;

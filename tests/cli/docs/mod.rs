@@ -13,9 +13,10 @@ mod page;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::fs;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use crate::support::own_address::own_address;
 
 use self::page::{Block, blocks, inline_commands, is_as_expected};
 
@@ -30,8 +31,7 @@ const PAGE_SECONDS: &str = "150";
 /// Stands for the time that a person takes: what follows a service in the background begins when it listens.
 const WAIT_FOR_DAEMON: &str = r#"until for socket in state/callsheet.sock state/*/callsheet.sock; do
     curl -sf --unix-socket "$socket" http://callsheet/v1/health >>waited 2>&1 && break; done; do kill -0 $!; sleep 0.05; done"#;
-const WAIT_FOR_EMULATOR: &str =
-    "until curl -sf http://127.0.0.1:8787/openapi.json >>waited 2>&1; do kill -0 $!; sleep 0.05; done";
+const WAIT_FOR_EMULATOR: &str = "until curl -sf http://127.0.0.1:8787/openapi.json >>waited 2>&1; do kill -0 $!; sleep 0.05; done; kill -0 $!";
 
 fn repository() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -110,10 +110,14 @@ fn run_page(name: &str, text: &str) -> Result<(), String> {
         return Ok(());
     }
     let folder = tempfile::tempdir().unwrap();
-    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let address = own_address();
     copy_tree(&repository().join("jobs"), &folder.path().join("jobs"));
     fs::create_dir(folder.path().join("said")).unwrap();
-    fs::write(folder.path().join("said/page.sh"), script(&blocks).replace(PAGE_ADDRESS, &address)).unwrap();
+    fs::write(
+        folder.path().join("said/page.sh"),
+        script(&blocks).replace(PAGE_ADDRESS, &address.to_string()),
+    )
+    .unwrap();
     let programs = Path::new(PROGRAM).parent().unwrap().display().to_string();
     let path = format!("{programs}:{}", std::env::var("PATH").unwrap_or_default());
     let mut shell = Command::new("timeout");
@@ -123,8 +127,16 @@ fn run_page(name: &str, text: &str) -> Result<(), String> {
     let status = shell
         .args(["-k", "10", PAGE_SECONDS, "bash", "said/page.sh"])
         .current_dir(folder.path())
-        .envs([("PATH", path.as_str()), ("BROWSER", "true"), ("no_proxy", "127.0.0.1"), ("TZ", "UTC")])
-        .envs([("HOME", folder.path().as_os_str()), ("CALLSHEET_EMULATOR_LISTEN", address.as_ref())])
+        .envs([
+            ("PATH", path.as_str()),
+            ("BROWSER", "true"),
+            ("no_proxy", &format!("127.0.0.1,{}", address.ip())),
+            ("TZ", "UTC"),
+        ])
+        .envs([
+            ("HOME", folder.path().as_os_str()),
+            ("CALLSHEET_EMULATOR_LISTEN", address.to_string().as_ref()),
+        ])
         .output()
         .unwrap();
     let read = |name: String| fs::read_to_string(folder.path().join("said").join(name)).unwrap_or_default();
@@ -141,7 +153,7 @@ fn run_page(name: &str, text: &str) -> Result<(), String> {
     for (n, pair) in blocks.windows(2).enumerate() {
         if pair[0].is_run() && pair[1].is_output() {
             let (found, expected) = (read(n.to_string()), pair[1].lines.join("\n"));
-            if !is_as_expected(&found, &expected.replace(PAGE_ADDRESS, &address)) {
+            if !is_as_expected(&found, &expected.replace(PAGE_ADDRESS, &address.to_string())) {
                 writeln!(wrong, "{name}:{}: expected\n{expected}\nfound\n{found}", pair[1].first).unwrap();
             }
         }
