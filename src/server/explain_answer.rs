@@ -506,7 +506,7 @@ fn next(
                 None if record.job.has_succeeded() => {
                     format!("nothing; callsheet download {name} fetches its outputs again, free of charge")
                 }
-                None => next_of_failed(spec, &record.job, &name),
+                None => next_of_failed(spec, &record.job, &name, batch.expires()),
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use crate::domain::job::{Attempt, Job, JobSpec, State};
 use crate::domain::remedy::{NOTHING_TO_DOWNLOAD, Remedy, missed_its_deadline, remedy, with_other_fields};
+use crate::domain::time::Timestamp;
 use crate::engine::scheduler::{PlannedStep, WaitReason};
 
 /// When a job goes on that waits after something did not work, or was asked to wait; nothing where it waits for another
@@ -67,8 +68,8 @@ pub(super) fn next_of_watched(job: &Job, watched: &Attempt, name: &str) -> Strin
     )
 }
 
-/// The same of a job that has ended without outputs; `name` is what commands call it.
-pub(super) fn next_of_failed(spec: &JobSpec, job: &Job, name: &str) -> String {
+/// The same of a job that has ended without outputs; `name` is what commands call it, and its batch expires at `expires`.
+pub(super) fn next_of_failed(spec: &JobSpec, job: &Job, name: &str, expires: Option<Timestamp>) -> String {
     if let State::Failed { fault, .. } = job.state() {
         match remedy(job) {
             None | Some(Remedy::Retry) => {}
@@ -86,6 +87,12 @@ pub(super) fn next_of_failed(spec: &JobSpec, job: &Job, name: &str) -> String {
         }
     }
     let is_keyed = spec.order.kind.is_keyed();
+    // What was sent once does not expire.
+    let expiry = expires.filter(|_| job.first_sent().is_none()).map_or_else(String::new, |at| {
+        format!(
+            "; its batch expires at {at}: after that, submit its manifest with a later policy.expires first"
+        )
+    });
     match job.state() {
         state if state.is_ended_by_record() => {
             format!("nothing; callsheet retry {name} makes another attempt, under a new key")
@@ -102,11 +109,11 @@ pub(super) fn next_of_failed(spec: &JobSpec, job: &Job, name: &str) -> String {
             "nothing; callsheet retry {name} queues it again, under the same key: as long as the service has task \
              {task}, that is its answer. To have it made anew, submit its row with another id"
         ),
-        _ if is_keyed => format!("nothing; callsheet retry {name} queues it again, under the same key"),
+        _ if is_keyed => format!("nothing; callsheet retry {name} queues it again, under the same key{expiry}"),
         _ if job.first_sent().is_some() => format!(
             "nothing; callsheet retry {name} sends it again. Its endpoint supports no key: if the request before was \
              received after all, both are charged"
         ),
-        _ => format!("nothing; callsheet retry {name} queues it again"),
+        _ => format!("nothing; callsheet retry {name} queues it again{expiry}"),
     }
 }

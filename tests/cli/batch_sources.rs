@@ -351,6 +351,11 @@ fn retry_of_what_expired_says_what_to_change() {
     env.write("w.json", manifest("2999-01-01T00:00:00Z"));
     env.run(["run", "w.json"]).exited(1).says("expires 3 s -> 2999-01-01T00:00:00.000Z");
     env.run(["retry", "w"]).exited(0).says("1 queued again");
+    env.run(["cancel", "w"]).exited(0);
+    let until = "callsheet retry w/fox queues it again, under the same key; its batch expires at 2999-01-01T00:00:00.000Z";
+    let explained = env.run(["explain", "w/fox"]).exited(0).stdout;
+    assert!(explained.contains(until), "{explained}");
+    env.run(["retry", "w"]).exited(0).says("1 queued again");
     env.run(["run", "w.json", "--budget", "none"]).exited(0);
     env.audit().each_paid_once(1);
 }
