@@ -16,6 +16,7 @@
 #![allow(unreachable_pub, reason = "its modules are parts of this file")]
 
 mod call_interceptor;
+mod commands;
 mod limits;
 mod moments;
 mod plan;
@@ -28,6 +29,7 @@ use std::time::Instant;
 
 use callsheet::failpoint;
 
+use self::commands::CommandsRun;
 use self::limits::LimitsRun;
 use self::moments::{MomentCounts, MomentsRun};
 use self::plan::{ClientMode, Round};
@@ -46,6 +48,9 @@ const KILLS_OF_A_LIMITS_RUN: usize = 6;
 /// Kills of a plain `cargo test` while states are rebuilt, and of one state and what becomes of it among them.
 const KILLS_OF_REBUILDS: usize = 6;
 const KILLS_OF_A_REBUILDS_RUN: usize = 6;
+/// Kills of a plain `cargo test` while people give commands, and of one state among them.
+const KILLS_OF_COMMANDS: usize = 6;
+const KILLS_OF_A_COMMANDS_RUN: usize = 6;
 
 fn asked<T: std::str::FromStr>(name: &str) -> Option<T> {
     let text = std::env::var(name).ok()?;
@@ -99,6 +104,19 @@ fn nothing_is_bought_twice_whatever_is_rebuilt_between_kills() {
     }
     eprintln!("{:.1} s: {counts}", began.elapsed().as_secs_f32());
     assert!(counts.jobs > 0 && counts.tasks >= counts.jobs, "nothing was bought");
+}
+
+/// Two people edit, hand in, cancel, retry, review and limit, both at once.
+#[test]
+fn whatever_people_do_between_kills_is_paid_once_and_comes_to_its_end() {
+    let (kills, mut random) = asked_for(KILLS_OF_COMMANDS);
+    let (began, mut counts) = (Instant::now(), commands::CommandCounts::default());
+    while counts.kills < kills {
+        let of_round = KILLS_OF_A_COMMANDS_RUN.min(kills - counts.kills);
+        counts.add(&CommandsRun::new(random.u64(..)).play(of_round));
+    }
+    eprintln!("{:.1} s: {counts}", began.elapsed().as_secs_f32());
+    assert!(counts.jobs > 0 && counts.tasks > 0, "nothing was bought");
 }
 
 /// A job at a time, a manifest dropped once.
