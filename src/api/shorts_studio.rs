@@ -89,13 +89,13 @@ fn reading(raw: &RawResponse, known: Option<&TaskId>) -> Result<TaskReading, &'s
     let credits = |name: &str| object.get(name).and_then(wire::charge);
     Ok(TaskReading {
         id,
+        fault: wire::task_fault(object, &status),
         status,
         model: wire::model(object),
         options: None,
         charged: credits("costCredits"),
         waived: credits("waivedCredits"),
         urls,
-        fault: wire::task_fault(object),
         record: wire::record(object),
     })
 }

@@ -99,13 +99,13 @@ pub(super) fn task(data: &Value) -> Result<TaskReading, &'static str> {
     };
     Ok(TaskReading {
         id: TaskId(id),
+        fault: task_fault(data, &status),
         status,
         model: model(data),
         options: options(data),
         charged: Some(charged),
         waived: Some(waived),
         urls,
-        fault: task_fault(data),
         record: record(data),
     })
 }
@@ -182,8 +182,11 @@ fn options(data: &Value) -> Option<Map<String, Value>> {
 }
 
 /// Why a task failed: `taskInfo` or `taskResult`, JSON text (or the object itself) with `errorCode`,
-/// `error` and `errorMessage`.
-pub(super) fn task_fault(data: &Value) -> Option<Fault> {
+/// `error` and `errorMessage`. Of a task that runs or has succeeded they are diagnostics that nothing depends on (Task object).
+pub(super) fn task_fault(data: &Value, status: &TaskStatus) -> Option<Fault> {
+    if !matches!(status, TaskStatus::Failed | TaskStatus::Canceled) {
+        return None;
+    }
     let from = |name: &str| {
         let object = match data.get(name)? {
             Value::String(text) => serde_json::from_str(text).ok()?,

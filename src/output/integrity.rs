@@ -54,8 +54,8 @@ fn riff(file: &mut (impl Read + Seek), length: u64) -> io::Result<bool> {
     Ok(size < UNKNOWN && u64::from(size) + 8 > length)
 }
 
-/// Boxes, each with its length and a name, among them the index that every player needs. A few bytes behind a whole index
-/// and its media are no box, and no player minds them.
+/// Boxes, each with its length and a name, among them the index that every player needs. What is behind a whole index and its
+/// media, and neither, is minded by no player: a few bytes, a tag, a part of a box.
 fn mp4(file: &mut (impl Read + Seek), length: u64) -> io::Result<bool> {
     let mut at = 0;
     let (mut has_index, mut has_media) = (false, false);
@@ -64,6 +64,7 @@ fn mp4(file: &mut (impl Read + Seek), length: u64) -> io::Result<bool> {
             return Ok(false);
         }
         let [size, name] = words_at(file, at)?;
+        let is_tail = has_index && has_media && !matches!(&name, b"moov" | b"moof" | b"mdat");
         has_index |= name == *b"moov" || name == *b"moof";
         has_media |= name == *b"mdat";
         let size = match u32::from_be_bytes(size) {
@@ -81,7 +82,7 @@ fn mp4(file: &mut (impl Read + Seek), length: u64) -> io::Result<bool> {
         }
         at = at.saturating_add(size);
         if at >= length {
-            return Ok(at > length || !has_index);
+            return Ok(!is_tail && (at > length || !has_index));
         }
     }
     Ok(false)
@@ -123,6 +124,12 @@ mod tests {
     fn a_few_bytes_behind_a_whole_movie_are_left_alone() {
         for more in 1..8 {
             assert!(!check("video/mp4", &[MP4, &vec![0; more]].concat()), "{more}");
+        }
+        let tagged = [MP4, b"TAGA tide of brass", &[0; 110]].concat();
+        assert!(!check("video/mp4", &tagged), "a tag as of MP3 files");
+        for cut in 1..8 {
+            let more = [MP4, b"\0\0\0\x10mdat", &vec![0; cut]].concat();
+            assert!(check("video/mp4", &more), "more media, cut off");
         }
         let without_media = b"\0\0\0\x0cftypisom\0\0\0\x08moov\0\0";
         assert!(check("video/mp4", without_media), "its media may follow");

@@ -10,6 +10,9 @@ pub struct Media {
     pub ext: String,
 }
 
+/// The media type of a drawing.
+const SVG: &str = "image/svg+xml";
+
 /// The content is not what the job asked for.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the result is {found}, not {wanted}")]
@@ -41,6 +44,11 @@ pub fn detect_media_type(
     if head.is_empty() {
         return refuse("empty".to_owned());
     }
+    let declared = declared.and_then(|text| text.split(';').next()).map(str::trim).unwrap_or_default();
+    // The only picture that is text, so it is taken for one where its host and its content say so.
+    if declared == SVG && fits(SVG) && is_svg(head) {
+        return Ok(Media { content_type: SVG.to_owned(), ext: "svg".to_owned() });
+    }
     if let Some(found) = infer::get(head) {
         let (content_type, ext) = (found.mime_type().to_owned(), found.extension().to_owned());
         return if fits(&content_type) { Ok(Media { content_type, ext }) } else { refuse(content_type) };
@@ -48,7 +56,6 @@ pub fn detect_media_type(
     if is_text(head) {
         return refuse("text".to_owned());
     }
-    let declared = declared.and_then(|text| text.split(';').next()).map(str::trim).unwrap_or_default();
     if !fits(declared) {
         let by_url = || if is_open(declared) && !is_utf8_text(head) { by_extension(url) } else { None };
         let found = of_brand(head).or_else(by_url).filter(|media| fits(&media.content_type));
@@ -100,6 +107,12 @@ fn is_utf8_text(head: &[u8]) -> bool {
     text.chars().all(|c| !c.is_control() || matches!(c, '\t' | '\n' | '\r'))
 }
 
+/// Whether the root of a drawing is among the first bytes, perhaps behind a declaration and remarks.
+fn is_svg(head: &[u8]) -> bool {
+    let at = head.windows(b"<svg".len()).position(|window| window == b"<svg");
+    at.is_some_and(|at| is_utf8_text(&head[..at]))
+}
+
 /// No media format begins with a run of printable text this long.
 fn is_text(head: &[u8]) -> bool {
     let start = &head[..head.len().min(64)];
@@ -118,6 +131,19 @@ mod tests {
         let found = detect_media_type(Kind::Image, png, Some("text/html"), URL).unwrap();
         assert_eq!(found, Media { content_type: "image/png".into(), ext: "png".into() });
         assert!(detect_media_type(Kind::Video, png, Some("video/mp4"), URL).is_err());
+    }
+
+    #[test]
+    fn a_drawing_is_an_image_where_host_and_content_say_so() {
+        let plain = &b"<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"9\" height=\"9\"/>"[..];
+        let declared = "image/svg+xml; charset=utf-8";
+        for head in [plain, &[b"<?xml version=\"1.0\"?>\n<!-- drawn -->\n", plain].concat()] {
+            assert_eq!(detect_media_type(Kind::Image, head, Some(declared), URL).unwrap().ext, "svg");
+            assert!(detect_media_type(Kind::Image, head, Some("text/html"), URL).is_err());
+            assert!(detect_media_type(Kind::Video, head, Some(declared), URL).is_err());
+        }
+        let page = b"<!DOCTYPE html><html><body>not found";
+        assert!(detect_media_type(Kind::Image, page, Some(declared), URL).is_err());
     }
 
     #[test]

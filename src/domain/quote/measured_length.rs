@@ -13,7 +13,9 @@ use super::price_formula::Priced;
 use super::price_matrix::Bound;
 use super::reprice::request_of;
 use super::validate::option;
-use super::{Catalog, PricedBody, QuoteContext, Rules, music, priced_as_it_is, sound_effect, video};
+use super::{
+    Catalog, PricedBody, QuoteContext, Rules, music, priced_as_it_is, sound_effect, spelling, video,
+};
 use crate::domain::diagnostic::{Diagnostic, Diagnostics};
 use crate::domain::ids::BatchName;
 use crate::domain::job_reference::{INPUT_LENGTH, INPUT_TOO_LONG, InputField, JobInput, length_reference};
@@ -112,7 +114,8 @@ fn priced_lengths(
     })
 }
 
-/// What is sent in an option for an output of so many seconds: of the request's own length the least that is not less.
+/// What is sent in an option for an output of so many seconds: of the request's own length the least that is not less. The
+/// model may be spelled as [`quote`](super::quote) reads it.
 ///
 /// # Errors
 /// [`LengthError`].
@@ -124,7 +127,8 @@ pub fn fitting_length(
     rules: &Rules,
 ) -> Result<Value, LengthError> {
     let wanted = super::duration::seconds(seconds).unwrap_or_default();
-    fitting(kind, field, &QuoteContext { request, catalog, rules }, wanted)
+    let (request, _) = spelling::listed(kind, request, catalog, rules);
+    fitting(kind, field, &QuoteContext { request: &request, catalog, rules }, wanted)
 }
 
 /// The same for a body that was accepted, and an output that was measured.

@@ -12,7 +12,7 @@ use super::model_rules::{Allowance, BilledSource, Bounds, InputLimits, ModelRule
 use super::price_formula::Priced;
 use super::validate::{boolean, either, found, nearest, not_one_of, option};
 use super::video_price::{self, Terms, UnsaidSource};
-use super::{Catalog, PricedBody, QuoteContext, Rules, find_model, request_body, validate};
+use super::{Catalog, PricedBody, QuoteContext, Rules, find_model, request_body, spelling, validate};
 use crate::domain::diagnostic::Diagnostics;
 use crate::domain::request::{Kind, Request};
 
@@ -94,9 +94,11 @@ fn job_of<'a>(basis: &'a QuoteContext<'a>) -> (Job<'a>, Option<&'a VideoModel>) 
     (Job { basis, mode, id: basis.request.model.as_deref().unwrap_or_default() }, found_model)
 }
 
-/// Whether the seconds of its source video decide about a video: they must be sent, or there is a limit to them.
+/// Whether the seconds of its source video decide about a video: they must be sent, or there is a limit to them. The model
+/// may be spelled as [`quote`](super::quote) reads it.
 pub fn wants_source_seconds(request: &Request, catalog: &Catalog, rules: &Rules) -> bool {
-    let basis = QuoteContext { request, catalog, rules };
+    let (request, _) = spelling::listed(Kind::Video, request, catalog, rules);
+    let basis = QuoteContext { request: &request, catalog, rules };
     let (job, found_model) = job_of(&basis);
     let has_limit = job.limits().is_some_and(|limits| limits.source_seconds_max.is_some());
     !request.video_urls.is_empty() && (has_limit || job.needs_source_seconds(found_model))

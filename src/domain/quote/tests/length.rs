@@ -94,6 +94,8 @@ fn the_next_length_that_is_taken_is_sent() {
     let clip = || video("house-c1", json!({}));
     assert_eq!(fit(Kind::Video, clip(), json!(4)), "\"4s\"");
     assert_eq!(fit(Kind::Video, clip(), json!(4.001)), "\"5s\"");
+    let spelled = video("House-C1", json!({"resolution": "768p"}));
+    assert_eq!(fit(Kind::Video, spelled, json!(4)), "\"4s\"", "as its quote reads it");
     assert_eq!(fit(Kind::Video, clip(), json!(0.2)), "\"1s\"");
     assert_eq!(fit(Kind::Video, clip(), json!("15s")), "\"15s\"");
     assert_eq!(fit(Kind::Video, clip(), json!(15.3)), "is 15.3 s long, and house-c1 takes 15s at most");
@@ -175,4 +177,6 @@ fn the_length_of_a_source_video_is_sent_as_it_is_and_refused_where_it_is_too_lon
     let wants = |fields: Value| wants_source_seconds(&request(fields), &catalog(), &Rules::builtin());
     assert!(wants(longer("model-h3", json!({}))) && wants(longer("model-g-omni", json!({}))));
     assert!(wants(billed(json!({}))) && !wants(longer("model-f-3", json!({}))));
+    let spelled = with(longer("Model-H3", json!({})), json!({"mode": "Video to video"}));
+    assert!(wants(spelled), "as its quote reads it");
 }
