@@ -8,9 +8,6 @@ use crate::domain::ids::TaskId;
 use crate::domain::request::Kind;
 use crate::domain::task::{Fault, TaskReading, TaskRecord, TaskStatus};
 
-/// Most credits that one task is believed to cost: far above any price, and low enough that no sum of them
-/// runs over.
-const CHARGE_MAX: Credits = Credits(1_000_000_000_000);
 /// Longest id of a task, in bytes. A UUID has 36.
 const ID_MAX_BYTES: usize = 256;
 /// Longest code of an error, in characters.
@@ -47,9 +44,9 @@ pub(super) fn success(body: &Value) -> Option<&Value> {
     body.get("data").filter(|data| is_success && !data.is_null())
 }
 
-/// What a task is charged. More than [`CHARGE_MAX`] is none.
+/// What a task is charged. More than [`Credits::TASK_MAX`] is none.
 pub(super) fn charge(value: &Value) -> Option<Credits> {
-    credits(value).filter(|charge| *charge <= CHARGE_MAX)
+    credits(value).filter(|charge| *charge <= Credits::TASK_MAX)
 }
 
 /// The `error` of an error envelope, with its message.

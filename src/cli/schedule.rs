@@ -14,6 +14,7 @@ use crate::cli::service_target::PresentState;
 use crate::cli::table::{self, Table};
 use crate::cli::terminal::say;
 use crate::cli::{printable, service_target, submit, summary, written};
+use crate::client::ClientError;
 use crate::clock::Clock;
 use crate::config::{Config, ScheduleConfig};
 use crate::domain::exit_code::Exit;
@@ -275,13 +276,29 @@ async fn run_now(config: &Config, command: &ScheduleNameArgument, global: &Globa
     if name::check(&command.name).is_err() {
         return Err(not_found(&command.name, config.schedule.iter().map(|schedule| schedule.name.as_str())));
     }
-    let receipt = client.call(&RunScheduleRequest { name: command.name.clone() }).await?;
+    let started = client.call(&RunScheduleRequest { name: command.name.clone() }).await;
+    let receipt = started.map_err(|error| match error {
+        // Another run would be bought, too.
+        ClientError::ConnectionLost { .. } => Failure::from(error).hint(
+            "a run may have started; before you repeat the command, look for its batch: callsheet schedule list",
+        ),
+        error => Failure::from(error),
+    })?;
     // With --json, problems are an error, which is said at the end.
     if !global.json || !receipt.has_problems() {
         summary::receipt(&receipt);
     }
-    let nothing = receipt.added() == 0 && receipt.have == 0;
-    let exit = if nothing || receipt.has_problems() { Exit::Usage } else { Exit::Success };
+    let exit = if receipt.not_validated > 0 {
+        say!(
+            "the daemon tries the rows that wait again, for this run; do not repeat the command for them, since that starts \
+             another run"
+        );
+        Exit::Unreachable
+    } else if !receipt.is_taken_in() || receipt.has_problems() {
+        Exit::Usage
+    } else {
+        Exit::Success
+    };
     if global.json {
         let printed = written(json(&mut io::stdout().lock(), &serde_json::json!(receipt)));
         submit::report_problems([&receipt], exit);

@@ -148,7 +148,7 @@ pub async fn run(
     let (retention, spans) = watch::channel(retention);
     tokio::spawn(retention::run(store.clone(), hooks.clone(), clock, spans));
     let delivering = tokio::spawn(deliver(hooks.clone(), stop.clone()));
-    let (schedules, reloads) = mpsc::channel(1);
+    let (schedules, reloads) = watch::channel(Vec::new());
     tokio::spawn(scheduled.run(clock, Inputs { reloads, fires, stop: stop.clone() }));
     tokio::spawn(signals::watch(
         signals,

@@ -106,7 +106,7 @@ impl ConfiguredSchedule {
 
 /// Where runs go in.
 pub(super) trait RunIngest: Send + Sync {
-    /// Takes a manifest in; durable on return.
+    /// Takes a manifest in; durable on return. Its receipt tells of rows that could not be validated now.
     fn take_in(
         &self,
         manifest: &Path,
@@ -134,7 +134,7 @@ pub(super) struct DaemonIngest {
 
 impl RunIngest for DaemonIngest {
     async fn take_in(&self, manifest: &Path, options: IngestOptions) -> Result<Receipt, IngestError> {
-        self.ingest.accept_whole(manifest, options, None).await
+        self.ingest.accept(manifest, options).await
     }
 
     async fn plan(&self, manifest: &Path, options: IngestOptions) -> Result<Receipt, IngestError> {
@@ -170,7 +170,7 @@ impl RunIngest for DaemonIngest {
 #[derive(Debug)]
 pub(super) struct Inputs {
     /// The schedules of a new configuration.
-    pub(super) reloads: mpsc::Receiver<Vec<ConfiguredSchedule>>,
+    pub(super) reloads: watch::Receiver<Vec<ConfiguredSchedule>>,
     /// Runs that somebody starts by hand.
     pub(super) fires: mpsc::Receiver<FireRequest>,
     /// The end.
@@ -243,7 +243,8 @@ impl<D: RunIngest> ScheduleRunner<D> {
             ScheduleRecords::new()
         });
         let known = |(name, record): (&String, &ScheduleRecord)| {
-            (name.clone(), Progress { handled: Some(record.handled.clone()), ..Progress::default() })
+            let (handled, waiting) = (Some(record.handled.clone()), record.waiting.clone());
+            (name.clone(), Progress { handled, waiting, ..Progress::default() })
         };
         let progress = records.iter().map(known).collect();
         let (in_force, _) = watch::channel(Schedules::default());
@@ -272,11 +273,12 @@ impl<D: RunIngest> ScheduleRunner<D> {
             let wait = self.wait(clock.now().wall);
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
-                Some(configured) = inputs.reloads.recv() => {
+                Ok(()) = inputs.reloads.changed() => {
                     // What the old ones owe up to now is not lost with them.
                     if self.look(clock.now()).await.is_err() {
                         return;
                     }
+                    let configured = inputs.reloads.borrow_and_update().clone();
                     self.replace(configured);
                 }
                 Some(request) = inputs.fires.recv() => self.fire(request, clock.now().wall).await,
@@ -303,7 +305,9 @@ impl<D: RunIngest> ScheduleRunner<D> {
         for index in 0..self.configured.len() {
             let configured = self.configured[index].clone();
             self.decide(&configured, now).await;
-            self.take_in(&configured, now).await?;
+            let taken_in = self.take_in(&configured, now).await;
+            self.note_progress(&configured.name);
+            taken_in?;
         }
         self.save();
         Ok(())
@@ -355,9 +359,24 @@ impl<D: RunIngest> ScheduleRunner<D> {
             // One that is due now waits for no long wait of those before it.
             progress.retry_at = progress.retry_at.min(tick.after(RETRY_INTERVAL));
         }
+        // Those that were missed are later than what waits since another process saw it.
+        let most = if due.left_out.iter().any(|left| left.reason == Reason::Missed) {
+            due.start.len()
+        } else {
+            most
+        };
         while progress.waiting.len() > most {
             if let Some(at) = progress.waiting.pop_front() {
-                tracing::warn!(schedule = name, %at, "skipped: the run could not start before the next was due");
+                let is_part_there = self
+                    .records
+                    .get(name)
+                    .and_then(|record| record.last_run.as_ref())
+                    .is_some_and(|run| run.at == at);
+                if is_part_there {
+                    tracing::warn!(schedule = name, %at, "some rows of the run could not be validated before the next was due");
+                } else {
+                    tracing::warn!(schedule = name, %at, "skipped: the run could not start before the next was due");
+                }
             }
         }
         progress.handled = Some(due.handled);
@@ -371,7 +390,7 @@ impl<D: RunIngest> ScheduleRunner<D> {
         }
     }
 
-    /// Takes in what is waiting, and then notes how far the schedule is.
+    /// Takes in what is waiting.
     async fn take_in(&mut self, configured: &ConfiguredSchedule, at_look: Now) -> Result<(), EngineEnded> {
         let (name, now) = (&configured.name, at_look.tick);
         loop {
@@ -385,7 +404,12 @@ impl<D: RunIngest> ScheduleRunner<D> {
                 progress.retry_at = now.after(INBOX_SETTLE.0);
                 return Ok(());
             }
-            match self.start(configured, at).await {
+            let started = self.start(configured, at).await;
+            let validated = started.and_then(|receipt| match receipt.why_not_validated() {
+                Some(why) => Err(IngestError::NotValidated(why)),
+                None => Ok(()),
+            });
+            match validated {
                 Err(IngestError::Gone(_)) => return Err(EngineEnded),
                 Err(error) if !is_hopeless(&error) => {
                     let Some(progress) = self.progress.get_mut(name) else { return Ok(()) };
@@ -399,15 +423,12 @@ impl<D: RunIngest> ScheduleRunner<D> {
                     return Ok(());
                 }
                 Err(error) => tracing::error!(schedule = name, %at, %error, "failed to start a run"),
-                Ok(_) => {}
+                Ok(()) => {}
             }
             if let Some(progress) = self.progress.get_mut(name) {
                 progress.waiting.pop_front();
                 progress.failed = None;
             }
-        }
-        if let Some(handled) = self.progress.get(name).and_then(|progress| progress.handled.clone()) {
-            self.note_handled(name, handled);
         }
         Ok(())
     }
@@ -436,9 +457,12 @@ impl<D: RunIngest> ScheduleRunner<D> {
             let problem = problem.to_string();
             tracing::warn!(schedule, %at, new, have, invalid, problem, "its manifest has problems");
         }
-        let is_taken_in = new > 0 || have > 0;
-        tracing::info!(schedule, %at, new, have, invalid, "{}", if is_taken_in { "fired" } else { "schedule fired, \
-                                                                                                   no job accepted" });
+        let is_taken_in = receipt.is_taken_in();
+        // What is only tried once more has fired before.
+        if new > 0 || receipt.not_validated == 0 {
+            let said = if is_taken_in { "fired" } else { "schedule fired, no job accepted" };
+            tracing::info!(schedule, %at, new, have, invalid, "{said}");
+        }
         if let (true, Some(batch)) = (is_taken_in, batch) {
             let by = configured.schedule.source();
             let record = self
@@ -461,7 +485,7 @@ impl<D: RunIngest> ScheduleRunner<D> {
                 // Names show seconds.
                 let at = Timestamp(now.0.div_euclid(1000) * 1000);
                 let answer = match how {
-                    FireMode::Now => self.start(&configured, at).await,
+                    FireMode::Now => self.start_by_hand(&configured, at).await,
                     FireMode::Plan(at) => self.plan(&configured, at).await,
                     FireMode::Planned(at, most) => self.start_planned(&configured, at, most).await,
                 };
@@ -477,6 +501,21 @@ impl<D: RunIngest> ScheduleRunner<D> {
         };
         // The client may have disconnected.
         let _ = reply.send(answer);
+    }
+
+    /// A run that somebody asked for. Rows that could not be validated now are tried again by the loop: a repeated command
+    /// would be another run.
+    async fn start_by_hand(
+        &mut self,
+        configured: &ConfiguredSchedule,
+        at: Timestamp,
+    ) -> Result<Receipt, IngestError> {
+        let receipt = self.start(configured, at).await?;
+        if receipt.not_validated > 0 && receipt.is_taken_in() {
+            self.progress.entry(configured.name.clone()).or_default().waiting.push_back(at);
+            self.note_progress(&configured.name);
+        }
+        Ok(receipt)
     }
 
     /// What a run of an instant would do and cost.
@@ -506,15 +545,19 @@ impl<D: RunIngest> ScheduleRunner<D> {
         Refusal::new(Exit::Usage, format!("no schedule is called {name}; {known}"))
     }
 
-    fn note_handled(&mut self, name: &str, handled: Handled) {
+    /// Notes how far a schedule is, and which of its runs are still to be taken in: the next process goes on with these.
+    fn note_progress(&mut self, name: &str) {
+        let Some(Progress { handled: Some(handled), waiting, .. }) = self.progress.get(name) else { return };
+        let (handled, waiting) = (handled.clone(), waiting.clone());
         match self.records.get_mut(name) {
-            Some(record) if record.handled == handled => {}
+            Some(record) if record.handled == handled && record.waiting == waiting => {}
             Some(record) => {
-                record.handled = handled;
+                (record.handled, record.waiting) = (handled, waiting);
                 self.is_unsaved = true;
             }
             None => {
-                self.records.insert(name.to_owned(), ScheduleRecord::new(handled));
+                let record = ScheduleRecord { waiting, ..ScheduleRecord::new(handled) };
+                self.records.insert(name.to_owned(), record);
                 self.is_unsaved = true;
             }
         }

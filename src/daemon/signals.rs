@@ -26,7 +26,7 @@ pub(super) struct Reloader {
     pub(super) hooks: Hooks,
     /// What stays as it is, whatever the new one says.
     pub(super) fixed: Fixed,
-    pub(super) schedules: mpsc::Sender<Vec<ConfiguredSchedule>>,
+    pub(super) schedules: watch::Sender<Vec<ConfiguredSchedule>>,
     pub(super) retention: watch::Sender<RetentionTerms>,
 }
 
@@ -103,8 +103,8 @@ impl Reloader {
                 self.ingest.reload(defaults);
                 self.inboxes.iter().for_each(|inbox| inbox.take_over(&parts.inboxes));
                 self.reload_secrets(parts.token, parts.hooks_secret.as_ref());
-                // Nobody watches schedules any more once the daemon stops.
-                let _ = self.schedules.send(parts.schedules).await;
+                // A run that is being taken in keeps no limit waiting.
+                self.schedules.send_replace(parts.schedules);
                 self.retention.send_replace(RetentionTerms {
                     list_finished_for: parts.list_finished_for,
                     keep_inputs: parts.keep_inputs,

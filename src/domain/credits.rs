@@ -15,6 +15,9 @@ pub struct Credits(pub u64);
 impl Credits {
     /// No credits.
     pub const ZERO: Credits = Credits(0);
+    /// Most credits that one task is believed to cost, and that are held for it: far above any price, and low enough that no
+    /// sum of them runs over.
+    pub const TASK_MAX: Credits = Credits(1_000_000_000_000);
 
     /// Whether this is nothing.
     pub fn is_zero(self) -> bool {

@@ -492,6 +492,9 @@ impl Job {
     /// # Errors
     /// Why there is none.
     pub fn attempt_to_resolve(&self, asked: Option<AttemptNo>, charged: Credits) -> Result<&Attempt, String> {
+        if charged > Credits::TASK_MAX {
+            return Err(format!("no task is charged {charged}: {} at most", Credits::TASK_MAX));
+        }
         let in_doubt: Vec<&Attempt> = self.attempts.iter().filter(|attempt| attempt.is_in_doubt()).collect();
         let attempt = match (asked, in_doubt.as_slice()) {
             (Some(no), _) => self.attempt_of(no).ok_or_else(|| format!("it has no attempt {}", no.0))?,

@@ -431,15 +431,10 @@ pub fn parent(
     later: impl FnOnce() -> Vec<EndedTake>,
 ) -> Result<Seq, MissingInput> {
     let first = parent_of_named(input, takes);
-    let is_decided = || takes.iter().flatten().any(|take| take.verdict.is_some());
-    let may_be_later = match first {
-        // Nothing is picked beside a take that is undecided.
-        Ok(_) => is_decided(),
-        Err(why) => why != MissingInput::Unfinished || is_decided(),
-    };
-    if !may_be_later || input.variation.is_some() {
+    if input.variation.is_some() {
         return first;
     }
+    // One may be picked while a take that was asked for before has not ended, and is undecided when it has.
     let later = later();
     let all = || takes.iter().flatten().chain(&later).filter(|take| take.state == JobState::Succeeded);
     let with = |verdict| all().filter(move |take| take.verdict == Some(verdict));
@@ -617,6 +612,8 @@ mod tests {
         check(with(1, approved), &[with(2, picked)], Ok(2));
         check(with(1, Some(Verdict::NotPicked)), &[with(2, picked)], Ok(2));
         check(with(1, None), &[with(2, approved)], Ok(2));
+        check(take(1, Succeeded, false, None), &[with(2, picked)], Ok(2));
+        check(None, &[with(2, picked)], Ok(2));
         check(take(1, Succeeded, false, None), &[with(2, approved)], Ok(1));
         check(take(1, Failed, false, None), &[with(2, approved)], Ok(2));
         check(take(1, Failed, false, None), &[take(2, Failed, true, None)], Err(MissingInput::Ended(Failed)));

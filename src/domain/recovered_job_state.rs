@@ -129,7 +129,8 @@ fn can_be_asked_again(outcome: &Job) -> bool {
         State::Failed { fault, .. } => {
             !retry_delay::is_hopeless(&fault.code, !outcome.present().inputs().is_empty())
         }
-        state => !state.is_replaced(),
+        // One that another version took the place of is queued again where its manifest goes back to it.
+        _ => true,
     }
 }
 

@@ -29,8 +29,10 @@ use crate::output::file_names::Layout;
 use crate::output::output_spec::OutputSpec;
 use crate::output::publish::{Part, hash_file, is_disk_error, is_folder_error};
 
-/// How often the download of one link is resumed.
+/// How often in a row the download of one link is resumed and gets no further.
 const RESUMES_MAX: u32 = 4;
+/// Requests for one link before the download starts over, however far each got.
+const REQUESTS_MAX: u32 = 64;
 /// Bytes of a job's outputs that stay in memory until they are published, at most.
 const IN_MEMORY_MAX_BYTES: usize = 256 * 1024;
 /// Most outputs of one task that are believed.
@@ -296,19 +298,23 @@ impl<'a> Fetcher<'a> {
         in_memory_max: usize,
     ) -> Result<Part, DownloadEnd> {
         let mut transfer = Transfer::resume(order, path, self.deps, begun).await;
-        let mut resumes = 0;
+        let (mut resumes, mut requests, mut farthest) = (0, 0, 0);
         loop {
+            requests += 1;
             match self.run(&mut transfer, url).await {
                 Ok(()) => break,
                 Err(TransferError::Link(DownloadError::Unavailable { reason, wait, .. })) => {
                     let fault = Fault::new("download", reason);
                     return Err(FetchFault::Unavailable { fault, wait }.into());
                 }
-                Err(TransferError::Link(error)) if resumes >= RESUMES_MAX => {
+                Err(TransferError::Link(error)) if resumes >= RESUMES_MAX || requests >= REQUESTS_MAX => {
                     let length = transfer.partial.known_length();
                     return Err(DownloadEnd::Failed(FetchFault::Stale(error.into()), length));
                 }
-                Err(TransferError::Link(DownloadError::Broken(_))) => resumes += 1,
+                Err(TransferError::Link(DownloadError::Broken(_))) => {
+                    resumes = if transfer.partial.bytes > farthest { 1 } else { resumes + 1 };
+                    farthest = farthest.max(transfer.partial.bytes);
+                }
                 // Asking again changes nothing: a person decides where results may come from.
                 Err(TransferError::Link(error @ DownloadError::Refused(_))) => {
                     return Err(FetchFault::Lasting(Fault::new("refused_link", error.to_string())).into());

@@ -246,8 +246,10 @@ fn may_name_files(file: File) -> io::Result<bool> {
     const RELATIVE: [&[u8]; 4] = [b"./", b"file:", b"FILE:", b"File:"];
     // A cell that begins with a slash, whatever is before it.
     const ABSOLUTE: [&[u8]; 7] = [b"\"/", b",/", b";/", b" /", b"\t/", b"\n/", b"\r/"];
+    // A slash as some writers of JSON escape it.
+    const ESCAPED: [&[u8]; 3] = [b"\\/", b"\\u002f", b"\\u002F"];
     const TABLES: [&[u8]; 1] = [b"\"matrix\""];
-    let marks: Vec<&[u8]> = [&RELATIVE[..], &ABSOLUTE, &TABLES].concat();
+    let marks: Vec<&[u8]> = [&RELATIVE[..], &ABSOLUTE, &ESCAPED, &TABLES].concat();
     manifest_file::has_any(file, &marks)
 }
 

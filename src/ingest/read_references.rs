@@ -91,7 +91,12 @@ pub(super) fn read<R: Read, E>(
         let ids = invalid.keys().cloned().collect();
         let found = if invalid.is_empty() { None } else { look_up(batch, &ids, None)?.ok() };
         let found = found.map(|batch| batch.rows).unwrap_or_default().into_iter();
-        let is_same = |id: &String, row: &ReferredRow| invalid.get(id) == Some(&(row.fingerprint, row.count));
+        // The batch may have more takes of it, which were asked for since.
+        let is_same = |id: &String, row: &ReferredRow| {
+            invalid
+                .get(id)
+                .is_some_and(|(fingerprint, count)| *fingerprint == row.fingerprint && *count <= row.count)
+        };
         let before = accepted.len();
         accepted.extend(found.filter(|(id, row)| is_same(id, row)));
         if accepted.len() == before {

@@ -47,6 +47,8 @@ pub struct Validated {
     pub terms: BatchTerms,
     /// Where it comes from; nothing of one that could not be read so far.
     pub origin: Option<Origin>,
+    /// Where its batch was begun from, which may be elsewhere: budgets of inboxes go by that.
+    pub batch_origin: Option<Origin>,
     /// Why nothing of it is taken in, although rows of it are good.
     refusal: Option<Diagnostic>,
     /// Why no job of it that is new is taken in.
@@ -280,6 +282,7 @@ impl Validated {
             receipt,
             terms,
             origin: None,
+            batch_origin: None,
             refusal: None,
             expired: None,
             staged,
@@ -301,7 +304,10 @@ impl Validated {
         let options = &context.options;
         self.receipt.terms = self.terms.policy.clone();
         self.receipt.by_group = GroupTotals::of_keys(context.group_limits.keys());
-        count_jobs::count(&self.staged, self.expired.as_ref(), self.origin.as_ref(), &mut self.receipt)?;
+        self.batch_origin =
+            present.and_then(|present| present.origin.clone()).or_else(|| self.origin.clone());
+        let origin = self.batch_origin.as_ref();
+        count_jobs::count(&self.staged, self.expired.as_ref(), origin, &mut self.receipt)?;
         if let Some(expected) = options.take.filter(|_| !self.is_refused())
             && let Some(problem) = take_check::problem(&self.staged, expected)?
         {

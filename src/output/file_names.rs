@@ -10,10 +10,12 @@ use crate::output::SidecarPlace;
 pub const DEFAULT: &str = "{batch}/{job}{-n}.{ext}";
 /// The folder of a batch's folder that sidecars are put into.
 pub const SIDECAR_FOLDER: &str = "sidecars";
+/// The folder of a batch's folder for outputs that came whole while others of their task did not.
+pub const INCOMPLETE_FOLDER: &str = "incomplete";
 /// Stems of files that the program writes into a batch's folder, whatever their extension.
 const RESERVED_STEMS: [&str; 2] = ["results", "report"];
 /// Other names that are kept for the program in a batch's folder.
-const RESERVED_NAMES: [&str; 3] = ["index.html", "gallery", SIDECAR_FOLDER];
+const RESERVED_NAMES: [&str; 4] = ["index.html", "gallery", SIDECAR_FOLDER, INCOMPLETE_FOLDER];
 /// Longest file or folder name, in bytes.
 const NAME_MAX_BYTES: usize = 200;
 /// Longest extension that is kept, in bytes.

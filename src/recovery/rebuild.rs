@@ -114,7 +114,7 @@ pub fn rebuild(
     must_be_of(&state, &salvage, &export)?;
     let last_commit = state.last_commit_beside()?.max(salvage.commits).max(export.commits);
     let sources = Sources { state: &state, salvage, trusted, export, published, group_keys, now };
-    let mut records = Snapshot::at(last_commit + 1);
+    let mut records = Snapshot::at(last_commit.saturating_add(1));
     let mut may_be_charged = MayBeCharged::default();
     for no in state.folders()? {
         sources.batch(no, &mut records, &mut may_be_charged, &mut rebuilt)?;

@@ -544,6 +544,7 @@ fn next_of_queued(
             let reason = pause.reason().map_or_else(String::new, |reason| format!(", since {reason}"));
             format!("its batch is paused{reason}; to continue: callsheet resume {name}")
         }
+        None if batch.waits_for_pilot(record.row_at, &record.job) => format!("it {}", after_pilot(batch)),
         None => sent_when(planned),
     }
 }

@@ -4,7 +4,7 @@
 //! Losing it fires nothing, since a schedule that is not in it begins when it is first seen; and a run that
 //! was taken in but is not noted here is taken in under the same name again, where all of its jobs are.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -25,8 +25,11 @@ pub type ScheduleRecords = BTreeMap<String, ScheduleRecord>;
 /// What is known of a schedule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScheduleRecord {
-    /// How far it was handled.
+    /// How far it was handled, with what is waiting.
     pub handled: Handled,
+    /// Runs that were due and could not be taken in yet, the oldest first.
+    #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
+    pub waiting: VecDeque<Timestamp>,
     /// Its last run, if it had one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_run: Option<LastRun>,
@@ -38,7 +41,7 @@ pub struct ScheduleRecord {
 impl ScheduleRecord {
     /// A schedule that has had no run.
     pub fn new(handled: Handled) -> ScheduleRecord {
-        ScheduleRecord { handled, last_run: None, left_out: None }
+        ScheduleRecord { handled, waiting: VecDeque::new(), last_run: None, left_out: None }
     }
 }
 
@@ -109,8 +112,12 @@ mod tests {
         let run = LastRun { at: Timestamp(5), batch: "nightly-1970-01-01T0000Z".parse().unwrap() };
         let mut records = ScheduleRecords::new();
         let left_out = LeftOutRun { at: Timestamp(6), in_the_way: run.batch.clone() };
-        let nightly =
-            ScheduleRecord { handled: handled.clone(), last_run: Some(run), left_out: Some(left_out) };
+        let nightly = ScheduleRecord {
+            handled: handled.clone(),
+            waiting: VecDeque::from([Timestamp(5)]),
+            last_run: Some(run),
+            left_out: Some(left_out),
+        };
         records.insert("nightly".to_owned(), nightly);
         records.insert("new".to_owned(), ScheduleRecord::new(handled));
         keep(dir.path(), &records).unwrap();

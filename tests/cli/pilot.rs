@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
 use rustix::process::Signal;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::support::collect_outputs::Outputs;
 use crate::support::{TestEnv, manifests, until};
@@ -275,6 +275,25 @@ fn a_row_of_the_rest_that_is_canceled_and_retried_waits_on() {
     env.run(["run", "birds.csv"]).exited(0);
     env.audit().each_paid_once(4);
     env.run(["state", "verify"]).exited(0).says("all fits");
+}
+
+#[test]
+fn a_run_ends_where_a_pilot_waits_for_a_row_that_failed_beside_a_row_of_the_rest_that_is_queued() {
+    let env = TestEnv::new();
+    let row = |id: &str, prompt: &str| json!({"id": id, "kind": "image", "model": "gi-2", "prompt": prompt});
+    let mut child = row("child", "a child");
+    child["image_urls"] = json!(["job:parent"]);
+    let jobs = [child, row("parent", "a deepfake"), row("one", "one"), row("two", "two")];
+    env.write("a.json", json!({"jobs": jobs}).to_string());
+    env.run(["run", "a.json", "--pilot", "1"]).exited(7);
+    env.run(["cancel", "a/one"]).exited(0);
+    env.run(["retry", "a/one"]).exited(0);
+    env.run(["run", "a.json"]).exited(7).says("    callsheet continue a");
+    let daemon = env.daemon("info");
+    env.run(["submit", "a.json", "--wait"]).exited(7);
+    let explained = env.run(["explain", "a/one"]).exited(0).stdout;
+    assert!(explained.contains("waits with the rest until the pilot is continued"), "{explained}");
+    daemon.stop();
 }
 
 #[test]

@@ -40,6 +40,23 @@ fn a_short_is_made_and_its_charge_is_known() {
 }
 
 #[test]
+fn a_limit_beyond_all_measure_unbalances_no_books() {
+    let env = TestEnv::new();
+    let short = json!({"id": "a", "kind": "shorts-studio", "max_credits": u64::MAX, "options": {"x": 1}});
+    let image = |id: &str| json!({"id": id, "kind": "image", "model": "gi-2", "prompt": id});
+    env.write("m.json", json!({"jobs": [short, image("b"), image("c")]}).to_string());
+    env.run(["run", "m.json"]).exited(0);
+    env.run(["state", "verify"]).exited(0).says("all fits");
+    env.faults("[[rules]]\non = 'create'\nkind = 'shorts-studio'\neffect = { do = 'drop', when = 'after' }");
+    env.write("n.json", manifest().replace("100", &u64::MAX.to_string()));
+    env.run(["run", "n.json"]).exited(7);
+    let most = u64::MAX.to_string();
+    env.run(["resolve", "n/short", "--charged", &most, "--above-hold"]).exited(2).says("at most");
+    env.run(["resolve", "n/short", "--charged", "20"]).exited(0);
+    env.run(["state", "verify"]).exited(0).says("all fits");
+}
+
+#[test]
 fn an_unknown_outcome_waits_for_a_person_and_is_not_sent_again() {
     let faults = "[[rules]]\non = \"create\"\neffect = { do = \"drop\", when = \"after\" }\n";
     let (codes, line, gone) = run_twice(faults);

@@ -37,6 +37,12 @@ fn a_transfer_that_breaks_off_is_taken_up_again() {
 }
 
 #[test]
+fn a_transfer_that_breaks_off_again_and_again_goes_on_as_long_as_it_gets_further() {
+    let env = lands_in_spite_of("times = 9\neffect = { do = 'truncated-download', keep_percent = 30 }");
+    assert!(env.audit().totals.downloads > 5, "{:#?}", env.audit().totals);
+}
+
+#[test]
 fn an_empty_file_is_no_result() {
     lands_in_spite_of("times = 1\neffect = { do = 'empty-download' }");
 }

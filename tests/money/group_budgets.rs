@@ -150,6 +150,10 @@ fn an_inbox_has_a_limit_over_all_its_batches() {
     until("one of the batches to be parked", parked);
     assert_eq!(spent(&env), 3 * IMAGE);
     env.run(["status"]).exited(0).says("set budget.by.inbox.values.acme to at least 16");
+    // Its batches stay with it, whoever adds to them.
+    env.write("more.csv", manifest(&["", "", ""]));
+    let plan = env.run(["plan", "more.csv", "--batch", "acme--one", "--json"]).json();
+    assert_eq!(plan["group_budgets"][0]["setting"], "budget.by.inbox.values.acme", "{plan}");
     daemon.stop();
 }
 

@@ -378,7 +378,7 @@ impl PlanReport {
             let mut rows = validated.rows().map_err(other)?;
             while let Some(row) = rows.next_row().map_err(other)? {
                 plan_row::for_each(file, batch, &row, |row| {
-                    totals.add(row, validated.origin.as_ref());
+                    totals.add(row, validated.batch_origin.as_ref());
                     see(row)
                 })?;
             }

@@ -11,6 +11,8 @@ use crate::store::schedule_progress::read;
 struct Script {
     taken: Mutex<Vec<String>>,
     refusals: Mutex<u32>,
+    /// So many times a row cannot be validated, and the others are taken in.
+    not_validated: Mutex<u32>,
     gone: Mutex<bool>,
     unfinished: Mutex<Vec<BatchName>>,
     /// Somebody writes the manifest until then.
@@ -29,7 +31,10 @@ impl RunIngest for &Script {
         }
         let batch = options.batch.unwrap();
         self.taken.lock().unwrap().push(batch.to_string());
-        Ok(Receipt { batch: Some(batch), new: 1, ..Receipt::new(manifest) })
+        let mut left = self.not_validated.lock().unwrap();
+        let not_validated = u64::from(*left > 0);
+        *left = left.saturating_sub(1);
+        Ok(Receipt { batch: Some(batch), new: 1, not_validated, ..Receipt::new(manifest) })
     }
 
     async fn plan(&self, manifest: &Path, options: IngestOptions) -> Result<Receipt, IngestError> {
@@ -156,7 +161,7 @@ async fn a_lost_or_damaged_record_fires_nothing() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_taken_in_is_tried_again_and_noted_only_then() {
+async fn what_cannot_be_taken_in_is_noted_and_tried_again() {
     let stage = Stage::new();
     let mut runner = stage.begin(hourly());
     look(&mut runner, "2026-11-21T02:30:00Z").await;
@@ -165,11 +170,13 @@ async fn what_cannot_be_taken_in_is_tried_again_and_noted_only_then() {
     look(&mut runner, "2026-11-21T03:00:05Z").await;
     assert_eq!(*stage.script.refusals.lock().unwrap(), 1, "it is given time");
     look(&mut runner, "2026-11-21T03:00:10Z").await;
-    assert_eq!(stage.kept(), at("2026-11-21T02:30:00Z").wall);
+    assert_eq!(stage.kept(), at("2026-11-21T03:00:00Z").wall);
+    let waiting = || read(stage.dir.path()).unwrap()["news"].waiting.clone();
+    assert_eq!(waiting(), [at("2026-11-21T03:00:00Z").wall]);
     // Long after it was due, but nobody was down.
     look(&mut runner, "2026-11-21T03:20:00Z").await;
     assert_eq!(stage.taken(), ["news-2026-11-21T0300Z"]);
-    assert_eq!(stage.kept(), at("2026-11-21T03:00:00Z").wall);
+    assert_eq!((stage.kept(), waiting().len()), (at("2026-11-21T03:00:00Z").wall, 0));
     // The next takes the place of one that never could be.
     *stage.script.refusals.lock().unwrap() = 1;
     look(&mut runner, "2026-11-21T04:00:00Z").await;
@@ -302,6 +309,48 @@ async fn by_hand_a_run_begins_at_once_and_changes_nothing_else() {
     assert_eq!(refusal.message, "no schedule is called weather; there are news");
     look(&mut runner, "2026-11-21T03:00:00Z").await;
     assert_eq!(stage.taken(), ["news-2026-11-21T023107Z", "news-2026-11-21T0300Z"]);
+}
+
+#[tokio::test]
+async fn a_run_that_is_tried_again_outlasts_a_restart() {
+    let stage = Stage::new();
+    let daily = || vec![configured("news", "0 3 * * *", Missed::Skip)];
+    let mut runner = stage.begin(daily());
+    look(&mut runner, "2026-11-21T02:59:50Z").await;
+    *stage.script.refusals.lock().unwrap() = 1;
+    look(&mut runner, "2026-11-21T03:00:00Z").await;
+    assert!(stage.taken().is_empty());
+    let mut runner = stage.begin(daily());
+    look(&mut runner, "2026-11-21T03:10:00Z").await;
+    assert_eq!(stage.taken(), ["news-2026-11-21T0300Z"], "it was seen in time");
+    look(&mut stage.begin(daily()), "2026-11-21T03:20:00Z").await;
+    assert!(stage.taken().is_empty());
+    // One that waits goes when the next is due, and that one was missed.
+    let mut runner = stage.begin(daily());
+    look(&mut runner, "2026-11-22T02:59:50Z").await;
+    *stage.script.refusals.lock().unwrap() = 1;
+    look(&mut runner, "2026-11-22T03:00:00Z").await;
+    look(&mut stage.begin(daily()), "2026-11-23T09:00:00Z").await;
+    assert!(stage.taken().is_empty());
+}
+
+#[tokio::test]
+async fn rows_that_wait_for_a_catalog_are_tried_again_under_the_same_run() {
+    let stage = Stage::new();
+    let mut runner = stage.begin(hourly());
+    look(&mut runner, "2026-11-21T02:30:00Z").await;
+    *stage.script.not_validated.lock().unwrap() = 1;
+    let (reply, answer) = tokio::sync::oneshot::channel();
+    let request = FireRequest { name: "news".to_owned(), how: FireMode::Now, reply };
+    runner.fire(request, at("2026-11-21T02:31:07Z").wall).await;
+    let receipt = answer.await.unwrap().unwrap();
+    assert_eq!((receipt.batch.unwrap().as_str(), receipt.not_validated), ("news-2026-11-21T023107Z", 1));
+    look(&mut runner, "2026-11-21T02:31:08Z").await;
+    assert_eq!(stage.taken(), ["news-2026-11-21T023107Z"; 2], "one run, whatever it takes");
+    look(&mut runner, "2026-11-21T02:32:00Z").await;
+    assert!(stage.taken().is_empty());
+    let last = read(stage.dir.path()).unwrap()["news"].last_run.clone().unwrap();
+    assert_eq!(last.batch.as_str(), "news-2026-11-21T023107Z");
 }
 
 #[tokio::test]

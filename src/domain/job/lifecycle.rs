@@ -429,8 +429,10 @@ impl Change {
         self.note("held anew, for another day", Some(Movement::Release(held)));
     }
 
-    /// What was set aside for it before the state was rebuilt stays so, on its own day: see [`Event::ReleaseHold`].
+    /// What was set aside for it before the state was rebuilt stays so, on its own day: see [`Event::ReleaseHold`]. Of a limit
+    /// beyond what any task is charged no more than that is set aside: a sum that saturates could not be taken apart again.
     fn admit(&mut self, hold: Credits, day: UtcDay, rules: AttemptRules) {
+        let hold = hold.min(Credits::TASK_MAX);
         self.job.first_sent.get_or_insert(self.at);
         self.job.deadline_from.get_or_insert(self.at);
         let attempt = self.attempt_mut();

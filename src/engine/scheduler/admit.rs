@@ -79,6 +79,8 @@ impl Scheduler {
                 active.park_next(Some(Parked::Store));
             }
         }
+        // Of a batch that was looked at nothing may be sent before its pilot is continued.
+        self.park_by_inputs();
         if !found.waits {
             return Ok(None);
         }

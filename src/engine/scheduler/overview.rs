@@ -292,10 +292,22 @@ impl Scheduler {
         others.all(|other| self.batches.get(&other).is_none_or(|active| self.stands_still(active)))
     }
 
-    /// Whether all that is open of a batch waits for inputs, and none of its rows may be sent.
+    /// Whether all that is open of a batch waits for inputs or for the end of a pilot, and none of its rows may be sent.
     pub(super) fn stands_still(&self, active: &ActiveBatch) -> bool {
-        let no = active.record().no;
-        !active.record().has_rows_to_send() && self.jobs.counts().open_of(no) == self.inputs.waiting_count(no)
+        let (record, no) = (active.record(), active.record().no);
+        if record.has_rows_to_send() {
+            return false;
+        }
+        let (open, waiting) = (self.jobs.counts().open_of(no), self.inputs.waiting_count(no));
+        let is_of_rest = |open: &&OpenJob| {
+            let JobRecord { key, row_at, job, .. } = open.record();
+            key.batch == no && record.waits_for_pilot(*row_at, job) && !self.inputs.is_waiting(*key)
+        };
+        // Such rows were canceled and wanted again, or tried before there was a pilot.
+        open == waiting
+            || record.pilot.is_some()
+                && usize::try_from(open.saturating_sub(waiting))
+                    .is_ok_and(|rest| rest == self.jobs.iter().filter(is_of_rest).count())
     }
 
     /// Every batch's record as it stands.

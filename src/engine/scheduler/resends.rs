@@ -47,7 +47,8 @@ impl Scheduler {
         self.apply(key, attempt, Event::InputsLost(Fault::new("canceled", "it was canceled")), now)
     }
 
-    /// Whether a job without a task would be admitted as it was, but for its price.
+    /// Whether a job without a task would be admitted as it was, but for its price. One of which another attempt has succeeded
+    /// needs no second one.
     pub(super) fn stands_as_admitted(&self, key: JobKey, now: Now) -> bool {
         let Some(open) = self.jobs.get(&key) else { return true };
         self.mode == Mode::Paying
@@ -55,6 +56,7 @@ impl Scheduler {
             && !self.output_store.is_down()
             && !self.refused_folders.contains(key.batch)
             && !open.job().is_overdue()
+            && !open.job().has_outputs_of_another_attempt()
             && open.job().day() == Some(now.wall.utc_day())
             && !self.is_superseded(key)
             && self.batches.get(&key.batch).is_none_or(|active| self.stands_in_batch(open, active, now))
@@ -103,7 +105,10 @@ impl Scheduler {
         now: Now,
     ) -> Result<(), SchedulerError> {
         self.apply(key, attempt, Event::Requeue, now)?;
-        self.queue(key);
+        // Another attempt may have succeeded meanwhile, whose outputs are kept instead.
+        if matches!(self.jobs.get(&key).map(|open| open.job().state()), Some(State::Queued)) {
+            self.queue(key);
+        }
         Ok(())
     }
 

@@ -45,7 +45,12 @@ impl Scheduler {
         let is_open = self.jobs.contains_key(&key);
         let job = self.jobs.get(&key).map_or(&record.job, |open| open.job());
         let is_of_present = asked.is_none_or(|no| no == job.attempt());
-        if is_of_present && matches!(job.state(), State::Queued) && self.may_have_been_sent(&key) {
+        let is_believable = charged <= Credits::TASK_MAX;
+        if is_believable
+            && is_of_present
+            && matches!(job.state(), State::Queued)
+            && self.may_have_been_sent(&key)
+        {
             return self.resolve_queued((spec, record), charged, now);
         }
         let attempt = match job.attempt_to_resolve(asked, charged) {

@@ -671,6 +671,15 @@ fn a_charge_that_differs_pauses_the_batch_when_its_policy_says_so() {
     stage.step(vec![Input::Fetched(Stage::key(0), AttemptNo(1), Ok(files()))]);
     assert_eq!(stage.batch.paused, Some(crate::store::Pause::Drift));
     assert_eq!(stage.scheduler.standstill(), Some(Standstill::Parked(Parked::Paused)));
+    // Of another one its person has been told when it is resumed.
+    stage.scheduler.execute(Command::Resume(BatchNo(1)), stage.now).unwrap();
+    assert_eq!(stage.step(vec![]), "post 1#1");
+    let dear = TaskReading { charged: Some(Credits(PRICE * 2)), ..reading("success") };
+    assert_eq!(stage.posted(1, PostAnswer::Task(dear)), "fetch 1#1");
+    assert_eq!(stage.batch.paused, Some(crate::store::Pause::Drift));
+    stage.scheduler.execute(Command::Resume(BatchNo(1)), stage.now).unwrap();
+    stage.step(vec![Input::Fetched(Stage::key(1), AttemptNo(1), Ok(files()))]);
+    assert_eq!(stage.batch.paused, None, "its end says nothing new");
 }
 
 #[test]

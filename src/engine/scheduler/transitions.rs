@@ -52,7 +52,7 @@ impl Scheduler {
             active.note_asked(hold.saturating_sub(before.books().held));
             self.pending.batch_changed(key.batch);
         }
-        let (before, before_books) = (before.attempt(), before.books());
+        let (previous, before, before_books) = (&before, before.attempt(), before.books());
         for movement in transition.movements.iter().copied() {
             active.apply(movement)?;
             let (meta, origin) = (&open.spec().order.meta, active.record().origin.as_ref());
@@ -68,7 +68,13 @@ impl Scheduler {
         let (order, job) = (&open.spec().order, open.job());
         let is_settled = job.books() != before_books && job.books().held.is_zero();
         // Comparing options costs more than the rest of the transition: only who asked for it pays for it.
-        let pauses = || on_drift.is_some() && charge_drift::pauses(on_drift, &charge_drift::of(order, job));
+        let pauses = || {
+            let drift = on_drift.map(|_| charge_drift::of(order, job));
+            // What was found before has paused it once, and a person has resumed it.
+            drift.is_some_and(|drift| {
+                charge_drift::pauses(on_drift, &drift) && drift != charge_drift::of(order, previous)
+            })
+        };
         if active.record().paused.is_none()
             && (is_settled && charge_drift::is_above_hold(order, job) || pauses())
         {

@@ -9,11 +9,8 @@ use rustix::fs::RenameFlags;
 
 use crate::domain::ids::BatchName;
 use crate::domain::job::{JobSpec, OutputFile};
-use crate::output::file_names::{self, Layout};
+use crate::output::file_names::{self, INCOMPLETE_FOLDER, Layout};
 use crate::output::publish::{OutputDir, Part, has_its_content, hash_file, rename};
-
-/// The folder of a batch's folder that they are put into.
-const INCOMPLETE_FOLDER: &str = "incomplete";
 
 impl OutputDir {
     /// The folder for outputs of a batch that came whole while others of their task did not.
@@ -64,7 +61,9 @@ impl OutputDir {
             let ext = Path::new(&file.path).extension().unwrap_or_default().to_string_lossy();
             for name in file_names::job_names(spec) {
                 let path = dir.join(Layout::default().path(batch, spec, &name, index + 1, &ext));
-                if has_its_content(&path, file) {
+                // Earlier versions let a layout or a row publish into that folder.
+                let is_published = files.iter().any(|other| self.batch_dir(batch).join(&other.path) == path);
+                if !is_published && has_its_content(&path, file) {
                     // One that stays is a copy.
                     let _ = fs::remove_file(path);
                 }

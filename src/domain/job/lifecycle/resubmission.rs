@@ -40,6 +40,13 @@ impl Job {
     pub fn has_no_more_attempts(&self) -> bool {
         self.no_more_attempts
     }
+
+    /// Whether the task of an attempt beside the present one has succeeded: its outputs wait until no request of the present
+    /// one is on its way.
+    pub fn has_outputs_of_another_attempt(&self) -> bool {
+        let present = self.attempt();
+        self.attempts.iter().any(|other| other.no != present && matches!(other.state, State::Fetching { .. }))
+    }
 }
 
 impl Change {

@@ -157,6 +157,26 @@ fn the_first_task_is_collected_when_it_succeeds_first() {
     assert_eq!(stage.batch.totals.spent, Credits(20), "both are paid for");
 }
 
+#[test]
+fn a_request_that_was_turned_away_is_not_repeated_once_the_first_task_has_succeeded() {
+    let mut stage = resubmitting(1);
+    assert_eq!(deadline_passes(&mut stage), "post 0#2");
+    let turned_away =
+        PostAnswer::Again { fault: fault("http_429"), wait: Some(Millis(400_000)), may_have_run: false };
+    assert_eq!(stage.posted(0, turned_away), "");
+    assert_eq!(stage.pass(Millis(300_000)).step(vec![]), "read 0#1");
+    assert_eq!(
+        answer(&mut stage, 1, ReadAnswer::Task(reading("success"))),
+        "",
+        "the second waits to be sent"
+    );
+    assert_eq!(stage.pass(Millis(100_000)).step(vec![]), "read 0#1", "for its links, and nothing is bought");
+    assert_eq!(answer(&mut stage, 1, ReadAnswer::Task(reading("success"))), "fetch 0#1");
+    stage.step(fetched(1));
+    let Totals { held, spent, .. } = stage.batch.totals;
+    assert_eq!((&*stage.ended, held, spent), (&["job-0 succeeded".to_owned()][..], Credits(0), Credits(10)));
+}
+
 /// The owner cancels the job, as it stands.
 fn cancel_job(stage: &mut Stage) -> CommandOutcome {
     let found = (stage.specs[0].clone(), stage.durable[&Stage::key(0)].clone());
