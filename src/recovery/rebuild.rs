@@ -259,11 +259,13 @@ impl Sources<'_> {
         let spool = self.state.spool(no);
         let rows_bytes = spool.rows_on_disk();
         let Some(known) = self.known(no) else {
-            if rows_bytes > 0 {
-                let folder = spool.dir().display();
-                rebuilt
-                    .notes
-                    .push(format!("the rows in {folder} belong to no known batch; they are left there"));
+            // Another batch would be given that number.
+            if rows_bytes > 0
+                && let Some(aside) = self.state.set_folder_aside(no)?
+            {
+                let (folder, aside) = (spool.dir().display(), aside.display());
+                let note = format!("the rows in {folder} belong to no known batch; they are in {aside} now");
+                rebuilt.notes.push(note);
             }
             return Ok(());
         };
@@ -286,8 +288,15 @@ impl Sources<'_> {
         let mut parts = BatchRebuild::read_rows(self, known)?;
         parts.read_outcomes(self, rebuilt)?;
         let outcomes = parts.decide(self, rebuilt)?;
-        let BatchRebuild { mut batch, open, days, may_be_charged: of_batch, ended_may_be_charged, .. } =
-            parts;
+        let BatchRebuild {
+            mut batch,
+            open,
+            days,
+            may_be_charged: of_batch,
+            ended_may_be_charged,
+            goes_back,
+            ..
+        } = parts;
         if !self.trusted {
             (batch.rebuilt_rows, batch.may_be_charged) = (batch.rows, Credits::ZERO);
             batch.may_be_charged_ended = Credits::ZERO;
@@ -301,7 +310,7 @@ impl Sources<'_> {
         rebuilt.jobs += u64::from(batch.rows);
         rebuilt.ended += u64::from(batch.ended.all());
         rebuilt.open += open.len() as u64;
-        if batch.ended.all() < batch.rows {
+        if batch.ended.all() < batch.rows || goes_back {
             match batch.paused {
                 Some(_) => rebuilt.paused_by_owner.push(batch.name.to_string()),
                 None => batch.paused = Some(Pause::Rebuilt),
@@ -348,6 +357,8 @@ struct BatchRebuild {
     may_be_charged: Vec<Credits>,
     /// What each job may have been charged that has ended, and may have been queued again and sent since.
     ended_may_be_charged: Vec<Credits>,
+    /// A wanted version of a row ended because another one took its place: it is queued again.
+    goes_back: bool,
 }
 
 impl BatchRebuild {
@@ -371,7 +382,17 @@ impl BatchRebuild {
         batch.inputs_announced = false;
         let (outcomes, days) = (BTreeMap::new(), BTreeMap::new());
         let (open, may_be_charged, ended_may_be_charged) = (Vec::new(), Vec::new(), Vec::new());
-        Ok(BatchRebuild { batch, rows, outcomes, open, days, may_be_charged, ended_may_be_charged })
+        let goes_back = false;
+        Ok(BatchRebuild {
+            batch,
+            rows,
+            outcomes,
+            open,
+            days,
+            may_be_charged,
+            ended_may_be_charged,
+            goes_back,
+        })
     }
 
     /// Reads every outcome that can be read, the export's first: the last one of a job counts.
@@ -438,6 +459,7 @@ impl BatchRebuild {
             if found.job.may_have_been_sent() && matches!(found.job.state(), State::Queued) {
                 self.may_be_charged.push(hold.saturating_sub(found.job.books().held));
             }
+            self.goes_back |= !is_superseded && found.job.state().is_replaced();
             let is_counted = spec.order.kind.is_keyed() || may_be_asked_again;
             if found.job.may_have_been_sent() && found.job.is_over() && is_counted {
                 self.ended_may_be_charged.push(hold);

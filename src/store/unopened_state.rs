@@ -143,6 +143,17 @@ impl UnopenedState {
         batch_dir(&self.dir, no).exists()
     }
 
+    /// Moves the folder of a batch aside, which nothing knows. Returns where it is now.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`].
+    pub fn set_folder_aside(&self, no: BatchNo) -> Result<Option<PathBuf>, StoreError> {
+        let folder = batch_dir(&self.dir, no);
+        let name = folder.file_name().unwrap_or_default().to_string_lossy();
+        let moved = set_aside::set(&self.dir, &folder, &format!("spool-{name}"))?;
+        Ok(moved.map(|moved| moved.to().to_owned()))
+    }
+
     /// The rows and outcomes of a batch.
     pub fn spool(&self, no: BatchNo) -> Spool {
         Spool::new(batch_dir(&self.dir, no))

@@ -182,6 +182,21 @@ fn a_tag_that_was_weakened_on_the_way_is_still_the_same() {
     assert_eq!(asked, 2, "the beginning and the rest");
 }
 
+#[test]
+fn outputs_whose_layout_names_the_folder_of_incomplete_ones_stay() {
+    let env = TestEnv::new();
+    env.configure("[output]\nlayout = \"{batch}/incomplete/{job}{-n}.{ext}\"");
+    env.faults("[[rules]]\neffect = { do = 'urls', count = 3 }");
+    env.write("batch.csv", manifests::manifest("image", 2));
+    env.run(RUN).exited(0);
+    for line in Outputs::of(&env, "batch").lines {
+        for file in line["files"].as_array().unwrap() {
+            let path = env.path("output/batch").join(file["path"].as_str().unwrap());
+            assert!(path.exists(), "{}", path.display());
+        }
+    }
+}
+
 /// Each result is paid for. What came of the others is where a person finds it, and is not downloaded again.
 #[test]
 fn one_result_of_several_that_cannot_be_had_costs_no_other() {

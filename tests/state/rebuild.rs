@@ -268,3 +268,41 @@ fn an_export_of_another_state_is_refused() {
     env.run(["run", "batch.csv", "--budget", "1000"]).exited(0);
     env.audit().each_paid_once(4);
 }
+
+/// A row goes back to what it was before, which was never sent, and waits for its owner: the state that is rebuilt waits, too.
+#[test]
+fn a_row_that_went_back_to_an_earlier_version_waits_and_counts_after_a_rebuild() {
+    let env = images(1);
+    let manifest = |prompt: &str| format!("id,kind,model,prompt\none,image,gi-2,{prompt}\n");
+    env.write("s.csv", manifest("first"));
+    env.run(["run", "s.csv", "--budget", "0"]).exited(4);
+    env.write("s.csv", manifest("second"));
+    env.run(["run", "s.csv", "--budget", "8"]).exited(0);
+    env.write("s.csv", manifest("first"));
+    env.run(["run", "s.csv"]).exited(4);
+    env.run(["pause", "s"]).exited(0);
+    env.run(["budget", "s", "200"]).exited(0);
+    fs::remove_dir_all(env.path("state/db")).unwrap();
+    env.run(["state", "rebuild"]).exited(0);
+    assert_eq!(status(&env)["state"], "paused");
+    env.run(["run", "s.csv"]).exited(7);
+    env.audit().each_paid_once(1);
+    env.run(["resume", "s"]).exited(0);
+    env.run(["run", "s.csv"]).exited(0);
+    env.audit().each_paid_once(2);
+    env.run(["state", "verify"]).exited(0).says("all fits");
+}
+
+#[test]
+fn rows_of_a_batch_that_nothing_knows_are_set_aside_and_no_other_takes_their_place() {
+    let env = images(2);
+    env.run(["run", "batch.csv", "--budget", "8"]).exited(4);
+    let folder = env.path("state/spool/000001");
+    let rows = fs::read(folder.join("rows")).unwrap();
+    fs::remove_file(folder.join("batch.json")).unwrap();
+    fs::remove_dir_all(env.path("state/db")).unwrap();
+    env.run(["state", "rebuild"]).exited(0).says("belong to no known batch; they are in ");
+    env.write("other.csv", manifests::manifest("image", 1));
+    env.run(["run", "other.csv"]).exited(0);
+    assert_eq!(fs::read(env.path("state/aside/spool-000001-1/rows")).unwrap(), rows);
+}
