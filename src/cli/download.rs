@@ -159,6 +159,8 @@ async fn download(
     if again == 0 && left == 0 && present.ended.succeeded == succeeded_before {
         let unfinished = present.rows.saturating_sub(present.ended.all());
         let restored = sum(|result| result.restored);
+        // They name the objects in the store, and files that lie beside edited ones.
+        engine::write_results(&store, &output_dir, &present)?;
         say_nothing_is_missing(&batch.name, restored, present.ended.in_doubt, unfinished);
         return Ok(Exit::Success);
     }

@@ -39,19 +39,22 @@ pub(super) async fn run(command: &ResolveCommand, global: &Global) -> Result<Exi
     let outcomes = batch_outcomes::print(client::call(global, &request).await?, global)?;
     if outcomes.iter().any(|outcome| outcome.result.refused.is_none()) {
         let job = printable(&command.job);
-        match charged {
-            // Another attempt may have been made since.
-            0 if command.attempt.is_some() => say!(
-                "{job}: attempt not charged, as you say; to see what follows: callsheet explain {}",
+        let other = outcomes.iter().find_map(|outcome| outcome.result.one_of_several);
+        match (charged, other) {
+            // Another attempt was made since.
+            (0, Some(no)) => say!(
+                "{job}: attempt {no} not charged, as you say; to see what follows: callsheet explain {}",
                 shell_word(&command.job)
             ),
-            0 => say!(
+            (0, None) => say!(
                 "{job}: not charged, as you say; it holds no credits any more; to queue it again: callsheet retry {}",
                 shell_word(&command.job)
             ),
             // An earlier one gives no outputs.
-            _ if command.attempt.is_some() => say!("{job}: a charge of {} is recorded", Credits(charged)),
-            _ => say!(
+            (_, Some(no)) => {
+                say!("{job}: a charge of {} is recorded for attempt {no}", Credits(charged));
+            }
+            (_, None) => say!(
                 "{job}: a charge of {} is recorded; if it has a task that has succeeded at the service, this fetches its \
                  outputs, free of charge: callsheet download {}",
                 Credits(charged),

@@ -49,6 +49,7 @@ pub(super) async fn run(command: &RetryCommand, global: &Global) -> Result<Exit,
                     && result.paid.is_empty()
                     && result.expired.is_empty()
                     && result.missed_deadline.is_empty()
+                    && result.watched.is_empty()
                     && result.superseded.is_empty() =>
                 {
                     say!("{}: nothing to retry: no job failed, expired or was canceled", request.name);
@@ -76,6 +77,11 @@ pub(super) async fn run(command: &RetryCommand, global: &Global) -> Result<Exit,
                 &result.missed_deadline,
                 "would expire at once, because the deadline of their row has passed: to have one made, add its row with \
                  another id and a later deadline",
+            );
+            list(
+                &result.watched,
+                "have ended, but the task of an earlier attempt has not: it is watched, and its outputs are kept if it \
+                 succeeds. To end it first: callsheet resolve JOB --attempt N, see callsheet explain JOB",
             );
             list(
                 &result.superseded,

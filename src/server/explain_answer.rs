@@ -18,7 +18,9 @@ use crate::engine::engine_client::EngineClient;
 use crate::engine::scheduler::{BatchOverview, PlannedStep, Withheld, ended_take};
 use crate::engine::{FindError, NamedJob, Target, blocking};
 use crate::server::handlers::HandlerError;
-use crate::server::next_step::{next_of_failed, next_of_waiting, next_of_watched, sent_when};
+use crate::server::next_step::{
+    next_of_doubt_beside, next_of_failed, next_of_waiting, next_of_watched, sent_when,
+};
 use crate::server::protocol::{Explanation, InputView, RowVersion};
 use crate::store::{BatchRecord, JobRecord, Pause, StoreError};
 
@@ -501,12 +503,13 @@ fn next(
             )
         }
         State::Succeeded { .. } | State::Failed { .. } | State::Canceled { .. } | State::Expired => {
-            match record.job.watched_attempts().next() {
-                Some(watched) => next_of_watched(&record.job, watched, &name),
-                None if record.job.has_succeeded() => {
+            match (record.job.watched_attempts().next(), record.job.doubt_beside()) {
+                (Some(watched), _) => next_of_watched(&record.job, watched, &name),
+                (None, Some(doubt)) => next_of_doubt_beside(doubt, &name),
+                (None, None) if record.job.has_succeeded() => {
                     format!("nothing; callsheet download {name} fetches its outputs again, free of charge")
                 }
-                None => next_of_failed(spec, &record.job, &name, batch.expires()),
+                (None, None) => next_of_failed(spec, &record.job, &name, batch.expires()),
             }
         }
     }

@@ -68,6 +68,15 @@ pub(super) fn next_of_watched(job: &Job, watched: &Attempt, name: &str) -> Strin
     )
 }
 
+/// The same of one of which another attempt is in doubt.
+pub(super) fn next_of_doubt_beside(doubt: &Attempt, name: &str) -> String {
+    let no = doubt.no().0;
+    format!(
+        "attempt {no} is in doubt: check the account and record the charge: callsheet resolve {name} --attempt {no} --charged \
+         N, or --not-charged; until then its credits count as spent"
+    )
+}
+
 /// The same of a job that has ended without outputs; `name` is what commands call it, and its batch expires at `expires`.
 pub(super) fn next_of_failed(spec: &JobSpec, job: &Job, name: &str, expires: Option<Timestamp>) -> String {
     if let State::Failed { fault, .. } = job.state() {

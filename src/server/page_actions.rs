@@ -477,6 +477,7 @@ fn said(action: Action, done: &BatchOutcomes) -> String {
                 outcome.missed_deadline.len(),
                 "have passed the deadline of their row: add their rows with other ids",
             ),
+            (outcome.watched.len(), "have ended, but the task of an earlier attempt has not: it is watched"),
             (outcome.superseded.len(), "are older versions of edited rows"),
             (outcome.edited.len(), "edited outputs are kept; downloads get other names beside them"),
         ];

@@ -110,7 +110,10 @@ fn two_tasks_without_an_end_are_resolved_one_by_one() {
     let env = env("[[rules]]\neffect = { do = 'task-never' }\n", &resubmitting());
     env.run(["run", "m.json"]).exited(7);
     assert_eq!(env.audit().tasks.len(), 2);
-    env.run(["resolve", "m/boat", "--attempt", "2", "--not-charged"]).exited(0);
+    let resolved = env.run(["resolve", "m/boat", "--attempt", "2", "--not-charged"]).exited(0);
+    resolved.says("attempt 2 not charged, as you say; to see what follows: callsheet explain m/boat");
+    let refused = env.run(["retry", "m/boat"]).exited(0);
+    refused.says("nothing was queued again").says("the task of an earlier attempt has not");
     let explained = env.run(["explain", "m/boat"]).exited(0).stdout;
     let to_end_it = "callsheet resolve m/boat --attempt 1 --charged N or --not-charged";
     assert!(explained.contains(to_end_it), "{explained}");
@@ -120,6 +123,26 @@ fn two_tasks_without_an_end_are_resolved_one_by_one() {
     env.run(["state", "verify"]).exited(0).says("all fits");
     assert_eq!(crate::support::fault_matrix::ledger(&env), (0, 1));
     assert_eq!(env.audit().tasks.len(), 2);
+}
+
+#[test]
+fn an_earlier_attempt_in_doubt_is_told_though_the_job_has_succeeded() {
+    let never = "[[rules]]\non = 'create'\ntimes = 1\neffect = { do = 'task-never' }\n";
+    let env = env(never, &resubmitting());
+    env.configure("[deadlines]\noverdue_poll = \"50ms\"\nwatch_overdue_for = \"1s\"\n");
+    let daemon = env.daemon("info");
+    env.run(["submit", "m.json"]).exited(0);
+    daemon.says("an earlier attempt is in doubt: record the charge");
+    let explained = env.run(["explain", "m/boat"]).exited(0).stdout;
+    assert!(explained.starts_with("m/boat: succeeded"), "{explained}");
+    assert!(
+        explained.contains("callsheet resolve m/boat --attempt 1 --charged N, or --not-charged"),
+        "{explained}"
+    );
+    let resolved = env.run(["resolve", "m/boat", "--attempt", "1", "--not-charged"]).exited(0);
+    resolved.says("attempt 1 not charged, as you say; to see what follows: callsheet explain m/boat");
+    daemon.stop();
+    env.run(["state", "verify"]).exited(0).says("all fits");
 }
 
 #[test]

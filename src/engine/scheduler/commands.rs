@@ -165,6 +165,12 @@ pub struct CommandOutcome {
     /// Jobs that would expire again at once: the deadline of their row has passed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missed_deadline: Vec<String>,
+    /// Jobs that have ended while the task of another attempt has not: it is watched, and its outputs are kept if it succeeds.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub watched: Vec<String>,
+    /// The attempt whose charge was recorded, where its job goes by another one, or the task of another is watched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub one_of_several: Option<u32>,
     /// Jobs that are older versions of edited rows: the newer ones are wanted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub superseded: Vec<String>,
@@ -197,6 +203,8 @@ impl CommandOutcome {
         self.paid.extend(more.paid);
         self.expired.extend(more.expired);
         self.missed_deadline.extend(more.missed_deadline);
+        self.watched.extend(more.watched);
+        self.one_of_several = self.one_of_several.or(more.one_of_several);
         self.edited.extend(more.edited);
         self.superseded.extend(more.superseded);
         self.may_have_been_sent += more.may_have_been_sent;

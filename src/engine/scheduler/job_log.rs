@@ -53,6 +53,14 @@ pub(super) fn moved(batch: &BatchName, spec: &JobSpec, before: &Job, after: &Job
     if after.is_overdue() && !before.is_overdue() {
         log_event!(info, context, "overdue: its deadline has passed; its task is still watched");
     }
+    if let Some(doubt) = after.doubt_beside().filter(|_| before.doubt_beside().is_none()) {
+        let context = LogContext::new(batch, spec, doubt.no(), doubt.task());
+        log_event!(
+            warn,
+            context,
+            "an earlier attempt is in doubt: record the charge with callsheet resolve JOB --attempt N"
+        );
+    }
     match after.state() {
         State::Queued if after.attempt() != before.attempt() => {
             let reason = after.history().last().map_or("", |line| line.what.as_str());

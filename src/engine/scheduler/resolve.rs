@@ -70,7 +70,11 @@ impl Scheduler {
             active.job_reopened(&spec, &record.job);
             self.jobs.insert(OpenJob::new(record, spec));
         }
+        let is_another = self.jobs.get(&key).is_some_and(|open| open.job().attempt() != attempt);
         self.apply(key, attempt, Event::Resolve(charged), now)?;
-        Ok(CommandOutcome { jobs: 1, ..CommandOutcome::default() })
+        let is_watched = |open: &OpenJob| open.job().watched_attempts().next().is_some();
+        let is_one_of_several = is_another || self.jobs.get(&key).is_some_and(is_watched);
+        let one_of_several = is_one_of_several.then_some(attempt.0);
+        Ok(CommandOutcome { jobs: 1, one_of_several, ..CommandOutcome::default() })
     }
 }

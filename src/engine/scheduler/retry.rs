@@ -11,6 +11,7 @@ use crate::domain::retry_delay;
 use crate::domain::time::Now;
 use crate::engine::scheduler::commands::FoundJob;
 use crate::engine::scheduler::parts::active_batch::ActiveBatch;
+use crate::engine::scheduler::parts::open_job::OpenJob;
 use crate::engine::scheduler::{CommandOutcome, Scheduler};
 use crate::store::{BatchRecord, JobRecord};
 
@@ -21,6 +22,14 @@ impl Scheduler {
         for (spec, record) in found {
             if self.is_superseded(record.key) {
                 outcome.superseded.push(spec.label.clone());
+                continue;
+            }
+            let is_watched = |open: &OpenJob| {
+                let job = open.job();
+                job.state().is_final() && !job.has_succeeded() && job.watched_attempts().next().is_some()
+            };
+            if self.jobs.get(&record.key).is_some_and(is_watched) {
+                outcome.watched.push(spec.label.clone());
                 continue;
             }
             if matches!(record.job.state(), State::Queued) || self.jobs.contains_key(&record.key) {

@@ -41,6 +41,11 @@ impl Job {
         self.no_more_attempts
     }
 
+    /// The attempt beside the present one of which a person must record what it was charged; nothing where there is none.
+    pub fn doubt_beside(&self) -> Option<&Attempt> {
+        self.resubmitted_attempts().find(|other| other.is_in_doubt())
+    }
+
     /// Whether the task of an attempt beside the present one has succeeded: its outputs wait until no request of the present
     /// one is on its way.
     pub fn has_outputs_of_another_attempt(&self) -> bool {
