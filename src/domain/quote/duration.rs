@@ -27,6 +27,11 @@ pub(super) fn seconds_of(text: &str) -> Option<Decimal> {
     digits.parse::<u64>().map(Decimal::from).or_else(|_| Decimal::from_str(digits)).ok()
 }
 
+/// Whether two texts mean the same seconds.
+pub(super) fn same_seconds(a: &str, b: &str) -> bool {
+    a == b || seconds_of(a).is_some_and(|seconds| seconds_of(b) == Some(seconds))
+}
+
 /// A JSON number without float error: from its shortest spelling, not from its bits.
 pub(super) fn decimal(number: &Number) -> Option<Decimal> {
     let text = number.to_string();

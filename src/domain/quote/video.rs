@@ -7,7 +7,7 @@ use super::audio_note::{AudioNote, audio_note};
 use super::builtin_model_rules::{VIDEO, VIDEO_MODES};
 use super::canonical_request::video_mode;
 use super::catalog::{VideoMode, VideoModel};
-use super::duration::{plain, seconds, seconds_of};
+use super::duration::{plain, same_seconds, seconds, seconds_of};
 use super::model_rules::{Allowance, BilledSource, Bounds, InputLimits, ModelRules};
 use super::price_formula::Priced;
 use super::validate::{boolean, either, found, nearest, not_one_of, option};
@@ -424,10 +424,6 @@ impl Job<'_> {
 
 /// Whether two spellings are the same value of an option.
 type Same = fn(&str, &str) -> bool;
-
-pub(super) fn same_seconds(a: &str, b: &str) -> bool {
-    a == b || seconds_of(a).is_some_and(|seconds| seconds_of(b) == Some(seconds))
-}
 
 /// One option with a list of allowed values: `duration`, `resolution` or `aspect_ratio`.
 struct Choice<'a> {
