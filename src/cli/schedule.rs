@@ -288,7 +288,9 @@ async fn run_now(config: &Config, command: &ScheduleNameArgument, global: &Globa
     if !global.json || !receipt.has_problems() {
         summary::receipt(&receipt);
     }
-    let exit = if receipt.not_validated > 0 {
+    let exit = if receipt.not_validated > 0 && !receipt.is_taken_in() {
+        Exit::Unreachable
+    } else if receipt.not_validated > 0 {
         say!(
             "the daemon tries the rows that wait again, for this run; do not repeat the command for them, since that starts \
              another run"

@@ -3,8 +3,8 @@
 //! What is due is decided in [`crate::domain::schedule::catch_up`]; here the clock is looked at, runs are handed
 //! to the one way in, and what was handled is kept. A run is taken in first and noted afterwards: if the process
 //! dies between the two, the next one takes the same run in under the same name, and finds all of it there.
-//! A run that cannot be taken in (the manifest is being written, the disk is full) is tried again until it can,
-//! or until the next is due.
+//! A run that cannot be taken in (the manifest is being written, the disk is full) is noted as waiting, and tried again until
+//! it can, or until the next is due; its manifest is read anew.
 //!
 //! The clock is looked at every few seconds at least, however far the next run is: it may be set.
 
@@ -19,7 +19,6 @@ use tokio::sync::{mpsc, watch};
 use crate::clock::Clock;
 use crate::config::{INBOX_SETTLE, ScheduleConfig};
 use crate::domain::batch_origin::SourcePlace;
-use crate::domain::credits::Credits;
 use crate::domain::exit_code::Exit;
 use crate::domain::ids::BatchName;
 use crate::domain::manifest::row::Policy;
@@ -34,9 +33,12 @@ use crate::ingest::receipt::Receipt;
 use crate::ingest::{IngestOptions, ManifestError};
 use crate::server::app_state::{FireError, FireMode, FireRequest};
 use crate::server::protocol::{ActiveSchedule, Refusal, Schedules};
-use crate::store::schedule_progress::{self, LastRun, LeftOutRun, ScheduleRecord, ScheduleRecords};
+use crate::store::schedule_progress::{
+    self, LastRun, LeftOutRun, RunByHand, ScheduleRecord, ScheduleRecords,
+};
 use crate::store::{BatchRecord, Store, StoreError};
 
+mod by_hand;
 #[cfg(test)]
 mod tests;
 
@@ -51,6 +53,8 @@ const LOOKUP_QUESTIONS_MAX: u32 = 100;
 const RETRY_INTERVAL: Millis = Millis::from_secs(10);
 /// ...and, twice as long after every one that failed in the same way, at most.
 const RETRY_INTERVAL_MAX: Millis = Millis::from_secs(300);
+/// A run that another process saw in time, and could not take in, is tried again for so long after it was due.
+const WAITS_MAX: Millis = Millis::from_secs(24 * 3600);
 /// The same failure is logged again after this time.
 const WARN_AGAIN_AFTER: Millis = Millis::from_secs(3600);
 
@@ -193,6 +197,12 @@ struct Progress {
     retry_at: Tick,
     /// Why the last try failed.
     failed: Option<FailedTry>,
+    /// Runs that somebody started, and of which rows could not be validated yet.
+    by_hand: VecDeque<RunByHand>,
+    /// These are not tried before.
+    by_hand_retry_at: Tick,
+    /// Between the last two of their tries.
+    by_hand_wait: Millis,
     /// It was said that the clock is behind.
     is_behind: bool,
     /// The batch that was said to be in the way, and when.
@@ -223,6 +233,21 @@ impl FailedTry {
     }
 }
 
+/// Drops what waits since another process saw it where it is not wanted any more: an edited expression catches up with nothing,
+/// and what is older than a day was missed.
+fn drop_outdated(progress: &mut Progress, configured: &ConfiguredSchedule, now: Timestamp) {
+    let is_of_another =
+        progress.handled.as_ref().is_some_and(|handled| handled.by != configured.schedule.source());
+    let is_first_look = progress.decided.is_none();
+    progress.waiting.retain(|at| {
+        let is_dropped = is_of_another || is_first_look && now.since(*at) > WAITS_MAX;
+        if is_dropped {
+            tracing::warn!(schedule = configured.name, %at, "a run that could not be accepted is not tried again");
+        }
+        !is_dropped
+    });
+}
+
 /// The schedules and how far they are.
 pub(super) struct ScheduleRunner<D> {
     ingest: D,
@@ -243,8 +268,8 @@ impl<D: RunIngest> ScheduleRunner<D> {
             ScheduleRecords::new()
         });
         let known = |(name, record): (&String, &ScheduleRecord)| {
-            let (handled, waiting) = (Some(record.handled.clone()), record.waiting.clone());
-            (name.clone(), Progress { handled, waiting, ..Progress::default() })
+            let ScheduleRecord { handled, waiting, by_hand, .. } = record.clone();
+            (name.clone(), Progress { handled: Some(handled), waiting, by_hand, ..Progress::default() })
         };
         let progress = records.iter().map(known).collect();
         let (in_force, _) = watch::channel(Schedules::default());
@@ -307,6 +332,9 @@ impl<D: RunIngest> ScheduleRunner<D> {
             self.decide(&configured, now).await;
             let taken_in = self.take_in(&configured, now).await;
             self.note_progress(&configured.name);
+            if taken_in.is_err() {
+                self.save();
+            }
             taken_in?;
         }
         self.save();
@@ -317,6 +345,7 @@ impl<D: RunIngest> ScheduleRunner<D> {
     async fn decide(&mut self, configured: &ConfiguredSchedule, Now { wall: now, tick }: Now) {
         let ConfiguredSchedule { name, schedule, run_policy, .. } = configured;
         let progress = self.progress.entry(name.clone()).or_default();
+        drop_outdated(progress, configured, now);
         let handled = progress.handled.as_ref();
         let awake_for = progress.decided.map_or(Millis(0), |decided| tick.since(decided));
         let mut in_the_way = None;
@@ -359,24 +388,13 @@ impl<D: RunIngest> ScheduleRunner<D> {
             // One that is due now waits for no long wait of those before it.
             progress.retry_at = progress.retry_at.min(tick.after(RETRY_INTERVAL));
         }
-        // Those that were missed are later than what waits since another process saw it.
-        let most = if due.left_out.iter().any(|left| left.reason == Reason::Missed) {
-            due.start.len()
-        } else {
-            most
-        };
+        // With `skip` those that were missed are later than what waits since another process saw it.
+        let is_missed = run_policy.missed == Missed::Skip
+            && due.left_out.iter().any(|left| left.reason == Reason::Missed);
+        let most = if is_missed { due.start.len() } else { most };
         while progress.waiting.len() > most {
             if let Some(at) = progress.waiting.pop_front() {
-                let is_part_there = self
-                    .records
-                    .get(name)
-                    .and_then(|record| record.last_run.as_ref())
-                    .is_some_and(|run| run.at == at);
-                if is_part_there {
-                    tracing::warn!(schedule = name, %at, "some rows of the run could not be validated before the next was due");
-                } else {
-                    tracing::warn!(schedule = name, %at, "skipped: the run could not start before the next was due");
-                }
+                tracing::warn!(schedule = name, %at, "the run could not be accepted in full before the next was due");
             }
         }
         progress.handled = Some(due.handled);
@@ -392,6 +410,15 @@ impl<D: RunIngest> ScheduleRunner<D> {
 
     /// Takes in what is waiting.
     async fn take_in(&mut self, configured: &ConfiguredSchedule, at_look: Now) -> Result<(), EngineEnded> {
+        self.take_in_due(configured, at_look).await?;
+        self.finish_runs_by_hand(configured, at_look.tick).await
+    }
+
+    async fn take_in_due(
+        &mut self,
+        configured: &ConfiguredSchedule,
+        at_look: Now,
+    ) -> Result<(), EngineEnded> {
         let (name, now) = (&configured.name, at_look.tick);
         loop {
             let Some(progress) = self.progress.get_mut(name) else { return Ok(()) };
@@ -453,17 +480,18 @@ impl<D: RunIngest> ScheduleRunner<D> {
         let receipt = self.ingest.take_in(&configured.manifest, options).await?;
         let schedule = &configured.name;
         let (new, have, invalid) = (receipt.added(), receipt.have, receipt.invalid);
-        if let Some(problem) = receipt.problems.first() {
+        let is_taken_in = receipt.is_taken_in();
+        // What is only tried once more has fired before.
+        let is_news = new > 0 || receipt.not_validated == 0;
+        if let Some(problem) = receipt.problems.first().filter(|_| is_news) {
             let problem = problem.to_string();
             tracing::warn!(schedule, %at, new, have, invalid, problem, "its manifest has problems");
         }
-        let is_taken_in = receipt.is_taken_in();
-        // What is only tried once more has fired before.
-        if new > 0 || receipt.not_validated == 0 {
+        if is_news {
             let said = if is_taken_in { "fired" } else { "schedule fired, no job accepted" };
             tracing::info!(schedule, %at, new, have, invalid, "{said}");
         }
-        if let (true, Some(batch)) = (is_taken_in, batch) {
+        if let (true, Some(batch)) = (is_taken_in && is_news, batch) {
             let by = configured.schedule.source();
             let record = self
                 .records
@@ -485,9 +513,9 @@ impl<D: RunIngest> ScheduleRunner<D> {
                 // Names show seconds.
                 let at = Timestamp(now.0.div_euclid(1000) * 1000);
                 let answer = match how {
-                    FireMode::Now => self.start_by_hand(&configured, at).await,
+                    FireMode::Now => self.start_by_hand(&configured, at, None).await,
                     FireMode::Plan(at) => self.plan(&configured, at).await,
-                    FireMode::Planned(at, most) => self.start_planned(&configured, at, most).await,
+                    FireMode::Planned(at, most) => self.start_by_hand(&configured, at, Some(most)).await,
                 };
                 let answer = answer.map_err(|error| {
                     let refusal = Refusal::from(&error);
@@ -503,36 +531,9 @@ impl<D: RunIngest> ScheduleRunner<D> {
         let _ = reply.send(answer);
     }
 
-    /// A run that somebody asked for. Rows that could not be validated now are tried again by the loop: a repeated command
-    /// would be another run.
-    async fn start_by_hand(
-        &mut self,
-        configured: &ConfiguredSchedule,
-        at: Timestamp,
-    ) -> Result<Receipt, IngestError> {
-        let receipt = self.start(configured, at).await?;
-        if receipt.not_validated > 0 && receipt.is_taken_in() {
-            self.progress.entry(configured.name.clone()).or_default().waiting.push_back(at);
-            self.note_progress(&configured.name);
-        }
-        Ok(receipt)
-    }
-
     /// What a run of an instant would do and cost.
     async fn plan(&self, configured: &ConfiguredSchedule, at: Timestamp) -> Result<Receipt, IngestError> {
         self.ingest.plan(&configured.manifest, configured.options(at)?).await
-    }
-
-    /// A run as it was planned. Its manifest may be another by now: what was shown is the most that it spends.
-    async fn start_planned(
-        &mut self,
-        configured: &ConfiguredSchedule,
-        at: Timestamp,
-        most: Credits,
-    ) -> Result<Receipt, IngestError> {
-        let mut options = configured.options(at)?;
-        options.ceiling = Some(options.ceiling.map_or(most, |ceiling| ceiling.min(most)));
-        self.start_with(configured, at, options).await
     }
 
     fn no_schedule(&self, name: &str) -> Refusal {
@@ -547,16 +548,19 @@ impl<D: RunIngest> ScheduleRunner<D> {
 
     /// Notes how far a schedule is, and which of its runs are still to be taken in: the next process goes on with these.
     fn note_progress(&mut self, name: &str) {
-        let Some(Progress { handled: Some(handled), waiting, .. }) = self.progress.get(name) else { return };
-        let (handled, waiting) = (handled.clone(), waiting.clone());
+        let Some(Progress { handled: Some(handled), waiting, by_hand, .. }) = self.progress.get(name) else {
+            return;
+        };
+        let (handled, waiting, by_hand) = (handled.clone(), waiting.clone(), by_hand.clone());
         match self.records.get_mut(name) {
-            Some(record) if record.handled == handled && record.waiting == waiting => {}
+            Some(record)
+                if record.handled == handled && record.waiting == waiting && record.by_hand == by_hand => {}
             Some(record) => {
-                (record.handled, record.waiting) = (handled, waiting);
+                (record.handled, record.waiting, record.by_hand) = (handled, waiting, by_hand);
                 self.is_unsaved = true;
             }
             None => {
-                let record = ScheduleRecord { waiting, ..ScheduleRecord::new(handled) };
+                let record = ScheduleRecord { waiting, by_hand, ..ScheduleRecord::new(handled) };
                 self.records.insert(name.to_owned(), record);
                 self.is_unsaved = true;
             }

@@ -300,8 +300,12 @@ impl<'a> Fetcher<'a> {
         let mut transfer = Transfer::resume(order, path, self.deps, begun).await;
         let (mut resumes, mut requests, mut farthest) = (0, 0, 0);
         loop {
+            let outcome = self.run(&mut transfer, url).await;
             requests += 1;
-            match self.run(&mut transfer, url).await {
+            if transfer.partial.bytes > farthest {
+                (farthest, resumes) = (transfer.partial.bytes, 0);
+            }
+            match outcome {
                 Ok(()) => break,
                 Err(TransferError::Link(DownloadError::Unavailable { reason, wait, .. })) => {
                     let fault = Fault::new("download", reason);
@@ -311,10 +315,7 @@ impl<'a> Fetcher<'a> {
                     let length = transfer.partial.known_length();
                     return Err(DownloadEnd::Failed(FetchFault::Stale(error.into()), length));
                 }
-                Err(TransferError::Link(DownloadError::Broken(_))) => {
-                    resumes = if transfer.partial.bytes > farthest { 1 } else { resumes + 1 };
-                    farthest = farthest.max(transfer.partial.bytes);
-                }
+                Err(TransferError::Link(DownloadError::Broken(_))) => resumes += 1,
                 // Asking again changes nothing: a person decides where results may come from.
                 Err(TransferError::Link(error @ DownloadError::Refused(_))) => {
                     return Err(FetchFault::Lasting(Fault::new("refused_link", error.to_string())).into());

@@ -91,14 +91,14 @@ pub(super) fn read<R: Read, E>(
         let ids = invalid.keys().cloned().collect();
         let found = if invalid.is_empty() { None } else { look_up(batch, &ids, None)?.ok() };
         let found = found.map(|batch| batch.rows).unwrap_or_default().into_iter();
-        // The batch may have more takes of it, which were asked for since.
-        let is_same = |id: &String, row: &ReferredRow| {
-            invalid
-                .get(id)
-                .is_some_and(|(fingerprint, count)| *fingerprint == row.fingerprint && *count <= row.count)
+        // The batch may have more takes of it, which were asked for since: the row asks for its own.
+        let as_it_is = |(id, row): (String, ReferredRow)| {
+            let (fingerprint, count) = *invalid.get(&id)?;
+            let is_same = fingerprint == row.fingerprint && count <= row.count;
+            is_same.then_some((id, ReferredRow { count, ..row }))
         };
         let before = accepted.len();
-        accepted.extend(found.filter(|(id, row)| is_same(id, row)));
+        accepted.extend(found.filter_map(as_it_is));
         if accepted.len() == before {
             break;
         }

@@ -96,6 +96,7 @@ async fn carry_out(app: &Arc<AppState>, who: Who, name: String, form: &Form) -> 
     }
     let own = app.clone();
     let started = to_the_end(async move { own.fire(name, FireMode::Planned(at, most)).await }).await?;
+    let not_validated = started.why_not_validated();
     let Some(batch) = started.batch.filter(|_| !started.refused) else {
         let why = started.problems.first().map(ToString::to_string).unwrap_or_default();
         return Err(ApiError(
@@ -108,6 +109,10 @@ async fn carry_out(app: &Arc<AppState>, who: Who, name: String, form: &Form) -> 
         (0, _) => format!("{batch} was started already."),
         (1, _) => format!("Started {batch} with 1 job."),
         (jobs, _) => format!("Started {batch} with {jobs} jobs."),
+    };
+    let said = match not_validated {
+        Some(why) => format!("{said} {why}."),
+        None => said,
     };
     Ok(lead_to(app, &format!("/batches/{}", in_address(batch.as_str())), said))
 }

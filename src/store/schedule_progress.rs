@@ -11,6 +11,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use crate::domain::credits::Credits;
 use crate::domain::ids::BatchName;
 use crate::domain::schedule::Schedule;
 use crate::domain::schedule::catch_up::Handled;
@@ -30,6 +31,9 @@ pub struct ScheduleRecord {
     /// Runs that were due and could not be taken in yet, the oldest first.
     #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
     pub waiting: VecDeque<Timestamp>,
+    /// Runs that somebody started, and of which rows could not be validated yet.
+    #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
+    pub by_hand: VecDeque<RunByHand>,
     /// Its last run, if it had one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_run: Option<LastRun>,
@@ -41,8 +45,24 @@ pub struct ScheduleRecord {
 impl ScheduleRecord {
     /// A schedule that has had no run.
     pub fn new(handled: Handled) -> ScheduleRecord {
-        ScheduleRecord { handled, waiting: VecDeque::new(), last_run: None, left_out: None }
+        ScheduleRecord {
+            handled,
+            waiting: VecDeque::new(),
+            by_hand: VecDeque::new(),
+            last_run: None,
+            left_out: None,
+        }
     }
+}
+
+/// A run that somebody started.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunByHand {
+    /// When.
+    pub at: Timestamp,
+    /// The most that it may spend, where that was agreed on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub most: Option<Credits>,
 }
 
 /// The last run of a schedule.
@@ -115,6 +135,7 @@ mod tests {
         let nightly = ScheduleRecord {
             handled: handled.clone(),
             waiting: VecDeque::from([Timestamp(5)]),
+            by_hand: VecDeque::from([RunByHand { at: Timestamp(4), most: Some(Credits(3)) }]),
             last_run: Some(run),
             left_out: Some(left_out),
         };

@@ -125,7 +125,9 @@ impl CommandsRun {
     }
 
     fn jobs(&self, batch: &[&str]) -> Vec<Value> {
-        let told = self.ask(&[&["jobs", "--json"], batch].concat()).stdout;
+        let told = self.ask(&[&["jobs", "--json"], batch].concat());
+        // A daemon that is killed may have answered in part.
+        let told = if told.code == Some(0) { told.stdout } else { String::new() };
         told.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 

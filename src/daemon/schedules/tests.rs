@@ -3,6 +3,7 @@
 use std::sync::Mutex;
 
 use super::*;
+use crate::domain::credits::Credits;
 use crate::engine::EngineGone;
 use crate::store::schedule_progress::read;
 
@@ -351,6 +352,52 @@ async fn rows_that_wait_for_a_catalog_are_tried_again_under_the_same_run() {
     assert!(stage.taken().is_empty());
     let last = read(stage.dir.path()).unwrap()["news"].last_run.clone().unwrap();
     assert_eq!(last.batch.as_str(), "news-2026-11-21T023107Z");
+}
+
+#[tokio::test]
+async fn runs_by_hand_and_those_of_the_schedule_wait_beside_each_other() {
+    let stage = Stage::new();
+    let mut runner = stage.begin(hourly());
+    look(&mut runner, "2026-11-21T02:30:00Z").await;
+    *stage.script.not_validated.lock().unwrap() = 100;
+    look(&mut runner, "2026-11-21T03:00:00Z").await;
+    for (at_hand, most) in [("2026-11-21T03:00:05Z", None), ("2026-11-21T03:00:06Z", Some(Credits(3)))] {
+        let (reply, answer) = tokio::sync::oneshot::channel();
+        let now = at(at_hand).wall;
+        let how = most.map_or(FireMode::Now, |most| FireMode::Planned(now, most));
+        runner.fire(FireRequest { name: "news".to_owned(), how, reply }, now).await;
+        assert_eq!(answer.await.unwrap().unwrap().not_validated, 1);
+    }
+    look(&mut runner, "2026-11-21T03:00:07Z").await;
+    let kept = read(stage.dir.path()).unwrap()["news"].clone();
+    assert_eq!(kept.waiting, [at("2026-11-21T03:00:00Z").wall]);
+    let by_hand: Vec<_> = kept.by_hand.iter().map(|run| (run.at, run.most)).collect();
+    let at_hand = |text: &str| at(text).wall;
+    let expected =
+        [(at_hand("2026-11-21T03:00:05Z"), None), (at_hand("2026-11-21T03:00:06Z"), Some(Credits(3)))];
+    assert_eq!(by_hand, expected);
+    // The next process goes on with all of them.
+    *stage.script.not_validated.lock().unwrap() = 0;
+    stage.taken();
+    look(&mut stage.begin(hourly()), "2026-11-21T03:10:00Z").await;
+    let runs = ["news-2026-11-21T0300Z", "news-2026-11-21T030005Z", "news-2026-11-21T030006Z"];
+    assert_eq!(stage.taken(), runs);
+    assert!(read(stage.dir.path()).unwrap()["news"].by_hand.is_empty());
+}
+
+#[tokio::test]
+async fn what_waits_is_dropped_with_its_expression_and_after_a_day() {
+    let stage = Stage::new();
+    let yearly = || vec![configured("news", "0 3 21 11 *", Missed::Skip)];
+    for (later, cron) in [("2026-11-23T03:00:00Z", "0 3 21 11 *"), ("2026-11-21T03:10:00Z", "0 4 21 11 *")] {
+        let mut runner = stage.begin(yearly());
+        look(&mut runner, "2026-11-21T02:59:50Z").await;
+        *stage.script.refusals.lock().unwrap() = 1;
+        look(&mut runner, "2026-11-21T03:00:00Z").await;
+        look(&mut stage.begin(vec![configured("news", cron, Missed::Skip)]), later).await;
+        assert!(stage.taken().is_empty(), "{cron}");
+        std::fs::remove_file(stage.dir.path().join("schedules.json")).unwrap();
+    }
 }
 
 #[tokio::test]

@@ -298,16 +298,16 @@ impl Scheduler {
         if record.has_rows_to_send() {
             return false;
         }
-        let (open, waiting) = (self.jobs.counts().open_of(no), self.inputs.waiting_count(no));
-        let is_of_rest = |open: &&OpenJob| {
-            let JobRecord { key, row_at, job, .. } = open.record();
-            key.batch == no && record.waits_for_pilot(*row_at, job) && !self.inputs.is_waiting(*key)
-        };
-        // Such rows were canceled and wanted again, or tried before there was a pilot.
-        open == waiting
-            || record.pilot.is_some()
-                && usize::try_from(open.saturating_sub(waiting))
-                    .is_ok_and(|rest| rest == self.jobs.iter().filter(is_of_rest).count())
+        let (counts, waiting) = (self.jobs.counts(), self.inputs.waiting_count(no));
+        let open = counts.open_of(no);
+        if open == waiting || record.pilot.is_none() || open != counts.queued_of(no) {
+            return open == waiting;
+        }
+        // Rows of the rest that were canceled and wanted again, or tried before there was a pilot.
+        let rest = self.jobs.all_candidates(no);
+        let waits = |open: &OpenJob| record.waits_for_pilot(open.record().row_at, open.job());
+        rest.len() + waiting as usize == open as usize
+            && rest.iter().filter_map(|key| self.jobs.get(key)).all(waits)
     }
 
     /// Every batch's record as it stands.

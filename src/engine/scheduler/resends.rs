@@ -105,10 +105,7 @@ impl Scheduler {
         now: Now,
     ) -> Result<(), SchedulerError> {
         self.apply(key, attempt, Event::Requeue, now)?;
-        // Another attempt may have succeeded meanwhile, whose outputs are kept instead.
-        if matches!(self.jobs.get(&key).map(|open| open.job().state()), Some(State::Queued)) {
-            self.queue(key);
-        }
+        self.queue(key);
         Ok(())
     }
 

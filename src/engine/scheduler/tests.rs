@@ -678,8 +678,14 @@ fn a_charge_that_differs_pauses_the_batch_when_its_policy_says_so() {
     assert_eq!(stage.posted(1, PostAnswer::Task(dear)), "fetch 1#1");
     assert_eq!(stage.batch.paused, Some(crate::store::Pause::Drift));
     stage.scheduler.execute(Command::Resume(BatchNo(1)), stage.now).unwrap();
-    stage.step(vec![Input::Fetched(Stage::key(1), AttemptNo(1), Ok(files()))]);
-    assert_eq!(stage.batch.paused, None, "its end says nothing new");
+    let fetched = Input::Fetched(Stage::key(1), AttemptNo(1), Ok(files()));
+    assert_eq!(stage.step(vec![fetched]), "post 2#1", "its end says nothing new");
+    assert_eq!(stage.batch.paused, None);
+    // The owner's own pause gives way to it.
+    stage.scheduler.execute(Command::Pause(BatchNo(1)), stage.now).unwrap();
+    let dear = TaskReading { charged: Some(Credits(PRICE * 2)), ..reading("success") };
+    stage.posted(2, PostAnswer::Task(dear));
+    assert_eq!(stage.batch.paused, Some(crate::store::Pause::Drift));
 }
 
 #[test]

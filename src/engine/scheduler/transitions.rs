@@ -70,12 +70,13 @@ impl Scheduler {
         // Comparing options costs more than the rest of the transition: only who asked for it pays for it.
         let pauses = || {
             let drift = on_drift.map(|_| charge_drift::of(order, job));
-            // What was found before has paused it once, and a person has resumed it.
+            // What was found before has paused it once, and a person may have resumed it.
             drift.is_some_and(|drift| {
                 charge_drift::pauses(on_drift, &drift) && drift != charge_drift::of(order, previous)
             })
         };
-        if active.record().paused.is_none()
+        // Its owner's own pause gives way to the reason, which they are to see before they resume it.
+        if matches!(active.record().paused, None | Some(Pause::Owner))
             && (is_settled && charge_drift::is_above_hold(order, job) || pauses())
         {
             active.pause(Pause::Drift);

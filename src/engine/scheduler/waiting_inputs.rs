@@ -41,7 +41,8 @@ const INPUT_UNAVAILABLE: &str = "input_unavailable";
 impl Scheduler {
     /// An open job waits in the queue: as a candidate for admission, or for its inputs.
     pub(super) fn queue(&mut self, key: JobKey) {
-        let Some(open) = self.jobs.get(&key) else { return };
+        // Another attempt may have succeeded meanwhile, whose outputs are kept instead.
+        let Some(open) = self.jobs.get(&key).filter(|open| open.is_queued()) else { return };
         let order = &open.spec().order;
         if order.inputs.is_empty() {
             self.jobs.queue(key);
