@@ -604,13 +604,17 @@ impl Job {
     }
 
     /// The takes that its inputs are, in their order, 0 where there was no choice. Empty where none was chosen among several,
-    /// and where nothing was sent with them or came of it.
+    /// and where nothing was sent with them or came of it, unless a version of other takes took its place since.
     pub fn made_of(&self) -> Vec<u32> {
         match self.state() {
             State::Submitting { .. }
             | State::Running { .. }
             | State::Fetching { .. }
             | State::Succeeded { .. } => self.present().input_takes().to_vec(),
+            state if state.is_replaced() => {
+                let mut sent = self.attempts.iter().rev().map(Attempt::input_takes);
+                sent.find(|takes| !takes.is_empty()).unwrap_or_default().to_vec()
+            }
             _ => Vec::new(),
         }
     }

@@ -353,6 +353,33 @@ fn another_pick_while_a_child_is_in_flight_is_priced_before_it_is_bought() {
     );
 }
 
+/// Its first version was sent, and fails after the other one was made: nothing says that it is wanted again.
+#[test]
+fn a_child_that_was_made_anew_for_another_pick_is_not_bought_again_when_its_first_version_fails() {
+    let env = TestEnv::with_faults(
+        "[[rules]]\non = 'create'\nkind = 'video'\ntimes = 1\neffect = { do = 'task-never' }",
+    );
+    story(&env, TAKES);
+    let daemon = env.daemon("info");
+    env.run(["submit", "story.json"]).exited(0);
+    until("both stills", || env.audit().tasks.iter().filter(|task| task.status == "success").count() == 2);
+    until("a take to be picked", || env.run(["review", "pick", "story/still"]).code == Some(0));
+    until("the first clip to be sent", || env.audit().tasks.len() == 3);
+    env.run(["review", "pick", "story/still-v2"]).exited(0);
+    env.run(["submit", "story.json"]).exited(0);
+    until("the second clip", || {
+        env.audit().tasks.iter().filter(|task| task.status == "success").count() == 3
+    });
+    let audit = env.audit();
+    let first = audit.tasks.iter().find(|task| task.status != "success").unwrap();
+    env.control(&format!("tasks/{}", first.id), &json!({"status": "failed", "error_code": "generic"}));
+    daemon.says("not sent: another version of its row is wanted");
+    env.run(["submit", "story.json", "--wait"]).exited(0).says("0 new");
+    assert_eq!(env.audit().tasks.len(), 4, "{:#?}", env.audit().tasks);
+    daemon.stop();
+    env.run(["state", "verify"]).exited(0).says("all fits");
+}
+
 #[test]
 fn a_pick_that_changes_between_two_variations_of_a_child_buys_neither_again() {
     let env = TestEnv::with_faults(
