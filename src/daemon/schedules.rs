@@ -234,13 +234,13 @@ impl FailedTry {
 }
 
 /// Drops what waits since another process saw it where it is not wanted any more: an edited expression catches up with nothing,
-/// and what is older than a day was missed.
+/// and with `missed = "skip"` what is older than a day was missed.
 fn drop_outdated(progress: &mut Progress, configured: &ConfiguredSchedule, now: Timestamp) {
     let is_of_another =
         progress.handled.as_ref().is_some_and(|handled| handled.by != configured.schedule.source());
-    let is_first_look = progress.decided.is_none();
+    let skips_older = configured.run_policy.missed == Missed::Skip && progress.decided.is_none();
     progress.waiting.retain(|at| {
-        let is_dropped = is_of_another || is_first_look && now.since(*at) > WAITS_MAX;
+        let is_dropped = is_of_another || skips_older && now.since(*at) > WAITS_MAX;
         if is_dropped {
             tracing::warn!(schedule = configured.name, %at, "a run that could not be accepted is not tried again");
         }

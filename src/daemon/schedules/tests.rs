@@ -398,6 +398,13 @@ async fn what_waits_is_dropped_with_its_expression_and_after_a_day() {
         assert!(stage.taken().is_empty(), "{cron}");
         std::fs::remove_file(stage.dir.path().join("schedules.json")).unwrap();
     }
+    // One that is caught up with waits as long as it takes.
+    let caught_up = || vec![configured("news", "0 3 21 11 *", Missed::Latest)];
+    look(&mut stage.begin(caught_up()), "2026-11-20T03:00:00Z").await;
+    *stage.script.refusals.lock().unwrap() = 1;
+    look(&mut stage.begin(caught_up()), "2026-11-22T03:00:00Z").await;
+    look(&mut stage.begin(caught_up()), "2026-11-24T03:00:00Z").await;
+    assert_eq!(stage.taken(), ["news-2026-11-21T0300Z"]);
 }
 
 #[tokio::test]
