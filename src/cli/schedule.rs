@@ -13,7 +13,7 @@ use crate::cli::global_flags::Global;
 use crate::cli::service_target::PresentState;
 use crate::cli::table::{self, Table};
 use crate::cli::terminal::say;
-use crate::cli::{printable, service_target, submit, summary, written};
+use crate::cli::{end_of_batches, printable, service_target, submit, summary, written};
 use crate::client::ClientError;
 use crate::clock::Clock;
 use crate::config::{Config, ScheduleConfig};
@@ -288,19 +288,17 @@ async fn run_now(config: &Config, command: &ScheduleNameArgument, global: &Globa
     if !global.json || !receipt.has_problems() {
         summary::receipt(&receipt);
     }
-    let exit = if receipt.not_validated > 0 && !receipt.is_taken_in() {
-        Exit::Unreachable
-    } else if receipt.not_validated > 0 {
+    let receipts = std::slice::from_ref(&receipt);
+    let exit = match receipt.is_taken_in() {
+        true => end_of_batches::done_exit(receipts, &[]),
+        false => end_of_batches::nothing_exit(receipts),
+    };
+    if receipt.not_validated > 0 && receipt.is_taken_in() {
         say!(
             "the daemon tries the rows that wait again, for this run; do not repeat the command for them, since that starts \
              another run"
         );
-        Exit::Unreachable
-    } else if !receipt.is_taken_in() || receipt.has_problems() {
-        Exit::Usage
-    } else {
-        Exit::Success
-    };
+    }
     if global.json {
         let printed = written(json(&mut io::stdout().lock(), &serde_json::json!(receipt)));
         submit::report_problems([&receipt], exit);

@@ -19,6 +19,7 @@ use tokio::sync::{mpsc, watch};
 use crate::clock::Clock;
 use crate::config::{INBOX_SETTLE, ScheduleConfig};
 use crate::domain::batch_origin::SourcePlace;
+use crate::domain::credits::Credits;
 use crate::domain::exit_code::Exit;
 use crate::domain::ids::BatchName;
 use crate::domain::manifest::row::Policy;
@@ -28,7 +29,7 @@ use crate::domain::schedule::catch_up::{
 use crate::domain::schedule::{Schedule, ScheduleError, name};
 use crate::domain::time::{Millis, Now, Tick, Timestamp};
 use crate::engine::{Handle, Stop};
-use crate::ingest::ingest_handle::{IngestError, IngestHandle};
+use crate::ingest::ingest_handle::{IngestError, IngestHandle, in_full};
 use crate::ingest::receipt::Receipt;
 use crate::ingest::{IngestOptions, ManifestError};
 use crate::server::app_state::{FireError, FireMode, FireRequest};
@@ -193,20 +194,35 @@ struct Progress {
     decided: Option<Tick>,
     /// Runs that are due and not taken in yet, the oldest first.
     waiting: VecDeque<Timestamp>,
-    /// Not tried before.
-    retry_at: Tick,
-    /// Why the last try failed.
-    failed: Option<FailedTry>,
+    /// When the first of these is tried.
+    tries: Tries,
     /// Runs that somebody started, and of which rows could not be validated yet.
     by_hand: VecDeque<RunByHand>,
-    /// These are not tried before.
-    by_hand_retry_at: Tick,
-    /// Between the last two of their tries.
-    by_hand_wait: Millis,
+    /// When the first of these is tried.
+    tries_by_hand: Tries,
     /// It was said that the clock is behind.
     is_behind: bool,
     /// The batch that was said to be in the way, and when.
     said_in_the_way: Option<(BatchName, Tick)>,
+}
+
+/// The tries to take a run in.
+#[derive(Debug, Default)]
+struct Tries {
+    /// Not tried before.
+    retry_at: Tick,
+    /// Why the last try failed.
+    failed: Option<FailedTry>,
+}
+
+impl Tries {
+    /// One failed. Whether that is logged: the same failure is not logged at every try.
+    fn fail(&mut self, error: &IngestError, now: Tick) -> bool {
+        let (failed, is_logged) = FailedTry::after(self.failed.take(), error.to_string(), now);
+        self.retry_at = now.after(failed.wait);
+        self.failed = Some(failed);
+        is_logged
+    }
 }
 
 /// Why a run could not be taken in.
@@ -220,7 +236,7 @@ struct FailedTry {
 }
 
 impl FailedTry {
-    /// A try that failed after `last`; whether it is logged: the same failure is not logged at every try.
+    /// A try that failed after `last`; whether it is logged.
     fn after(last: Option<FailedTry>, said: String, now: Tick) -> (FailedTry, bool) {
         match last.filter(|last| last.said == said) {
             None => (FailedTry { said, logged: now, wait: RETRY_INTERVAL }, true),
@@ -327,18 +343,18 @@ impl<D: RunIngest> ScheduleRunner<D> {
 
     /// Starts what is due.
     async fn look(&mut self, now: Now) -> Result<(), EngineEnded> {
+        let mut taken_in = Ok(());
         for index in 0..self.configured.len() {
             let configured = self.configured[index].clone();
             self.decide(&configured, now).await;
-            let taken_in = self.take_in(&configured, now).await;
+            taken_in = self.take_in(&configured, now).await;
             self.note_progress(&configured.name);
             if taken_in.is_err() {
-                self.save();
+                break;
             }
-            taken_in?;
         }
         self.save();
-        Ok(())
+        taken_in
     }
 
     /// Moves what is due to what is waiting.
@@ -386,7 +402,7 @@ impl<D: RunIngest> ScheduleRunner<D> {
         progress.waiting.extend(&due.start);
         if !due.start.is_empty() {
             // One that is due now waits for no long wait of those before it.
-            progress.retry_at = progress.retry_at.min(tick.after(RETRY_INTERVAL));
+            progress.tries.retry_at = progress.tries.retry_at.min(tick.after(RETRY_INTERVAL));
         }
         // With `skip` those that were missed are later than what waits since another process saw it.
         let is_missed = run_policy.missed == Missed::Skip
@@ -423,59 +439,43 @@ impl<D: RunIngest> ScheduleRunner<D> {
         loop {
             let Some(progress) = self.progress.get_mut(name) else { return Ok(()) };
             let Some(&at) = progress.waiting.front() else { break };
-            if now < progress.retry_at {
+            if now < progress.tries.retry_at {
                 return Ok(());
             }
             if !self.ingest.is_settled(&configured.manifest, at_look.wall) {
                 tracing::info!(schedule = name, %at, "its manifest has just changed; waiting until nobody writes it");
-                progress.retry_at = now.after(INBOX_SETTLE.0);
+                progress.tries.retry_at = now.after(INBOX_SETTLE.0);
                 return Ok(());
             }
-            let started = self.start(configured, at).await;
-            let validated = started.and_then(|receipt| match receipt.why_not_validated() {
-                Some(why) => Err(IngestError::NotValidated(why)),
-                None => Ok(()),
-            });
-            match validated {
+            match self.start(configured, at, None).await.and_then(in_full) {
                 Err(IngestError::Gone(_)) => return Err(EngineEnded),
                 Err(error) if !is_hopeless(&error) => {
                     let Some(progress) = self.progress.get_mut(name) else { return Ok(()) };
-                    let (failed, is_logged) =
-                        FailedTry::after(progress.failed.take(), error.to_string(), now);
-                    if is_logged {
+                    if progress.tries.fail(&error, now) {
                         tracing::warn!(schedule = name, %at, %error, "failed to start a run; retrying with increasing delays");
                     }
-                    progress.retry_at = now.after(failed.wait);
-                    progress.failed = Some(failed);
                     return Ok(());
                 }
                 Err(error) => tracing::error!(schedule = name, %at, %error, "failed to start a run"),
-                Ok(()) => {}
+                Ok(_) => {}
             }
             if let Some(progress) = self.progress.get_mut(name) {
                 progress.waiting.pop_front();
-                progress.failed = None;
+                progress.tries.failed = None;
             }
         }
         Ok(())
     }
 
-    /// One run, taken in and noted.
+    /// One run, taken in and noted. It may spend `most`, where that was agreed on: its manifest may be another by now.
     async fn start(
         &mut self,
         configured: &ConfiguredSchedule,
         at: Timestamp,
+        most: Option<Credits>,
     ) -> Result<Receipt, IngestError> {
-        let options = configured.options(at)?;
-        self.start_with(configured, at, options).await
-    }
-
-    async fn start_with(
-        &mut self,
-        configured: &ConfiguredSchedule,
-        at: Timestamp,
-        options: IngestOptions,
-    ) -> Result<Receipt, IngestError> {
+        let mut options = configured.options(at)?;
+        options.ceiling = options.ceiling.into_iter().chain(most).min();
         let batch = options.batch.clone();
         let receipt = self.ingest.take_in(&configured.manifest, options).await?;
         let schedule = &configured.name;

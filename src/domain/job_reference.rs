@@ -428,15 +428,14 @@ pub enum MissingInput {
 pub fn parent(
     input: &JobInput,
     takes: &[Option<EndedTake>],
-    later: impl FnOnce() -> Vec<EndedTake>,
+    later: &[EndedTake],
 ) -> Result<Seq, MissingInput> {
     let first = parent_of_named(input, takes);
     if input.variation.is_some() {
         return first;
     }
     // One may be picked while a take that was asked for before has not ended, and is undecided when it has.
-    let later = later();
-    let all = || takes.iter().flatten().chain(&later).filter(|take| take.state == JobState::Succeeded);
+    let all = || takes.iter().flatten().chain(later).filter(|take| take.state == JobState::Succeeded);
     let with = |verdict| all().filter(move |take| take.verdict == Some(verdict));
     if let Some(picked) = with(Verdict::Picked).next() {
         return Ok(picked.seq);
@@ -562,7 +561,7 @@ mod tests {
     fn the_only_take_feeds_unless_it_is_to_be_looked_at() {
         use JobState::{Failed, Succeeded};
         let check = |given, expected: Result<u32, MissingInput>| {
-            assert_eq!(parent(&input(1), &[given], Vec::new), expected.map(Seq), "{given:?}");
+            assert_eq!(parent(&input(1), &[given], &[]), expected.map(Seq), "{given:?}");
         };
         check(None, Err(MissingInput::Unfinished));
         check(take(3, Succeeded, false, None), Ok(3));
@@ -577,7 +576,7 @@ mod tests {
     fn of_several_takes_the_picked_one_feeds() {
         use JobState::{Failed, Succeeded};
         let check = |takes: &[Option<EndedTake>], expected: Result<u32, MissingInput>| {
-            assert_eq!(parent(&input(2), takes, Vec::new), expected.map(Seq), "{takes:?}");
+            assert_eq!(parent(&input(2), takes, &[]), expected.map(Seq), "{takes:?}");
         };
         let plain = |seq| take(seq, Succeeded, false, None);
         check(&[plain(1), plain(2)], Err(MissingInput::AwaitsPick));
@@ -598,7 +597,8 @@ mod tests {
         use JobState::{Failed, Succeeded};
         let check =
             |first: Option<EndedTake>, later: &[Option<EndedTake>], expected: Result<u32, MissingInput>| {
-                let found = parent(&input(1), &[first], || later.iter().copied().flatten().collect());
+                let later: Vec<EndedTake> = later.iter().copied().flatten().collect();
+                let found = parent(&input(1), &[first], &later);
                 assert_eq!(found, expected.map(Seq), "{first:?} {later:?}");
             };
         let with = |seq, verdict| take(seq, Succeeded, true, verdict);
@@ -619,10 +619,10 @@ mod tests {
         check(take(1, Failed, false, None), &[take(2, Failed, true, None)], Err(MissingInput::Ended(Failed)));
         check(None, &[with(2, approved)], Err(MissingInput::Unfinished));
         let named = JobInput { variation: Some(1), ..input(1) };
-        let found = parent(&named, &[with(1, rejected)], || with(2, picked).into_iter().collect());
+        let found = parent(&named, &[with(1, rejected)], with(2, picked).as_slice());
         assert_eq!(found, Err(MissingInput::Rejected), "that take is meant");
         let beside_a_picked_one =
-            parent(&named, &[with(1, Some(Verdict::NotPicked))], || with(2, picked).into_iter().collect());
+            parent(&named, &[with(1, Some(Verdict::NotPicked))], with(2, picked).as_slice());
         assert_eq!(beside_a_picked_one, Ok(Seq(1)), "whatever is picked");
         assert_eq!(
             (named.later_jobs().count(), named.choice(JobId::derive(named.fingerprint, 1))),

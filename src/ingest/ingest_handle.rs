@@ -128,6 +128,17 @@ struct StoredCatalog {
     is_given: bool,
 }
 
+/// The receipt of a manifest all of whose rows could be validated.
+///
+/// # Errors
+/// [`IngestError::NotValidated`].
+pub fn in_full(receipt: Receipt) -> Result<Receipt, IngestError> {
+    match receipt.why_not_validated() {
+        Some(why) => Err(IngestError::NotValidated(why)),
+        None => Ok(receipt),
+    }
+}
+
 /// What is in force. Nobody waits for anything while it is locked.
 #[derive(Debug)]
 struct InForce {
@@ -296,11 +307,7 @@ impl IngestHandle {
         options: IngestOptions,
         held: Option<oneshot::Sender<()>>,
     ) -> Result<Receipt, IngestError> {
-        let receipt = self.begin_to_accept(path, options, held).await?;
-        match receipt.why_not_validated() {
-            Some(why) => Err(IngestError::NotValidated(why)),
-            None => Ok(receipt),
-        }
+        in_full(self.begin_to_accept(path, options, held).await?)
     }
 
     async fn accept_to_the_end(

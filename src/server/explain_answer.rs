@@ -204,8 +204,8 @@ async fn inputs_of(
             continue;
         }
         let ended: Vec<Option<EndedTake>> = takes.iter().map(|(_, ended)| *ended).collect();
-        let ended_later = || later.iter().filter_map(|(_, ended)| *ended).collect();
-        let state = match parent(input, &ended, ended_later) {
+        let ended_later: Vec<EndedTake> = later.iter().filter_map(|(_, ended)| *ended).collect();
+        let state = match parent(input, &ended, &ended_later) {
             Ok(seq) => {
                 let named = takes.iter().chain(&later).find(|(named, _)| named.spec.seq == seq);
                 named.map(|(named, _)| format!("is there: {}", named.spec.label)).unwrap_or_default()

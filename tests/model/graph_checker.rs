@@ -167,7 +167,7 @@ impl Story {
             wants_review: still.wants_review(),
             verdict: still.decision().map(|decision| decision.verdict),
         });
-        parent(&INPUT, &[ended], Vec::new).is_ok()
+        parent(&INPUT, &[ended], &[]).is_ok()
     }
 
     /// Applies an event to a job in memory and books what moved. One that has no place is dropped, as the product does.

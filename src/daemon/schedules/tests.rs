@@ -3,7 +3,6 @@
 use std::sync::Mutex;
 
 use super::*;
-use crate::domain::credits::Credits;
 use crate::engine::EngineGone;
 use crate::store::schedule_progress::read;
 
@@ -97,6 +96,18 @@ impl Stage {
 
 async fn look(runner: &mut ScheduleRunner<&Script>, now: &str) {
     assert!(runner.look(at(now)).await.is_ok());
+}
+
+/// Somebody starts a run by hand.
+async fn fire(
+    runner: &mut ScheduleRunner<&Script>,
+    name: &str,
+    how: FireMode,
+    now: &str,
+) -> Result<Receipt, FireError> {
+    let (reply, answer) = tokio::sync::oneshot::channel();
+    runner.fire(FireRequest { name: name.to_owned(), how, reply }, at(now).wall).await;
+    answer.await.unwrap()
 }
 
 #[tokio::test]
@@ -295,12 +306,8 @@ async fn by_hand_a_run_begins_at_once_and_changes_nothing_else() {
     let stage = Stage::new();
     let mut runner = stage.begin(hourly());
     look(&mut runner, "2026-11-21T02:30:00Z").await;
-    let mut fire_as = async |name: &str, how: FireMode| {
-        let (reply, answer) = tokio::sync::oneshot::channel();
-        let request = FireRequest { name: name.to_owned(), how, reply };
-        runner.fire(request, at("2026-11-21T02:31:07Z").wall).await;
-        answer.await.unwrap()
-    };
+    let mut fire_as =
+        async |name: &str, how: FireMode| fire(&mut runner, name, how, "2026-11-21T02:31:07Z").await;
     let planned = fire_as("news", FireMode::Plan(at("2026-11-21T02:31:00Z").wall)).await.unwrap();
     assert_eq!(planned.price, Credits(8));
     assert!(stage.taken().is_empty(), "a plan starts nothing");
@@ -341,10 +348,7 @@ async fn rows_that_wait_for_a_catalog_are_tried_again_under_the_same_run() {
     let mut runner = stage.begin(hourly());
     look(&mut runner, "2026-11-21T02:30:00Z").await;
     *stage.script.not_validated.lock().unwrap() = 1;
-    let (reply, answer) = tokio::sync::oneshot::channel();
-    let request = FireRequest { name: "news".to_owned(), how: FireMode::Now, reply };
-    runner.fire(request, at("2026-11-21T02:31:07Z").wall).await;
-    let receipt = answer.await.unwrap().unwrap();
+    let receipt = fire(&mut runner, "news", FireMode::Now, "2026-11-21T02:31:07Z").await.unwrap();
     assert_eq!((receipt.batch.unwrap().as_str(), receipt.not_validated), ("news-2026-11-21T023107Z", 1));
     look(&mut runner, "2026-11-21T02:31:08Z").await;
     assert_eq!(stage.taken(), ["news-2026-11-21T023107Z"; 2], "one run, whatever it takes");
@@ -362,11 +366,8 @@ async fn runs_by_hand_and_those_of_the_schedule_wait_beside_each_other() {
     *stage.script.not_validated.lock().unwrap() = 100;
     look(&mut runner, "2026-11-21T03:00:00Z").await;
     for (at_hand, most) in [("2026-11-21T03:00:05Z", None), ("2026-11-21T03:00:06Z", Some(Credits(3)))] {
-        let (reply, answer) = tokio::sync::oneshot::channel();
-        let now = at(at_hand).wall;
-        let how = most.map_or(FireMode::Now, |most| FireMode::Planned(now, most));
-        runner.fire(FireRequest { name: "news".to_owned(), how, reply }, now).await;
-        assert_eq!(answer.await.unwrap().unwrap().not_validated, 1);
+        let how = most.map_or(FireMode::Now, |most| FireMode::Planned(at(at_hand).wall, most));
+        assert_eq!(fire(&mut runner, "news", how, at_hand).await.unwrap().not_validated, 1);
     }
     look(&mut runner, "2026-11-21T03:00:07Z").await;
     let kept = read(stage.dir.path()).unwrap()["news"].clone();

@@ -72,6 +72,10 @@ impl Scheduler {
             return Ok(None);
         }
         for no in &found.batches {
+            // Of one that stands still nothing may be sent before its pilot is continued.
+            if self.batches.get(no).is_some_and(|active| self.stands_still(active)) {
+                continue;
+            }
             self.unpark(*no);
             if is_refused(&self.jobs, *no)
                 && let Some(active) = self.batches.get_mut(no)
@@ -79,8 +83,6 @@ impl Scheduler {
                 active.park_next(Some(Parked::Store));
             }
         }
-        // Of a batch that was looked at nothing may be sent before its pilot is continued.
-        self.park_by_inputs();
         if !found.waits {
             return Ok(None);
         }

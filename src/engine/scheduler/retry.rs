@@ -26,7 +26,7 @@ impl Scheduler {
             }
             let is_watched = |open: &OpenJob| {
                 let job = open.job();
-                job.state().is_final() && !job.has_succeeded() && job.watched_attempts().next().is_some()
+                job.state().is_final() && !job.is_over() && !job.has_succeeded()
             };
             if self.jobs.get(&record.key).is_some_and(is_watched) {
                 outcome.watched.push(spec.label.clone());

@@ -49,8 +49,7 @@ impl Job {
     /// Whether the task of an attempt beside the present one has succeeded: its outputs wait until no request of the present
     /// one is on its way.
     pub fn has_outputs_of_another_attempt(&self) -> bool {
-        let present = self.attempt();
-        self.attempts.iter().any(|other| other.no != present && matches!(other.state, State::Fetching { .. }))
+        self.other_attempts().any(|other| matches!(other.state, State::Fetching { .. }))
     }
 }
 
@@ -72,8 +71,8 @@ impl Change {
     /// of the books.
     pub(super) fn keep_first_success(&mut self) {
         let present = self.job.present();
-        let mut others = self.job.attempts.iter().filter(|other| other.no != present.no);
-        let Some(found) = others.find(|other| matches!(other.state, State::Fetching { .. })) else { return };
+        let succeeded = |other: &&Attempt| matches!(other.state, State::Fetching { .. });
+        let Some(found) = self.job.other_attempts().find(succeeded) else { return };
         let is_waited_for = match &present.state {
             State::Submitting { .. } | State::Fetching { .. } | State::Succeeded { .. } => true,
             State::Running { .. } => !present.books.held.is_zero(),

@@ -62,8 +62,9 @@ impl JobInputs {
             let known = known.ok_or(MissingInput::Unfinished)?;
             let takes: Vec<Option<EndedTake>> =
                 input.jobs().map(|job| known.ended.get(&job).copied()).collect();
-            let later = || input.later_jobs().filter_map(|job| known.ended.get(&job).copied()).collect();
-            parent(input, &takes, later).map(|seq| input.key_of(batch, seq))
+            let later: Vec<EndedTake> =
+                input.later_jobs().filter_map(|job| known.ended.get(&job).copied()).collect();
+            parent(input, &takes, &later).map(|seq| input.key_of(batch, seq))
         });
         each.collect()
     }
