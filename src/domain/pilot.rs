@@ -108,7 +108,10 @@ impl Pilot {
     pub fn change_waiting(&mut self, is_wanted: bool, credits: Credits) {
         match is_wanted {
             true => self.count(false, 1, credits),
-            false => self.drop_waiting(1, credits),
+            false => {
+                self.rest_jobs = self.rest_jobs.saturating_sub(1);
+                self.rest_credits = self.rest_credits.saturating_sub(credits);
+            }
         }
     }
 
@@ -126,12 +129,6 @@ impl Pilot {
             rest_credits: self.rest_credits.min(before.rest_credits + credits),
             ..self
         }
-    }
-
-    /// Jobs that wait are not wanted any more: other versions of their rows took their place.
-    pub fn drop_waiting(&mut self, jobs: u32, credits: Credits) {
-        self.rest_jobs = self.rest_jobs.saturating_sub(jobs);
-        self.rest_credits = self.rest_credits.saturating_sub(credits);
     }
 }
 

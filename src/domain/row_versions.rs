@@ -56,6 +56,11 @@ impl RowVersions {
         self.superseded.iter().copied()
     }
 
+    /// How many these are.
+    pub fn count_superseded(&self) -> usize {
+        self.superseded.len()
+    }
+
     /// Whether its row has other versions.
     pub fn is_edited(&self, job: Seq) -> bool {
         self.edited.contains(&job)

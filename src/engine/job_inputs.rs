@@ -96,7 +96,7 @@ async fn parent(store: &Arc<Store>, input: &JobInput, key: JobKey) -> Result<Job
     let store = store.clone();
     let found = blocking(move || -> Result<Option<JobRecord>, StoreError> {
         let Some(batch) = store.batch(key.batch)? else { return Ok(None) };
-        store.outcome(&batch, key.seq)
+        store.job_with_outputs(&batch, key.seq)
     });
     match found.await {
         Ok(found) => found.ok_or_else(|| gone(input, "has no outcome")),

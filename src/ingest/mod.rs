@@ -322,7 +322,8 @@ fn batch_named(store: &Store, name: &BatchName) -> Result<Option<BatchRecord>, S
 /// A batch as validation has to know it.
 fn present(batch: &BatchRecord) -> Present {
     let BatchRecord { origin, created, pilot, .. } = batch;
-    Present { origin: origin.clone(), terms: batch.standing(), created: *created, pilot: *pilot }
+    let (pilot_rows, origin) = (batch.pilot_rows(), origin.clone());
+    Present { origin, terms: batch.standing(), created: *created, pilot: *pilot, pilot_rows }
 }
 
 impl Batches for Stored<'_> {

@@ -20,11 +20,13 @@ pub(super) struct PilotPlan {
 
 /// Which rows are asked for, and what there is already.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct PilotTerms {
+pub(super) struct PilotTerms<'a> {
     /// What the command asks for.
     pub(super) asked: Option<PilotRows>,
     /// The pilot that the batch has.
     pub(super) standing: Option<Pilot>,
+    /// Where its rows lie: the byte of the first one and the byte after the last one of each part.
+    pub(super) standing_rows: &'a [(u64, u64)],
     /// Rows of the manifest may take outputs of others.
     pub(super) has_references: bool,
 }
@@ -36,10 +38,11 @@ pub(super) struct PilotTerms {
 /// When the rows cannot be read.
 pub(super) fn choose(
     staged: &StagedManifest,
-    terms: PilotTerms,
+    terms: PilotTerms<'_>,
     receipt: &Receipt,
 ) -> Result<Option<PilotPlan>, StoreError> {
-    let PilotTerms { asked, standing, has_references } = terms;
+    let PilotTerms { asked, standing, standing_rows, has_references } = terms;
+    let is_of_rest = |at: u64| standing_rows.iter().all(|(from, end)| at < *from || at >= *end);
     if asked.is_none() && standing.is_none() {
         return Ok(None);
     }
@@ -61,11 +64,16 @@ pub(super) fn choose(
             let credits = order.hold.unwrap_or_default().times(jobs);
             pilot.count(rows.contains(&found.row.fingerprint), jobs, credits);
         }
-        let is_new = matches!(found.verdict, Verdict::Wanted { have: 0, .. });
-        if let (Some(_), true, Some((before, JobStanding::Waiting))) = (standing, is_new, &found.replaces) {
-            let replaced = found.changes.iter().filter(|change| change.was_wanted).count();
-            let replaced = u32::try_from(replaced).unwrap_or(u32::MAX);
-            pilot.drop_waiting(replaced, before.order.hold().unwrap_or_default().times(replaced));
+        for change in found.changes.iter().filter(|_| standing.is_some()) {
+            if change.was_wanted && change.standing == JobStanding::Waiting && is_of_rest(change.before) {
+                let before = found.replaces.as_ref().and_then(|(before, _)| before.order.hold());
+                pilot.change_waiting(false, before.unwrap_or_default());
+            }
+            // A version that waits, and that the manifest goes back to.
+            let goes_back = |(_, at)| !change.is_dropped && is_of_rest(at);
+            if change.back_to.is_some_and(goes_back) && waits(&found, change.variation) {
+                pilot.change_waiting(true, order.hold.unwrap_or_default());
+            }
         }
     }
     Ok(Some(PilotPlan { pilot, rows }).filter(|plan| plan.pilot.rest_jobs > 0 || standing.is_some()))
@@ -89,6 +97,14 @@ fn chosen(
         chooser.look_at(found.row.fingerprint, place, jobs > 0, parents);
     }
     Ok(chooser.finish())
+}
+
+/// Whether the job that the batch has of a variation waits in the queue, or does so once it is wanted again.
+fn waits(found: &RowWithVerdict, variation: u32) -> bool {
+    let Verdict::Wanted { first, .. } = found.verdict else { return false };
+    let index = variation.checked_sub(first).and_then(|index| usize::try_from(index).ok());
+    let known = index.and_then(|index| found.known.get(index)?.as_ref());
+    known.is_some_and(|known| known.standing == JobStanding::Waiting)
 }
 
 /// How many jobs of a row the batch does not have yet.

@@ -73,6 +73,8 @@ pub struct Present {
     pub created: Timestamp,
     /// Its pilot, after which a person has not continued.
     pub pilot: Option<Pilot>,
+    /// Where the rows of that lie: the byte of the first one and the byte after the last one of each part.
+    pub pilot_rows: Vec<(u64, u64)>,
 }
 
 /// The batches that are there already.
@@ -322,7 +324,8 @@ impl Validated {
         }
         if !self.is_refused() && self.expired.is_none() {
             let standing = present.and_then(|present| present.pilot);
-            let terms = PilotTerms { asked: options.pilot, standing, has_references };
+            let standing_rows = present.map(|present| present.pilot_rows.as_slice()).unwrap_or_default();
+            let terms = PilotTerms { asked: options.pilot, standing, standing_rows, has_references };
             self.pilot = pilot_choice::choose(&self.staged, terms, &self.receipt)?;
             let waits = |pilot: &Pilot| pilot.rest_jobs > 0;
             self.receipt.pilot = self.pilot.as_ref().map(|plan| plan.pilot).filter(waits);

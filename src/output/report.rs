@@ -207,9 +207,15 @@ impl Report {
             list(&mut self.late, spec, "finished after its deadline".to_owned());
         }
         for other in job.resubmitted_attempts() {
-            let Some(task) = other.task() else { continue };
-            let (attempt, charged) = (other.no().0, other.books().charged);
-            list(&mut self.resubmitted, spec, format!("task {task} of attempt {attempt}: {charged} charged"));
+            let (attempt, books) = (other.no().0, other.books());
+            let what = match other.task() {
+                Some(task) => format!("task {task} of attempt {attempt}: {} charged", books.charged),
+                None if other.is_in_doubt() => {
+                    format!("attempt {attempt}, of which no task is known: in doubt, {} held", books.held)
+                }
+                None => format!("attempt {attempt}, of which no task is known: {} charged", books.charged),
+            };
+            list(&mut self.resubmitted, spec, what);
         }
         if let (Some(accepted), Some(in_force)) = (spec.order.price, job.price(&spec.order))
             && !job.all_books().charged.is_zero()

@@ -403,7 +403,9 @@ impl BatchRecord {
         // One that has ended while the manifest was read does not come back; another begins where that one's rows end.
         let is_old = present.pilot.is_none() && self.pilot_from == present.pilot_from;
         self.pilot = self.pilot.filter(|_| !is_old || present.rows == 0);
-        if let (Some(pilot), Some(before)) = (&mut self.pilot, present.pilot) {
+        // Where versions changed, others than before may wait.
+        let is_edited = self.versions_bytes > present.versions_bytes;
+        if let (Some(pilot), Some(before), false) = (&mut self.pilot, present.pilot, is_edited) {
             // What was dropped meanwhile does not wait.
             let credits = self.planned.saturating_sub(present.planned);
             *pilot = pilot.at_most(before, self.rows.saturating_sub(present.rows), credits);

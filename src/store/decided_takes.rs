@@ -5,12 +5,18 @@ use std::collections::HashMap;
 
 use crate::domain::ids::JobId;
 use crate::domain::job_reference::DecidedTake;
+use crate::domain::row_versions::RowVersions;
 use crate::store::spool::Lines;
 use crate::store::{BatchRecord, JobRecord, OpenJobStatus, Store, StoreError};
 
 /// From outcomes, of which the last of each job counts. Another process may be writing the last one of a file that is looked
-/// at from outside.
-pub(super) fn read(mut outcomes: Lines, is_outside: bool) -> Result<HashMap<JobId, DecidedTake>, StoreError> {
+/// at from outside. A version that is not wanted any more was made of what it was sent with, however it ended: another one
+/// took its place for that.
+pub(super) fn read(
+    mut outcomes: Lines,
+    versions: &RowVersions,
+    is_outside: bool,
+) -> Result<HashMap<JobId, DecidedTake>, StoreError> {
     let mut takes = HashMap::new();
     loop {
         let record = match outcomes.next_line::<JobRecord>() {
@@ -21,7 +27,10 @@ pub(super) fn read(mut outcomes: Lines, is_outside: bool) -> Result<HashMap<JobI
         };
         let job = &record.job;
         let verdict = job.decision().map(|decision| decision.verdict);
-        let made_of = job.made_of();
+        let made_of = match versions.is_superseded(record.key.seq) {
+            true => job.last_sent_with().to_vec(),
+            false => job.made_of(),
+        };
         if verdict.is_none() && made_of.is_empty() {
             takes.remove(&record.id);
         } else {
@@ -50,7 +59,8 @@ impl Store {
     pub fn decided_takes(&self, batch: &BatchRecord) -> Result<HashMap<JobId, DecidedTake>, StoreError> {
         // Open jobs first: one that ends meanwhile is then seen twice, and not nowhere.
         let open = self.open_of(batch.no)?;
-        let mut takes = read(self.spool(batch.no).outcomes(0, self.outcomes_bytes(batch)?)?, false)?;
+        let outcomes = self.spool(batch.no).outcomes(0, self.outcomes_bytes(batch)?)?;
+        let mut takes = read(outcomes, &self.row_versions(batch)?, false)?;
         add_open(&mut takes, open.values());
         Ok(takes)
     }

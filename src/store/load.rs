@@ -72,6 +72,19 @@ impl Store {
         Ok(ended.unwrap_or_else(|| JobRecord { key, id: spec.id, row_at, job: Job::queued() }))
     }
 
+    /// The job of a key that has outputs: as it ended, or as it is open while another of its tasks is watched. Nothing of one
+    /// that has neither.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the state cannot be read.
+    pub fn job_with_outputs(&self, batch: &BatchRecord, seq: Seq) -> Result<Option<JobRecord>, StoreError> {
+        let open = self.database()?.get::<JobRecord>(&db_keys::job(JobKey { batch: batch.no, seq }))?;
+        match open.filter(|open| open.job.has_succeeded()) {
+            Some(open) => Ok(Some(open)),
+            None => self.outcome(batch, seq),
+        }
+    }
+
     /// Adds the jobs of a batch that have ended, or whose outcome has changed, since its outcomes were `before` bytes long.
     /// Returns how many bytes they have now.
     ///

@@ -70,6 +70,8 @@ pub struct ReadOnlyBatch {
     pub created: Timestamp,
     /// Its pilot, after which a person has not continued.
     pub pilot: Option<Pilot>,
+    /// Where the rows of that lie: the byte of the first one and the byte after the last one of each part.
+    pub pilot_rows: Vec<(u64, u64)>,
     /// Its number.
     pub no: BatchNo,
     /// Other batches that manifests of it name rows of, where its backup tells.
@@ -81,10 +83,11 @@ pub struct ReadOnlyBatch {
 
 impl ReadOnlyBatch {
     fn of(backup: BatchBackup, dir: PathBuf) -> ReadOnlyBatch {
-        let BatchBackup { origin, created, pilot, no, spool_bytes: bytes, refers_to, .. } = backup;
+        let BatchBackup { origin, created, pilot, pilot_rows, no, spool_bytes: bytes, refers_to, .. } =
+            backup;
         let BatchBackup { policy, has_default_budget, said, said_by_defaults, .. } = backup;
         let terms = BatchTerms { policy, has_default_budget, said, said_by_defaults };
-        ReadOnlyBatch { origin, terms, created, pilot, no, refers_to, bytes, dir }
+        ReadOnlyBatch { origin, terms, created, pilot, pilot_rows, no, refers_to, bytes, dir }
     }
 }
 
@@ -322,9 +325,10 @@ impl ReadOnlyState {
         batch: &ReadOnlyBatch,
         open: Option<&[OpenJobStatus]>,
     ) -> Result<HashMap<JobId, DecidedTake>, StoreError> {
-        let outcomes = Spool::new(batch.dir.clone()).outcomes_on_disk()?;
-        let mut takes =
-            outcomes.map_or_else(|| Ok(HashMap::new()), |outcomes| decided_takes::read(outcomes, true))?;
+        let spool = Spool::new(batch.dir.clone());
+        let (versions, _) = version_file::read_whole_lines(&spool)?;
+        let read = |outcomes| decided_takes::read(outcomes, &versions, true);
+        let mut takes = spool.outcomes_on_disk()?.map_or_else(|| Ok(HashMap::new()), read)?;
         match open {
             Some(open) => decided_takes::add_open(&mut takes, open),
             None if self.holder()?.is_none() => {

@@ -565,7 +565,8 @@ impl StagedRows<'_> {
             }
         };
         let before = changed.first().filter(takes_place);
-        let replaces = before.and_then(|changed| Some((self.row_at(changed.before)?, changed.standing)));
+        let replaces =
+            before.and_then(|changed| Some((self.row_at(changed.change.before)?, changed.change.standing)));
         let changes = changed.iter().map(|changed| changed.change).collect();
         Ok(Some(RowWithVerdict { row, verdict, known, replaces, changes }))
     }

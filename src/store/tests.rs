@@ -530,6 +530,8 @@ fn a_row_replaces_the_newest_one_of_its_id() {
         was_wanted: true,
         back_to: None,
         is_dropped: false,
+        before: 0,
+        standing: JobStanding::Running,
     };
     assert_eq!(first.changes, [change]);
     assert!(next().replaces.is_none());

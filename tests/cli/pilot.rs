@@ -459,3 +459,46 @@ fn jobs_that_ended_before_a_pilot_are_told_apart_from_it() {
     );
     env.audit().each_paid_once(3);
 }
+
+#[test]
+fn what_continuing_costs_follows_the_versions_of_its_rows_that_are_wanted() {
+    let env = birds(4);
+    // A row of the rest asks for four times as much.
+    let dear = images(0..4).replace("image-3,image,gi-2,a gull no 3", "image-3,image,gi-2,a large gull");
+    let count = |text: &str| text.replace("id,kind", "count,id,kind").replace("\nimage", "\n1,image");
+    let (plain, dear) = (count(&images(0..4)), count(&dear).replace("1,image-3", "4,image-3"));
+    env.write("birds.csv", &plain);
+    let rest = |times: u32| {
+        format!(
+            "{times} jobs ({} credits) wait until you continue:\n    callsheet continue birds\n",
+            times * 8
+        )
+    };
+    env.run(["run", "birds.csv", "--pilot", "1"]).exited(7).says(&rest(3));
+    for _ in 0..2 {
+        env.write("birds.csv", &dear);
+        env.run(["run", "birds.csv"]).exited(7).says(&rest(6));
+        env.write("birds.csv", &plain);
+        env.run(["run", "birds.csv"]).exited(7).says(&rest(3));
+    }
+    // Another version of the row that was the pilot waits with the rest, and takes nothing from it.
+    env.write("birds.csv", plain.replace("a gull no 0", "a tern"));
+    env.run(["run", "birds.csv"]).exited(7).says(&rest(4));
+    env.run(["continue", "birds"]).exited(0).says("birds: continued with 4 jobs (32 credits)");
+    env.run(["run", "birds.csv"]).exited(0);
+    env.audit().each_paid_once(5);
+}
+
+#[test]
+fn another_version_of_a_row_of_a_pilot_that_was_not_sent_takes_nothing_from_the_rest() {
+    let env = birds(4);
+    env.configure("[budget]\nmin_balance = 100000000\n");
+    env.run(["run", "birds.csv", "--pilot", "1"]).exited(4);
+    env.write("birds.csv", images(0..4).replace("a gull no 0", "a tern"));
+    env.run(["run", "birds.csv"]).exited(7).says("4 jobs (32 credits) wait until you continue");
+    assert_eq!(status(&env)["pilot"]["rest_credits"], 32);
+    env.configure("");
+    env.run(["continue", "birds"]).exited(0).says("birds: continued with 4 jobs (32 credits)");
+    env.run(["run", "birds.csv"]).exited(0);
+    env.audit().each_paid_once(4);
+}

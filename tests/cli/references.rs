@@ -355,7 +355,15 @@ fn another_pick_while_a_child_is_in_flight_is_priced_before_it_is_bought() {
 
 /// Its first version was sent, and fails after the other one was made: nothing says that it is wanted again.
 #[test]
-fn a_child_that_was_made_anew_for_another_pick_is_not_bought_again_when_its_first_version_fails() {
+fn a_child_that_was_made_anew_for_another_pick_is_not_bought_again_however_its_first_version_ends() {
+    let failed = |code| json!({"status": "failed", "error_code": code});
+    // Another attempt would follow, no other attempt would, and somebody else has decided.
+    not_bought_again(&failed("generic"), "not sent: another version of its row is wanted");
+    not_bought_again(&failed("content_rejected"), "content_rejected");
+    not_bought_again(&json!({"status": "canceled"}), "canceled at the service by another client");
+}
+
+fn not_bought_again(first_ends: &Value, told: &str) {
     let env = TestEnv::with_faults(
         "[[rules]]\non = 'create'\nkind = 'video'\ntimes = 1\neffect = { do = 'task-never' }",
     );
@@ -372,8 +380,8 @@ fn a_child_that_was_made_anew_for_another_pick_is_not_bought_again_when_its_firs
     });
     let audit = env.audit();
     let first = audit.tasks.iter().find(|task| task.status != "success").unwrap();
-    env.control(&format!("tasks/{}", first.id), &json!({"status": "failed", "error_code": "generic"}));
-    daemon.says("not sent: another version of its row is wanted");
+    env.control(&format!("tasks/{}", first.id), first_ends);
+    daemon.says(told);
     env.run(["submit", "story.json", "--wait"]).exited(0).says("0 new");
     assert_eq!(env.audit().tasks.len(), 4, "{:#?}", env.audit().tasks);
     daemon.stop();

@@ -235,15 +235,16 @@ impl PlannedBatches<'_> {
     fn batch(&self, name: &BatchName) -> Result<Option<Present>, StoreError> {
         let found = self.state.batch(name)?;
         let mut present = found.map(|found| {
-            let ReadOnlyBatch { origin, terms, created, pilot, .. } = found;
-            Present { origin, terms, created, pilot }
+            let ReadOnlyBatch { origin, terms, created, pilot, pilot_rows, .. } = found;
+            Present { origin, terms, created, pilot, pilot_rows }
         });
         for earlier in self.validated.iter().filter(|earlier| earlier.would_be_in(name)) {
             let origin = present.as_ref().and_then(|present| present.origin.clone());
             let created = present.map_or(self.now, |present| present.created);
             let origin = origin.or_else(|| earlier.origin.clone());
             let pilot = earlier.receipt.pilot;
-            present = Some(Present { origin, terms: earlier.terms.clone(), created, pilot });
+            let pilot_rows = Vec::new();
+            present = Some(Present { origin, terms: earlier.terms.clone(), created, pilot, pilot_rows });
         }
         Ok(present)
     }

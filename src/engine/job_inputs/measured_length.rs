@@ -131,7 +131,7 @@ async fn parent_of(
     let store = store.clone();
     let look = move || -> Result<Option<ParentJob>, StoreError> {
         let Some(batch) = store.batch(key.batch)? else { return Ok(None) };
-        let Some(record) = store.outcome(&batch, key.seq)? else { return Ok(None) };
+        let Some(record) = store.job_with_outputs(&batch, key.seq)? else { return Ok(None) };
         let spec = RowReader::new(&store).spec_at(key.batch, record.row_at)?;
         Ok(Some(ParentJob { batch: batch.name, record, spec }))
     };

@@ -17,6 +17,7 @@ use crate::engine::scheduler::parts::active_batch::ActiveBatch;
 use crate::engine::scheduler::parts::admission_candidates::{LookedAt, WaitingJobs, is_refused, turns};
 use crate::engine::scheduler::parts::api_key_refusal::Call;
 use crate::engine::scheduler::parts::attention::Attention;
+use crate::engine::scheduler::parts::open_job::OpenJob;
 use crate::engine::scheduler::{ADMIT_MAX, Mode, Scheduler, SchedulerError};
 
 impl Scheduler {
@@ -67,6 +68,7 @@ impl Scheduler {
         let mut waiting_jobs = self.waiting_jobs(&limits, &in_flight, now);
         let most = ADMIT_MAX.min(backlog - open).min(submits).min(requests);
         let decision = admission::admit(input, turns, |no| waiting_jobs.look_at(no, &mut found), most);
+        self.read_first(&found.to_read, now);
         if !found.too_dear.is_empty() {
             self.refuse(found.too_dear, now)?;
             return Ok(None);
@@ -99,13 +101,12 @@ impl Scheduler {
             }
         }
         for candidate in &decision.admitted {
-            if self.reads_first(candidate.key, now) {
-                continue;
-            }
             self.batches.served(candidate.key.batch);
             self.account.spend(candidate.hold);
             self.send(candidate, now)?;
-            if self.jobs.get(&candidate.key).is_some_and(|open| !open.spec().order.files.is_empty()) {
+            let asks_store =
+                |open: &OpenJob| open.lacks_found_inputs() && !open.spec().order.files.is_empty();
+            if self.jobs.get(&candidate.key).is_some_and(asks_store) {
                 self.input_store.let_out();
             }
             // One that could only be late ended instead: its slot is free for the next, without waiting for news.
@@ -151,21 +152,28 @@ impl Scheduler {
         is_kept
     }
 
-    /// Whether tasks of earlier attempts at a job are read before another is paid for: they may have ended since they were
-    /// read. It stays in the queue meanwhile.
-    fn reads_first(&mut self, key: JobKey, now: Now) -> bool {
+    /// Reads the tasks of earlier attempts at jobs before another is paid for: they may have ended since they were read. The
+    /// jobs stay in the queue meanwhile.
+    fn read_first(&mut self, jobs: &[JobKey], now: Now) {
         let within = self.reading_counts_for();
-        let Some(open) = self.jobs.get(&key) else { return false };
-        let unread: Vec<(AttemptNo, bool)> = open.unread_attempts(now.tick, within).collect();
-        for (attempt, _) in unread.iter().filter(|(_, is_idle)| *is_idle) {
-            // It has its turn when a reading ends.
-            if self.timers.has_delayed_reading(key, *attempt) {
-                continue;
+        let mut begun = 0;
+        for key in jobs {
+            let Some(open) = self.jobs.get(key) else { continue };
+            let idle = open.unread_attempts(now.tick, within).filter(|(_, is_idle)| *is_idle);
+            let idle: Vec<AttemptNo> = idle.map(|(attempt, _)| attempt).collect();
+            for attempt in idle {
+                // It has its turn when a reading ends.
+                if self.timers.has_delayed_reading(*key, attempt) {
+                    continue;
+                }
+                self.schedule(*key, attempt, now.tick);
+                self.pending.wake_at(now.tick);
+                begun += 1;
+                if begun >= ADMIT_MAX {
+                    return;
+                }
             }
-            self.schedule(key, *attempt, now.tick);
-            self.pending.wake_at(now.tick);
         }
-        !unread.is_empty()
     }
 
     /// For how long a reading of a task tells that it still runs, before another attempt is paid for.
@@ -229,6 +237,7 @@ impl Scheduler {
         in_flight: &'a InFlight,
         now: Now,
     ) -> WaitingJobs<'a> {
+        let reading_counts_for = self.reading_counts_for();
         WaitingJobs {
             batches: &self.batches,
             jobs: &self.jobs,
@@ -241,6 +250,7 @@ impl Scheduler {
             group_limits: &self.settings.group_limits,
             limits,
             in_flight,
+            reading_counts_for,
             now,
         }
     }

@@ -14,6 +14,7 @@ use crate::domain::ids::{AttemptNo, BatchNo, JobKey, Seq};
 use crate::domain::job::{JobSpec, OutputFile, State};
 use crate::domain::lifecycle::{self, AttemptRules, Event, Transition};
 use crate::domain::review::Decision;
+use crate::domain::shell_word::shell_word;
 use crate::domain::time::Now;
 use crate::domain::utc_day::UtcDay;
 use crate::engine::scheduler::parts::active_batch::ActiveBatch;
@@ -277,7 +278,7 @@ impl Scheduler {
                 self.prices.renew_for_owner(now.tick);
                 Ok(self.decide(decided, now))
             }
-            Command::NoteStored(stored) => Ok(self.note_stored(stored, now)),
+            Command::NoteStored(stored) => self.note_stored(stored, now),
             Command::Cancel(no) => self.cancel(no, now),
             Command::CancelJob(found) => self.cancel_job(*found, now),
             Command::Retry(found) => Ok(self.retry(found, now)),
@@ -350,6 +351,10 @@ impl Scheduler {
     fn decide(&mut self, decided: Vec<(FoundJob, Decision)>, now: Now) -> CommandOutcome {
         let mut outcome = CommandOutcome::default();
         for ((spec, record), decision) in decided {
+            if let Some(still) = self.jobs.get(&record.key).and_then(|open| self.still_watched(open)) {
+                outcome.refused.get_or_insert(still);
+                continue;
+            }
             if self.jobs.contains_key(&record.key) || !record.job.has_succeeded() {
                 outcome.refused.get_or_insert_with(|| CHANGED_MEANWHILE.to_owned());
                 continue;
@@ -367,22 +372,45 @@ impl Scheduler {
         outcome
     }
 
+    /// Why nothing can be decided about a job that has succeeded; nothing where nothing of it is watched.
+    fn still_watched(&self, open: &OpenJob) -> Option<String> {
+        let no = open.job().watched_attempts().next()?.no().0;
+        let batch = &self.batches.get(&open.key().batch)?.record().name;
+        let name = shell_word(&format!("{batch}/{}", open.spec().label));
+        open.job().has_succeeded().then(|| {
+            format!(
+                "the task of its attempt {no} is still watched; decide once that has ended, or end that: callsheet resolve \
+                 {name} --attempt {no} --charged N or --not-charged, as the account shows"
+            )
+        })
+    }
+
     /// Takes down which objects the outputs of jobs are in.
-    fn note_stored(&mut self, stored: Vec<(FoundJob, Vec<OutputFile>)>, now: Now) -> CommandOutcome {
+    fn note_stored(
+        &mut self,
+        stored: Vec<(FoundJob, Vec<OutputFile>)>,
+        now: Now,
+    ) -> Result<CommandOutcome, SchedulerError> {
         let mut outcome = CommandOutcome::default();
         for ((_, record), files) in stored {
-            let rules = AttemptRules { attempts: 0, keyed: true };
+            let (key, rules) = (record.key, AttemptRules { attempts: 0, keyed: true });
             let event = Event::Stored(files);
-            if !self.jobs.contains_key(&record.key)
-                && let Ok(Transition { job, .. }) =
-                    lifecycle::apply(&record.job, record.job.attempt(), event, rules, now.wall)
+            if let Some(open) = self.jobs.get(&key) {
+                // One that is done is open while the task of another attempt is watched.
+                if open.job().has_succeeded() {
+                    let attempt = open.job().attempt();
+                    self.apply(key, attempt, event, now)?;
+                    outcome.jobs += 1;
+                }
+            } else if let Ok(Transition { job, .. }) =
+                lifecycle::apply(&record.job, record.job.attempt(), event, rules, now.wall)
             {
-                self.pending.batch_changed(record.key.batch);
+                self.pending.batch_changed(key.batch);
                 self.pending.outcome_changed(JobRecord { job, ..record });
                 outcome.jobs += 1;
             }
         }
-        outcome
+        Ok(outcome)
     }
 
     fn reload(&mut self, settings: Settings) {

@@ -73,10 +73,7 @@ impl Scheduler {
                 self.prices.surcharges_kept();
                 Ok(())
             }
-            Input::Versions(applied) => {
-                self.versions_applied(applied, now);
-                Ok(())
-            }
+            Input::Versions(applied) => self.versions_applied(applied, now),
             Input::Freed(key) => {
                 self.scratch.release(key);
                 Ok(())

@@ -83,7 +83,7 @@ pub(super) fn moved(batch: &BatchName, spec: &JobSpec, before: &Job, after: &Job
         State::Fetching { urls, .. } if !matches!(before.state(), State::Fetching { .. }) => {
             log_event!(debug, context, outputs = urls.len(), "the task has succeeded");
         }
-        State::Succeeded { files, .. } => {
+        State::Succeeded { files, .. } if !before.has_succeeded() => {
             let bytes: u64 = files.iter().map(|file| file.bytes).sum();
             let (outputs, late, charged) = (files.len(), after.is_overdue(), after.books().charged.0);
             log_event!(info, context, outputs, bytes, charged, late, "finished");

@@ -284,7 +284,9 @@ impl Scheduler {
     /// Takes up a job that had begun before: a restart is not a special path.
     pub fn resume_job(&mut self, BegunJob(mut open): BegunJob, now: Now) {
         let key = open.key();
-        self.note_goes_on(key.batch, open.record().id);
+        if !open.job().has_succeeded() {
+            self.note_goes_on(key.batch, open.record().id);
+        }
         open.set_in_flight(now);
         self.prices.note_resumed(key, open.job());
         self.account.job_moved(&open, &[]);

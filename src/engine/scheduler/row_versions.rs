@@ -7,6 +7,7 @@ use crate::domain::row_versions::RowVersions;
 use crate::domain::time::Now;
 use crate::engine::scheduler::parts::active_batch::ActiveBatch;
 use crate::engine::scheduler::parts::attention::Attention;
+use crate::engine::scheduler::parts::open_job::OpenJob;
 use crate::engine::scheduler::{
     AppliedVersions, Effect, EndedVersion, Mode, RenamedJob, Scheduler, SchedulerError, SpooledRow,
 };
@@ -57,9 +58,7 @@ impl Scheduler {
         }
         for no in self.batches.needing(Attention::IsEdited) {
             self.begin_replaced_rows(no);
-            let mut queued = self.jobs.all_candidates(no);
-            queued.extend(self.inputs.waiting_of(no));
-            let queued = queued.into_iter().filter(|key| self.is_superseded(*key)).filter_map(|key| {
+            let queued = self.superseded_in_queue(no).into_iter().filter_map(|key| {
                 let job = self.jobs.get(&key)?.job();
                 let was_sent = job.may_have_been_sent() && !job.books().held.is_zero();
                 (!was_sent).then_some((key, job.attempt()))
@@ -72,6 +71,19 @@ impl Scheduler {
             }
         }
         Ok(())
+    }
+
+    /// The jobs of a batch that wait in the queue, also for their inputs, and of whose rows another version is wanted.
+    fn superseded_in_queue(&self, no: BatchNo) -> Vec<JobKey> {
+        let Some(active) = self.batches.get(&no) else { return Vec::new() };
+        let versions = active.versions();
+        // Whichever is less to look through: this is asked in each step.
+        if versions.count_superseded() < self.jobs.counts().queued_of(no) as usize {
+            let keys = versions.superseded().map(|seq| JobKey { batch: no, seq });
+            return keys.filter(|key| self.jobs.get(key).is_some_and(OpenJob::is_queued)).collect();
+        }
+        let queued = self.jobs.all_candidates(no).into_iter().chain(self.inputs.waiting_of(no));
+        queued.filter(|key| versions.is_superseded(key.seq)).collect()
     }
 
     /// Takes up what manifests went back to.
@@ -87,11 +99,20 @@ impl Scheduler {
     }
 
     /// What a manifest went back to is taken up; outputs were renamed.
-    pub(super) fn versions_applied(&mut self, applied: AppliedVersions, now: Now) {
+    pub(super) fn versions_applied(
+        &mut self,
+        applied: AppliedVersions,
+        now: Now,
+    ) -> Result<(), SchedulerError> {
         let AppliedVersions { batch, up_to, queued, renamed, as_of: _ } = applied;
         for RenamedJob { record, files, .. } in renamed {
-            // One that is open ends with the names that it finds then: `is_named_anew`.
-            if self.jobs.contains_key(&record.key) {
+            if let Some(open) = self.jobs.get(&record.key) {
+                // One that is not done ends with the names that it finds then: `is_named_anew`. Of one that is, the task of
+                // another attempt is watched.
+                if open.job().has_succeeded() {
+                    let attempt = open.job().attempt();
+                    self.apply(record.key, attempt, Event::Renamed(files), now)?;
+                }
                 continue;
             }
             let rules = AttemptRules { attempts: 0, keyed: true };
@@ -115,6 +136,7 @@ impl Scheduler {
             active.went_back(up_to);
             self.pending.batch_changed(batch);
         }
+        Ok(())
     }
 
     /// Begins rows that wait in memory, only to end them.

@@ -100,6 +100,8 @@ impl Scheduler {
         if is_over {
             self.prices.forget(&key);
             self.end(key);
+        } else {
+            self.note_outputs(key);
         }
         Ok(())
     }

@@ -35,6 +35,12 @@ pub fn ended_take(record: &JobRecord) -> EndedTake {
     }
 }
 
+/// The same of an open job that has succeeded, while the task of another attempt is watched.
+fn take_of_open(open: &OpenJob) -> EndedTake {
+    let take = ended_take(open.record());
+    EndedTake { wants_review: take.wants_review || open.spec().order.review, ..take }
+}
+
 /// Code of a job whose inputs could not be had for as long as they are waited for.
 const INPUT_UNAVAILABLE: &str = "input_unavailable";
 
@@ -58,17 +64,29 @@ impl Scheduler {
         }
     }
 
-    /// An open job has left the queue.
+    /// An open job has left the queue. What is known of its inputs is kept until they are found.
     pub(super) fn unqueue(&mut self, key: JobKey) {
         self.jobs.unqueue(&key);
-        if let Some(open) = self.jobs.get(&key) {
-            self.inputs.has_left_queue(key, &open.spec().order);
+        let Some(open) = self.jobs.get(&key) else { return };
+        match open.lacks_found_inputs() && matches!(open.job().state(), State::Submitting { .. }) {
+            true => self.inputs.looks_for(key, &open.spec().order),
+            false => self.inputs.has_left(key, &open.spec().order),
         }
     }
 
     /// A job has ended, or was decided about: the jobs that need its outputs are looked at again.
     pub(super) fn note_ended(&mut self, record: &JobRecord) {
         for child in self.inputs.has_ended(record.key.batch, record.id, ended_take(record)) {
+            self.queue(child);
+        }
+    }
+
+    /// The outputs of a job are there, whose other tasks are watched to their end: the jobs that need them are looked at again,
+    /// and do not wait for these.
+    pub(super) fn note_outputs(&mut self, key: JobKey) {
+        let Some(open) = self.jobs.get(&key).filter(|open| open.job().has_succeeded()) else { return };
+        let (id, take) = (open.record().id, take_of_open(open));
+        for child in self.inputs.has_ended(key.batch, id, take) {
             self.queue(child);
         }
     }
@@ -83,6 +101,9 @@ impl Scheduler {
     /// How the jobs of a batch ended was looked up. Those that go on have not ended.
     pub(super) fn ended_jobs(&mut self, batch: BatchNo, mut ended: Vec<(JobId, EndedTake)>) {
         ended.retain(|(_, take)| !self.jobs.contains_key(&JobKey { batch, seq: take.seq }));
+        let are_there = |open: &&OpenJob| open.key().batch == batch && open.job().has_succeeded();
+        let open = self.jobs.iter().filter(are_there);
+        ended.extend(open.map(|open| (open.record().id, take_of_open(open))));
         for child in self.inputs.looked_up(batch, ended) {
             self.queue(child);
         }
@@ -151,7 +172,8 @@ impl Scheduler {
         lacked.iter().any(goes_on)
     }
 
-    /// Whether an open job gets on by itself. One that is overdue may take a day, and no other row is to wait for it.
+    /// Whether an open job gets on by itself. One that is overdue or waits for a result host may take a day, and no other row
+    /// is to wait for it; one that has ended has only tasks beside it that are watched.
     fn goes_on(&self, open: &OpenJob) -> bool {
         let key = open.key();
         let is_sent = |active: &ActiveBatch| {
@@ -164,7 +186,7 @@ impl Scheduler {
             State::Queued => {
                 !self.inputs.is_waiting(key) && self.batches.get(&key.batch).is_some_and(is_sent)
             }
-            _ => !open.job().is_overdue(),
+            state => !state.is_final() && !open.job().is_overdue() && !open.waits_for_result_host(),
         }
     }
 
@@ -406,6 +428,8 @@ impl Scheduler {
     pub(super) fn want_inputs(&mut self, key: JobKey) {
         if let Some(open) = self.jobs.get(&key) {
             self.inputs.want_for(key.batch, &open.spec().order);
+            // Batches that finish meanwhile do not have it looked up again and again.
+            self.inputs.looks_for(key, &open.spec().order);
         }
     }
 

@@ -21,6 +21,10 @@ pub struct VariationChange {
     pub back_to: Option<(Seq, u64)>,
     /// The row asks for fewer variations than its other version did: nothing takes the place of this one.
     pub is_dropped: bool,
+    /// The byte where the row begins that was wanted before.
+    pub before: u64,
+    /// Where its job stands.
+    pub standing: JobStanding,
 }
 
 /// A variation of a row that the batch has with another request.
@@ -28,10 +32,6 @@ pub struct VariationChange {
 pub(super) struct ChangedRow {
     pub(super) ordinal: u32,
     pub(super) change: VariationChange,
-    /// The byte where the row begins that was wanted before.
-    pub(super) before: u64,
-    /// Where its job stands.
-    pub(super) standing: JobStanding,
 }
 
 /// A version of a row's variation that the batch has.
@@ -114,8 +114,10 @@ impl KnownVersions {
             None => (same.or(last)?, false),
         };
         let AbsentJob { seq: instead_of, at: before, standing, .. } = instead_of;
-        let change = VariationChange { variation, instead_of, was_wanted, back_to, is_dropped: false };
-        Some(ChangedRow { ordinal, change, before, standing })
+        let is_dropped = false;
+        let change =
+            VariationChange { variation, instead_of, was_wanted, back_to, is_dropped, before, standing };
+        Some(ChangedRow { ordinal, change })
     }
 
     /// The manifest has a row of the `id` that is compared here, of which nothing else could be read.
@@ -152,9 +154,10 @@ impl KnownVersions {
             let AskedBy { ordinal, back_to, .. } = self.replaced_by(place, version)?;
             let Version { variation, job: AbsentJob { seq: instead_of, at: before, standing, .. }, .. } =
                 *version;
+            let (was_wanted, is_dropped) = (true, true);
             let change =
-                VariationChange { variation, instead_of, was_wanted: true, back_to, is_dropped: true };
-            Some(ChangedRow { ordinal, change, before, standing })
+                VariationChange { variation, instead_of, was_wanted, back_to, is_dropped, before, standing };
+            Some(ChangedRow { ordinal, change })
         })
     }
 
@@ -180,8 +183,10 @@ impl KnownVersions {
                 was_wanted: false,
                 back_to: Some((seq, at)),
                 is_dropped: false,
+                before: at,
+                standing,
             };
-            Some(ChangedRow { ordinal, change, before: at, standing })
+            Some(ChangedRow { ordinal, change })
         })
     }
 

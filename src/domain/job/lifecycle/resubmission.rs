@@ -8,6 +8,7 @@ use crate::domain::ids::AttemptNo;
 use crate::domain::job::lifecycle::{AttemptRules, Change, Event};
 use crate::domain::job::{Attempt, Books, Job, State};
 use crate::domain::retry_delay::{self, Prospect};
+use crate::domain::task::Fault;
 
 /// Whether an overdue job may be given another attempt: its owner did not cancel it, it has one left, its key keeps the
 /// attempts apart, what its task was charged is known, and nobody said that the same request would be refused again.
@@ -43,7 +44,7 @@ impl Job {
 
     /// The attempt beside the present one of which a person must record what it was charged; nothing where there is none.
     pub fn doubt_beside(&self) -> Option<&Attempt> {
-        self.resubmitted_attempts().find(|other| other.is_in_doubt())
+        self.other_attempts().find(|other| other.is_in_doubt())
     }
 
     /// Whether the task of an attempt beside the present one has succeeded: its outputs wait until no request of the present
@@ -51,6 +52,14 @@ impl Job {
     pub fn has_outputs_of_another_attempt(&self) -> bool {
         self.other_attempts().any(|other| matches!(other.state, State::Fetching { .. }))
     }
+}
+
+/// Whether the answer to a request waits for the account's owner: for credits, or for a key.
+fn waits_for_owner(fault: &Fault) -> bool {
+    matches!(
+        fault.code.as_str(),
+        "insufficient_credits" | "unauthorized" | "auth_required" | "http_401" | "http_402"
+    )
 }
 
 impl Change {
@@ -68,15 +77,28 @@ impl Change {
 
     /// Keeps the outputs of the first attempt that succeeded beside the present one, unless that came first. One
     /// whose charge is not known yet, or of which a request may be on its way, is waited for: it cannot be left out
-    /// of the books.
+    /// of the books. One that waits for credits or for a key is not: that may take days, and nobody needs its task.
     pub(super) fn keep_first_success(&mut self) {
-        let present = self.job.present();
         let succeeded = |other: &&Attempt| matches!(other.state, State::Fetching { .. });
+        if self.job.other_attempts().find(succeeded).is_none() {
+            return;
+        }
+        if let State::Submitting { may_have_run: true, fault: Some(fault), .. } = &self.job.present().state
+            && waits_for_owner(fault)
+        {
+            let text = format!(
+                "its request may have made a task, and another attempt has succeeded; the last answer: {fault}"
+            );
+            let fault = Fault::new(&fault.code, text);
+            (self.index, self.is_present) = (self.job.present_index(), true);
+            self.doubt(fault, None);
+        }
+        let present = self.job.present();
         let Some(found) = self.job.other_attempts().find(succeeded) else { return };
         let is_waited_for = match &present.state {
             State::Submitting { .. } | State::Fetching { .. } | State::Succeeded { .. } => true,
             State::Running { .. } => !present.books.held.is_zero(),
-            State::InDoubt { task, .. } => task.is_none(),
+            State::InDoubt { task, fault } => task.is_none() && !waits_for_owner(fault),
             State::Queued => present.may_have_been_sent,
             State::Failed { .. } | State::Canceled { .. } | State::Expired => false,
         };
@@ -99,7 +121,7 @@ impl Change {
     fn displace(&mut self, no: AttemptNo) {
         let at = self.at;
         self.job.attempts.retain_mut(|attempt| {
-            if attempt.no == no && attempt.task().is_some() {
+            if attempt.no == no && (attempt.task().is_some() || attempt.is_in_doubt()) {
                 attempt.watched_since = Some(at);
             }
             attempt.no != no || attempt.task().is_some() || attempt.books != Books::default()

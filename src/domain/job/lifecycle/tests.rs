@@ -404,7 +404,8 @@ fn beside(terms: AttemptRules, events: Vec<(u32, Event)>) -> String {
             State::InDoubt { .. } => "InDoubt",
             _ => "Over",
         };
-        format!("{}#{} {} {became}", other.task().unwrap(), other.no().0, other.books().charged.0)
+        let task = other.task().map_or("none", |task| task.0.as_str());
+        format!("{task}#{} {} {became}", other.no().0, other.books().charged.0)
     }));
     assert_eq!(job.is_over(), job.state().is_final() && !told.iter().any(|line| line.ends_with("Open")));
     told.join(", ")

@@ -12,7 +12,7 @@ use crate::domain::ids::{BatchNo, JobKey, Seq};
 use crate::domain::job::{Job, JobSpec, Order};
 use crate::domain::parked_reason::Parked;
 use crate::domain::task::Fault;
-use crate::domain::time::Now;
+use crate::domain::time::{Millis, Now};
 use crate::engine::scheduler::parts::account_state::AccountState;
 use crate::engine::scheduler::parts::active_batch::ActiveBatch;
 use crate::engine::scheduler::parts::active_batches::ActiveBatches;
@@ -56,6 +56,8 @@ pub struct WaitingJobs<'a> {
     pub limits: &'a Limits,
     /// Jobs in flight.
     pub in_flight: &'a InFlight,
+    /// For how long a reading of an earlier attempt's task tells that it still runs.
+    pub reading_counts_for: Millis,
     /// When this is.
     pub now: Now,
 }
@@ -69,6 +71,9 @@ pub struct LookedAt {
     pub waits: bool,
     /// Jobs that cost more than they may: they are no candidates.
     pub too_dear: Vec<(JobKey, Fault)>,
+    /// Jobs of which the task of an earlier attempt is to be read before another is paid for: they are no candidates until
+    /// then, and take nobody's slot.
+    pub to_read: Vec<JobKey>,
 }
 
 /// The turns of all batches in which something may wait, the next one first.
@@ -103,7 +108,7 @@ impl WaitingJobs<'_> {
             return None;
         }
         let free = self.limits.in_flight.saturating_sub(self.in_flight.all) as usize;
-        let waiting = self.waiting(active, free.clamp(FRONT.0, FRONT.1), &mut found.too_dear);
+        let waiting = self.waiting(active, free.clamp(FRONT.0, FRONT.1), found);
         found.waits |= waiting.is_some();
         waiting
     }
@@ -111,12 +116,7 @@ impl WaitingJobs<'_> {
     /// A batch as admission sees it: of each class the first few jobs that were open before, then of each class the
     /// first few rows that have not begun, in order. Not more of each than may be sent: if those do not fit, no other
     /// of their class does.
-    fn waiting(
-        &mut self,
-        active: &ActiveBatch,
-        most: usize,
-        too_dear: &mut Vec<(JobKey, Fault)>,
-    ) -> Option<WaitingBatch> {
+    fn waiting(&mut self, active: &ActiveBatch, most: usize, found: &mut LookedAt) -> Option<WaitingBatch> {
         let record = active.record();
         let batch = record.no;
         let (jobs, limits, in_flight) = (self.jobs, self.limits, self.in_flight);
@@ -128,8 +128,11 @@ impl WaitingJobs<'_> {
             needs_person.set(needs_person.get() || is_late);
             !is_late
         };
-        // Those that wait for its pilot stand in nobody's way, nor do those that a person has to see to.
-        let is_passed = |open: &OpenJob| self.may_only_be_late(open.spec(), record);
+        let is_unread =
+            |open: &OpenJob| open.unread_attempts(self.now.tick, self.reading_counts_for).next().is_some();
+        // Those that wait for its pilot stand in nobody's way, nor do those that a person has to see to, or whose tasks are
+        // to be read.
+        let is_passed = |open: &OpenJob| is_unread(open) || self.may_only_be_late(open.spec(), record);
         let are_waiting = self.input_waits.any(batch);
         let are_passed = record.pilot.is_some() || are_waiting || jobs.candidates(batch, most).any(is_passed);
         let most_begun = if are_passed { usize::MAX } else { most };
@@ -147,7 +150,11 @@ impl WaitingJobs<'_> {
             false => 0,
         };
         let begun = begun.filter(|open| retry_room > 0 || self.input_waits.tries(&open.key()) == 0);
-        let begun = begun.map(|open| (false, open.spec()));
+        let (unread, begun): (Vec<&OpenJob>, Vec<&OpenJob>) = begun.partition(|open| is_unread(open));
+        found
+            .to_read
+            .extend(unread.into_iter().filter(|open| has_room(&open.spec().order)).map(OpenJob::key));
+        let begun = begun.into_iter().map(|open| (false, open.spec()));
         let passed_over = jobs.counts().queued_of(batch).saturating_sub(self.inputs.waiting_count(batch));
         let is_crowded = passed_over >= PASSED_OVER_MAX;
         let are_many = self.input_waits.are_many(batch);
@@ -184,7 +191,7 @@ impl WaitingJobs<'_> {
                 Err(withheld) => match above_max(&withheld, &record.name, &spec.label) {
                     // What may have been sent may have been charged, too: a person says so, or lets it cost more.
                     Some(_) if self.jobs.may_have_been_sent(&key, record) => needs_person = true,
-                    Some(fault) => too_dear.push((key, fault)),
+                    Some(fault) => found.too_dear.push((key, fault)),
                     None => lacks_price = true,
                 },
             }

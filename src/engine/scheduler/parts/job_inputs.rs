@@ -37,7 +37,7 @@ impl Lookup {
 struct BatchInputs {
     lookup: Lookup,
     ended: HashMap<JobId, EndedTake>,
-    /// Queued jobs, of this batch and of others, by those whose outputs they need.
+    /// Jobs, of this batch and of others, that are queued or look for their inputs, by those whose outputs they need.
     children: HashMap<JobId, BTreeSet<JobKey>>,
     /// Queued jobs that lack an input.
     waiting: BTreeSet<Seq>,
@@ -49,6 +49,8 @@ struct BatchInputs {
 #[derive(Debug, Default)]
 pub struct JobInputs {
     batches: BTreeMap<BatchNo, BatchInputs>,
+    /// By batch, those whose outputs its children need, each with how often: they are asked for in each step.
+    named: BTreeMap<BatchNo, BTreeMap<BatchNo, usize>>,
 }
 
 impl JobInputs {
@@ -162,17 +164,28 @@ impl JobInputs {
         self.note_child(key, order);
     }
 
+    /// A job that is not queued looks for its inputs: what is known of them is kept.
+    pub fn looks_for(&mut self, key: JobKey, order: &Order) {
+        if let Some(known) = self.batches.get_mut(&key.batch) {
+            known.waiting.remove(&key.seq);
+        }
+        self.note_child(key, order);
+    }
+
     fn note_child(&mut self, key: JobKey, order: &Order) {
         for input in &order.inputs {
-            let known = self.batches.entry(input.batch_of(key.batch)).or_default();
+            let no = input.batch_of(key.batch);
+            let known = self.batches.entry(no).or_default();
             for job in input.jobs().chain(input.later_jobs()) {
-                known.children.entry(job).or_default().insert(key);
+                if known.children.entry(job).or_default().insert(key) {
+                    *self.named.entry(key.batch).or_default().entry(no).or_default() += 1;
+                }
             }
         }
     }
 
-    /// A job is not queued any more.
-    pub fn has_left_queue(&mut self, key: JobKey, order: &Order) {
+    /// A job needs its inputs no more: it has them, or has ended.
+    pub fn has_left(&mut self, key: JobKey, order: &Order) {
         if let Some(known) = self.batches.get_mut(&key.batch) {
             known.waiting.remove(&key.seq);
         }
@@ -181,7 +194,9 @@ impl JobInputs {
             let Some(known) = self.batches.get_mut(&no) else { continue };
             for job in input.jobs().chain(input.later_jobs()) {
                 if let Some(children) = known.children.get_mut(&job) {
-                    children.remove(&key);
+                    if children.remove(&key) {
+                        names_one_less(&mut self.named, key.batch, no);
+                    }
                     if children.is_empty() {
                         known.children.remove(&job);
                     }
@@ -211,11 +226,9 @@ impl JobInputs {
         }
     }
 
-    /// Batches whose outputs queued jobs of this one need.
+    /// Batches whose outputs children of this one need.
     pub fn named_by(&self, batch: BatchNo) -> impl Iterator<Item = BatchNo> {
-        let needs =
-            move |known: &BatchInputs| known.children.values().flatten().any(|key| key.batch == batch);
-        self.batches.iter().filter(move |(_, known)| needs(known)).map(|(no, _)| *no)
+        self.named.get(&batch).into_iter().flat_map(BTreeMap::keys).copied()
     }
 
     /// Batches some of whose queued jobs lack inputs.
@@ -245,10 +258,9 @@ impl JobInputs {
         })
     }
 
-    /// Whether it is known of every batch how its jobs ended whose outputs queued jobs of this one lack.
+    /// Whether it is known of every batch how its jobs ended whose outputs children of this one need.
     pub fn are_known(&self, batch: BatchNo) -> bool {
-        let waits = |known: &&BatchInputs| known.children.values().flatten().any(|key| key.batch == batch);
-        self.batches.values().filter(waits).all(|known| known.lookup.is_over())
+        self.named_by(batch).all(|named| self.is_known(named))
     }
 
     /// How many there are.
@@ -273,6 +285,20 @@ impl JobInputs {
                 self.batches.remove(&batch);
             }
         }
+    }
+}
+
+/// One child less of a batch needs an output of another.
+fn names_one_less(named: &mut BTreeMap<BatchNo, BTreeMap<BatchNo, usize>>, child: BatchNo, parent: BatchNo) {
+    let Some(parents) = named.get_mut(&child) else { return };
+    if let Some(count) = parents.get_mut(&parent) {
+        *count -= 1;
+        if *count == 0 {
+            parents.remove(&parent);
+        }
+    }
+    if parents.is_empty() {
+        named.remove(&child);
     }
 }
 
@@ -325,7 +351,7 @@ mod tests {
         assert_eq!(inputs.goes_on(BATCH, parent), [key]);
         assert!(!inputs.are_there(BATCH, &order));
         assert_eq!(inputs.has_ended(BATCH, parent, ended(JobState::Failed)), [key]);
-        inputs.has_left_queue(key, &order);
+        inputs.has_left(key, &order);
         assert!(inputs.has_ended(BATCH, parent, ended(JobState::Succeeded)).is_empty());
     }
 
@@ -343,10 +369,18 @@ mod tests {
         assert!(inputs.are_known_for(own, &order) && !inputs.are_there(own, &order));
         assert_eq!(inputs.has_ended(BATCH, parent, ended(JobState::Succeeded)), [key]);
         inputs.is_ready(key, &order);
+        assert_eq!(inputs.named_by(own).collect::<Vec<_>>(), [BATCH]);
+        inputs.looks_for(key, &order);
         inputs.forget_batch(BATCH);
-        assert_eq!(inputs.parents(own, &order), Ok(vec![JobKey { batch: BATCH, seq: Seq(0) }]));
-        inputs.has_left_queue(key, &order);
+        inputs.keep_needed(|_| false);
+        assert_eq!(
+            inputs.parents(own, &order),
+            Ok(vec![JobKey { batch: BATCH, seq: Seq(0) }]),
+            "it is let out"
+        );
+        inputs.has_left(key, &order);
         assert!(!inputs.is_known(BATCH), "nobody waits for it any more");
+        assert!(inputs.named_by(own).next().is_none() && inputs.named.is_empty());
     }
 
     #[test]

@@ -273,6 +273,13 @@ impl OpenJob {
         self.spec.order.inputs_to_find() > 0 && self.record.job.present().inputs().is_empty()
     }
 
+    /// Whether it waits for a result host that is not available.
+    pub fn waits_for_result_host(&self) -> bool {
+        let download = self.of_present().and_then(|of| of.download.as_ref());
+        matches!(self.record.job.state(), State::Fetching { .. })
+            && download.is_some_and(|of| of.unavailable > 0)
+    }
+
     /// Whether an effect of its present attempt is under way.
     pub fn is_busy(&self) -> bool {
         self.of_present().is_some_and(|present| present.is_busy)
@@ -526,7 +533,7 @@ impl OpenJob {
             holds_slot: job.holds_slot(),
             busy: self.attempts.iter().any(|of| of.is_busy),
             refused: download.is_some_and(|of| of.refused > 0),
-            unavailable: download.is_some_and(|of| of.unavailable > 0),
+            unavailable: self.waits_for_result_host(),
             overdue: job.is_overdue()
                 && matches!(job.state(), State::Submitting { .. } | State::Running { .. }),
             never_sent: is_queued && job.first_sent().is_none(),

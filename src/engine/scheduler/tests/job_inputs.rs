@@ -4,6 +4,7 @@ use super::*;
 use crate::domain::input_file::{InputContent, InputFile, InputMedia};
 use crate::domain::job_reference::{EndedTake, FoundInput, InputBatch, InputField, JobInput};
 use crate::domain::job_state::JobState;
+use crate::domain::manifest::row::OnDeadline;
 use crate::domain::queue_class::QueueClass;
 use crate::domain::review::{Decision, Verdict};
 use crate::store::Pause;
@@ -79,6 +80,32 @@ fn a_child_is_sent_when_its_parent_is_done_with_the_addresses_found_then() {
     // However often it is sent, it says the same.
     stage.posted(0, lost());
     stage.pass_until("post 0#1");
+}
+
+#[test]
+fn a_child_does_not_wait_for_another_task_of_its_parent_that_is_watched() {
+    for restarts in [false, true] {
+        let mut stage = stage(&[&[], &[0]]);
+        stage.batch.policy.on_deadline = Some(OnDeadline::Resubmit);
+        stage.batch.policy.budget = Some(Credits(100));
+        stage.scheduler.add_batch(stage.batch.clone());
+        assert_eq!(stage.step(vec![]), "post 0#1");
+        stage.posted(0, task("pending"));
+        assert_eq!(stage.pass(Millis::from_secs(1_800)).step(vec![]), "read 0#1");
+        assert_eq!(stage.read(0, ReadAnswer::Task(reading("processing"))), "post 0#2");
+        let second = |status| TaskReading { id: TaskId("t2".into()), ..reading(status) };
+        stage.posted(0, PostAnswer::Task(second("pending")));
+        stage.pass_until("read 0#2");
+        assert_eq!(stage.read(0, ReadAnswer::Task(second("success"))), "fetch 0#2");
+        let fetched = vec![Input::Fetched(Stage::key(0), AttemptNo(2), Ok(files()))];
+        assert_eq!(stage.step(fetched), "inputs 1#1 of [0]");
+        if restarts {
+            stage.restart();
+            stage.pass_until("inputs 1#1 of [0]");
+        }
+        assert_eq!(found(&mut stage, 1), "post 1#1");
+        assert!(stage.ended.is_empty());
+    }
 }
 
 #[test]

@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::domain::manifest::row::{Deadline, OnDeadline};
+use crate::domain::review::{Decision, Verdict};
+use crate::engine::scheduler::{AppliedVersions, RenamedJob};
 
 /// One video that is overdue after half an hour, in a batch that may pay twice.
 fn resubmitting(slots: u32) -> Stage {
@@ -136,6 +138,56 @@ fn a_first_task_that_waits_for_a_reading_slot_is_asked_for_once() {
     stage.scheduler.reading_slots.release();
     assert_eq!(stage.step(vec![]), "read 0#1");
     assert_eq!(answer(&mut stage, 1, ReadAnswer::Task(reading("processing"))), "post 0#2");
+}
+
+#[test]
+fn a_job_whose_first_task_cannot_be_read_takes_nobodys_slot() {
+    let mut stage = resubmitting(1);
+    stage.scheduler.execute(Command::SetBudget(BatchNo(1), Credits(10)), stage.now).unwrap();
+    assert_eq!(deadline_passes(&mut stage), "");
+    stage.pass(Millis::from_secs(60));
+    stage.scheduler.execute(Command::SetBudget(BatchNo(1), Credits(100)), stage.now).unwrap();
+    assert_eq!((stage.step(vec![]).as_str(), stage.step(vec![]).as_str()), ("", "read 0#1"));
+    assert_eq!(answer(&mut stage, 1, ReadAnswer::Again { fault: fault("http_500"), wait: None }), "");
+    add_a_row(&mut stage);
+    assert_eq!(stage.step(vec![]), "post 1#1", "the only slot is free");
+}
+
+/// The second attempt has succeeded, and its outputs are on disk; the first task is watched.
+fn succeeds_beside_the_first(stage: &mut Stage) {
+    assert_eq!(deadline_passes(stage), "post 0#2");
+    stage.posted(0, PostAnswer::Task(second("pending")));
+    assert_eq!(stage.pass(Millis(10_000)).step(vec![]), "read 0#2");
+    assert_eq!(answer(stage, 2, ReadAnswer::Task(second("success"))), "fetch 0#2");
+    assert_eq!(stage.step(fetched(2)), "");
+    assert!(stage.ended.is_empty());
+}
+
+#[test]
+fn outputs_of_a_job_of_which_another_task_is_watched_are_renamed_and_stored() {
+    let mut stage = resubmitting(1);
+    succeeds_beside_the_first(&mut stage);
+    let (spec, record) = (stage.specs[0].clone(), stage.durable[&Stage::key(0)].clone());
+    let named =
+        |path: &str| files().into_iter().map(|file| OutputFile { path: path.into(), ..file }).collect();
+    let moved = RenamedJob { spec: spec.clone(), record: record.clone(), files: named("boat-1.mp4") };
+    let applied = AppliedVersions { renamed: vec![moved], ..AppliedVersions::none(BatchNo(1)) };
+    stage.step(vec![Input::Versions(applied)]);
+    let path = |stage: &Stage| stage.durable[&Stage::key(0)].job.outputs()[0].path.clone();
+    assert_eq!(path(&stage), "boat-1.mp4");
+    let stored = vec![((spec.clone(), record.clone()), named("boat-2.mp4"))];
+    assert_eq!(stage.scheduler.execute(Command::NoteStored(stored), stage.now).unwrap().jobs, 1);
+    stage.step(vec![]);
+    assert_eq!(path(&stage), "boat-2.mp4");
+    // What is decided about them waits for the end of its task.
+    let (verdict, by) = (Verdict::Approved, "them".to_owned());
+    let decision = Decision { verdict, by, at: Timestamp(0), note: None, sha256: Vec::new() };
+    let decided = vec![((spec, record), decision)];
+    let refused = stage.scheduler.execute(Command::Decide(decided), stage.now).unwrap().refused.unwrap();
+    assert!(
+        refused.contains("callsheet resolve b/job-0 --attempt 1 --charged N or --not-charged"),
+        "{refused}"
+    );
 }
 
 #[test]

@@ -104,6 +104,25 @@ fn an_attempt_in_doubt_beside_the_present_one_is_resolved_by_its_number() {
 }
 
 #[test]
+fn outputs_that_are_there_do_not_wait_for_a_second_request_that_waits_for_credits() {
+    let lost = || {
+        let fault = Fault::new("http_500", "an error");
+        PostAnswer::Again { fault, wait: None, may_have_run: true }
+    };
+    let no_credits = || PostAnswer::OutOfCredits(Fault::new("insufficient_credits", "none are left"));
+    let no_key = || PostAnswer::Unauthorised(Fault::new("http_401", "no such key"));
+    let posted = |answer| (2, Event::Posted(answer));
+    let first = || (1, read("success", 10));
+    let kept = "fetching#1 0/10, none#2 0 InDoubt";
+    for answer in [no_credits, no_key] {
+        assert_eq!(resubmitted(vec![(2, admit(10)), posted(lost()), posted(answer()), first()]), kept);
+        assert_eq!(resubmitted(vec![(2, admit(10)), posted(lost()), first(), posted(answer())]), kept);
+    }
+    // One that surely made no task leaves no trace.
+    assert_eq!(resubmitted(vec![(2, admit(10)), first(), posted(no_credits())]), "fetching#1 0/10");
+}
+
+#[test]
 fn an_attempt_that_is_watched_beside_an_ended_one_is_resolved_by_its_number() {
     let mut job = Job::queued();
     let mut happen = |no: u32, event: Event| {
