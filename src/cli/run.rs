@@ -119,7 +119,7 @@ async fn run_against(
         Ok(prepared) => *prepared,
         Err(exit) => return Ok(exit),
     };
-    let output_dir = app.state.output_dir.clone();
+    let output_dir = app.state.output_dir();
     let (standstill, elapsed) = drive(&mut app.engine, clock, interrupts).await?;
     drop(listening);
     if let Some(page) = page {
@@ -208,7 +208,7 @@ async fn prepare(
 async fn check_folders(app: &App) -> Result<(), Failure> {
     let unfinished = app.engine.scheduler().batches().filter(|batch| !batch.is_done());
     let names: Vec<BatchName> = unfinished.map(|batch| batch.name.clone()).collect();
-    let output_dir = app.state.output_dir.clone();
+    let output_dir = app.state.output_dir();
     let check = move || {
         for name in names {
             match output_dir.prepare(&name) {

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::time::MissedTickBehavior;
 
 use crate::clock::Clock;
@@ -15,7 +15,7 @@ use crate::engine::blocking;
 use crate::engine::scheduler::Command;
 use crate::engine::{self, EngineError, Handle, StepView};
 use crate::hooks::{BatchDone, Hooks, HooksError};
-use crate::output::publish::OutputDir;
+use crate::server::handlers::OutputPlaces;
 use crate::store::{BatchRecord, Change, Store, StoreError};
 
 /// Between two tries to write what cannot be written.
@@ -42,12 +42,12 @@ impl CompletionNotifier {
     pub(super) fn begin(
         store: Arc<Store>,
         handle: Handle,
-        output_dir: OutputDir,
+        output_places: watch::Receiver<OutputPlaces>,
         hooks: Hooks,
         clock: Clock,
     ) -> CompletionNotifier {
         let (done, queue) = mpsc::unbounded_channel();
-        let worker = CompletionWorker { store, handle, output_dir, hooks, clock };
+        let worker = CompletionWorker { store, handle, output_places, hooks, clock };
         tokio::spawn(worker.run(queue));
         CompletionNotifier { done, waiting: Mutex::default() }
     }
@@ -94,7 +94,7 @@ impl CompletionNotifier {
 struct CompletionWorker {
     store: Arc<Store>,
     handle: Handle,
-    output_dir: OutputDir,
+    output_places: watch::Receiver<OutputPlaces>,
     hooks: Hooks,
     clock: Clock,
 }
@@ -183,7 +183,8 @@ impl CompletionWorker {
             () if self.waits_after_pilot(&batch)? => batch.pilot_announced,
             () => return Ok(()),
         };
-        let (store, output_dir, hooks) = (self.store.clone(), self.output_dir.clone(), self.hooks.clone());
+        let output_dir = self.output_places.borrow().dir.clone();
+        let (store, hooks) = (self.store.clone(), self.hooks.clone());
         let (record, now) = (batch.clone(), self.clock.now().wall);
         let tell = move || {
             let report = engine::write_results(&store, &output_dir, &record)?;

@@ -119,7 +119,9 @@ pub async fn run(
     let mut app = App::new(store.clone(), mode, &Scope::All, app_parts, clock)?;
     app.state.health.process = ProcessKind::Daemon;
     let (handle, ingest) = (app.engine.handle(), app.state.ingest.clone());
-    let output_dir = app.state.output_dir.clone();
+    let (output_places, places) = watch::channel(app.state.output_places());
+    app.state.output_places = places.clone();
+    let metrics = app.state.metrics.clone();
     let (fire, fires) = mpsc::channel(8);
     let schedule_ingest =
         schedules::DaemonIngest { ingest: ingest.clone(), store: store.clone(), engine: handle.clone() };
@@ -131,7 +133,7 @@ pub async fn run(
     let listening = listen(&socket, &control, (token, tcp_access.clone()), app.router()).await?;
 
     let completion_notifier =
-        CompletionNotifier::begin(store.clone(), handle.clone(), output_dir, hooks.clone(), clock);
+        CompletionNotifier::begin(store.clone(), handle.clone(), places, hooks.clone(), clock);
     store.unannounced()?.into_iter().for_each(|batch| completion_notifier.announce(batch));
     let waits = |batch: &BatchRecord| {
         batch.waits_for_review() && !batch.review_announced
@@ -153,7 +155,19 @@ pub async fn run(
     tokio::spawn(signals::watch(
         signals,
         stop_sender,
-        signals::Reloader { reload, handle, ingest, inboxes, tcp_access, hooks, schedules, retention, fixed },
+        signals::Reloader {
+            reload,
+            handle,
+            ingest,
+            inboxes,
+            tcp_access,
+            hooks,
+            schedules,
+            retention,
+            output_places,
+            metrics,
+            fixed,
+        },
     ));
     let stopping = stop.clone();
     let mut is_ready = false;
@@ -204,6 +218,7 @@ struct Fixed {
     control: ControlConfig,
     inboxes: Vec<InboxPlace>,
     hooks: HooksConfig,
+    gallery: bool,
     namespace: String,
 }
 
@@ -214,6 +229,7 @@ impl Fixed {
             control: parts.control.clone(),
             inboxes: parts.inboxes.iter().map(|inbox| inbox.place.clone()).collect(),
             hooks: parts.hooks.clone(),
+            gallery: parts.app.output_dir.options().gallery,
             namespace: parts.app.ingest.namespace.clone(),
         }
     }
@@ -225,6 +241,7 @@ impl Fixed {
             (self.control != new.control, "control"),
             (self.inboxes != new.inboxes, "inbox"),
             (self.hooks != new.hooks, "hooks"),
+            (self.gallery != new.gallery, "output.gallery"),
             (self.namespace != new.namespace, "service.key_namespace"),
         ];
         differs.into_iter().filter(|(differs, _)| *differs).map(|(_, name)| name).collect()

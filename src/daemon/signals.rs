@@ -14,7 +14,9 @@ use crate::daemon::{Fixed, Reload, sd_notify};
 use crate::engine::{Handle, Stop};
 use crate::hooks::Hooks;
 use crate::ingest::ingest_handle::{IngestDefaults, IngestHandle};
+use crate::metrics::Metrics;
 use crate::server::access::TcpAccess;
+use crate::server::handlers::OutputPlaces;
 
 /// What a new configuration is given to.
 pub(super) struct Reloader {
@@ -28,6 +30,8 @@ pub(super) struct Reloader {
     pub(super) fixed: Fixed,
     pub(super) schedules: watch::Sender<Vec<ConfiguredSchedule>>,
     pub(super) retention: watch::Sender<RetentionTerms>,
+    pub(super) output_places: watch::Sender<OutputPlaces>,
+    pub(super) metrics: Metrics,
 }
 
 /// The signals that are listened to.
@@ -109,6 +113,13 @@ impl Reloader {
                     list_finished_for: parts.list_finished_for,
                     keep_inputs: parts.keep_inputs,
                     inputs: parts.deps.inputs.clone(),
+                });
+                self.ingest
+                    .set_input_store(parts.deps.inputs.as_ref().map(|store| store.counted_by(&self.metrics)));
+                self.output_places.send_modify(|places| {
+                    places.dir = parts.app.output_dir.clone().in_place_of(&places.dir);
+                    places.layout = parts.app.layout.clone();
+                    places.store = parts.deps.outputs.as_ref().map(|store| store.counted_by(&self.metrics));
                 });
                 match self.handle.reload(parts.app.settings, parts.deps).await {
                     Ok(None) => tracing::info!("configuration reloaded"),

@@ -148,6 +148,8 @@ struct InForce {
     asked_again: Option<Timestamp>,
     /// Counts reloads: a catalog that was asked for before one says nothing of the service that is asked now.
     reloads: u64,
+    /// Where files that rows name are uploaded to.
+    input_store: Option<InputStore>,
 }
 
 impl InForce {
@@ -198,14 +200,12 @@ pub struct IngestHandle {
     large: Arc<Mutex<()>>,
     /// Held from when a batch takes its number until it is committed.
     publishing: Arc<Mutex<()>>,
-    /// Where files that rows name are uploaded to.
-    input_store: Option<InputStore>,
 }
 
 impl IngestHandle {
     /// The entry point to a running engine and its state.
     pub fn new(store: Arc<Store>, engine: Handle, clock: Clock, defaults: IngestDefaults) -> IngestHandle {
-        let in_force = InForce { defaults, catalog: None, asked_again: None, reloads: 0 };
+        let in_force = InForce { defaults, catalog: None, asked_again: None, reloads: 0, input_store: None };
         IngestHandle {
             store,
             engine,
@@ -215,19 +215,19 @@ impl IngestHandle {
             locks: BatchLocks::default(),
             large: Arc::default(),
             publishing: Arc::default(),
-            input_store: None,
         }
     }
 
-    /// The same, where files that rows name are uploaded to this store.
-    pub fn with_input_store(self, input_store: Option<InputStore>) -> IngestHandle {
-        IngestHandle { input_store, ..self }
+    /// Has files that rows name uploaded to this store from now on.
+    pub fn set_input_store(&self, input_store: Option<InputStore>) {
+        self.in_force().input_store = input_store;
     }
 
     /// Forgets that these contents were uploaded where the object store does not have them any more. Returns whether any
     /// was forgotten.
     pub async fn forget_missing_inputs(&self, contents: Vec<String>) -> bool {
-        match &self.input_store {
+        let input_store = self.in_force().input_store.clone();
+        match input_store {
             Some(input_store) => {
                 input_store.forget_missing(&StagedInputs::of(self.store.dir()), contents).await
             }
@@ -273,7 +273,8 @@ impl IngestHandle {
     pub fn reload(&self, defaults: IngestDefaults) {
         let mut in_force = self.in_force();
         let reloads = in_force.reloads + 1;
-        *in_force = InForce { defaults, catalog: None, asked_again: None, reloads };
+        let input_store = in_force.input_store.take();
+        *in_force = InForce { defaults, catalog: None, asked_again: None, reloads, input_store };
     }
 
     /// Takes a manifest in: on return its good rows are durable, and the engine works on them.

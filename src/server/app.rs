@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use axum::Router;
+use tokio::sync::watch;
 
 use crate::clock::Clock;
 use crate::engine::engine_client::EngineClient;
@@ -18,6 +19,7 @@ use crate::metrics::Metrics;
 use crate::output::file_names::Layout;
 use crate::output::publish::OutputDir;
 use crate::server::app_state::AppState;
+use crate::server::handlers::OutputPlaces;
 use crate::server::live_page::TypedCommands;
 use crate::server::page_state::Pages;
 use crate::server::protocol::{Health, ProcessKind};
@@ -93,16 +95,14 @@ impl App {
         };
         let gallery = Gallery::new(store.clone(), output_dir.clone(), clock, command_flags);
         let engine = Engine::new(store.clone(), mode, settings, clock, scope)?.with_gallery(gallery.clone());
-        let ingest =
-            IngestHandle::new(store.clone(), engine.handle(), clock, ingest).with_input_store(inputs);
+        let ingest = IngestHandle::new(store.clone(), engine.handle(), clock, ingest);
+        ingest.set_input_store(inputs);
         let engine_client = EngineClient::new(store, engine.handle());
         let state = AppState {
             engine: engine_client,
             ingest,
             health,
-            output_dir,
-            layout,
-            outputs,
+            output_places: watch::channel(OutputPlaces { dir: output_dir, layout, store: outputs }).1,
             gallery,
             schedules: None,
             metrics,

@@ -11,11 +11,9 @@ use crate::domain::exit_code::Exit;
 use crate::domain::time::Timestamp;
 use crate::engine::engine_client::EngineClient;
 use crate::engine::gallery::Gallery;
-use crate::engine::output_store::OutputStore;
 use crate::ingest::ingest_handle::IngestHandle;
 use crate::ingest::receipt::Receipt;
 use crate::metrics::Metrics;
-use crate::output::file_names::Layout;
 use crate::output::publish::OutputDir;
 use crate::server::api_error::ApiError;
 use crate::server::handlers::OutputPlaces;
@@ -31,12 +29,8 @@ pub struct AppState {
     pub ingest: IngestHandle,
     /// The response of `/v1/health`.
     pub health: Health,
-    /// Where outputs lie.
-    pub output_dir: OutputDir,
-    /// Layout of batches that have none of their own.
-    pub layout: Layout,
-    /// Where outputs go besides.
-    pub outputs: Option<OutputStore>,
+    /// Where outputs are: a reload changes it.
+    pub output_places: watch::Receiver<OutputPlaces>,
     /// Pages to look at.
     pub gallery: Gallery,
     /// The schedules that this process carries out; nothing where it carries out none.
@@ -48,9 +42,14 @@ pub struct AppState {
 }
 
 impl AppState {
-    /// Where outputs are.
-    pub fn output_places(&self) -> OutputPlaces<'_> {
-        OutputPlaces { dir: &self.output_dir, layout: &self.layout, store: self.outputs.as_ref() }
+    /// Where outputs are at present.
+    pub fn output_places(&self) -> OutputPlaces {
+        self.output_places.borrow().clone()
+    }
+
+    /// Where they lie on disk.
+    pub fn output_dir(&self) -> OutputDir {
+        self.output_places().dir
     }
 }
 

@@ -470,14 +470,14 @@ pub async fn retry(engine: &EngineClient, request: &RetryRequest) -> Result<Batc
 }
 
 /// Where outputs are.
-#[derive(Debug, Clone, Copy)]
-pub struct OutputPlaces<'a> {
+#[derive(Debug, Clone)]
+pub struct OutputPlaces {
     /// On disk.
-    pub dir: &'a OutputDir,
+    pub dir: OutputDir,
     /// Layout of batches that have none of their own.
-    pub layout: &'a Layout,
+    pub layout: Layout,
     /// In an object store, where there is one.
-    pub store: Option<&'a OutputStore>,
+    pub store: Option<OutputStore>,
 }
 
 /// Brings outputs from disk into the object store, or back.
@@ -487,11 +487,11 @@ pub struct OutputPlaces<'a> {
 pub async fn sync_outputs(
     engine: &EngineClient,
     name: &str,
-    OutputPlaces { dir, layout, store }: OutputPlaces<'_>,
+    OutputPlaces { dir, layout, store }: OutputPlaces,
 ) -> Result<SyncedOutputs, HandlerError> {
     let Some(store) = store else { return Err(HandlerError::NoOutputStore) };
     let named = engine.find(name).await?;
-    let synced = engine.sync_outputs(&named, store, dir, layout).await?;
+    let synced = engine.sync_outputs(&named, &store, &dir, &layout).await?;
     let SyncOutcome { jobs, uploaded, restored, missing, missing_jobs, refused, fault } = synced;
     let batch = named.batch().name.clone();
     let stopped = fault.map(|fault| fault.message);
@@ -505,19 +505,19 @@ pub async fn sync_outputs(
 pub async fn download(
     engine: &EngineClient,
     name: &str,
-    OutputPlaces { dir, layout, store }: OutputPlaces<'_>,
+    OutputPlaces { dir, layout, store }: OutputPlaces,
 ) -> Result<BatchOutcomes, HandlerError> {
     let named = engine.find(name).await?;
     let mut restored = 0;
     if let Some(store) = store {
-        let synced = engine.sync_outputs(&named, store, dir, layout).await?;
+        let synced = engine.sync_outputs(&named, &store, &dir, &layout).await?;
         restored = synced.restored;
         // What it has the service may have no more: nothing is taken up that may come from there.
         if let Some(fault) = synced.fault {
             return Err(HandlerError::NotCompared { name: name.to_owned(), fault });
         }
     }
-    let result = engine.fetch_again(&named, dir.clone(), layout.clone()).await?;
+    let result = engine.fetch_again(&named, dir, layout).await?;
     let result = CommandOutcome { restored, ..result };
     Ok(BatchOutcomes { batches: vec![BatchOutcome { batch: named.batch().name.clone(), result }] })
 }

@@ -404,7 +404,7 @@ async fn carry_out(
             Ok(format!("The budget was {} and is {} credits now.", set.before_credits, set.budget_credits))
         }
         (Action::Cancel, _) => {
-            let output_dir = app.output_dir.clone();
+            let output_dir = app.output_dir();
             to_the_end(async move { handlers::cancel(&engine, &output_dir, &name).await })
                 .await
                 .map(|done| said(action, &done))
@@ -430,7 +430,7 @@ async fn carry_out(
             let attempt = form.number("attempt")?.map(|n| u32::try_from(n).unwrap_or(u32::MAX));
             let above_hold = form.get("above_hold") == Some("true");
             let request = ResolveRequest { name, charged, attempt, above_hold };
-            let output_dir = app.output_dir.clone();
+            let output_dir = app.output_dir();
             to_the_end(async move { handlers::resolve(&engine, &output_dir, &request).await })
                 .await
                 .map(|done| said(action, &done))

@@ -71,7 +71,7 @@ async fn serve(app: &AppState, batch: &str, path: &str, headers: &HeaderMap) -> 
     let Some(content_type) = mime_guess::from_path(path).first_raw().and_then(shown_type) else {
         return Err(not_there("a gallery has no such file"));
     };
-    let (output_dir, path) = (app.output_dir.clone(), path.to_owned());
+    let (output_dir, path) = (app.output_dir(), path.to_owned());
     let opened = blocking(move || {
         let file = open_in_batch(&output_dir, &name, &path)?;
         let found = OutputFile {
@@ -111,7 +111,7 @@ async fn data(
     function: &'static str,
     number: usize,
 ) -> Result<Response, ApiError> {
-    let output_dir = app.output_dir.clone();
+    let output_dir = app.output_dir();
     let read = blocking(move || -> io::Result<Option<String>> {
         let file: File = open_in_batch(&output_dir, &batch, &path)?;
         let mut text = String::new();

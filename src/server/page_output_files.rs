@@ -60,7 +60,7 @@ async fn serve(
     let batch = batch_name(batch)?;
     let output = recorded_output(app, &batch, job, number).await?;
     let again = format!("callsheet download {} fetches it again", job_argument(&batch, job));
-    let (output_dir, recorded) = (app.output_dir.clone(), output.clone());
+    let (output_dir, recorded) = (app.output_dir(), output.clone());
     let opened = blocking(move || {
         let file = open_output(&output_dir, &batch, &recorded)?;
         let tag = entity_tag(&recorded, &file)?;

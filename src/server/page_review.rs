@@ -158,7 +158,7 @@ async fn carry_out(app: &Arc<AppState>, who: Who, name: &str, form: &Form) -> Re
     };
     let request = DecideRequest { decisions: vec![decision], by: Some(BY.to_owned()) };
     request.check().map_err(ApiError::usage)?;
-    let (engine, output_dir) = (app.engine.clone(), app.output_dir.clone());
+    let (engine, output_dir) = (app.engine.clone(), app.output_dir());
     // It runs to its end, even if the browser goes away.
     let decided =
         to_the_end(async move { review_handlers::decide(&engine, &output_dir, request).await }).await?;

@@ -177,7 +177,7 @@ async fn review(State(app): Shared, Query(query): Query<ReviewRequest>) -> Resul
 
 async fn decide(State(app): Shared, JsonBody(body): JsonBody<DecideRequest>) -> Result<Response, ApiError> {
     body.check().map_err(ApiError::usage)?;
-    let output_dir = app.output_dir.clone();
+    let output_dir = app.output_dir();
     let work = async move { review_handlers::decide(&app.engine, &output_dir, body).await };
     Ok(Json(to_the_end(work).await?).into_response())
 }
@@ -286,7 +286,7 @@ async fn continue_batch(
 }
 
 async fn cancel(State(app): Shared, JsonBody(body): JsonBody<CancelRequest>) -> Result<Response, ApiError> {
-    let work = async move { handlers::cancel(&app.engine, &app.output_dir, &body.name).await };
+    let work = async move { handlers::cancel(&app.engine, &app.output_dir(), &body.name).await };
     Ok(Json(to_the_end(work).await?).into_response())
 }
 
@@ -313,7 +313,7 @@ async fn retry_edited(
 }
 
 async fn resolve(State(app): Shared, JsonBody(body): JsonBody<ResolveRequest>) -> Result<Response, ApiError> {
-    let work = async move { handlers::resolve(&app.engine, &app.output_dir, &body).await };
+    let work = async move { handlers::resolve(&app.engine, &app.output_dir(), &body).await };
     Ok(Json(to_the_end(work).await?).into_response())
 }
 

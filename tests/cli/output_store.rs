@@ -443,3 +443,33 @@ fn where_both_names_are_taken_that_is_said() {
     synced.says(&format!("s3://media/{plain} and s3://media/{apart} are objects of others"));
     assert!(store.objects()[&plain] == b"theirs" && store.objects()[&apart] == b"theirs");
 }
+
+#[test]
+fn commands_of_a_daemon_use_the_store_the_layout_and_the_spreadsheet_form_of_a_reload() {
+    let (env, store) = env();
+    env.configure("");
+    let daemon = Running::start(command(&env, &store, &["daemon", "--log-level", "info"]));
+    daemon.says("ready");
+    run(&env, &store, &["submit", "stills.csv", "--wait"]).exited(0);
+    run(&env, &store, &["outputs", "sync", "stills"]).exited(2).says("set output.store in the configuration");
+    let reload = |output: &str| {
+        let reloaded = || daemon.said().matches("configuration reloaded").count();
+        let before = reloaded();
+        env.configure(&format!("{STORE}{output}"));
+        daemon.signal(rustix::process::Signal::HUP);
+        until("a reload", || reloaded() > before);
+    };
+    reload("");
+    run(&env, &store, &["outputs", "sync", "stills"]).exited(0).says("2 uploaded, 0 restored");
+    reload("layout = \"{batch}/made/{job}{-n}.{ext}\"\nresults_csv = \"excel\"\n");
+    env.write("others.csv", STILLS.replace("a fox", "a hare"));
+    run(&env, &store, &["submit", "others.csv", "--wait"]).exited(0);
+    let csv = fs::read_to_string(env.path("output/others/results.csv")).unwrap();
+    assert!(csv.starts_with('\u{feff}') && csv.contains("made/"), "{csv}");
+    // What is restored lies where it lay.
+    fs::remove_dir_all(env.path("output/others/made")).unwrap();
+    run(&env, &store, &["download", "others"]).exited(0).says("2 jobs were restored");
+    assert_eq!(fs::read_dir(env.path("output/others/made")).unwrap().count(), 2);
+    daemon.stop();
+    env.audit().each_paid_once(4);
+}
