@@ -12,6 +12,7 @@ mod folder;
 mod multipart;
 pub mod object_metadata;
 mod object_reader;
+mod store_variables;
 mod transfer_limits;
 
 use std::collections::BTreeMap;
