@@ -7,6 +7,7 @@ use std::process::Command;
 
 use chrono::{TimeDelta, Utc};
 use hyper::Method;
+use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::support::process::{Outcome, Running};
@@ -141,6 +142,27 @@ fn a_bucket_that_vanishes_is_said_and_waited_for() {
     until("all are done", || status()["state"] == "done");
     daemon.stop().exited(0);
     assert_eq!(store.objects(), on_disk(&env));
+    env.audit().each_paid_once(2);
+}
+
+#[test]
+fn nothing_is_bought_before_the_store_of_outputs_answers() {
+    let (env, store) = env(OUTPUTS);
+    store.remove_bucket();
+    let waiting = Running::start(command(&env, &store, &["run", "stills.csv"]));
+    waiting.says("there is no such bucket").says("nothing is sent until it answers").says("queue parked");
+    waiting.signal(Signal::INT);
+    waiting.end().exited(130);
+    assert!(env.audit().tasks.is_empty());
+    let daemon = Running::start(command(&env, &store, &["daemon"]));
+    daemon.says("queue parked");
+    let status = || -> Value {
+        run(&env, &store, &["status", "stills", "--json"]).exited(0).json()["batches"][0].clone()
+    };
+    assert_eq!((&status()["parked_by"], env.audit().tasks.len()), (&"store".into(), 0));
+    store.restore_bucket();
+    until("all are done", || status()["state"] == "done");
+    daemon.stop().exited(0);
     env.audit().each_paid_once(2);
 }
 
