@@ -65,6 +65,7 @@ impl OutputConfig {
 /// What is wrong with the address of an object store, as far as the address alone tells.
 pub(super) fn store_mistake(url: &Url) -> Option<&'static str> {
     match url.scheme() {
+        _ if url.fragment().is_some() => Some("write # as %23, and % as %25"),
         "file" if url.to_file_path().is_err() => {
             Some("must name a folder of this machine: file:///path/of/folder")
         }

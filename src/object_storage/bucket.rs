@@ -157,6 +157,11 @@ impl Bucket {
         }
     }
 
+    /// What the keys of all its objects begin with, without a slash at its end.
+    pub(super) fn prefix(&self) -> &str {
+        self.prefix.as_ref()
+    }
+
     /// The key is the name as it is.
     fn path_of(&self, name: &str) -> Result<ObjectPath, Error> {
         let name = ObjectPath::parse(name)?;
