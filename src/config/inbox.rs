@@ -197,6 +197,23 @@ mod tests {
     }
 
     #[test]
+    fn errors_name_the_line_of_a_term_and_how_many_inboxes_are_written() {
+        let second = "[[inbox]]\npath = \"a\"\n\n[[inbox]]\npath = \"b\"\n[inbox.policy]\n\npriority = 1\n";
+        for (term, said) in [
+            ("budgte = 4", "callsheet.toml:9: unknown key `budgte`: did you mean `budget`?"),
+            ("deadline = \"30\"", "callsheet.toml:9: deadline: "),
+            ("layout = \"x\"", "callsheet.toml:9: policy.layout: a layout begins with {batch}/"),
+        ] {
+            let found = error(&format!("{second}{term}\n"));
+            assert!(found.starts_with(said), "{found}");
+        }
+        assert_eq!(
+            error("[inbox]\npath = \"a\"\n"),
+            "callsheet.toml:1: found [inbox]; write [[inbox]], once for each"
+        );
+    }
+
+    #[test]
     fn layouts_of_inboxes_and_schedules_are_checked_with_their_place() {
         let inbox =
             |layout: &str| error(&format!("[[inbox]]\npath = \"a\"\npolicy = {{ layout = {layout:?} }}"));

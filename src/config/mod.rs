@@ -426,6 +426,8 @@ mod tests {
             "callsheet.toml:2: output.allow_hosts: \"http://cdn.example\" is not a host; write media.example, *.media.example, 10.1.2.3 \
              or 10.1.0.0/16, without a port"
         );
+        let two = error("[output]\nallow_hosts = [\"http://a\", \"b.example\",\n  \"10.1.2.3/99\"]");
+        assert!(two.contains("\"http://a\" or \"10.1.2.3/99\" is not a host; write"), "{two}");
         assert!(error("[output]\nlayout = \"{job}.{ext}\"").contains("a layout begins with {batch}/"));
     }
 
