@@ -114,7 +114,7 @@ pub(super) fn engine_deps(
         },
         min_free_bytes: config.output.min_free.as_u64(),
         inputs: checked_input_store(chosen, config, &transfers)?,
-        outputs: checked_output_store(chosen, config, &transfers)?,
+        outputs: output_store_of_engine(chosen, config, &transfers)?,
         // What an emulator makes is put nowhere, and stays.
         keeps_local: config.output.keep_local || chosen.is_emulated(),
         submits: RateLimit::per_second(config.limits.submits_per_second),
@@ -213,9 +213,8 @@ pub(super) fn output_store(
     Ok(Some(OutputStore::new(storage, uploads.clone())))
 }
 
-/// The same for an engine: where the store does not answer, that is said before a job is sent. What an emulator makes is
-/// put nowhere.
-fn checked_output_store(
+/// The same for an engine, which asks it before a job is sent. What an emulator makes is put nowhere.
+fn output_store_of_engine(
     chosen: &ServiceTarget,
     config: &Config,
     uploads: &Uploads,
@@ -223,15 +222,7 @@ fn checked_output_store(
     if chosen.is_emulated() {
         return Ok(None);
     }
-    let store = output_store(config, uploads, (&chosen.state, &chosen.output))?;
-    if let Some(store) = store.clone() {
-        tokio::spawn(async move {
-            if let Err(error) = store.check().await {
-                tracing::warn!(%error, "outputs wait on disk for the object store");
-            }
-        });
-    }
-    Ok(store)
+    output_store(config, uploads, (&chosen.state, &chosen.output))
 }
 
 /// Which files manifests may name, and whose batches.

@@ -18,7 +18,7 @@ use crate::clock::Clock;
 use crate::config::{Budget, Config, INBOX_SETTLE};
 use crate::daemon::inboxes::{InboxPlace, InboxSettings};
 use crate::daemon::schedules::ConfiguredSchedule;
-use crate::daemon::{self, DaemonError, Parts, SystemdNotifier};
+use crate::daemon::{self, DaemonError, Parts, ReloadSignal, SystemdNotifier};
 use crate::domain::exit_code::Exit;
 use crate::engine::blocking;
 use crate::engine::upload_limit::Uploads;
@@ -41,6 +41,9 @@ pub(super) struct DaemonCommand {
 
 pub(super) async fn run(command: &DaemonCommand, global: &Global) -> Result<Exit, Failure> {
     let clock = Clock::start();
+    // Before anything that takes long: a reload right after the start must not end it.
+    let reload_signal = ReloadSignal::listen()
+        .map_err(|error| Failure::new(Exit::Disk, format!("failed to listen for signals: {error}")))?;
     let file = Config::place(global.config.as_deref()).map(Path::to_owned);
     let config = service_target::config(&reading(global, file.as_deref()))?;
     let state = service_target::state_dir(&config, global.emulator);
@@ -61,7 +64,7 @@ pub(super) async fn run(command: &DaemonCommand, global: &Global) -> Result<Exit
     let loaded = Mutex::new(Loaded { file, budget: config.budget.clone() });
     let reload = move || reread(&global, &chosen, &loaded).map_err(|failure| failure.to_string());
     let socket = parts.socket.clone();
-    match daemon::run(store, parts, (clock, systemd), Box::new(reload)).await {
+    match daemon::run(store, parts, (clock, systemd), (reload_signal, Box::new(reload))).await {
         Err(error @ DaemonError::Listen { .. }) => return Err(cannot_listen(error, &socket).await),
         ended => ended?,
     }

@@ -1,4 +1,4 @@
-//! Ctrl-C: the two signals that ask a command to end; of a run, what is in flight and what becomes of it.
+//! Ctrl-C: the signals that ask a command to end; of a run, what is in flight and what becomes of it.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -128,24 +128,51 @@ impl SharedInFlight {
     }
 }
 
-/// SIGINT and SIGTERM, from creation on: they no longer end the process by themselves.
+/// SIGINT, SIGTERM and SIGHUP, from creation on: they no longer end the process by themselves.
 #[derive(Debug)]
-pub(super) struct Interrupts(Option<(Signal, Signal)>);
+pub(super) struct Interrupts {
+    ends: Option<(Signal, Signal)>,
+    hangup: Option<Signal>,
+    /// Where a terminal closes, its shell and the system may both tell that: it asks for one end.
+    is_hung_up: bool,
+}
 
 impl Interrupts {
     pub(super) fn listen() -> Interrupts {
         // Without handlers the signals keep their usual effect, which is as safe.
-        Interrupts(signal(SignalKind::interrupt()).ok().zip(signal(SignalKind::terminate()).ok()))
+        Interrupts {
+            ends: signal(SignalKind::interrupt()).ok().zip(signal(SignalKind::terminate()).ok()),
+            hangup: if ignores_hangup() { None } else { signal(SignalKind::hangup()).ok() },
+            is_hung_up: false,
+        }
     }
 
     /// Waits for a signal.
     pub(super) async fn recv(&mut self) {
-        let Interrupts(Some((interrupt, terminate))) = self else { return std::future::pending().await };
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-        }
+        let Interrupts { ends: Some((interrupt, terminate)), hangup, is_hung_up } = self else {
+            return std::future::pending().await;
+        };
+        let hung_up = async {
+            match hangup {
+                Some(hangup) if !*is_hung_up => drop(hangup.recv().await),
+                _ => std::future::pending().await,
+            }
+        };
+        let is_hangup = tokio::select! {
+            _ = interrupt.recv() => false,
+            _ = terminate.recv() => false,
+            () = hung_up => true,
+        };
+        *is_hung_up |= is_hangup;
     }
+}
+
+/// Whether SIGHUP was to be ignored when this process began, as `nohup` does it. Then it goes on without its terminal.
+fn ignores_hangup() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    ignored.is_some_and(|mask| mask & 1 == 1)
 }
 
 /// The first signal stops the run, the second ends the process. Either way everything acknowledged is

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::span::{Span, secs};
+use super::read::Positions;
+use super::span::{Span, secs, zero_problems};
+use crate::domain::diagnostic::Diagnostic;
 use crate::domain::request::Kind;
 use crate::domain::time::Millis;
 
@@ -40,6 +42,20 @@ impl Default for Deadlines {
 }
 
 impl Deadlines {
+    /// Values that are out of their range.
+    pub(super) fn problems(&self, positions: &Positions<'_>) -> Vec<Diagnostic> {
+        let spans = [
+            ("deadlines.video", self.video),
+            ("deadlines.image", self.image),
+            ("deadlines.music", self.music),
+            ("deadlines.speech", self.speech),
+            ("deadlines.sound_effect", self.sound_effect),
+            ("deadlines.watch_overdue_for", self.watch_overdue_for),
+            ("deadlines.overdue_poll", self.overdue_poll),
+        ];
+        zero_problems(spans, positions)
+    }
+
     pub fn by_kind(&self) -> BTreeMap<Kind, Millis> {
         BTreeMap::from([
             (Kind::Video, self.video.0),

@@ -14,6 +14,8 @@ use crate::domain::manifest::row::Policy;
 
 /// How long a manifest stays unchanged before it counts as written, in an inbox that says nothing else.
 pub const INBOX_SETTLE: Span = secs(2);
+/// What stands before the name of such a value in the heading of a manifest.
+const META: &str = "meta.";
 /// Longest name of an inbox, in bytes: half of what a batch's name may have.
 const INBOX_NAME_MAX_BYTES: usize = 50;
 
@@ -80,6 +82,9 @@ pub(super) fn problems(inboxes: &[InboxConfig], positions: &Positions<'_>) -> Ve
         if inbox.settle.0.0 == 0 {
             wrong("inbox.settle", which, format!("{path}: must be greater than 0 (default: 2s)"));
         }
+        for (meta, said) in inbox.meta.keys().filter_map(|meta| Some((meta, meta_mistake(meta)?))) {
+            wrong("inbox.meta", which, format!("{path}: found the name {meta:?}; {said}"));
+        }
         if !paths.insert(&inbox.path) {
             wrong("inbox.path", which, format!("{path} is given twice"));
             continue;
@@ -102,6 +107,20 @@ pub(super) fn problems(inboxes: &[InboxConfig], positions: &Positions<'_>) -> Ve
         }
     }
     problems
+}
+
+/// Why no column of a manifest has this name, so that a budget of it would not count the rows.
+fn meta_mistake(name: &str) -> Option<String> {
+    let plain = name.trim();
+    let plain = match plain.get(..META.len()) {
+        Some(prefix) if prefix.eq_ignore_ascii_case(META) => plain[META.len()..].trim(),
+        _ => plain,
+    };
+    match plain {
+        "" => Some("write that of a column without meta., such as client = \"acme\"".to_owned()),
+        _ if plain == name => None,
+        _ => Some(format!("write it as {plain:?}: that is the column meta.{plain}")),
+    }
 }
 
 #[cfg(test)]
@@ -151,6 +170,47 @@ mod tests {
                 .contains("add the unit: s, m, h")
         );
         assert!(error("[[inbox]]\npath = \"a\"\n[[inbox]]\npath = \"a\"\n").contains("a is given twice"));
+    }
+
+    #[test]
+    fn names_of_meta_values_that_no_column_has_are_refused() {
+        let meta =
+            |name: &str| error(&format!("[[inbox]]\npath = \"a\"\nmeta = {{ {name:?} = \"acme\" }}\n"));
+        for name in ["meta.client", "Meta.client", " client", "client "] {
+            assert_eq!(
+                meta(name),
+                format!(
+                    "callsheet.toml:3: inbox.meta: a: found the name {name:?}; write it as \"client\": that is the column \
+                     meta.client"
+                )
+            );
+        }
+        for name in ["", " ", "meta."] {
+            assert!(
+                meta(name).contains("write that of a column without meta., such as client"),
+                "{}",
+                meta(name)
+            );
+        }
+        let text = "[[inbox]]\npath = \"a\"\nmeta = { \"a.b\" = \"1\", metal = \"2\" }\n";
+        assert!(Config::parse(text, Path::new("x")).is_ok());
+    }
+
+    #[test]
+    fn errors_name_the_line_of_a_term_and_how_many_inboxes_are_written() {
+        let second = "[[inbox]]\npath = \"a\"\n\n[[inbox]]\npath = \"b\"\n[inbox.policy]\n\npriority = 1\n";
+        for (term, said) in [
+            ("budgte = 4", "callsheet.toml:9: unknown key `budgte`: did you mean `budget`?"),
+            ("deadline = \"30\"", "callsheet.toml:9: deadline: "),
+            ("layout = \"x\"", "callsheet.toml:9: policy.layout: a layout begins with {batch}/"),
+        ] {
+            let found = error(&format!("{second}{term}\n"));
+            assert!(found.starts_with(said), "{found}");
+        }
+        assert_eq!(
+            error("[inbox]\npath = \"a\"\n"),
+            "callsheet.toml:1: found [inbox]; write [[inbox]], once for each"
+        );
     }
 
     #[test]

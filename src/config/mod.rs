@@ -104,9 +104,10 @@ impl Config {
         Config::parse(&text, path)
     }
 
-    /// The file that [`Config::load`] reads, if there is one.
+    /// The file that [`Config::load`] reads, if there is one. One that is there and cannot be looked at is the one: without it
+    /// its budgets would not hold.
     pub fn place(named: Option<&Path>) -> Option<&Path> {
-        named.or_else(|| PLACES.iter().map(Path::new).find(|path| path.exists()))
+        named.or_else(|| PLACES.iter().map(Path::new).find(|path| !is_missing(path)))
     }
 
     /// Parses the text of the file `path`.
@@ -136,6 +137,8 @@ impl Config {
     /// Values that are out of their range, or do not fit together.
     fn problems(&self, places: &Positions<'_>) -> Vec<Diagnostic> {
         let mut problems = [
+            self.service.problems(places),
+            self.deadlines.problems(places),
             self.limits.problems(places),
             self.poll.problems(places),
             self.retry.problems(places),
@@ -149,6 +152,13 @@ impl Config {
         let mut wrong = |key: &str, message: &str| problems.push(places.problem(key, 0, message));
         if let Err(error) = Layout::parse(&self.output.layout) {
             wrong("output.layout", &error.to_string());
+        }
+        for (key, size) in
+            [("output.max_file", self.output.max_file), ("inputs.max_file", self.inputs.max_file)]
+        {
+            if size.0 == 0 {
+                wrong(key, "must be greater than 0");
+            }
         }
         if !self.output.keep_local && self.output.store.is_none() {
             wrong("output.keep_local", "needs output.store: without it no copy of the outputs would be kept");
@@ -241,6 +251,11 @@ impl Config {
     }
 }
 
+/// Whether nothing has this name: a link that leads nowhere has it.
+fn is_missing(path: &Path) -> bool {
+    path.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
+}
+
 /// A secret is the text of its file, without white space around it.
 fn secret_in(path: PathBuf) -> Result<SecretString, ConfigError> {
     let text = fs::read_to_string(&path).map_err(|source| ConfigError::Unreadable { path, source })?;
@@ -259,6 +274,39 @@ mod tests {
 
     fn error(text: &str) -> String {
         Config::parse(text, Path::new("callsheet.toml")).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_no_request_or_output_could_keep_to_is_refused_by_its_key() {
+        for (section, key, zero) in [
+            ("service", "connect_timeout", "0s"),
+            ("service", "request_timeout", "0ms"),
+            ("service", "render_timeout", "0s"),
+            ("output", "max_file", "0B"),
+            ("inputs", "max_file", "0B"),
+            ("deadlines", "video", "0s"),
+            ("deadlines", "sound_effect", "0s"),
+            ("deadlines", "watch_overdue_for", "0s"),
+            ("deadlines", "overdue_poll", "0s"),
+        ] {
+            assert_eq!(
+                error(&format!("[{section}]\n{key} = \"{zero}\"\n")),
+                format!("callsheet.toml:2: {section}.{key}: must be greater than 0")
+            );
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_there_and_cannot_be_read_is_not_passed_over() {
+        let dir = tempfile::tempdir().unwrap();
+        let link = dir.path().join("callsheet.toml");
+        assert!(is_missing(&link));
+        std::os::unix::fs::symlink("nowhere", &link).unwrap();
+        assert!(!is_missing(&link));
+        fs::write(dir.path().join("file"), "").unwrap();
+        assert!(!is_missing(&dir.path().join("file/callsheet.toml")), "a file in its way");
+        fs::create_dir(dir.path().join("folder")).unwrap();
+        assert!(is_missing(&dir.path().join("folder/callsheet.toml")));
     }
 
     #[test]
@@ -378,6 +426,8 @@ mod tests {
             "callsheet.toml:2: output.allow_hosts: \"http://cdn.example\" is not a host; write media.example, *.media.example, 10.1.2.3 \
              or 10.1.0.0/16, without a port"
         );
+        let two = error("[output]\nallow_hosts = [\"http://a\", \"b.example\",\n  \"10.1.2.3/99\"]");
+        assert!(two.contains("\"http://a\" or \"10.1.2.3/99\" is not a host; write"), "{two}");
         assert!(error("[output]\nlayout = \"{job}.{ext}\"").contains("a layout begins with {batch}/"));
     }
 

@@ -1,11 +1,11 @@
 //! `[output]`: where outputs go, and how they are laid out.
 
 use bytesize::ByteSize;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use url::Url;
 
 use crate::config::size::size;
-use crate::domain::url_policy::AllowedHost;
+use crate::domain::url_policy::{AllowedHost, allowed_hosts};
 use crate::output::file_names;
 use crate::output::{CsvDialect, OutputOptions, SidecarPlace};
 
@@ -35,6 +35,7 @@ pub struct OutputConfig {
     #[serde(deserialize_with = "size")]
     pub min_free: ByteSize,
     /// Hosts that result links may lead to although their addresses are not public, or over http.
+    #[serde(deserialize_with = "hosts")]
     pub allow_hosts: Vec<AllowedHost>,
 }
 
@@ -62,9 +63,15 @@ impl OutputConfig {
     }
 }
 
+/// Reads hosts, and names all that are none.
+fn hosts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<AllowedHost>, D::Error> {
+    allowed_hosts(&Vec::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+}
+
 /// What is wrong with the address of an object store, as far as the address alone tells.
 pub(super) fn store_mistake(url: &Url) -> Option<&'static str> {
     match url.scheme() {
+        _ if url.fragment().is_some() => Some("write # as %23, and % as %25"),
         "file" if url.to_file_path().is_err() => {
             Some("must name a folder of this machine: file:///path/of/folder")
         }

@@ -143,7 +143,10 @@ impl Positions<'_> {
         let span = error.span().unwrap_or_default();
         let found = key_at(self.root.get_ref(), &span);
         let key = found.as_ref().map(|(key, _)| key.as_str()).unwrap_or_default();
-        let diagnostic = Diagnostic::at(self.position(span.start), with_suggestion(key, error.message()));
+        // Terms are read as a whole: a message about one of them names it.
+        let term = found.as_ref().and_then(|(_, value)| named_key(value, error.message()));
+        let start = term.unwrap_or(span.start);
+        let diagnostic = Diagnostic::at(self.position(start), with_suggestion(key, error.message()));
         // A message about a key names it already: it stands at the key, or at the table that lacks it.
         match found {
             Some((key, value)) if !value.is_table() => diagnostic.in_field(key),
@@ -169,6 +172,16 @@ fn key_at<'t, 'v>(table: &'v DeTable<'t>, span: &Range<usize>) -> Option<(String
         }?;
         Some((if below.is_empty() { name.to_string() } else { format!("{name}.{below}") }, value))
     })
+}
+
+/// Where the key of a table stands that a message names at its beginning, or first in backticks.
+fn named_key(value: &DeValue<'_>, message: &str) -> Option<usize> {
+    let table = value.as_table()?;
+    let at_start = message.split(": ").next().unwrap_or_default();
+    let at_start = at_start.strip_prefix("policy.").unwrap_or(at_start);
+    let quoted = message.split('`').nth(1).unwrap_or_default();
+    let (key, _) = [at_start, quoted].into_iter().find_map(|name| table.get_key_value(name))?;
+    Some(key.span().start)
 }
 
 /// Whether it is a table, or a list of tables, which stands where its first one does.

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use serde::Deserialize;
 use url::Url;
 
-use super::span::{Span, secs};
+use super::read::Positions;
+use super::span::{Span, secs, zero_problems};
+use crate::domain::diagnostic::Diagnostic;
 use crate::domain::quote::AccountPlan;
 
 /// `[service]`
@@ -26,6 +28,18 @@ pub struct ServiceConfig {
     pub request_timeout: Span,
     /// Timeout of a creating call that renders before it responds.
     pub render_timeout: Span,
+}
+
+impl ServiceConfig {
+    /// Values that are out of their range.
+    pub(super) fn problems(&self, positions: &Positions<'_>) -> Vec<Diagnostic> {
+        let spans = [
+            ("service.connect_timeout", self.connect_timeout),
+            ("service.request_timeout", self.request_timeout),
+            ("service.render_timeout", self.render_timeout),
+        ];
+        zero_problems(spans, positions)
+    }
 }
 
 impl Default for ServiceConfig {

@@ -2,7 +2,18 @@
 
 use serde::{Deserialize, Deserializer};
 
+use super::read::Positions;
+use crate::domain::diagnostic::Diagnostic;
 use crate::domain::time::Millis;
+
+/// Those of the spans at these keys that are none.
+pub(super) fn zero_problems<const N: usize>(
+    spans: [(&str, Span); N],
+    positions: &Positions<'_>,
+) -> Vec<Diagnostic> {
+    let zeros = spans.into_iter().filter(|(_, span)| span.0.0 == 0);
+    zeros.map(|(key, _)| positions.problem(key, 0, "must be greater than 0")).collect()
+}
 
 /// A span of time as people write it: `10s`, `30m`, `24h`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -15,6 +15,9 @@ const RENAMED: &[(&str, &str)] = &[
 /// Adds the nearest known word to a message about an unknown one: a key, or a value of which there are a few. `key` is the
 /// one that the message is about.
 pub(super) fn with_suggestion(key: &str, message: &str) -> String {
+    if matches!(key, "inbox" | "schedule") && message.starts_with("invalid type: map, expected a sequence") {
+        return format!("found [{key}]; write [[{key}]], once for each");
+    }
     if let Some(typed) = type_message(message) {
         return typed;
     }

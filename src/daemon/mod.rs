@@ -27,6 +27,7 @@ use crate::daemon::inboxes::{InboxPlace, InboxSettings};
 use crate::daemon::retention::RetentionTerms;
 use crate::daemon::schedules::{ConfiguredSchedule, Inputs, ScheduleRunner};
 pub use crate::daemon::sd_notify::SystemdNotifier;
+pub use crate::daemon::signals::ReloadSignal;
 use crate::daemon::signals::Signals;
 use crate::domain::time::Millis;
 use crate::engine::{EngineDeps, EngineError, Mode, Scope, Stop};
@@ -103,9 +104,9 @@ pub async fn run(
     store: Arc<Store>,
     parts: Parts,
     (clock, mut systemd): (Clock, SystemdNotifier),
-    reload: Reload,
+    (reload_signal, reload): (ReloadSignal, Reload),
 ) -> Result<(), DaemonError> {
-    let signals = Signals::listen()
+    let signals = Signals::listen(reload_signal)
         .map_err(|error| DaemonError::Broken(format!("failed to listen for signals: {error}")))?;
     let incoming = store.dir().to_owned();
     ingest_handle::sweep_incoming(&incoming)

@@ -34,6 +34,21 @@ pub(super) struct Reloader {
     pub(super) metrics: Metrics,
 }
 
+/// SIGHUP. From creation on it does not end the process: a reload that is asked for before the daemon has begun follows its
+/// beginning.
+#[derive(Debug)]
+pub struct ReloadSignal(Signal);
+
+impl ReloadSignal {
+    /// Listens from now on.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn listen() -> io::Result<ReloadSignal> {
+        signal(SignalKind::hangup()).map(ReloadSignal)
+    }
+}
+
 /// The signals that are listened to.
 #[derive(Debug)]
 pub(super) struct Signals {
@@ -47,11 +62,11 @@ impl Signals {
     ///
     /// # Errors
     /// When the system refuses.
-    pub(super) fn listen() -> io::Result<Signals> {
+    pub(super) fn listen(ReloadSignal(hangup): ReloadSignal) -> io::Result<Signals> {
         Ok(Signals {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
-            hangup: signal(SignalKind::hangup())?,
+            hangup,
         })
     }
 }

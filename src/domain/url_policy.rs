@@ -97,15 +97,28 @@ pub enum AllowedHost {
 
 /// The text names no host.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "\"{0}\" is not a host; write media.example, *.media.example, 10.1.2.3 or 10.1.0.0/16, without a port"
-)]
+#[error("{0} is not a host; write media.example, *.media.example, 10.1.2.3 or 10.1.0.0/16, without a port")]
 pub struct BadHost(String);
+
+/// The entries of a list.
+///
+/// # Errors
+/// All that are none.
+pub fn allowed_hosts(texts: &[String]) -> Result<Vec<AllowedHost>, BadHost> {
+    let (mut hosts, mut bad) = (Vec::with_capacity(texts.len()), Vec::new());
+    for text in texts {
+        match text.parse() {
+            Ok(host) => hosts.push(host),
+            Err(BadHost(found)) => bad.push(found),
+        }
+    }
+    if bad.is_empty() { Ok(hosts) } else { Err(BadHost(bad.join(" or "))) }
+}
 
 impl FromStr for AllowedHost {
     type Err = BadHost;
     fn from_str(text: &str) -> Result<AllowedHost, BadHost> {
-        let bad = || BadHost(shown(text));
+        let bad = || BadHost(format!("\"{}\"", shown(text)));
         if let Some((ip, bits)) = text.split_once('/') {
             let (ip, bits): (IpAddr, u32) =
                 (ip.parse().map_err(|_| bad())?, bits.parse().map_err(|_| bad())?);

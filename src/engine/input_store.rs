@@ -184,7 +184,7 @@ impl InputStore {
         let Ok(mut seen) = seen.try_lock() else { return Ok(false) };
         match self.0.storage.size_of(object).await {
             Ok(Some(_)) => return Ok(false),
-            Ok(None) => {}
+            Ok(None) => self.0.storage.check().await?,
             // It may be missing: who may not list a bucket is not told.
             Err(error) if error.is_denied() => {}
             Err(error) => return Err(error),
@@ -259,6 +259,8 @@ impl InputStore {
             return noted.map_err(|error| state_fault(&error).into());
         }
         let Some(path) = path else {
+            // Where the bucket itself is missing, so is every object, and that may pass.
+            storage.check().await?;
             let staged = staged.clone();
             blocking(move || staged.is_gone(&sha256)).await.map_err(|error| state_fault(&error))?;
             return Err(lasting(

@@ -112,6 +112,7 @@ impl Engine {
                     let output_dir = deps.output_dir.clone().in_place_of(&before.output_dir);
                     Arc::new(EngineDeps { metrics, inputs, outputs, output_dir, ..*deps })
                 });
+                self.check_output_store();
                 Ok(None)
             }
         }

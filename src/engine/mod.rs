@@ -23,6 +23,7 @@ pub mod job_page;
 mod message_handler;
 mod name_lookup;
 pub mod output_store;
+mod output_store_check;
 pub mod output_sync;
 mod publish_queue;
 mod request_rate;
@@ -64,6 +65,7 @@ use crate::domain::time::{Millis, Tick};
 use crate::engine::disk::{DISK_INTERVAL, TakenBatch};
 use crate::engine::effects::{effect_span, run_effect};
 use crate::engine::gallery::Gallery;
+use crate::engine::output_store_check::OutputStoreCheck;
 use crate::engine::publish_queue::PublishQueue;
 use crate::engine::scheduler::{
     CommandOutcome, Effect, Input, Scheduler, SchedulerError, Settings, Standstill, Step,
@@ -137,6 +139,7 @@ pub struct Engine {
     overview_due: Tick,
     /// What a killed process left is being removed.
     part_sweeps: Vec<JoinHandle<()>>,
+    output_store_check: Option<OutputStoreCheck>,
 }
 
 /// What came in and is not answered yet, and how long the engine goes on.
@@ -208,6 +211,7 @@ impl Engine {
             gallery: Gallery::default(),
             overview_due: Tick(0),
             part_sweeps: Vec::new(),
+            output_store_check: None,
         })
     }
 
@@ -237,6 +241,7 @@ impl Engine {
         mut stop: watch::Receiver<Stop>,
         mut observe: impl FnMut(&StepView<'_>),
     ) -> Result<Standstill, EngineError> {
+        self.check_output_store();
         let mut disk_checks = tokio::time::interval(DISK_INTERVAL);
         // The first tick comes at once, and so does the first look: before anything is sent.
         disk_checks.tick().await;

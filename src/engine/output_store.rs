@@ -421,7 +421,8 @@ impl OutputStore {
     pub(super) async fn may_have(&self, address: &str) -> bool {
         let storage = &self.0.storage;
         match storage.name_in(address) {
-            Some(name) => !matches!(storage.find(name).await, Ok(None)),
+            // Where the bucket itself is missing, so is every object.
+            Some(name) => !matches!(storage.find(name).await, Ok(None)) || storage.check().await.is_err(),
             None => false,
         }
     }
@@ -498,7 +499,8 @@ async fn copy_out(
             Err(GetError::Changed(_)) => Ok(false),
             copied => copied.map(|()| true),
         },
-        None => Ok(false),
+        // Where the bucket itself is missing, so is every object.
+        None => Ok(storage.check().await.map(|()| false)?),
     };
     let copied = copy(name).await;
     match storage.former_name(name) {

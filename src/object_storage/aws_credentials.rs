@@ -139,6 +139,10 @@ impl Profile {
         self.values.get(key).map(String::as_str).filter(|value| !value.is_empty())
     }
 
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
     pub(super) fn region(&self) -> Option<&str> {
         self.value("region")
     }

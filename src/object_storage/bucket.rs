@@ -19,10 +19,11 @@ use object_store::{
 use sha2::{Digest, Sha256};
 use tokio::fs::File;
 use tokio::io::AsyncReadExt;
-use url::{Host, Url};
+use url::Url;
 
 use crate::domain::hex::hex;
 use crate::domain::time::{Millis, Timestamp};
+use crate::domain::url_policy::is_loopback;
 use crate::failpoint;
 use crate::object_storage::aws_credentials::{
     CredentialLife, CredentialWatch, ProfileCredentials, ProfileFiles, end_in,
@@ -31,6 +32,7 @@ use crate::object_storage::error_text::{code_of, is_bucket_missing, is_metadata_
 use crate::object_storage::multipart::{PartedUpload, PartsError};
 use crate::object_storage::object_metadata::{Metadata, attributes_of, metadata_in};
 use crate::object_storage::object_reader::ObjectReader;
+use crate::object_storage::store_variables::{check_endpoint, check_environment, check_name};
 use crate::object_storage::transfer_limits::{LimitedConnector, TransferLimits};
 use crate::object_storage::{
     Environment, Expected, FoundObject, LINK_MAX, PART_BYTES, PARTS_AT_ONCE, Replaces,
@@ -95,11 +97,13 @@ impl Bucket {
         let name = name.ok_or("has no bucket; write it as s3://bucket/prefix")?;
         let prefix = ObjectPath::from_url_path(url.path()).map_err(|error| error.to_string())?;
         let refused = |error: Error| super::error_text::explained(&error);
+        check_environment(url.scheme(), environment)?;
         let retry = RetryConfig { max_retries: 5, retry_timeout: limits.retry_for, ..RetryConfig::default() };
         let client = ClientOptions::new();
         // A store on this very machine needs no TLS.
         let client_for = |endpoint: Option<String>| {
-            client.clone().with_allow_http(endpoint.as_deref().is_some_and(is_loopback))
+            let endpoint = endpoint.and_then(|endpoint| Url::parse(&endpoint).ok());
+            client.clone().with_allow_http(endpoint.as_ref().is_some_and(is_loopback))
         };
         match url.scheme() {
             "s3" => {
@@ -107,6 +111,10 @@ impl Bucket {
                 let (builder, profile) = amazon(environment)?;
                 let keys = [AmazonS3ConfigKey::S3Endpoint, AmazonS3ConfigKey::Endpoint];
                 let endpoint = keys.iter().find_map(|key| builder.get_config_value(key));
+                let region = builder.get_config_value(&AmazonS3ConfigKey::Region);
+                if endpoint.is_none() && region.is_some_and(|region| region.is_empty()) {
+                    return Err("AWS_REGION is empty; a region is accepted, as in eu-central-1".to_owned());
+                }
                 let builder =
                     builder.with_bucket_name(name).with_retry(retry).with_http_connector(watch.clone());
                 let builder = builder.with_client_options(client_for(endpoint));
@@ -147,6 +155,11 @@ impl Bucket {
             }
             other => Err(format!("{other}: is not a store; s3:, gs: and az: are, and file: for outputs")),
         }
+    }
+
+    /// What the keys of all its objects begin with, without a slash at its end.
+    pub(super) fn prefix(&self) -> &str {
+        self.prefix.as_ref()
     }
 
     /// The key is the name as it is.
@@ -214,8 +227,8 @@ impl Bucket {
 
     pub(super) async fn remove(&self, name: &str) -> Result<(), Error> {
         match self.store.delete(&self.path_of(name)?).await {
-            Ok(()) | Err(Error::NotFound { .. }) => Ok(()),
-            Err(error) => Err(error),
+            Err(error @ Error::NotFound { .. }) if !is_bucket_missing(&error) => Ok(()),
+            removed => removed,
         }
     }
 
@@ -413,13 +426,16 @@ fn amazon(
         read => read?,
     };
     let Some(profile) = profile else { return Ok((builder, None)) };
+    let of_profile = |key: &str| format!("{key} of the profile {}", profile.name());
     if let Some(region) = profile.region().filter(|_| !has("AWS_REGION") && !has("AWS_DEFAULT_REGION")) {
+        check_name(&of_profile("region"), region)?;
         builder = builder.with_region(region);
     }
     if let Some(endpoint) = profile
         .endpoint()
         .filter(|_| !has("AWS_ENDPOINT_URL") && !has("AWS_ENDPOINT_URL_S3") && !has("AWS_ENDPOINT"))
     {
+        check_endpoint(&of_profile("endpoint_url"), endpoint)?;
         builder = builder.with_endpoint(endpoint);
     }
     if has_others || profile.credential()?.is_none() {
@@ -427,14 +443,4 @@ fn amazon(
     }
     let credentials = Arc::new(ProfileCredentials(files));
     Ok((builder.with_credentials(credentials.clone()), Some(credentials)))
-}
-
-fn is_loopback(endpoint: &str) -> bool {
-    let url = Url::parse(endpoint).ok();
-    url.is_some_and(|url| match url.host() {
-        Some(Host::Ipv4(ip)) => ip.is_loopback(),
-        Some(Host::Ipv6(ip)) => ip.is_loopback(),
-        Some(Host::Domain(name)) => name == "localhost",
-        None => false,
-    })
 }

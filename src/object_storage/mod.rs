@@ -12,6 +12,7 @@ mod folder;
 mod multipart;
 pub mod object_metadata;
 mod object_reader;
+mod store_variables;
 mod transfer_limits;
 
 use std::collections::BTreeMap;
@@ -164,8 +165,10 @@ enum OwnedReplaces {
 /// A prefix of a bucket, or a folder. Cheap to clone.
 #[derive(Clone)]
 pub struct ObjectStorage {
-    /// As it is configured, without a slash at its end.
-    url: String,
+    /// The address of its objects without their names and a slash at its end: in it the prefix is as it is in their keys.
+    address: String,
+    /// What older versions wrote in its place, where that is something else: the prefix as it stands in a URL.
+    former_address: Option<String>,
     backend: Backend,
 }
 
@@ -177,7 +180,7 @@ enum Backend {
 
 impl fmt::Debug for ObjectStorage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ObjectStorage").field("url", &self.url).finish_non_exhaustive()
+        f.debug_struct("ObjectStorage").field("address", &self.address).finish_non_exhaustive()
     }
 }
 
@@ -199,15 +202,20 @@ impl ObjectStorage {
             let why = "holds more than a bucket and a prefix; credentials come from the environment";
             return Err(BadStore(format!("{key}: {why}")));
         }
-        let backend = if url.scheme() == "file" {
+        if url.fragment().is_some() {
+            return Err(bad("write # as %23, and % as %25".to_owned()));
+        }
+        let as_url = url.as_str().trim_end_matches('/').to_owned();
+        if url.scheme() == "file" {
             let path = url.to_file_path().map_err(|()| bad("is not a folder of this machine".to_owned()))?;
-            Backend::Folder(Folder::new(path))
-        } else {
-            Backend::Bucket(Arc::new(
-                Bucket::open(url, environment, unfinished, TransferLimits::default()).map_err(bad)?,
-            ))
-        };
-        Ok(ObjectStorage { url: url.as_str().trim_end_matches('/').to_owned(), backend })
+            let backend = Backend::Folder(Folder::new(path));
+            return Ok(ObjectStorage { address: as_url, former_address: None, backend });
+        }
+        let bucket = Bucket::open(url, environment, unfinished, TransferLimits::default()).map_err(bad)?;
+        let place = format!("{}://{}/{}", url.scheme(), url.host_str().unwrap_or_default(), bucket.prefix());
+        let address = place.trim_end_matches('/').to_owned();
+        let former_address = (as_url != address).then_some(as_url);
+        Ok(ObjectStorage { address, former_address, backend: Backend::Bucket(Arc::new(bucket)) })
     }
 
     /// The folder that it is, where it is one.
@@ -220,12 +228,13 @@ impl ObjectStorage {
 
     /// Where an object lies: `s3://bucket/prefix/NAME`.
     pub fn address_of(&self, name: &str) -> String {
-        format!("{}/{name}", self.url)
+        format!("{}/{name}", self.address)
     }
 
     /// The name of the object at an address of this store; nothing for one of another.
     pub fn name_in<'a>(&self, address: &'a str) -> Option<&'a str> {
-        address.strip_prefix(self.url.as_str())?.strip_prefix('/')
+        let below = |prefix: &str| address.strip_prefix(prefix)?.strip_prefix('/');
+        below(&self.address).or_else(|| below(self.former_address.as_deref()?))
     }
 
     /// The name under which older versions put an object of this name, where that is another one. It may still be there.
@@ -420,7 +429,7 @@ impl ObjectStorage {
                 bucket.signed_link(name, valid_for).await.map_err(|error| self.error(&error))
             }
             Backend::Folder(_) => {
-                let text = format!("{}: nobody else can fetch from a folder of this machine", self.url);
+                let text = format!("{}: nobody else can fetch from a folder of this machine", self.address);
                 Err(StorageError { text, is_denied: false, is_full: false, is_cut: false })
             }
         }
@@ -439,7 +448,7 @@ impl ObjectStorage {
 
     fn error(&self, error: &object_store::Error) -> StorageError {
         let is_denied = matches!(error, object_store::Error::PermissionDenied { .. });
-        let text = format!("{}: {}", self.url, error_text::explained(error));
+        let text = format!("{}: {}", self.address, error_text::explained(error));
         let (is_full, is_cut) = (error_text::is_full(error), error_text::is_cut(error));
         StorageError { text, is_denied, is_full, is_cut }
     }
@@ -458,4 +467,37 @@ async fn in_folder<T: Send + 'static>(
         is_full: false,
         is_cut: false,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn opened(url: &str) -> Result<ObjectStorage, BadStore> {
+        crate::api::install_tls_provider();
+        ObjectStorage::open("output.store", &Url::parse(url).unwrap(), &|_| None, None)
+    }
+
+    #[test]
+    fn addresses_hold_the_keys_of_objects_and_lead_back_to_their_names() {
+        for (url, address) in [
+            ("s3://media/out/", "s3://media/out/a b/1.png"),
+            ("s3://media", "s3://media/a b/1.png"),
+            ("s3://media/Fr\u{fc}hling 1", "s3://media/Fr\u{fc}hling 1/a b/1.png"),
+            ("s3://media/Fr%C3%BChling%20%231", "s3://media/Fr\u{fc}hling #1/a b/1.png"),
+            ("s3://media/100%25", "s3://media/100%/a b/1.png"),
+        ] {
+            let store = opened(url).unwrap();
+            assert_eq!(store.address_of("a b/1.png"), address, "{url}");
+            assert_eq!(store.name_in(address), Some("a b/1.png"), "{url}");
+            assert_eq!(store.name_in("s3://media-2/out/a b/1.png"), None);
+        }
+        let store = opened("s3://media/Fr\u{fc}hling").unwrap();
+        let former = "s3://media/Fr%C3%BChling/a b/1.png";
+        assert_eq!(store.name_in(former), Some("a b/1.png"), "older versions wrote it");
+        for url in ["s3://media/out#1", "file:///srv/out#1"] {
+            let said = opened(url).unwrap_err().to_string();
+            assert_eq!(said, format!("output.store: {url}: write # as %23, and % as %25"));
+        }
+    }
 }

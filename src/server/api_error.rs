@@ -139,7 +139,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
         // Read as a request, a list would be its fields in order, and an empty one the request for everything.
         if body.trim_ascii_start().first() != Some(&b'{') {
             return Err(ApiError::usage(
-                "invalid request body: expected a JSON object, as {} or {\"batch\": \"NAME\"}",
+                "invalid request body: expected a JSON object, such as {}; docs/control.md lists its fields",
             ));
         }
         serde_json::from_slice(&body)

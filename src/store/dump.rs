@@ -293,6 +293,7 @@ pub(super) fn read_into(dump: impl io::Read, dir: &Path) -> Result<(String, Snap
             DumpLine::End(_) => return Err(reader.wrong("lines before it are missing or were changed")),
         }
     }
+    reader.must_be_over()?;
     finish(spool.take())?;
     // Versions that archived batches wrote those after the others.
     records.batches.sort_by_key(|batch| batch.no);
@@ -331,6 +332,24 @@ impl<R: io::Read> DumpReader<R> {
         }
         self.checksum.update(&self.text);
         serde_json::from_slice(&self.text).map_err(|error| self.wrong(error.to_string()))
+    }
+
+    /// Nothing follows but blank lines.
+    fn must_be_over(&mut self) -> Result<(), DumpError> {
+        loop {
+            self.text.clear();
+            let read = self.dump.read_until(b'\n', &mut self.text)?;
+            self.line += 1;
+            if read == 0 {
+                return Ok(());
+            }
+            if !self.text.trim_ascii().is_empty() {
+                return Err(self.wrong(
+                    "the export ends on a line before; one export is accepted, and nothing after it: import each into a state \
+                     of its own",
+                ));
+            }
+        }
     }
 
     fn wrong(&self, found: impl Into<String>) -> DumpError {

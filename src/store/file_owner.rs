@@ -28,7 +28,7 @@ pub struct Strangers {
 
 /// Looks for what does not belong to the owner of the state `dir`; nothing where all does, or where it cannot be looked at.
 pub fn strangers(dir: &Path) -> Option<Strangers> {
-    let folder = open_folder(CWD, dir.as_os_str()).ok()?;
+    let folder = open_state(dir).ok()?;
     let owner = rustix::fs::fstat(&folder).ok()?.st_uid;
     let (mut count, mut first) = (0, None);
     let mut note = |_: &OwnedFd, _: &CStr, stat: &Stat, path: &Path| {
@@ -57,7 +57,7 @@ pub(super) fn hand_over(dir: &Path) {
 }
 
 fn try_hand_over(dir: &Path) -> Result<()> {
-    let folder = open_folder(CWD, dir.as_os_str())?;
+    let folder = open_state(dir)?;
     let owner = rustix::fs::fstat(&folder)?;
     if owner.st_uid == Uid::ROOT.as_raw() {
         return Ok(());
@@ -85,6 +85,12 @@ fn may_be_given(stat: &Stat) -> bool {
         _ => false,
     };
     is_alone && stat.st_uid == Uid::ROOT.as_raw()
+}
+
+/// Opens the folder of a state. Its own path may be one of links: it is what was opened as the state.
+fn open_state(dir: &Path) -> Result<OwnedFd> {
+    let dir = dir.canonicalize().map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+    open_folder(CWD, dir.as_os_str())
 }
 
 fn open_folder(above: impl AsFd, name: impl rustix::path::Arg) -> Result<OwnedFd> {
@@ -119,4 +125,31 @@ fn visit_one(folder: &OwnedFd, name: &CStr, path: &Path, visit: &mut Visit<'_>) 
         walk(&open_folder(folder, name)?, path, visit)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{MetadataExt, chown, symlink};
+
+    use super::*;
+
+    #[test]
+    fn a_state_that_is_reached_by_a_link_is_given_to_its_owner() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let (state, link) = (dir.path().join("disk"), dir.path().join("state"));
+        fs::create_dir(&state).unwrap();
+        fs::write(state.join("log"), "").unwrap();
+        fs::write(dir.path().join("outside"), "").unwrap();
+        symlink("../outside", state.join("link")).unwrap();
+        symlink("disk", &link).unwrap();
+        chown(&state, Some(12_345), Some(12_345)).unwrap();
+        assert_eq!(strangers(&link).map(|found| found.owner), Some(12_345));
+        hand_over(&link);
+        let owner = |path: &str| dir.path().join(path).metadata().unwrap().uid();
+        assert_eq!((owner("disk/log"), owner("outside")), (12_345, 0));
+    }
 }

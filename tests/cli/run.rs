@@ -533,15 +533,44 @@ fn an_interrupted_run_waits_for_answers_longer_than_half_a_minute() {
 }
 
 #[test]
-fn sigterm_stops_like_an_interrupt() {
+fn sigterm_and_a_terminal_that_closes_stop_like_an_interrupt() {
+    for signal in [Signal::TERM, Signal::HUP] {
+        let env = with_images(2);
+        env.faults(SLOW_ANSWERS);
+        let running = env.start(["run", "batch.csv"]);
+        until("a task whose answer is on its way", || env.audit().totals.tasks >= 1);
+        running.signal(signal);
+        if signal == Signal::HUP {
+            // Its shell and the system both tell that a terminal closed.
+            running.says("stopping: nothing more is submitted").signal(signal);
+        }
+        running.end().exited(130).says("repeat the command to resume");
+        let states = Outputs::of(&env, "batch").column("state");
+        assert!(
+            !states.contains(&"submitting".to_owned()),
+            "{signal:?}: every answer was waited for: {states:?}"
+        );
+        env.faults("calm");
+        env.run(["run", "batch.csv"]).exited(0);
+        is_finished(&env, &manifests::ids("image", 2));
+    }
+}
+
+#[test]
+fn a_run_under_nohup_goes_on_without_its_terminal() {
     let env = with_images(2);
     env.faults(SLOW_ANSWERS);
-    let running = env.start(["run", "batch.csv"]);
+    let run = env.command(["run", "batch.csv"]);
+    let mut command = std::process::Command::new("nohup");
+    command
+        .arg(run.get_program())
+        .args(run.get_args())
+        .envs(run.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    command.current_dir(run.get_current_dir().unwrap());
+    let running = Running::start(command);
     until("a task whose answer is on its way", || env.audit().totals.tasks >= 1);
-    running.signal(Signal::TERM);
-    running.end().exited(130).says("repeat the command to resume");
-    env.faults("calm");
-    env.run(["run", "batch.csv"]).exited(0);
+    running.signal(Signal::HUP);
+    running.end().exited(0);
     is_finished(&env, &manifests::ids("image", 2));
 }
 

@@ -7,6 +7,7 @@ use std::process::Command;
 
 use chrono::{TimeDelta, Utc};
 use hyper::Method;
+use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::support::process::{Outcome, Running};
@@ -142,6 +143,96 @@ fn a_bucket_that_vanishes_is_said_and_waited_for() {
     daemon.stop().exited(0);
     assert_eq!(store.objects(), on_disk(&env));
     env.audit().each_paid_once(2);
+}
+
+#[test]
+fn nothing_is_bought_before_the_store_of_outputs_answers() {
+    let (env, store) = env(OUTPUTS);
+    store.remove_bucket();
+    let waiting = Running::start(command(&env, &store, &["run", "stills.csv"]));
+    waiting.says("there is no such bucket").says("nothing is sent until it answers").says("queue parked");
+    waiting.signal(Signal::INT);
+    waiting.end().exited(130);
+    assert!(env.audit().tasks.is_empty());
+    let daemon = Running::start(command(&env, &store, &["daemon"]));
+    daemon.says("queue parked");
+    let status = || -> Value {
+        run(&env, &store, &["status", "stills", "--json"]).exited(0).json()["batches"][0].clone()
+    };
+    assert_eq!((&status()["parked_by"], env.audit().tasks.len()), (&"store".into(), 0));
+    store.restore_bucket();
+    until("all are done", || status()["state"] == "done");
+    daemon.stop().exited(0);
+    env.audit().each_paid_once(2);
+}
+
+#[test]
+fn where_a_bucket_is_missing_no_object_is_taken_for_missing() {
+    let (env, store) = env(INPUTS);
+    run(&env, &store, &["run", "clips.csv"]).exited(0);
+    env.write("again.csv", WITH_FILE.replace("a fox", "a gull"));
+    // Its file is in the store alone.
+    env.configure(&format!("{INPUTS}[budget]\ntotal = 8\n"));
+    run(&env, &store, &["run", "again.csv"]).exited(4);
+    env.configure(INPUTS);
+    store.remove_bucket();
+    let daemon = Running::start(command(&env, &store, &["daemon"]));
+    daemon.says("there is no such bucket");
+    let status = || -> Value {
+        run(&env, &store, &["status", "again", "--json"]).exited(0).json()["batches"][0].clone()
+    };
+    let waits = || {
+        let status = status();
+        assert!(status.get("failed").is_none(), "{status}");
+        status["parked_by"] == "store"
+    };
+    until("the row waits for the store", waits);
+    store.restore_bucket();
+    until("it is made", || status()["state"] == "done");
+    daemon.stop().exited(0);
+    env.audit().each_paid_once(2);
+}
+
+#[test]
+fn outputs_are_not_missing_where_their_bucket_is() {
+    let (env, store) = env(OUTPUTS);
+    run(&env, &store, &["run", "stills.csv"]).exited(0);
+    fs::remove_file(env.path("output/stills/a.png")).unwrap();
+    store.remove_bucket();
+    let sync = || run(&env, &store, &["outputs", "sync", "stills"]);
+    let refused = sync();
+    assert!(
+        refused.code != Some(0) && refused.stderr.contains("there is no such bucket"),
+        "{}",
+        refused.stderr
+    );
+    assert!(!refused.stderr.contains("neither"), "{}", refused.stderr);
+    store.restore_bucket();
+    sync().exited(0).says("1 restored");
+    env.audit().each_paid_once(2);
+}
+
+#[test]
+fn settings_of_a_store_that_no_request_could_have_are_refused_before_anything_is_bought() {
+    let (env, store) = env(OUTPUTS);
+    for (variable, value) in [
+        ("AWS_ENDPOINT_URL", "127.0.0.1:9000"),
+        ("AWS_ENDPOINT_URL", ""),
+        ("AWS_ENDPOINT_URL", "http://store.example"),
+        ("AWS_REGION", "us-east-1\n"),
+        ("AWS_ACCESS_KEY_ID", "AKID\n"),
+    ] {
+        let mut wrong = command(&env, &store, &["run", "stills.csv"]);
+        wrong.env(variable, value);
+        ended(&env, wrong).exited(2).says(&format!("output.store: s3://media/out: {variable}"));
+    }
+    env.write("home/.aws/config", "[default]\nendpoint_url = store.example\n");
+    let mut profile = env.command(["run", "stills.csv"]);
+    profile.env("HOME", env.path("home"));
+    ended(&env, profile)
+        .exited(2)
+        .says("endpoint_url of the profile default: \"store.example\" is no address");
+    assert!(env.audit().tasks.is_empty());
 }
 
 #[test]

@@ -69,6 +69,25 @@ fn a_batch_of_any_letters_is_stored_at_google_and_found_again() {
 }
 
 #[test]
+fn a_prefix_of_any_letters_is_in_the_addresses_as_it_is_in_the_keys() {
+    let env = TestEnv::new();
+    let store = S3Server::start();
+    env.write("stills.csv", STILLS);
+    env.configure("[output]\nstore = \"s3://media/Frühling %231\"\n");
+    run(&env, &store, &["run", "stills.csv"]).exited(0);
+    let object = &Outputs::of(&env, "stills").lines[0]["files"][0]["object"];
+    assert_eq!(object, "s3://media/Frühling #1/stills/a.png");
+    assert!(store.objects().contains_key("Frühling #1/stills/a.png"), "{:?}", store.objects().keys());
+    fs::remove_file(env.path("output/stills/a.png")).unwrap();
+    run(&env, &store, &["outputs", "sync", "stills"]).exited(0).says("0 uploaded, 1 restored");
+    env.configure("[output]\nstore = \"s3://media/Frühling #1\"\n");
+    run(&env, &store, &["run", "stills.csv"])
+        .exited(2)
+        .says("output.store: write # as %23");
+    env.audit().each_paid_once(2);
+}
+
+#[test]
 fn objects_have_the_names_that_results_say() {
     let env = TestEnv::new();
     env.configure(S3);

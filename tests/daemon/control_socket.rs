@@ -301,6 +301,7 @@ fn every_refusal_is_as_the_page_says() {
             refused(ask(&format!("POST {path}"), "", body.as_bytes()), "400", "expected a JSON object");
         }
         refused(ask(&format!("POST {path}"), "", b"{\"batch\": null}"), "400", "invalid request body: ");
+        refused(ask(&format!("POST {path}"), "", b"[]"), "400", "docs/control.md lists its fields");
     }
     refused(ask("POST /v1/schedules/nope/run", "", b""), "404", "no schedule is called nope");
     refused(ask("POST /v1/schedules/%ff/run", "", b""), "400", "UTF-8");

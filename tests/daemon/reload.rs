@@ -2,7 +2,10 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
 use std::fs;
+use std::io::Write;
+use std::path::Path;
 
+use rustix::fs::{CWD, Mode, mkfifoat};
 use rustix::process::Signal;
 
 use crate::support::process::Running;
@@ -58,6 +61,36 @@ fn a_daemon_without_a_configuration_file_takes_one_over_and_keeps_to_it() {
     daemon.signal(Signal::HUP);
     daemon.says("callsheet.toml, which the configuration was loaded from, is missing");
     daemon.stop();
+}
+
+#[test]
+fn a_reload_right_after_a_start_is_done_once_the_daemon_has_begun() {
+    let env = TestEnv::new();
+    let first = fs::read(env.path("callsheet.toml")).unwrap();
+    // A process that reads a pipe waits until it is written. The configuration is read twice: for the log alone, and whole.
+    let path = env.path("callsheet.toml");
+    let pipe = |path: &Path| mkfifoat(CWD, path, Mode::RUSR | Mode::WUSR).unwrap();
+    let opened = || fs::File::options().write(true).open(&path).unwrap();
+    fs::remove_file(&path).unwrap();
+    pipe(&path);
+    let daemon = env.start(["daemon", "--log-level", "info"]);
+    let mut for_log = opened();
+    let next = env.path("next.toml");
+    pipe(&next);
+    fs::rename(&next, &path).unwrap();
+    for_log.write_all(&first).unwrap();
+    drop(for_log);
+    let mut whole = opened();
+    fs::remove_file(&path).unwrap();
+    env.configure("[budget]\ntotal = 8");
+    daemon.signal(Signal::HUP);
+    whole.write_all(&first).unwrap();
+    drop(whole);
+    daemon.says("configuration reloaded");
+    env.write("batch.csv", manifests::manifest("image", 4));
+    env.run(["submit", "batch.csv", "--wait"]).exited(4);
+    daemon.stop();
+    assert_eq!(env.audit().totals.charges, 1);
 }
 
 #[test]

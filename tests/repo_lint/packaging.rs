@@ -154,6 +154,17 @@ fn units_and_configuration_name_the_same_places() {
     }
 }
 
+#[test]
+fn a_unit_that_submits_a_manifest_takes_its_name_as_it_is() {
+    // Unescaped, `acme-nightly` would be `acme/nightly`.
+    for unit in [
+        include_str!("../../systemd/callsheet-submit@.service"),
+        include_str!("../../systemd/callsheet-submit@.timer"),
+    ] {
+        assert!(unit.contains("%i") && !unit.contains("%I"), "{unit}");
+    }
+}
+
 /// Commands and the commands below them, as `--help` lists them.
 fn commands(of: &[&str], found: &mut BTreeSet<String>) {
     found.insert([&["callsheet"], of].concat().join("-"));

@@ -167,7 +167,12 @@ fn half_a_dump_and_a_changed_one_are_refused() {
     import("changed.jsonl").exited(2).says("were changed");
     let left = || fs::read_dir(env.path("changed")).unwrap().map(|entry| entry.unwrap().file_name());
     assert_eq!(left().collect::<Vec<_>>(), ["lock"], "what was there stays, and nothing else");
-    env.write("dump.jsonl", &whole);
+    // Two exports in one file, of which only the first would come in.
+    env.write("two.jsonl", format!("{whole}\n{whole}"));
+    let second = format!("line {} of the export: the export ends on a line before", lines.len() + 2);
+    import("two.jsonl").exited(2).says(&second);
+    assert_eq!(left().collect::<Vec<_>>(), ["lock"]);
+    env.write("dump.jsonl", format!("{whole}\n"));
     env.write("changed/spool/mine", "");
     import("dump.jsonl").exited(2).says("it holds spool");
     assert!(env.path("changed/spool/mine").exists());

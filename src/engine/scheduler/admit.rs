@@ -31,7 +31,7 @@ impl Scheduler {
         }
         let disk = self.disk.is_low().then_some(Parked::Disk);
         // Whose outputs it refused has ended otherwise: nobody asks it again but the next one.
-        if self.output_store.is_down() && self.jobs.counts().fetching() == 0 && self.output_store.took() {
+        if self.jobs.counts().fetching() == 0 && self.output_store.is_wanted_by_none() {
             job_log::queue_unparked(Parked::Store);
         }
         let store = self.output_store.is_down().then_some(Parked::Store);
@@ -39,6 +39,10 @@ impl Scheduler {
         let (open, backlog) = self.backlog();
         let closed = closed.or(self.look_at_result_hosts(open, backlog).then_some(Parked::ResultHost));
         self.park_batches(closed, now);
+        // Parked or not: that is known when it answers.
+        if self.output_store.is_awaited() {
+            return Ok(None);
+        }
         // A batch that is parked is said to be, whether or not prices are known: none are asked for on its account.
         if closed.is_some() || !self.prices.are_known(now.tick) {
             self.unpark_batches();

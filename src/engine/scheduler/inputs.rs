@@ -78,6 +78,16 @@ impl Scheduler {
                 self.scratch.release(key);
                 Ok(())
             }
+            Input::OutputStoreAnswers(answers) => {
+                let was_down = self.output_store.is_down();
+                self.output_store.answered(answers);
+                match (was_down, self.output_store.is_down()) {
+                    (false, true) => job_log::queue_parked_by_store(),
+                    (true, false) => job_log::queue_unparked(Parked::Store),
+                    _ => {}
+                }
+                Ok(())
+            }
             Input::DiskIsLow(is_low) => {
                 self.set_disk_low(is_low);
                 Ok(())

@@ -190,8 +190,13 @@ pub(super) fn not_stored(context: LogContext<'_>, fault: &Fault, retry: Millis, 
         log_event!(info, context, %fault, "outputs not stored; retrying in {seconds} s");
     } else {
         log_event!(warn, context, %fault, "outputs not stored; retrying in {seconds} s");
-        tracing::warn!(reason = Parked::Store.name(), "queue parked: {}", Parked::Store.explain());
+        queue_parked_by_store();
     }
+}
+
+/// Nothing is sent until the object store of outputs takes them.
+pub(super) fn queue_parked_by_store() {
+    tracing::warn!(reason = Parked::Store.name(), "queue parked: {}", Parked::Store.explain());
 }
 
 /// The object store refuses outputs of a job while it takes others; they are on disk, and it is asked again after `retry`.

@@ -122,6 +122,8 @@ pub enum Input {
     Versions(AppliedVersions),
     /// The outputs of a job that has ended are not on disk any more, or stay there for good.
     Freed(JobKey),
+    /// Whether the object store of outputs answers, which was asked.
+    OutputStoreAnswers(bool),
     /// Whether the output disk has less room than it must keep, or takes nothing more.
     DiskIsLow(bool),
     /// The output folder of a batch cannot be written to, for this reason.

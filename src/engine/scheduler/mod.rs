@@ -220,6 +220,11 @@ impl Scheduler {
         self.mode = Mode::Free;
     }
 
+    /// The object store of outputs is asked whether it answers, or there is none: before it does, nothing is sent.
+    pub fn await_output_store(&mut self, is_asked: bool) {
+        self.output_store.is_asked(is_asked);
+    }
+
     /// Takes up a batch, or what changed of it by another manifest.
     pub fn add_batch(&mut self, record: BatchRecord) {
         self.may_be_charged_elsewhere.remove(&record.no);

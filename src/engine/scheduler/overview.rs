@@ -79,6 +79,9 @@ impl Scheduler {
         if parked.contains(&Parked::NoPrice) && self.prices.lack_a_catalog() {
             return None;
         }
+        if parked.contains(&Parked::Store) && self.output_store.is_unanswered() {
+            return None;
+        }
         let disk = (refused > 0).then_some(Parked::Disk);
         let credits = (!self.account.blocked().is_empty()).then_some(Parked::Credits);
         Some(parked.first().copied().or(disk).or(credits).map_or(Standstill::Overdue, Standstill::Parked))

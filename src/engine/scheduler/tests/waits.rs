@@ -430,6 +430,18 @@ fn outputs_that_the_store_alone_refuses_keep_nobody_else_waiting_and_open_what_w
 }
 
 #[test]
+fn nothing_is_sent_before_the_object_store_of_outputs_has_answered() {
+    let mut stage = Stage::of(1);
+    stage.scheduler.await_output_store(true);
+    assert_eq!(stage.step(vec![]), "");
+    assert_eq!(stage.scheduler.standstill(), None, "the answer is to come");
+    assert_eq!(stage.step(vec![Input::OutputStoreAnswers(false)]), "");
+    assert_eq!(stage.scheduler.standstill(), None, "it is asked again");
+    assert_eq!(stage.step(vec![Input::OutputStoreAnswers(false)]), "");
+    assert_eq!(stage.step(vec![Input::OutputStoreAnswers(true)]), "post 0#1");
+}
+
+#[test]
 fn a_result_host_that_fails_again_after_a_store_refused_is_waited_for_anew() {
     let mut stage = Stage::of(1);
     stage.step(vec![]);
