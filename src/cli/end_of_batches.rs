@@ -27,7 +27,9 @@ pub(super) fn done_exit(receipts: &[Receipt], batches: &[BatchStatus]) -> Exit {
         Exit::Unfinished
     } else if count(JobState::Failed) + count(JobState::Canceled) + count(JobState::Expired) > 0 {
         Exit::SomeFailed
-    } else if count(JobState::InDoubt) > 0 {
+    } else if count(JobState::InDoubt) > 0
+        || batches.iter().any(|batch| batch.held_for_earlier_attempts() > 0)
+    {
         Exit::Unfinished
     } else {
         Exit::Success
