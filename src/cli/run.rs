@@ -454,9 +454,9 @@ fn say_what_next(written: &Written, overview: &[BatchStatus], receipts: &[Receip
         for doubt in report.in_doubt_attempts().iter().take(NAMED_MAX) {
             let (id, line, attempt) = (printable(&doubt.id), doubt.line, doubt.attempt.to_string());
             say!(
-                "{name}/{id} (line {line}): its attempt {attempt} is in doubt, and {} stay held; look up the charge in the account \
-                 and record it, or --not-charged:",
-                doubt.held_credits
+                "{name}/{id} (line {line}): its attempt {attempt} is in doubt, and {} count as spent; look up the charge in the \
+                 account and record it, or --not-charged:",
+                doubt.held_credits + doubt.charged_credits
             );
             let job = job_argument(name, &doubt.id);
             let words = ["resolve", &job, "--attempt", &attempt, "--charged", "N"];

@@ -117,6 +117,8 @@ pub struct ListedAttempt {
     pub attempt: u32,
     /// What is held for it.
     pub held_credits: Credits,
+    /// What it was charged as it was sent, which counts as spent; whether the service gives it back is not known.
+    pub charged_credits: Credits,
 }
 
 /// The report of a batch.
@@ -203,9 +205,16 @@ impl Report {
             && let Some(doubt) = job.doubt_beside()
         {
             let id = if is_superseded { spec.id.to_string() } else { spec.label.clone() };
-            let (line, attempt, held_credits) = (spec.order.line, doubt.no().0, doubt.books().held);
+            let (line, attempt, books) = (spec.order.line, doubt.no().0, doubt.books());
+            let (held_credits, charged_credits) = (books.held, books.charged);
             if self.in_doubt_attempts.len() < LISTED_MAX {
-                self.in_doubt_attempts.push(ListedAttempt { id, line, attempt, held_credits });
+                self.in_doubt_attempts.push(ListedAttempt {
+                    id,
+                    line,
+                    attempt,
+                    held_credits,
+                    charged_credits,
+                });
             }
         }
         match job.state() {
