@@ -2,6 +2,7 @@
 //! serve the same routes.
 
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -182,6 +183,14 @@ impl StateClient {
         match self.successor(&R::METHOD, &error).await? {
             Some(successor) if !passed_on => Ok(successor.client().lines(request, sink).await?),
             _ => Err(error.into()),
+        }
+    }
+
+    /// Where the state of the process lies that works on it; nothing where none does.
+    pub(super) fn served_state(&self) -> Option<PathBuf> {
+        match self {
+            StateClient::Daemon(daemon, _) => Some(daemon.health.state.clone()),
+            StateClient::InProcess(_) => None,
         }
     }
 

@@ -53,7 +53,8 @@ pub(super) fn rest(pilot: Pilot) -> String {
 
 /// `the pilot of 3 jobs is done: 2 succeeded, 1 failed; 16 charged of 24 credits planned`.
 pub(super) fn done(batch: &BatchStatus, pilot: Pilot) -> String {
-    let ended = [JobState::Succeeded, JobState::Failed, JobState::Canceled, JobState::InDoubt];
+    let ended =
+        [JobState::Succeeded, JobState::Failed, JobState::Canceled, JobState::Expired, JobState::InDoubt];
     let ended = ended.map(|state| (batch.in_state(state), state.name()));
     let all: u32 = ended.iter().map(|(n, _)| n).sum();
     let ended: Vec<String> =
@@ -62,6 +63,7 @@ pub(super) fn done(batch: &BatchStatus, pilot: Pilot) -> String {
     let planned = pilot.planned_credits;
     match pilot.jobs {
         0 => "no row of the manifest was new, so no pilot was run".to_owned(),
+        _ if all == 0 => format!("the pilot of {jobs} is over: none of its rows is wanted any more"),
         // Others had ended before it.
         of_pilot if all > of_pilot => {
             format!(

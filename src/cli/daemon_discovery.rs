@@ -14,6 +14,7 @@ use crate::cli::terminal::say;
 use crate::client::{Client, ClientError};
 use crate::config::Config;
 use crate::domain::exit_code::Exit;
+use crate::domain::shell_word::path_word;
 use crate::server::protocol::{Health, HealthRequest, ProcessKind};
 use crate::store::EMULATOR_IDENTITY;
 
@@ -98,13 +99,14 @@ pub(super) async fn find_daemon(
             Ok(Some(daemon))
         }
         Ok(Discovered::OtherState(daemon)) => {
+            let typed = path_word(&socket);
             let (theirs, state, socket) = (daemon.health.state.display(), state.display(), socket.display());
             tracing::debug!(%socket, %theirs, %state, "the daemon works on another state");
             // With --json stderr is for errors, as JSON.
             if !names_state && !global.json {
                 say!(
                     "note: the daemon at {socket} works on another state ({theirs}); this command uses {state}. To \
-                     use that daemon: --socket {socket}"
+                     use that daemon: --socket {typed}"
                 );
             }
             Ok(None)

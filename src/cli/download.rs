@@ -9,6 +9,7 @@ use crate::api::Service;
 use crate::cli::daemon_discovery::{self, DaemonConnection};
 use crate::cli::failure::Failure;
 use crate::cli::global_flags::Global;
+use crate::cli::retry::list;
 use crate::cli::service_target::{self, PresentState, ServiceTarget};
 use crate::cli::terminal::say;
 use crate::cli::{batch_outcomes, build};
@@ -19,6 +20,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::domain::exit_code::Exit;
 use crate::domain::ids::BatchName;
+use crate::domain::job::State;
 use crate::domain::job_state::JobState;
 use crate::domain::plural::counted;
 use crate::domain::shell_word::shell_word;
@@ -26,10 +28,10 @@ use crate::domain::time::Timestamp;
 use crate::engine::gallery::Standing;
 use crate::engine::job_iter::JobIter;
 use crate::engine::scheduler::{BatchOverview, CommandOutcome, Standstill};
-use crate::engine::{self, Mode, Scope};
+use crate::engine::{self, Mode, Scope, Target};
 use crate::server::app::App;
 use crate::server::handlers::HandlerError;
-use crate::server::protocol::{BatchOutcome, DownloadRequest, StatusRequest};
+use crate::server::protocol::{BatchOutcome, DownloadRequest, ExplainRequest, StatusRequest};
 use crate::store::{BatchRecord, Store};
 
 /// What `download` takes.
@@ -51,6 +53,11 @@ pub(super) async fn run(command: &DownloadCommand, global: &Global) -> Result<Ex
     {
         for outcome in request(&client, command, global).await? {
             match outcome.result.jobs {
+                0 if !outcome.result.watched.is_empty() => {}
+                0 if command.name != outcome.batch.as_str() => {
+                    let job = client.call(&ExplainRequest { job: command.name.clone() }).await?.job;
+                    say_nothing_of_job(&command.name, outcome.result.restored, job.state());
+                }
                 0 => {
                     let status = StatusRequest { batch: Some(outcome.batch.clone()), all: false };
                     let status = client.call(&status).await?;
@@ -93,6 +100,14 @@ async fn request(
         say!("{batch}: the outputs of {jobs} were restored from the object store");
     }
     outcomes.iter().for_each(say_what_stays);
+    for BatchOutcome { result, .. } in &outcomes {
+        list(
+            &result.watched,
+            "have ended, but the task of another attempt has not, and is watched: their outputs can be downloaded again once it \
+             has ended. To end that now: callsheet resolve JOB --attempt N --charged N or --not-charged, as the account shows; \
+             which attempt: callsheet explain JOB",
+        );
+    }
     batch_outcomes::exit(&outcomes, &command.name)?;
     Ok(outcomes)
 }
@@ -108,6 +123,23 @@ fn say_nothing_is_missing(batch: &BatchName, restored: u32, in_doubt: u32, unfin
         "{batch}: the outputs of all jobs that succeeded are on disk; not finished: {unfinished}, in doubt: {in_doubt}; to \
          list these jobs: callsheet jobs {batch}"
     );
+}
+
+/// The same of one job, called so.
+fn say_nothing_of_job(name: &str, restored: u32, state: &State) {
+    let (shown, typed) = (printable(name), shell_word(name));
+    let what = if restored == 0 { "nothing" } else { "nothing more" };
+    match state {
+        State::Succeeded { .. } => say!("{shown}: {what} to download: its outputs are on disk"),
+        State::InDoubt { .. } => say!(
+            "{shown}: nothing to download: it is in doubt. Look up the charge in the account and record it first: callsheet \
+             resolve {typed} --charged N, or --not-charged"
+        ),
+        state => say!(
+            "{shown}: nothing to download: it is {}; to see what comes next: callsheet explain {typed}",
+            state.name()
+        ),
+    }
 }
 
 /// Names what a person edited: it is not overwritten.
@@ -161,7 +193,14 @@ async fn download(
         let restored = sum(|result| result.restored);
         // They name the objects in the store, and files that lie beside edited ones.
         engine::write_results(&store, &output_dir, &present)?;
-        say_nothing_is_missing(&batch.name, restored, present.ended.in_doubt, unfinished);
+        let named = engine::find_target(&store, &command.name).map_err(HandlerError::from);
+        match named.map_err(|error| Failure::from(error.refusal()))? {
+            _ if outcomes.iter().any(|outcome| !outcome.result.watched.is_empty()) => {}
+            Target::Job(named) => say_nothing_of_job(&command.name, restored, named.record.job.state()),
+            Target::Batch(_) => {
+                say_nothing_is_missing(&batch.name, restored, present.ended.in_doubt, unfinished);
+            }
+        }
         return Ok(Exit::Success);
     }
     if let Standstill::Parked(parked) = standstill {

@@ -27,9 +27,33 @@ pub(super) fn done_exit(receipts: &[Receipt], batches: &[BatchStatus]) -> Exit {
         Exit::Unfinished
     } else if count(JobState::Failed) + count(JobState::Canceled) + count(JobState::Expired) > 0 {
         Exit::SomeFailed
-    } else if count(JobState::InDoubt) > 0 {
+    } else if count(JobState::InDoubt) > 0
+        || batches.iter().any(|batch| batch.held_for_earlier_attempts() > 0)
+    {
         Exit::Unfinished
     } else {
         Exit::Success
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// What is held for an earlier attempt in doubt is not settled, though its job has succeeded.
+    #[test]
+    fn a_batch_that_holds_credits_for_earlier_attempts_is_not_finished() {
+        let exit = |state: &str, held: u64| {
+            let status = json!({
+                "name": "spring", "state": state, "parked_by": null, "jobs": 1, "planned_credits": 8,
+                "budget_credits": 16, "held_credits": held, "charged_credits": 8, "waived_credits": 0,
+                "refunded_credits": 0, "succeeded": 1,
+            });
+            done_exit(&[], &[serde_json::from_value(status).unwrap()])
+        };
+        assert_eq!((exit("done", 0), exit("done", 8)), (Exit::Success, Exit::Unfinished));
+        assert_eq!(exit("active", 8), Exit::Success, "it is held for what is under way");
     }
 }

@@ -26,6 +26,8 @@ pub(super) struct Invocation {
     pub(super) service_flags: Vec<String>,
     /// Terms that no batch keeps: the manifest again needs them again, or rows are bought that they refused.
     pub(super) terms: Vec<String>,
+    /// `--pilot`, where the manifest was handed in with it: without it, rows that are new or changed wait with the rest.
+    pub(super) pilot: Vec<String>,
 }
 
 impl Invocation {
@@ -40,14 +42,16 @@ impl Invocation {
             [path("--config", config), path("--state", state), path("--socket", socket), emulator].concat();
         let url = base_url.as_ref().map(|url| flag("--base-url", url.as_str())).unwrap_or_default();
         let output_flags = path("--output", output);
-        Invocation { verb, flags, output_flags, service_flags: url, terms: Vec::new() }
+        Invocation { verb, flags, output_flags, service_flags: url, terms: Vec::new(), pilot: Vec::new() }
     }
 
     /// The same for manifests that were handed in on these terms.
     pub(super) fn on_terms(mut self, handed_in: Option<&Submission>) -> Invocation {
-        let Some(Submission { max_credits, strict, allow_unknown_options, review, .. }) = handed_in else {
+        let Some(Submission { max_credits, strict, allow_unknown_options, review, pilot, .. }) = handed_in
+        else {
             return self;
         };
+        self.pilot = pilot.map(|rows| flag("--pilot", &rows.to_string())).unwrap_or_default();
         self.terms = max_credits.map(|most| flag("--max-credits", &most.to_string())).unwrap_or_default();
         let switches = [
             (*strict, "--strict"),
@@ -103,6 +107,11 @@ impl Invocation {
         ["callsheet"].into_iter().chain(words.iter().copied()).chain(flags).collect::<Vec<_>>().join(" ")
     }
 
+    /// The same for rows that are part of the pilot of their batch.
+    pub(super) fn as_pilot(&self) -> Invocation {
+        Invocation { terms: [self.terms.clone(), self.pilot.clone()].concat(), ..self.clone() }
+    }
+
     /// The manifest of a batch again.
     pub(super) fn again(&self, batch: &str, manifest: Option<&Path>) -> String {
         let typed =
@@ -142,6 +151,11 @@ static FOUND_EMULATED: OnceLock<()> = OnceLock::new();
 /// Notes that this command uses the emulator's state without having been given `--emulator`.
 pub(super) fn note_emulated_state() {
     let _ = FOUND_EMULATED.set(());
+}
+
+/// Whether this command uses the emulator's state, named or found.
+pub(super) fn uses_emulated_state(global: &Global) -> bool {
+    global.emulator || FOUND_EMULATED.get().is_some()
 }
 
 /// The flags that every command needs so that it works on this state, as they are typed.

@@ -259,7 +259,11 @@ fn failures(end: &BatchEnd<'_>, invocation: &Invocation, lines: &mut Vec<Line>) 
             },
             numbers(&unchanged)
         )));
-        lines.push(hand_in_again(end, invocation));
+        // What is new waits with the rest, unless it is chosen for the pilot.
+        match end.status.pilot {
+            Some(_) => lines.push(hand_in_again(end, &invocation.as_pilot())),
+            None => lines.push(hand_in_again(end, invocation)),
+        }
     }
     let limited = of(&[Remedy::RaiseLimit]);
     if let Some(first) = limited.first() {
@@ -461,10 +465,12 @@ fn continue_with_rest(name: &str, numbers: Pilot, invocation: &Invocation, lines
     lines.push(Line::Command(invocation.command(&["continue", name])));
 }
 
-/// The manifest that a command got for a batch.
+/// The manifest that a command got for a batch; nothing where it got several: which of them a row is of is not known, and one
+/// that was handed in before another would bring back rows that the other has in a newer version.
 pub(super) fn manifest_of<'a>(receipts: &'a [Receipt], status: &BatchStatus) -> Option<&'a Path> {
-    let found = receipts.iter().find(|receipt| receipt.batch.as_ref() == Some(&status.name));
-    found.map(|receipt| PathBuf::as_path(&receipt.file))
+    let mut files = receipts.iter().filter(|receipt| receipt.batch.as_ref() == Some(&status.name));
+    let first = PathBuf::as_path(&files.next()?.file);
+    files.all(|receipt| receipt.file == first).then_some(first)
 }
 
 /// Whether only a part of a batch's manifest was handed in.

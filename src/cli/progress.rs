@@ -28,7 +28,9 @@ pub(super) struct Progress {
     shown: Tick,
     /// Start of the outage that was reported.
     outage_since: Option<Timestamp>,
-    /// Batches of this run that are done.
+    /// The batches of this run; nothing where another process works on them.
+    own: BTreeSet<BatchNo>,
+    /// Those of them that are done.
     finished: BTreeMap<BatchName, BatchStatus>,
 }
 
@@ -62,12 +64,13 @@ impl PaceMeter {
 }
 
 impl Progress {
-    pub(super) fn begin(clock: Clock) -> Progress {
+    /// Of a run, of which these are the batches, or of a command that waits for another process.
+    pub(super) fn begin(clock: Clock, own: BTreeSet<BatchNo>) -> Progress {
         let line = LiveLine::begin();
         log::above(line.clone());
         let now = clock.now().tick;
         let (meter, finished) = (PaceMeter::begin(now), BTreeMap::new());
-        Progress { clock, line, meter, shown: now, outage_since: None, finished }
+        Progress { clock, line, meter, shown: now, outage_since: None, own, finished }
     }
 
     /// Sees a step of the engine.
@@ -78,7 +81,10 @@ impl Progress {
         if !self.is_due(now.tick) {
             return;
         }
-        let mut batches = statuses(&view.scheduler.batch_snapshots(None));
+        let mut batches = view.scheduler.batch_snapshots(None);
+        // A command may have had others taken up.
+        batches.retain(|(record, _)| self.own.contains(&record.no));
+        let mut batches = statuses(&batches);
         let is_finished = |batch: &&BatchStatus| batches.iter().all(|other| other.name != batch.name);
         let finished: Vec<BatchStatus> = self.finished.values().filter(is_finished).cloned().collect();
         batches.extend(finished);
@@ -124,7 +130,7 @@ impl Progress {
     /// Batches that are done leave the scheduler after the step.
     fn note_finished(&mut self, view: &StepView<'_>) {
         let ended: BTreeSet<BatchNo> = view.step.ended.iter().map(|(_, job)| job.key.batch).collect();
-        let ended = ended.into_iter().filter_map(|no| view.scheduler.batch(no));
+        let ended = ended.intersection(&self.own).filter_map(|no| view.scheduler.batch(*no));
         for batch in ended.filter(|batch| batch.has_ended()) {
             let done = statuses(&view.scheduler.batch_snapshots(Some(&batch.name)));
             self.finished.extend(done.into_iter().map(|status| (status.name.clone(), status)));

@@ -149,7 +149,9 @@ impl Groups {
     }
 
     fn movement(&mut self, entry: &LedgerEntry) {
-        let job = (entry.batch.clone(), entry.job.clone());
+        // An older daemon tells no identity.
+        let job = if entry.job_id.is_empty() { &entry.job } else { &entry.job_id };
+        let job = (entry.batch.clone(), job.clone());
         if self.job.as_ref() != Some(&job) {
             self.end_job();
             self.job = Some(job);
@@ -311,4 +313,32 @@ fn as_json(groups: &Groups, out: &mut impl Write) -> io::Result<()> {
     };
     serde_json::to_writer_pretty(&mut *out, &report)?;
     writeln!(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Two versions of a row have the same label, and their attempts the same numbers.
+    #[test]
+    fn what_is_held_stays_in_the_group_of_its_version() {
+        let mut groups = Groups::new(GroupBy::Meta("client".to_owned()), None);
+        let moves = [
+            ("1", "acme", json!({"hold": 8})),
+            ("2", "blue", json!({"hold": 8})),
+            ("2", "blue", json!({"release": 8})),
+        ];
+        for (job_id, client, movement) in moves {
+            let entry = json!({
+                "time": "2026-11-21T02:00:00.000Z", "batch": "w", "job": "a", "job_id": job_id, "attempt": 1,
+                "movement": movement, "task_id": "", "kind": "image", "meta": { "client": client },
+            });
+            groups.movement(&serde_json::from_value(entry).unwrap());
+        }
+        groups.end_job();
+        let held = |client: &str| groups.sums.get(&Some(client.to_owned())).map(|sums| sums.held_credits);
+        assert_eq!((held("acme"), held("blue")), (Some(8), None));
+    }
 }

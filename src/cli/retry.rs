@@ -7,8 +7,10 @@ use crate::cli::global_flags::Global;
 use crate::cli::name_arguments::NameArgument;
 use crate::cli::terminal::say;
 use crate::cli::{batch_outcomes, client, examples, printable};
+use crate::domain::credits::Credits;
 use crate::domain::exit_code::Exit;
 use crate::domain::manifest::FieldEdit;
+use crate::domain::plural::counted;
 use crate::domain::remedy::keys_of_retry;
 use crate::domain::shell_word::shell_word;
 use crate::server::protocol::{Request, RetryRequest};
@@ -44,22 +46,38 @@ pub(super) async fn run(command: &RetryCommand, global: &Global) -> Result<Exit,
         let outcomes = batch_outcomes::print(client.call(&request).await?, global)?;
         for outcome in outcomes.iter().filter(|outcome| outcome.result.refused.is_none()) {
             let result = &outcome.result;
-            match result.jobs {
+            match result.jobs.saturating_sub(result.allowed) {
                 0 if result.hopeless.is_empty()
                     && result.paid.is_empty()
                     && result.expired.is_empty()
                     && result.missed_deadline.is_empty()
                     && result.watched.is_empty()
-                    && result.superseded.is_empty() =>
+                    && result.superseded.is_empty()
+                    && result.allowed == 0 =>
                 {
-                    say!("{}: nothing to retry: no job failed, expired or was canceled", request.name);
+                    let name = &request.name;
+                    match *failed {
+                        false => say!("{name}: nothing to retry: no job failed, expired or was canceled"),
+                        true => say!(
+                            "{name}: nothing to retry: no job failed; --failed leaves out those that were canceled or expired: \
+                             callsheet retry {} queues them again",
+                            shell_word(name)
+                        ),
+                    }
                 }
+                0 if result.allowed > 0 => {}
                 0 => say!("{}: nothing was queued again", request.name),
                 jobs => {
                     let next = client.next_step(&outcome.batch).await?;
                     let keys = keys_of_retry(jobs, result.same_key, result.without_key);
                     say!("{}: {jobs} queued again, {keys}; {next}", outcome.batch);
                 }
+            }
+            if let Some(most) = max_credits.filter(|_| result.allowed > 0) {
+                let next = client.next_step(&outcome.batch).await?;
+                let (batch, waiting) = (&outcome.batch, counted(result.allowed, "job"));
+                let which = if result.allowed == 1 { "which waits and may" } else { "which wait and may each" };
+                say!("{batch}: {waiting}, {which} cost up to {} now; {next}", Credits(most));
             }
             list(
                 &result.made_before,

@@ -33,6 +33,23 @@ pub(super) async fn run(command: &RetryCommand, global: &Global) -> Result<Exit,
         if !global.json {
             say_plan(&plan.name, &planned);
         }
+        // A note tells of each row that goes back to an earlier request.
+        let goes_back = |receipt: &Receipt| !receipt.notes.iter().all(is_on_unknown_option);
+        let changes = |receipt: &Receipt| receipt.added() > 0 || goes_back(receipt);
+        if is_valid && !planned.receipt.as_ref().is_some_and(changes) {
+            if global.json {
+                written(writeln!(anstream::stdout(), "{:#}", json!(planned)))?;
+            }
+            let message = format!(
+                "{}: --set changes nothing that these jobs are made of, so nothing was accepted",
+                plan.name
+            );
+            return Err(Failure::new(Exit::Usage, message).hint(format!(
+                "id, meta, priority, deadline, max_credits and review are no part of a request; to queue the jobs again as they are: \
+                 callsheet retry {}",
+                shell_word(&plan.name)
+            )));
+        }
         if command.dry_run || !is_valid {
             if !global.json && is_valid {
                 say!("nothing was accepted: --dry-run");
@@ -45,11 +62,7 @@ pub(super) async fn run(command: &RetryCommand, global: &Global) -> Result<Exit,
             let next = client.next_step_without_manifest(&taken.batch).await?;
             let batch = &taken.batch;
             say!("{batch}: {}; {next}", accepted(&taken));
-            // A note tells of each row that goes back to an earlier request.
-            let goes_back = |receipt: &Receipt| !receipt.notes.iter().all(is_on_unknown_option);
-            let is_edited =
-                taken.receipt.as_ref().is_some_and(|receipt| receipt.added() > 0 || goes_back(receipt));
-            if is_edited {
+            if taken.receipt.as_ref().is_some_and(changes) {
                 say!(
                     "the manifest of {batch} still has the old rows: change them in the same way, which costs nothing \
                      more; submitted unchanged, it goes back to them"

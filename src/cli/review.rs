@@ -18,6 +18,7 @@ use crate::domain::exit_code::Exit;
 use crate::domain::ids::BatchName;
 use crate::domain::plural::counted;
 use crate::domain::review::{BY_MAX_CHARS, ReviewAction};
+use crate::domain::shell_word::path_word;
 use crate::output::decisions_csv::{DecisionsWriter, ReviewLine};
 use crate::server::protocol::{DecideRequest, DecisionRequest, Decisions, Request, ReviewRequest};
 
@@ -226,7 +227,7 @@ async fn export(batch: Option<&BatchName>, file: &Path, global: &Global) -> Resu
         printable_path(file),
         counted(exported, "output"),
         batch.map_or("BATCH", BatchName::as_str),
-        printable_path(file)
+        printable(&path_word(file))
     );
     Ok(Exit::Success)
 }

@@ -28,7 +28,7 @@ use crate::cli::progress::Progress;
 use crate::cli::service_target::{self, ServiceTarget};
 use crate::cli::submit;
 use crate::cli::summary;
-use crate::cli::terminal::say;
+use crate::cli::terminal::{self, say};
 use crate::cli::{printable, printable_path};
 use crate::client::InProcess;
 use crate::clock::Clock;
@@ -38,6 +38,7 @@ use crate::domain::exit_code::Exit;
 use crate::domain::ids::{BatchName, BatchNo};
 use crate::domain::parked_reason::Parked;
 use crate::domain::retry_delay::Backoff;
+use crate::domain::shell_word::job_argument;
 use crate::domain::time::Millis;
 use crate::engine::gallery::Standing;
 use crate::engine::scheduler::{BatchOverview, Standstill};
@@ -120,7 +121,7 @@ async fn run_against(
         Err(exit) => return Ok(exit),
     };
     let output_dir = app.state.output_dir();
-    let (standstill, elapsed) = drive(&mut app.engine, clock, interrupts).await?;
+    let (standstill, elapsed) = drive(&mut app.engine, clock, only.clone(), interrupts).await?;
     drop(listening);
     if let Some(page) = page {
         page.abort();
@@ -132,9 +133,12 @@ async fn run_against(
     // How the run ended is told all the same; the next one writes them.
     let exit = unwritten.map_or(exit, |failure| failure.report(global.json));
     finish_galleries(&app, &batches).await;
-    let numbers = numbers(standstill, &service, config, chosen, written.waiting).await;
+    let mut parked = Vec::new();
+    for reason in parked_reasons(standstill, &overview) {
+        parked.push((reason, numbers(reason, &service, config, chosen, written.waiting).await));
+    }
     let printed = print_how_it_ended(&overview, global, &receipts, chosen, exit);
-    say_how_it_ended(standstill, &numbers, &overview);
+    say_how_it_ended(standstill, &parked, &overview);
     if !global.json {
         if overview.iter().any(|batch| batch.jobs > 0) {
             summary::elapsed(elapsed);
@@ -310,10 +314,11 @@ async fn reach(service: &Service, backoff: Backoff) -> Result<(), ServiceError> 
 async fn drive(
     engine: &mut Engine,
     clock: Clock,
+    only: BTreeSet<BatchNo>,
     interrupts: Interrupts,
 ) -> Result<(Standstill, Millis), Failure> {
     let (stop_sender, stop) = watch::channel(Stop::AtStandstill);
-    let mut progress = Progress::begin(clock);
+    let mut progress = Progress::begin(clock, only);
     let in_flight = SharedInFlight::default();
     tokio::spawn(stop_at_signals(interrupts, stop_sender, in_flight.clone()));
     let mut said = false;
@@ -345,15 +350,20 @@ struct Written {
     waiting: Waiting,
 }
 
+/// Why nothing moves of what is left: of several batches each may have its own reason.
+fn parked_reasons(standstill: Standstill, overview: &[BatchStatus]) -> BTreeSet<Parked> {
+    let Standstill::Parked(parked) = standstill else { return BTreeSet::new() };
+    overview.iter().filter_map(|batch| batch.parked_by).chain([parked]).collect()
+}
+
 /// What there is of what a run is parked for the want of, and what is needed.
 async fn numbers(
-    standstill: Standstill,
+    parked: Parked,
     service: &Service,
     config: &Config,
     chosen: &ServiceTarget,
     waiting: Waiting,
 ) -> String {
-    let Standstill::Parked(parked) = standstill else { return String::new() };
     match parked {
         Parked::Credits | Parked::MinBalance => {
             let Ok(balance) = service.credits().await else { return String::new() };
@@ -440,6 +450,23 @@ fn say_what_next(written: &Written, overview: &[BatchStatus], receipts: &[Receip
     }
     let ends: Vec<BatchEnd<'_>> = overview.iter().map(|status| end_of(written, status, receipts)).collect();
     next_steps::say(&ends, invocation);
+    for (_, name, report) in &written.reports {
+        for doubt in report.in_doubt_attempts().iter().take(NAMED_MAX) {
+            let (id, line, attempt) = (printable(&doubt.id), doubt.line, doubt.attempt.to_string());
+            say!(
+                "{name}/{id} (line {line}): its attempt {attempt} is in doubt, and {} count as spent; look up the charge in the \
+                 account and record it, or --not-charged:",
+                doubt.held_credits + doubt.charged_credits
+            );
+            let job = job_argument(name, &doubt.id);
+            let words = ["resolve", &job, "--attempt", &attempt, "--charged", "N"];
+            terminal::print_command(&invocation.command(&words));
+        }
+        match report.in_doubt_attempts().len().saturating_sub(NAMED_MAX) {
+            0 => {}
+            more => say!("{name}: and {more} more attempts in doubt: see in_doubt_attempts in report.json"),
+        }
+    }
     for (dir, _, report) in &written.reports {
         if !report.failed().is_empty() || !report.in_doubt().is_empty() {
             let dir = printable_path(dir);
@@ -499,7 +526,10 @@ fn exit_of(standstill: Standstill, receipts: &[Receipt], batches: &[BatchStatus]
     match standstill {
         Standstill::Stopped => Exit::Interrupted,
         Standstill::Parked(parked) => parked.exit(),
-        Standstill::Overdue => Exit::Unfinished,
+        Standstill::Overdue => match end_of_batches::done_exit(receipts, batches) {
+            Exit::Success | Exit::SomeFailed => Exit::Unfinished,
+            exit => exit,
+        },
         Standstill::Done | Standstill::Review => end_of_batches::done_exit(receipts, batches),
     }
 }
@@ -517,11 +547,13 @@ fn print_how_it_ended(
     }
 }
 
-fn say_how_it_ended(standstill: Standstill, numbers: &str, overview: &[BatchStatus]) {
+fn say_how_it_ended(standstill: Standstill, parked: &[(Parked, String)], overview: &[BatchStatus]) {
     match standstill {
         Standstill::Done | Standstill::Review => {}
-        Standstill::Parked(parked) => {
-            say!("parked: {}{numbers}", summary::why_parked(parked, overview));
+        Standstill::Parked(_) => {
+            for (parked, numbers) in parked {
+                say!("parked: {}{numbers}", summary::why_parked(*parked, overview));
+            }
             summary::why_paused(overview);
         }
         Standstill::Overdue => {

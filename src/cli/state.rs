@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::cli::daemon_discovery;
 use crate::cli::failure::Failure;
 use crate::cli::global_flags::Global;
-use crate::cli::invocation::STDIN;
+use crate::cli::invocation::{STDIN, uses_emulated_state};
 use crate::cli::new_file::NewFile;
 use crate::cli::next_steps::NAMED_MAX;
 use crate::cli::service_target::PresentState;
@@ -39,7 +39,8 @@ pub(super) enum StateCommand {
     /// Export the state as JSON Lines
     ///
     /// Exports batches, rows, outcomes, open jobs and totals, from which `callsheet state import` restores the state.
-    /// Works beside a running daemon; a `run` has to end first.
+    /// Works beside a running daemon or `run`. Messages of hooks that are not delivered, what was charged above the
+    /// catalog, and up to when schedules were handled are not part of it; it says how to carry these along.
     Export(StateExport),
     /// Create a state from an export, in the empty directory given by --state
     ///
@@ -122,11 +123,12 @@ fn dir(global: &Global) -> Result<PathBuf, Failure> {
     Ok(service_target::state_dir(&service_target::config(global)?, global.emulator))
 }
 
-/// Writes the whole state as the control API gives it. The inner result is what writing came to.
-async fn write_export(global: &Global, out: impl Write) -> Result<std::io::Result<()>, Failure> {
+/// Writes the whole state as the control API gives it. The inner result is what writing came to, and where that state lies.
+async fn write_export(global: &Global, out: impl Write) -> Result<std::io::Result<PathBuf>, Failure> {
     let mut out = BufWriter::new(out);
-    let mut failed = None;
+    let (mut failed, mut served) = (None, None);
     let sent = client::with(global, ExportRequest::METHOD, async |client| {
+        served = client.served_state();
         let mut write = |line: &[u8]| {
             out.write_all(line).map_err(|error| {
                 let kind = error.kind();
@@ -141,20 +143,26 @@ async fn write_export(global: &Global, out: impl Write) -> Result<std::io::Resul
         return Ok(Err(error));
     }
     sent?;
-    Ok(out.flush())
+    // A state that was found without being named is the emulator's.
+    let config = service_target::config(global)?;
+    let own = || service_target::state_dir(&config, uses_emulated_state(global));
+    let state = served.unwrap_or_else(own);
+    Ok(out.flush().map(|()| state))
 }
 
 async fn export(command: &StateExport, global: &Global) -> Result<Exit, Failure> {
     let Some(path) = command.file.as_ref().filter(|path| path.as_os_str() != "-") else {
-        written(write_export(global, std::io::stdout()).await?)?;
-        say_left_out(&dir(global)?);
+        match write_export(global, std::io::stdout()).await? {
+            Ok(state) => say_left_out(&state),
+            Err(error) => written(Err(error))?,
+        }
         return Ok(Exit::Success);
     };
     let file = NewFile::begin(path)?;
-    write_export(global, file.as_file()).await?.map_err(|error| file.refused(&error))?;
+    let state = write_export(global, file.as_file()).await?.map_err(|error| file.refused(&error))?;
     file.finish()?;
     say!("{}: exported", printable_path(path));
-    say_left_out(&dir(global)?);
+    say_left_out(&state);
     Ok(Exit::Success)
 }
 
@@ -163,10 +171,11 @@ fn say_left_out(dir: &Path) {
     let is_message = |entry: &std::fs::DirEntry| entry.path().extension().is_some_and(|ext| ext == "json");
     let mut messages = dir.join("hooks").read_dir().into_iter().flatten().flatten();
     let messages = messages.any(|entry| is_message(&entry));
-    let prices = dir.join("surcharges.json").exists();
+    let (prices, schedules) = (dir.join("surcharges.json").exists(), dir.join("schedules.json").exists());
     let what = [
         (messages, "messages of hooks that are not delivered yet", "hooks"),
         (prices, "what was charged above the catalog", "surcharges.json"),
+        (schedules, "up to when schedules were handled", "schedules.json"),
     ];
     for (_, what, name) in what.into_iter().filter(|(is_there, ..)| *is_there) {
         let path = dir.join(name);

@@ -109,6 +109,7 @@ async fn show_until_done(
                 summary::may_be_charged(&status.batches);
                 summary::overdue(&status.batches);
                 summary::in_doubt(&status.batches);
+                summary::earlier_attempts_in_doubt(&status.batches);
                 summary::short_of_credits(&status.batches, client.process().is_some());
                 if let Some(waiting) =
                     status.batches.iter().map(|batch| batch.outputs_waiting).max().filter(|n| *n > 0)

@@ -86,7 +86,7 @@ pub(super) async fn submit(
     };
     let batches = batches_of(&receipts);
     let follower = Follower::new(daemon);
-    let mut progress = Progress::begin(Clock::start());
+    let mut progress = Progress::begin(Clock::start(), BTreeSet::new());
     let followed = tokio::select! {
         statuses = follow(&follower, &receipts, &mut progress) => Some(statuses),
         () = interrupts.recv() => None,
@@ -109,6 +109,7 @@ pub(super) async fn submit(
         say_what_parks(&statuses);
         summary::above_plan(&statuses);
         summary::waiting_for_review(&statuses);
+        summary::earlier_attempts_in_doubt(&statuses);
         summary::parts(&receipts);
         let mut ends = Vec::with_capacity(statuses.len());
         for status in &statuses {

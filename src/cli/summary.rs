@@ -331,6 +331,17 @@ pub(super) fn in_doubt(batches: &[BatchStatus]) {
     }
 }
 
+/// Says of batches whose jobs have ended what is held for earlier attempts in doubt, and how that is settled.
+pub(super) fn earlier_attempts_in_doubt(batches: &[BatchStatus]) {
+    for batch in batches.iter().filter(|batch| batch.held_for_earlier_attempts() > 0) {
+        let (name, held) = (&batch.name, batch.held_for_earlier_attempts());
+        say!(
+            "{name}: {held} credits are held for earlier attempts in doubt; report.json lists them as in_doubt_attempts; look up \
+             each charge in the account and record it: callsheet resolve JOB --attempt N --charged CREDITS, or --not-charged"
+        );
+    }
+}
+
 /// Says of batches how many of their jobs are overdue.
 pub(super) fn overdue(batches: &[BatchStatus]) {
     for BatchStatus { name, overdue, .. } in batches.iter().filter(|batch| batch.overdue > 0) {

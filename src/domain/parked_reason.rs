@@ -50,6 +50,8 @@ pub enum Parked {
     PerhapsSent,
     /// No process works on the state. Found by a command that reads it, never by an engine.
     NoProcess,
+    /// A run works on other batches of the state, and leaves this one alone. Found by a command that asks it.
+    AnotherRun,
 }
 
 impl Parked {
@@ -66,7 +68,8 @@ impl Parked {
             | Parked::Inputs
             | Parked::Pilot
             | Parked::PerhapsSent
-            | Parked::NoProcess => Exit::Unfinished,
+            | Parked::NoProcess
+            | Parked::AnotherRun => Exit::Unfinished,
             Parked::BatchBudget
             | Parked::DayBudget
             | Parked::TotalBudget
@@ -99,6 +102,7 @@ impl Parked {
             Parked::Pilot => "pilot",
             Parked::PerhapsSent => "perhaps_sent",
             Parked::NoProcess => "no_process",
+            Parked::AnotherRun => "another_run",
         }
     }
 
@@ -182,6 +186,10 @@ impl Parked {
             }
             Parked::NoProcess => {
                 "no process works on this state; to continue: callsheet run MANIFEST, or callsheet daemon"
+            }
+            Parked::AnotherRun => {
+                "a run that works on other batches has this state open; to continue when it has ended: callsheet run MANIFEST, \
+                 or callsheet daemon"
             }
         }
     }

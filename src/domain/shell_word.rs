@@ -1,6 +1,7 @@
 //! Words of commands that people copy into a shell.
 
 use std::fmt::Display;
+use std::path::Path;
 
 /// A word as a shell takes it: in quotes where a character of it means something to a shell, or parts words.
 pub fn shell_word(word: &str) -> String {
@@ -9,6 +10,11 @@ pub fn shell_word(word: &str) -> String {
         return word.to_owned();
     }
     format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+/// A path as it is typed in a command.
+pub fn path_word(path: &Path) -> String {
+    shell_word(&path.display().to_string())
 }
 
 /// A job as it is typed in a command: `BATCH/LABEL`.

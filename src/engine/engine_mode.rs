@@ -88,3 +88,13 @@ pub enum Scope {
     /// Those with these numbers.
     Only(BTreeSet<BatchNo>),
 }
+
+impl Scope {
+    /// Whether it works on this batch.
+    pub fn contains(&self, no: BatchNo) -> bool {
+        match self {
+            Scope::All => true,
+            Scope::Only(batches) => batches.contains(&no),
+        }
+    }
+}

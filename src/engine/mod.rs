@@ -60,7 +60,7 @@ pub use self::name_lookup::{FindError, NamedJob, Target, target as find_target};
 pub use self::request_rate::RateLimit;
 use self::restart::{load_days, resume_scheduler};
 use crate::clock::Clock;
-use crate::domain::ids::{BatchNo, JobKey};
+use crate::domain::ids::JobKey;
 use crate::domain::time::{Millis, Tick};
 use crate::engine::disk::{DISK_INTERVAL, TakenBatch};
 use crate::engine::effects::{effect_span, run_effect};
@@ -154,6 +154,8 @@ struct Received {
     waiting: VecDeque<Message>,
     /// When a stop waits no longer for requests in flight.
     grace: Option<Tick>,
+    /// Why nothing more moves of its own batches, while requests of others are still in flight.
+    ended: Option<Standstill>,
 }
 
 /// What an observer is shown after a step.
@@ -183,11 +185,8 @@ impl Engine {
             Mode::Free(deps) | Mode::Paying(deps) => Some(Arc::from(deps)),
         };
         let metrics = deps.as_ref().map_or_else(Metrics::new, |deps: &Arc<EngineDeps>| deps.metrics.clone());
-        let is_ours = |no: BatchNo| match scope {
-            Scope::All => true,
-            Scope::Only(batches) => batches.contains(&no),
-        };
-        let mut scheduler = resume_scheduler(&store, settings, is_ours, clock.now())?;
+        let mut scheduler = resume_scheduler(&store, settings, |no| scope.contains(no), clock.now())?;
+        scheduler.work_for(scope.clone());
         if !sends {
             scheduler.disable_sending();
         }
@@ -284,14 +283,21 @@ impl Engine {
                     || standstill == Standstill::Stopped
                     || received.grace.is_some())
             {
-                break standstill;
+                if received.ended.is_some() || !self.scheduler.has_requests_in_flight() {
+                    break standstill;
+                }
+                // A command had jobs of other batches taken up: a request without a key that is left would be in doubt.
+                received.ended = Some(standstill);
+                received.grace = Some(self.clock.now().tick.after(STOP_GRACE));
+                received.inputs.push(Input::Stop);
+                continue;
             }
             if let Some(standstill) = self.receive(&mut received, wake, &mut disk_checks, &mut stop).await? {
                 break standstill;
             }
         };
         self.finish_part_sweeps().await;
-        Ok(standstill)
+        Ok(received.ended.unwrap_or(standstill))
     }
 
     /// Ends it. Its jobs are freed by a thread of their own: to free 100,000 takes longer than everything else at the end of
@@ -346,7 +352,7 @@ impl Engine {
     ) -> Result<Option<Standstill>, EngineError> {
         let timer = self.sleep_until(wake);
         let grace_over = sleep(received.grace.map(|end| self.clock.until(end)));
-        let Received { inputs, waiting, grace, .. } = received;
+        let Received { inputs, waiting, grace, ended, .. } = received;
         tokio::select! {
             _ = self.events.recv_many(inputs, Scheduler::INPUTS_MAX) => self.gather(inputs).await,
             Some(message) = next(waiting, &mut self.messages) => self.handle_messages(message, received).await?,
@@ -370,7 +376,7 @@ impl Engine {
             }
             () = grace_over => {
                 // Keys are durable: the next start continues what is still in flight.
-                if *stop.borrow() != Stop::Answered || self.scheduler.unanswered_posts().0 == 0 {
+                if *stop.borrow() != Stop::Answered && ended.is_none() || self.scheduler.unanswered_posts().0 == 0 {
                     return Ok(Some(Standstill::Stopped));
                 }
                 *grace = Some(self.clock.now().tick.after(ANSWERED_INTERVAL));

@@ -86,6 +86,8 @@ pub enum FindError {
         count: usize,
         /// A name that means one of them alone.
         example: String,
+        /// The batch, where several of one are called so.
+        batch: Option<BatchName>,
     },
     /// The state refuses.
     #[error(transparent)]
@@ -182,9 +184,11 @@ fn job(store: &Store, text: &str, named: Option<BatchRecord>) -> Result<Target, 
         count => {
             let NamedJob { batch, spec, .. } = &found[0];
             let same_batch = found.iter().filter(|other| other.batch.no == batch.no).count() > 1;
-            let example =
-                if same_batch { spec.id.to_string() } else { format!("{}/{}", batch.name, spec.label) };
-            Err(FindError::Several { text: text.to_owned(), count, example })
+            let by_batch = format!("{}/{}", batch.name, spec.label);
+            // A label may have a slash itself, and look like the name of a job of another batch.
+            let example = if same_batch || by_batch == text { spec.id.to_string() } else { by_batch };
+            let batch = same_batch.then(|| batch.name.clone());
+            Err(FindError::Several { text: text.to_owned(), count, example, batch })
         }
     }
 }

@@ -62,7 +62,7 @@ pub(super) fn count(
                 } else if !jobs.changed().is_empty()
                     && let Some(first) = jobs.each().next()
                 {
-                    receipt.note_back(line, &first.label, jobs.changed(), jobs.before);
+                    receipt.note_back((line, &first.label), jobs.each().count(), jobs.changed(), jobs.before);
                 }
                 if let Some(first) = jobs.each().next().filter(|_| jobs.dropped > 0) {
                     receipt.note_dropped(line, &first.label, jobs.dropped);

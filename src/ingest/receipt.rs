@@ -294,8 +294,8 @@ impl Receipt {
     /// request before that, and what becomes of that one, which stands so.
     pub(super) fn note_back(
         &mut self,
-        line: u64,
-        label: &str,
+        (line, label): (u64, &str),
+        variations: usize,
         changed: &[FieldChange],
         before: Option<JobStanding>,
     ) {
@@ -312,9 +312,16 @@ impl Receipt {
             Some(JobStanding::Expired) => "has expired",
             Some(JobStanding::Done) | None => "is done and stays in the batch",
         };
-        let what = format!(
-            "{label} goes back to a request that the batch had before; the one that was wanted until now {becomes}"
-        );
+        let what = match before {
+            // Each may stand otherwise.
+            before if variations > 1 && before != Some(JobStanding::PerhapsSent) => format!(
+                "{label} and its further variations go back to a request that the batch had before; of those that were wanted \
+                 until now, what is not submitted yet is replaced free of charge, and the others stay in the batch"
+            ),
+            _ => format!(
+                "{label} goes back to a request that the batch had before; the one that was wanted until now {becomes}"
+            ),
+        };
         self.note_fields(line, &what, changed);
     }
 

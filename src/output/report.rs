@@ -106,6 +106,21 @@ pub struct Listed {
     pub remedy: Option<Remedy>,
 }
 
+/// An attempt in doubt beside the one that its job goes by.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ListedAttempt {
+    /// The job's label.
+    pub id: String,
+    /// Its line in the manifest.
+    pub line: u64,
+    /// The number that resolves it.
+    pub attempt: u32,
+    /// What is held for it.
+    pub held_credits: Credits,
+    /// What it was charged as it was sent, which counts as spent; whether the service gives it back is not known.
+    pub charged_credits: Credits,
+}
+
 /// The report of a batch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Report {
@@ -126,6 +141,9 @@ pub struct Report {
     by_model: BTreeMap<String, Sums>,
     failed: Vec<Listed>,
     in_doubt: Vec<Listed>,
+    /// Earlier attempts in doubt of jobs that have ended otherwise, each with the number that resolves it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    in_doubt_attempts: Vec<ListedAttempt>,
     late: Vec<Listed>,
     /// Superseded tasks, and what was charged for them.
     resubmitted: Vec<Listed>,
@@ -154,6 +172,7 @@ impl Report {
             by_model: BTreeMap::new(),
             failed: Vec::new(),
             in_doubt: Vec::new(),
+            in_doubt_attempts: Vec::new(),
             late: Vec::new(),
             resubmitted: Vec::new(),
             drift: Vec::new(),
@@ -182,6 +201,22 @@ impl Report {
         self.by_kind.entry(kind).or_default().add(spec, job, refunded, is_replaced);
         let model = spec.order.model.clone().unwrap_or_else(|| kind.to_owned());
         self.by_model.entry(model).or_default().add(spec, job, refunded, is_replaced);
+        if job.is_over()
+            && let Some(doubt) = job.doubt_beside()
+        {
+            let id = if is_superseded { spec.id.to_string() } else { spec.label.clone() };
+            let (line, attempt, books) = (spec.order.line, doubt.no().0, doubt.books());
+            let (held_credits, charged_credits) = (books.held, books.charged);
+            if self.in_doubt_attempts.len() < LISTED_MAX {
+                self.in_doubt_attempts.push(ListedAttempt {
+                    id,
+                    line,
+                    attempt,
+                    held_credits,
+                    charged_credits,
+                });
+            }
+        }
         match job.state() {
             _ if is_replaced => {}
             State::Failed { fault, .. } => list_fault(&mut self.failed, spec, job, fault),
@@ -236,6 +271,11 @@ impl Report {
     /// Jobs in doubt; the first thousand.
     pub fn in_doubt(&self) -> &[Listed] {
         &self.in_doubt
+    }
+
+    /// Attempts in doubt of jobs that have ended otherwise; the first thousand.
+    pub fn in_doubt_attempts(&self) -> &[ListedAttempt] {
+        &self.in_doubt_attempts
     }
 
     /// Jobs that were charged or made otherwise than planned, with their lines and how; the first thousand.

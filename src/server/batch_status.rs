@@ -211,6 +211,13 @@ impl BatchStatus {
         Some((next, all.max(self.planned_credits).max(next)))
     }
 
+    /// What is held for earlier attempts in doubt of jobs that have ended otherwise, in credits, once all jobs have ended and
+    /// none is in doubt itself.
+    pub fn held_for_earlier_attempts(&self) -> u64 {
+        let has_ended = matches!(self.state, BatchState::Done | BatchState::Review);
+        if has_ended && self.in_state(JobState::InDoubt) == 0 { self.held_credits } else { 0 }
+    }
+
     /// What counts against its budget when its next job is sent, in credits.
     pub fn committed_credits(&self) -> u64 {
         self.held_credits + self.charged_credits + self.beside_credits

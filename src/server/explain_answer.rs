@@ -45,7 +45,12 @@ pub(super) async fn explain(engine: &EngineClient, job: &str) -> Result<Explanat
             let planned = engine.planned_step(record.key).await?;
             let withheld = if may_wait { engine.withheld(record.key, &spec).await? } else { None };
             let next = match (superseded, record.job.state().is_final()) {
-                (true, true) => after_edit(&record),
+                (true, true) => {
+                    // Its label means the version that is wanted.
+                    let version = versions.iter().find(|version| version.job == spec.id);
+                    let label = version.map_or_else(|| spec.id.to_string(), |version| version.name.clone());
+                    after_edit(&record, &job_argument(&batch.name, &label))
+                }
                 _ if parked_by == Some(Parked::ResultHost) && is_queued => format!(
                     "it is parked: {}. The outputs of {unfetched} jobs wait",
                     Parked::ResultHost.explain_for(&batch.name)
@@ -417,18 +422,17 @@ async fn versions_of(
     Ok(found.await?)
 }
 
-/// What can be done for a version of a row that has ended, and is not wanted any more.
-fn after_edit(record: &JobRecord) -> String {
+/// What can be done for a version of a row that has ended, and is not wanted any more; `name` is what commands call it.
+fn after_edit(record: &JobRecord, name: &str) -> String {
     let again = "to want this version again, submit a manifest with its text";
     match record.job.state() {
         state if state.is_replaced() => {
             format!("nothing: another version of its row was wanted before it was sent; {again}")
         }
-        State::InDoubt { .. } => {
-            "another version of its row is wanted; check the account and record the charge with \
-                                  callsheet resolve; until then its credits count as spent"
-                .to_owned()
-        }
+        State::InDoubt { .. } => format!(
+            "another version of its row is wanted; check the account and record the charge: callsheet resolve {name} \
+             --charged N, or --not-charged; until then its credits count as spent"
+        ),
         _ => format!("nothing: another version of its row is wanted; {again}"),
     }
 }
@@ -619,7 +623,7 @@ fn parked_reason(
                  callsheet cancel {job}"
             ))
         }
-        (State::Queued, Parked::NoProcess)
+        (State::Queued, Parked::NoProcess | Parked::AnotherRun)
             if record.job.may_have_been_sent() || batch.may_have_been_sent(spec.seq) =>
         {
             let job = job_argument(&batch.name, &spec.label);
@@ -643,19 +647,22 @@ fn parked_reason(
             let shortage = shortage.map(|shortage| format!("; of its batch, {shortage}")).unwrap_or_default();
             Some(format!("it is parked: {why}{shortage}"))
         }
-        (State::Submitting { .. }, Parked::Key | Parked::Credits | Parked::NoProcess) => {
-            Some(format!("its request is sent again under the same key when it is no longer parked: {why}"))
-        }
-        (State::Running { .. }, Parked::Key | Parked::NoProcess) => {
+        (
+            State::Submitting { .. },
+            Parked::Key | Parked::Credits | Parked::NoProcess | Parked::AnotherRun,
+        ) => Some(format!("its request is sent again under the same key when it is no longer parked: {why}")),
+        (State::Running { .. }, Parked::Key | Parked::NoProcess | Parked::AnotherRun) => {
             Some(format!("its task is not polled: {why}"))
         }
-        (State::Fetching { urls, .. }, Parked::Key | Parked::NoProcess) if urls.is_empty() => {
+        (State::Fetching { urls, .. }, Parked::Key | Parked::NoProcess | Parked::AnotherRun)
+            if urls.is_empty() =>
+        {
             Some(format!("its task is not polled for fresh links: {why}"))
         }
         (State::Fetching { .. }, Parked::Store) => {
             Some(format!("its outputs are not all in the object store: {why}"))
         }
-        (State::Fetching { .. }, Parked::Disk | Parked::Scratch | Parked::NoProcess) => {
+        (State::Fetching { .. }, Parked::Disk | Parked::Scratch | Parked::NoProcess | Parked::AnotherRun) => {
             Some(format!("its outputs are not downloaded: {why}"))
         }
         _ => None,

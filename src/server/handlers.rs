@@ -9,6 +9,7 @@ use crate::domain::ids::{AttemptNo, BatchName, BatchNo};
 use crate::domain::job::State;
 use crate::domain::job_state::JobState;
 use crate::domain::path_text::ExactPath;
+use crate::domain::shell_word::shell_word;
 use crate::domain::task::{DISK_FAULT, Fault};
 use crate::engine::engine_client::EngineClient;
 use crate::engine::gallery::Gallery;
@@ -95,6 +96,11 @@ impl HandlerError {
         match self {
             HandlerError::Find(FindError::Nothing { .. }) => Refusal::new(Exit::Usage, self.to_string())
                 .hint("list jobs with callsheet jobs; name a job as BATCH/JOB"),
+            HandlerError::Find(FindError::Several { batch: Some(batch), .. }) => {
+                Refusal::new(Exit::Usage, self.to_string()).hint(format!(
+                    "name one by its identity, or the beginning of it; each job's is job in: callsheet jobs {batch} --json"
+                ))
+            }
             HandlerError::Find(FindError::Several { .. }) => {
                 Refusal::new(Exit::Usage, self.to_string()).hint("name one as BATCH/JOB or by its identity")
             }
@@ -109,7 +115,8 @@ impl HandlerError {
             HandlerError::NotCompared { name, fault } => {
                 let exit = if fault.code == DISK_FAULT { Exit::Disk } else { Exit::Unreachable };
                 Refusal::new(exit, self.to_string()).hint(format!(
-                    "see callsheet doctor; when the store and the disk can be used again, repeat: callsheet download {name}"
+                    "see callsheet doctor; when the store and the disk can be used again, repeat: callsheet download {}",
+                    shell_word(name)
                 ))
             }
             HandlerError::Reader(_) => Refusal::new(Exit::Disk, self.to_string()),
@@ -180,6 +187,7 @@ pub fn ledger(
                     time: line.at.to_string(),
                     batch: batch.name.clone(),
                     job: spec.label.clone(),
+                    job_id: spec.id.to_string(),
                     attempt: line.attempt.0,
                     movement,
                     task_id: task.map(|task| task.0.clone()).unwrap_or_default(),

@@ -16,6 +16,9 @@ pub struct LedgerEntry {
     pub batch: BatchName,
     /// Which job, by its label.
     pub job: String,
+    /// The job's identity: two versions of a row have the same label.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub job_id: String,
     /// Which attempt.
     pub attempt: u32,
     /// What moved.

@@ -4,6 +4,7 @@ use std::io::ErrorKind;
 
 use crate::api::ServiceError;
 use crate::domain::exit_code::Exit;
+use crate::domain::shell_word::path_word;
 use crate::engine::EngineError;
 use crate::ingest::ManifestError;
 use crate::ingest::catalog_refresh::CatalogError;
@@ -42,7 +43,7 @@ impl From<&StoreError> for Refusal {
                 Refusal::new(Exit::Usage, message).hint(format!(
                     "only the emulator knows its tasks; repeat the command with --emulator --state {}, or choose another state \
                      with --state",
-                    dir.display()
+                    path_word(dir)
                 ))
             }
             StoreError::OtherService { .. } => Refusal::new(Exit::Usage, message).hint(
@@ -60,7 +61,7 @@ impl From<&StoreError> for Refusal {
             StoreError::MarkerDamaged { path, .. } => Refusal::new(Exit::Disk, message).hint(format!(
                 "nothing was sent. The file only has the format of the state and the service.base_url that the state was \
                  begun with. Write it again: echo '{{\"format\": 2, \"service\": \"BASE_URL\"}}' > {}",
-                path.display()
+                path_word(path)
             )),
             StoreError::BatchMoved { .. } => Refusal::new(Exit::Usage, message)
                 .hint("nothing was sent: only those files know what the batch bought"),

@@ -1,6 +1,7 @@
 //! What people hand in, and what the commands say and leave.
 
 mod another_take;
+mod answers;
 mod bad_input;
 mod batch_sources;
 mod docs;

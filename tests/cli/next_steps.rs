@@ -171,3 +171,67 @@ fn what_the_task_of_a_job_in_doubt_made_is_fetched_once_its_charge_is_recorded()
     Outputs::of(&env, "batch").is_complete(&manifests::ids("image", 1));
     env.audit().each_paid_once(1);
 }
+
+/// Which of two manifests a row is of is not known; the first one again would bring back what the second has in a newer version.
+#[test]
+fn after_two_manifests_of_a_batch_no_command_names_one_of_them() {
+    let env = TestEnv::with_faults("[[rules]]\ncontains = 'storm'\neffect = { do = 'content-rejected' }\n");
+    env.write("a.csv", "id,kind,model,prompt\na,image,gi-2,a fox\n");
+    env.write("b.csv", "id,kind,model,prompt\na,image,gi-2,a red fox\nb,image,gi-2,a storm\n");
+    let ended = env.run(["run", "a.csv", "b.csv", "--batch", "m"]).exited(1);
+    let ended = ended.says("change line 3, then:\n    callsheet run MANIFEST --batch m\n");
+    assert!(!ended.stderr.contains("run a.csv") && !ended.stderr.contains("run b.csv"), "{}", ended.stderr);
+    // The same file twice is one.
+    env.run(["run", "b.csv", "b.csv", "--batch", "m"]).exited(1).says("callsheet run b.csv --batch m\n");
+}
+
+#[test]
+fn each_reason_that_parks_a_batch_of_a_run_is_told() {
+    let env = TestEnv::new();
+    env.write("a.csv", "id,kind,prompt\na,sound-effect,gull\n");
+    env.write(
+        "b.json",
+        r#"{"policy": {"budget": 0}, "jobs": [{"id": "b", "kind": "sound-effect", "prompt": "tern"}]}"#,
+    );
+    env.run(["run", "a.csv", "--budget", "0"]).exited(4);
+    env.run(["pause", "a"]).exited(0);
+    env.run(["run", "a.csv", "b.json"])
+        .exited(7)
+        .says("parked: the batch is paused; to continue: callsheet resume a\n")
+        .says("parked: the next job does not fit into the rest of the batch's budget");
+}
+
+/// Both commands end alike.
+#[test]
+fn an_invalid_row_is_told_by_the_exit_code_though_another_is_overdue() {
+    let env = TestEnv::with_faults("[[rules]]\neffect = { do = 'task-never' }\n");
+    let rows = "id,kind,model,prompt,deadline\na,image,gi-2,boat,1s\nb,image,no-such-model,boat,1s\n";
+    env.write("a.csv", rows);
+    env.run(["run", "a.csv"]).exited(2).says("the remaining tasks are overdue");
+    let daemon = env.daemon("info");
+    env.run(["submit", "a.csv", "--wait"]).exited(2);
+    daemon.stop();
+}
+
+/// Without the flag the changed row would wait with the rest.
+#[test]
+fn the_command_for_a_row_of_a_pilot_that_is_changed_makes_it_as_part_of_the_pilot() {
+    let env = TestEnv::with_faults("[[rules]]\ncontains = 'storm'\neffect = { do = 'content-rejected' }\n");
+    let rows = |first: &str| {
+        env.write(
+            "p.csv",
+            format!("id,kind,model,prompt\na,image,gi-2,{first}\nb,image,gi-2,a gull\nc,image,gi-2,a tern\n"),
+        );
+    };
+    rows("a storm");
+    let ended = env.run(["run", "p.csv", "--pilot", "1"]).exited(7);
+    ended
+        .says("change line 2 of p.csv, then:\n    callsheet run p.csv --pilot 1\n")
+        .says("callsheet continue p\n");
+    rows("a calm sea");
+    env.run(["run", "p.csv", "--pilot", "1"]).exited(7);
+    let made: Vec<String> = env.audit().tasks.into_iter().map(|task| task.prompt).collect();
+    assert_eq!(made.iter().filter(|prompt| *prompt != "a storm").collect::<Vec<_>>(), ["a calm sea"]);
+    env.run(["continue", "p"]).exited(0);
+    env.run(["run", "p.csv"]).exited(0);
+}

@@ -114,6 +114,9 @@ fn two_tasks_without_an_end_are_resolved_one_by_one() {
     resolved.says("attempt 2 not charged, as you say; to see what follows: callsheet explain m/boat");
     let refused = env.run(["retry", "m/boat"]).exited(0);
     refused.says("nothing was queued again").says("the task of an earlier attempt has not");
+    let watched = env.run(["download", "m/boat"]).exited(0);
+    let watched = watched.says("1 have ended, but the task of another attempt has not, and is watched");
+    assert!(!watched.stderr.contains("nothing to download"), "{}", watched.stderr);
     let explained = env.run(["explain", "m/boat"]).exited(0).stdout;
     let to_end_it = "callsheet resolve m/boat --attempt 1 --charged N or --not-charged";
     assert!(explained.contains(to_end_it), "{explained}");
@@ -139,9 +142,17 @@ fn an_earlier_attempt_in_doubt_is_told_though_the_job_has_succeeded() {
         explained.contains("callsheet resolve m/boat --attempt 1 --charged N, or --not-charged"),
         "{explained}"
     );
+    daemon.stop();
+    env.run(["run", "m.json"])
+        .exited(0)
+        .says("m/boat (line 1): its attempt 1 is in doubt, and ")
+        .says("    callsheet resolve m/boat --attempt 1 --charged N\n");
+    let report = std::fs::read_to_string(env.path("output/m/report.json")).unwrap();
+    let report: Value = serde_json::from_str(&report).unwrap();
+    assert_eq!(report["in_doubt_attempts"][0]["attempt"], 1, "{report:#}");
     let resolved = env.run(["resolve", "m/boat", "--attempt", "1", "--not-charged"]).exited(0);
     resolved.says("attempt 1 not charged, as you say; to see what follows: callsheet explain m/boat");
-    daemon.stop();
+    env.run(["run", "m.json"]).exited(0);
     env.run(["state", "verify"]).exited(0).says("all fits");
 }
 

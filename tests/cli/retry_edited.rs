@@ -302,9 +302,9 @@ fn a_run_that_works_on_the_state_takes_none() {
 }
 
 #[test]
-fn what_changes_no_request_says_nothing_of_the_manifest() {
+fn what_changes_no_request_is_refused_and_says_nothing_of_the_manifest() {
     let env = failed();
-    let same = env.run(["retry", "birds", "--set", "meta.note=x"]).exited(0).says("nothing is bought again");
+    let same = env.run(["retry", "birds", "--set", "meta.note=x"]).exited(2).says("--set changes nothing");
     assert!(!same.stderr.contains("old rows"), "{}", same.stderr);
     env.audit().each_paid_once(2);
 }

@@ -13,6 +13,7 @@ use crate::cli::global_flags::Global;
 use crate::cli::service_target;
 use crate::config::{Config, ConfigError};
 use crate::domain::exit_code::Exit;
+use crate::domain::shell_word::path_word;
 
 /// The configuration of an installed service, and the key that its unit hands over.
 const INSTALLED: &str = "/etc/callsheet/callsheet.toml";
@@ -129,7 +130,7 @@ pub(super) fn secret_file(check: &'static str, found: String, path: &Path) -> Ch
         _ => Check::advice(
             check,
             format!("{found}, which every user can read"),
-            format!("chmod o= {}", path.display()),
+            format!("chmod o= {}", path_word(path)),
         ),
     }
 }

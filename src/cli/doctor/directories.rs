@@ -12,6 +12,7 @@ use crate::cli::doctor::Check;
 use crate::cli::service_target::{self, ServiceTarget};
 use crate::config::Config;
 use crate::domain::exit_code::Exit;
+use crate::domain::shell_word::path_word;
 use crate::ingest::inbox::dispose::Folders;
 use crate::ingest::inbox::overlap::overlap;
 use crate::output::OutputOptions;
@@ -106,7 +107,7 @@ fn strangers(dir: &Path) -> Option<Check> {
         _ => format!("{count} files in {}, such as {}, do", dir.display(), first.display()),
     };
     let found = format!("{which} not belong to user {owner}, whose state it is");
-    let todo = format!("give them to that user: chown -R --reference={0} {0}", dir.display());
+    let todo = format!("give them to that user: chown -R --reference={0} {0}", path_word(dir));
     Some(Check::wrong("state", Exit::Disk, found, todo))
 }
 
@@ -150,7 +151,7 @@ fn room(check: &'static str, what: &str, dir: &Path, least: ByteSize, key: &str)
         return Check::advice(
             check,
             format!("{what}: free space is unknown"),
-            format!("df {}", dir.display()),
+            format!("df {}", path_word(dir)),
         );
     };
     let found = format!("{what}: {} free", ByteSize::b(free));

@@ -11,6 +11,7 @@ use crate::domain::exit_code::Exit;
 use crate::domain::manifest::row::ReadRow;
 use crate::domain::manifest::{self, Limits};
 use crate::domain::schedule::catch_up::ON_TIME;
+use crate::domain::shell_word::path_word;
 use crate::domain::time::Timestamp;
 use crate::ingest::table_files::{self, Roots};
 use crate::output::file_names::Layout;
@@ -66,7 +67,7 @@ fn one(
     let next = next.map_or_else(|| "never again".to_owned(), |at| at.to_string().replace(".000Z", "Z"));
     let (name, path) = (&config.name, &config.manifest);
     let said = |what: &str| format!("{name} fires next at {next}; {} {what}", path.display());
-    let plan = format!("callsheet plan {} shows what is wrong with it", path.display());
+    let plan = format!("callsheet plan {} shows what is wrong with it", path_word(path));
     match read(path, input_roots) {
         Ok(rows) if rows.bad.is_empty() => Check::good("schedule", said("can be read")),
         Ok(rows) if rows.bad.len() < rows.read => {

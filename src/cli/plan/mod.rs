@@ -350,6 +350,16 @@ struct PlanReport {
 }
 
 impl PlanReport {
+    /// Batches that several of its manifests go into.
+    fn shared_batches(&self) -> BTreeSet<&BatchName> {
+        let taken = self.validated.iter().filter(|validated| !validated.is_refused());
+        let mut seen = BTreeSet::new();
+        taken
+            .filter_map(|validated| validated.receipt.batch.as_ref())
+            .filter(|name| !seen.insert(*name))
+            .collect()
+    }
+
     fn write_json(&self, out: &mut impl Write) -> io::Result<()> {
         let mut writer = json::JsonWriter::begin(out)?;
         let totals = self.for_each_row(|row| writer.add_row(row))?;

@@ -162,6 +162,13 @@ pub(super) fn totals(out: &mut impl Write, report: &PlanReport, totals: &Totals)
 
 fn sentences(out: &mut impl Write, report: &PlanReport, totals: &Totals) -> io::Result<()> {
     sums(out, totals)?;
+    for batch in report.shared_batches() {
+        writeln!(
+            out,
+            "several of these manifests go into batch {batch}: of rows that have the same id in more than one, the version of \
+             the last is wanted, and the others are replaced free of charge; the total counts them all"
+        )?;
+    }
     for receipt in report.validated.iter().map(|validated| &validated.receipt) {
         if let (Some(batch), Some(pilot)) = (&receipt.batch, summary::pilot_plan(receipt)) {
             writeln!(out, "{batch}: {pilot}")?;

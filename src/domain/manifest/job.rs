@@ -41,7 +41,8 @@ pub(super) fn read_filled(
         JobReader { draft: RowBuilder::new(job.at, defaults, limits), given: UniqueNames::default(), fill };
     let walked = job.entries(&mut |key, value| reading.field(&key, value));
     if let Err(problem) = walked {
-        reading.draft.refuse(problem);
+        // What stands behind it was not read.
+        reading.draft.refuse_unknown(|| problem);
     }
     reading.draft.finish()
 }

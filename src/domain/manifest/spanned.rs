@@ -85,6 +85,10 @@ impl<'a> Spanned<'a> {
             Some((offset, mistake)) => {
                 Diagnostic::at(place(offset), format!("not JSON: {}", mistake.message)).hint(mistake.hint)
             }
+            // Said of the value, of which no other rule is to tell anything then.
+            None if is_half_character(error) && self.shape() == Shape::Scalar => {
+                Diagnostic::at(self.at, reason(error))
+            }
             None => Diagnostic::at(place(offset), reason(error)),
         }
     }
@@ -166,9 +170,20 @@ fn reason(error: &serde_json::Error) -> String {
     let place = format!(" at line {} column {}", error.line(), error.column());
     let said = text.strip_suffix(&place).unwrap_or(&text);
     match said.strip_prefix(TWICE) {
+        None if is_half_character(error) => {
+            "has half of a character: a surrogate, such as \\ud83d, is followed by the other half, such as \\ude00; write \
+             both, or the character itself"
+                .to_owned()
+        }
         Some(key) => format!("the key {key} is given twice"),
         None => format!("not JSON: {}", said.replace("EOF", "the text ends")),
     }
+}
+
+/// Whether an escape is one surrogate without the other: texts that are cut between two code units have them.
+fn is_half_character(error: &serde_json::Error) -> bool {
+    let text = error.to_string();
+    ["lone leading surrogate", "unexpected end of hex escape"].iter().any(|begin| text.starts_with(begin))
 }
 
 /// Marks the one error that is ours and not the parser's.

@@ -150,6 +150,9 @@ pub struct CommandOutcome {
     /// Canceled jobs that may have been sent by a state that is gone and that go on: those that were never sent are bought.
     #[serde(default, skip_serializing_if = "is_default")]
     pub canceled_go_on: u32,
+    /// Those of them that wait in the queue, and may cost more, or less, than before.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub allowed: u32,
     /// Jobs that are queued again under the key that they had.
     #[serde(default, skip_serializing_if = "is_default")]
     pub same_key: u32,
@@ -209,6 +212,7 @@ impl CommandOutcome {
         self.edited.extend(more.edited);
         self.superseded.extend(more.superseded);
         self.may_have_been_sent += more.may_have_been_sent;
+        self.allowed += more.allowed;
         self.same_key += more.same_key;
         self.restored += more.restored;
         self.without_key += more.without_key;
@@ -325,7 +329,11 @@ impl Scheduler {
         let mut outcome = CommandOutcome::default();
         for (spec, record) in found {
             let key = record.key;
-            if self.jobs.contains_key(&key) {
+            if let Some(open) = self.jobs.get(&key) {
+                // Its outputs are kept if the task that is watched succeeds.
+                if open.job().state().is_final() {
+                    outcome.watched.push(spec.label.clone());
+                }
                 continue;
             }
             let terms = AttemptRules { attempts: 0, keyed: true };

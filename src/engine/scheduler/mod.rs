@@ -61,6 +61,7 @@ use crate::domain::out_of_credits::AccountBlock;
 use crate::domain::request::Kind;
 use crate::domain::time::{Now, Tick};
 use crate::domain::utc_day::UtcDay;
+use crate::engine::engine_mode::Scope;
 use crate::engine::scheduler::parts::account_state::AccountState;
 use crate::engine::scheduler::parts::active_batch::ActiveBatch;
 use crate::engine::scheduler::parts::active_batches::ActiveBatches;
@@ -137,6 +138,8 @@ pub struct Scheduler {
     /// Attempts whose inputs are being looked for, though their jobs were canceled meanwhile: what is found is dropped.
     abandoned_lookups: BTreeSet<(JobKey, AttemptNo)>,
     pending: PendingStep,
+    /// The batches that it works for.
+    scope: Scope,
 }
 
 /// A job that had begun before, as this process takes it up.
@@ -187,6 +190,7 @@ impl Scheduler {
             inputs: JobInputs::default(),
             abandoned_lookups: BTreeSet::new(),
             pending: PendingStep::default(),
+            scope: Scope::All,
             settings,
         }
     }

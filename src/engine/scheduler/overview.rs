@@ -7,6 +7,7 @@ use crate::domain::job_state::{JobState, JobStateCounts};
 use crate::domain::ledger::Totals;
 use crate::domain::parked_reason::Parked;
 use crate::domain::time::Now;
+use crate::engine::engine_mode::Scope;
 use crate::engine::scheduler::parts::active_batch::ActiveBatch;
 use crate::engine::scheduler::parts::attention::Attention;
 use crate::engine::scheduler::parts::job_counts::NextAction;
@@ -18,43 +19,74 @@ use crate::store::{BatchRecord, JobRecord};
 const OPEN_LOOKED_AT_MAX: usize = 2_000;
 
 impl Scheduler {
-    /// Why nothing will move by itself any more; nothing while something will.
+    /// Has it work for these batches alone: others may be taken up by a command, and are not waited for.
+    pub fn work_for(&mut self, scope: Scope) {
+        self.scope = scope;
+    }
+
+    /// The batches that it works for, oldest first.
+    fn own_batches(&self) -> impl Iterator<Item = &ActiveBatch> {
+        self.batches.iter().filter(|active| self.scope.contains(active.record().no))
+    }
+
+    /// The batches that it works for and those whose outputs they lack, if these are not all.
+    fn waited_for(&self) -> Option<BTreeSet<BatchNo>> {
+        if self.mode == Mode::Stopping || self.own_batches().count() == self.batches.iter().count() {
+            return None;
+        }
+        let mut waited: BTreeSet<BatchNo> = self.own_batches().map(|active| active.record().no).collect();
+        let mut next: Vec<BatchNo> = waited.iter().copied().collect();
+        while let Some(no) = next.pop() {
+            next.extend(self.inputs.named_by(no).filter(|named| waited.insert(*named)));
+        }
+        Some(waited)
+    }
+
+    /// Why nothing will move by itself any more of the batches that it works for; nothing while something will.
     pub fn standstill(&self) -> Option<Standstill> {
+        let waited = self.waited_for();
+        let is_waited_for = |no: BatchNo| waited.as_ref().is_none_or(|waited| waited.contains(&no));
+        let waited_batches = || self.batches.iter().filter(|active| is_waited_for(active.record().no));
         let counts = self.jobs.counts();
-        if counts.busy() > 0
+        let moving = waited.iter().flatten().copied();
+        let moving = if waited.is_some() { counts.moving_of(moving) } else { counts.moving() };
+        if moving.busy > 0
             || self.account.is_asking()
             || self.account.key_is_doubtful() && self.mode != Mode::Stopping
             // Copies are being removed, or wait for the store.
             || self.mode != Mode::Stopping && !self.scratch.is_empty()
             || self.inputs.is_looking_up() && self.mode == Mode::Paying
             || self.prices.are_busy() && self.mode != Mode::Stopping
-            || self.batches.iter().any(|active| active.is_loading() || active.is_going_back())
+            || waited_batches().any(|active| active.is_loading() || active.is_going_back())
             || self.jobs.has_to_cancel()
             || self.mode == Mode::Stopping && self.timers.next_effect().is_some()
         {
             return None;
         }
-        if self.batches.iter().all(|active| active.record().is_done()) {
+        if self.own_batches().all(|active| active.record().is_done()) {
             return Some(Standstill::Done);
         }
         if self.mode == Mode::Stopping {
             return Some(Standstill::Stopped);
         }
-        if self.batches.iter().all(|active| active.record().has_ended()) {
+        if self.own_batches().all(|active| active.record().has_ended()) {
             return Some(Standstill::Review);
         }
         let sends = self.mode == Mode::Paying && !self.account.key_is_refused();
-        let moves = |action| counts.with_action(action) > 0;
-        let blocked = self.account.blocked().iter().filter_map(|key| self.jobs.get(key));
+        let moves = |action| moving.actions[action] > 0;
+        let blocked = self.account.blocked().iter().filter(|key| is_waited_for(key.batch));
+        let blocked = blocked.filter_map(|key| self.jobs.get(key));
         let blocked = blocked.filter(|open| open.action() == Some(NextAction::Post)).count();
         let refused = match self.refused_folders.is_empty() {
             true => 0,
-            false => self.jobs.iter().filter(|open| self.waits_for_folder(open)).count(),
+            false => {
+                let waited = self.jobs.iter().filter(|open| is_waited_for(open.key().batch));
+                waited.filter(|open| self.waits_for_folder(open)).count()
+            }
         };
-        if sends
-            && (moves(NextAction::NextAttempt) || counts.with_action(NextAction::Post) as usize > blocked)
-            || !self.account.key_is_refused() && (moves(NextAction::Read) || counts.unread() > 0)
-            || !self.disk.is_low() && counts.with_action(NextAction::Fetch) as usize > refused
+        if sends && (moves(NextAction::NextAttempt) || moving.actions[NextAction::Post] as usize > blocked)
+            || !self.account.key_is_refused() && (moves(NextAction::Read) || moving.unread > 0)
+            || !self.disk.is_low() && moving.actions[NextAction::Fetch] as usize > refused
         {
             return None;
         }
@@ -71,11 +103,13 @@ impl Scheduler {
             return None;
         }
         let with_queue =
-            self.batches.iter().filter(|active| active.has_rows() || counts.has_queued(active.record().no));
+            waited_batches().filter(|active| active.has_rows() || counts.has_queued(active.record().no));
         let with_queue = with_queue.filter(|active| !self.waits_for_unreadable(active));
-        let parked = with_queue.map(ActiveBatch::parked);
+        let parked = with_queue.map(|active| Some((active.record().no, active.parked()?)));
         // A batch whose queue is not parked waits for something that will come.
-        let parked: Vec<Parked> = parked.collect::<Option<_>>()?;
+        let parked: Vec<(BatchNo, Parked)> = parked.collect::<Option<_>>()?;
+        let own = parked.into_iter().filter(|(no, _)| self.scope.contains(*no));
+        let parked: Vec<Parked> = own.map(|(_, parked)| parked).collect();
         if parked.contains(&Parked::NoPrice) && self.prices.lack_a_catalog() {
             return None;
         }
@@ -83,8 +117,14 @@ impl Scheduler {
             return None;
         }
         let disk = (refused > 0).then_some(Parked::Disk);
-        let credits = (!self.account.blocked().is_empty()).then_some(Parked::Credits);
+        let credits = self.account.blocked().iter().any(|key| is_waited_for(key.batch));
+        let credits = credits.then_some(Parked::Credits);
         Some(parked.first().copied().or(disk).or(credits).map_or(Standstill::Overdue, Standstill::Parked))
+    }
+
+    /// Whether requests are sent and not answered, of whatever batch.
+    pub fn has_requests_in_flight(&self) -> bool {
+        self.jobs.counts().busy() > 0
     }
 
     /// Whether all that is left in the queue of a batch waits for tasks of earlier attempts that cannot be read.
@@ -346,14 +386,15 @@ impl BatchOverview {
         overview_of(record, JobStateCounts::default())
     }
 
-    /// In numbers a batch that is not done and that no process works on, with its jobs that have begun and not ended.
+    /// In numbers a batch that is not done and that the run leaves alone which has the state open, with its jobs that have
+    /// begun and not ended.
     pub fn of_unattended(record: &BatchRecord, open: &[JobRecord]) -> BatchOverview {
         let mut counts = JobStateCounts::default();
         for open in open {
             counts[open.job.state().job_state()] += 1;
         }
         let overview = overview_of(record, counts);
-        BatchOverview { parked: overview.parked.or(Some(Parked::NoProcess)), ..overview }
+        BatchOverview { parked: overview.parked.or(Some(Parked::AnotherRun)), ..overview }
     }
 }
 

@@ -35,10 +35,7 @@ impl Scheduler {
             if matches!(record.job.state(), State::Queued) || self.jobs.contains_key(&record.key) {
                 let is_allowed = u32::from(self.allow(record.key, record.job.max_credits()));
                 outcome.jobs += is_allowed;
-                match spec.order.kind.is_keyed() {
-                    true => outcome.same_key += is_allowed,
-                    false => outcome.without_key += is_allowed,
-                }
+                outcome.allowed += is_allowed;
                 continue;
             }
             let batch = self.batches.get(&record.key.batch).map(ActiveBatch::record);

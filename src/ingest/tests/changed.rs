@@ -67,6 +67,23 @@ fn a_row_that_goes_back_says_what_becomes_of_the_one_that_was_wanted() {
     assert!(accept("a fox").is_empty());
 }
 
+/// One variation may be made and another not.
+#[test]
+fn variations_that_go_back_are_told_together() {
+    let ingest = ingest();
+    let accept = |prompt: &str| {
+        let receipt =
+            ingest.accept("m.csv", &format!("id,kind,model,prompt,count\na,image,flat,{prompt},2\n"));
+        receipt.notes.iter().map(|note| note.message.clone()).collect::<Vec<_>>()
+    };
+    accept("a fox");
+    accept("a red fox");
+    let back = accept("a fox");
+    let what = "a and its further variations go back to a request that the batch had before; of those that were wanted until \
+                now, what is not submitted yet is replaced free of charge, and the others stay in the batch";
+    assert!(back.iter().any(|note| note.starts_with(what)), "{back:?}");
+}
+
 /// A limit and a review are no part of the request: what waits keeps those that it was accepted with, and that is said.
 #[test]
 fn a_row_that_waits_says_which_of_its_terms_a_manifest_does_not_change() {

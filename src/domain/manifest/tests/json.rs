@@ -176,7 +176,7 @@ fn every_problem_of_a_job_is_told_at_its_place() {
             "bad 4:14: options: found [], expected an object",
             "bad 4:26: meta: found 1, expected an object",
             r#"bad 4:29: options.seed: unknown key; did you mean "speed"? (hint: to send "options.seed" to the service put it inside "options", to keep it for the results inside "meta")"#,
-            "bad 5:20: prompt: not JSON: unexpected end of hex escape",
+            "bad 5:13: prompt: has half of a character: a surrogate, such as \\ud83d, is followed by the other half, such as \\ude00; write both, or the character itself",
             "bad 6:15: options: found an empty name",
             "bad 6:33: meta: found an empty name",
         ],

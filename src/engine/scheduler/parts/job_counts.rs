@@ -20,14 +20,32 @@ use crate::domain::request::Kind;
 #[derive(Debug, Default)]
 pub struct JobCounts {
     in_flight: InFlight,
-    busy: u32,
     refused: u32,
     unavailable: u32,
-    unread: u32,
     held_in_queue: Credits,
-    actions: EnumMap<NextAction, u32>,
+    moving: MovingCounts,
     by_kind: EnumMap<Kind, JobStateCounts>,
     by_batch: BTreeMap<BatchNo, BatchJobCounts>,
+}
+
+/// How many jobs are under way, or will be by themselves.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct MovingCounts {
+    /// An effect of them is under way.
+    pub busy: u32,
+    /// A watched task of them was not read since the start.
+    pub unread: u32,
+    /// By what they will do by themselves.
+    pub actions: EnumMap<NextAction, u32>,
+}
+
+impl MovingCounts {
+    fn and(mut self, others: MovingCounts) -> MovingCounts {
+        self.busy += others.busy;
+        self.unread += others.unread;
+        self.actions.iter_mut().for_each(|(action, count)| *count += others.actions[action]);
+        self
+    }
 }
 
 /// What is counted of one batch's open jobs.
@@ -43,6 +61,8 @@ pub struct BatchJobCounts {
     pub refused: u32,
     /// Submitting or running, and overdue.
     pub overdue: u32,
+    /// What moves.
+    pub moving: MovingCounts,
 }
 
 /// What a job will do by itself, if nothing stands in the way.
@@ -93,7 +113,7 @@ impl JobCounts {
 
     /// Jobs with an effect under way.
     pub fn busy(&self) -> u32 {
-        self.busy
+        self.moving.busy
     }
 
     /// Jobs whose outputs the object store refuses while it takes others.
@@ -106,19 +126,20 @@ impl JobCounts {
         self.unavailable
     }
 
-    /// Jobs of which a watched task was not read since the start.
-    pub fn unread(&self) -> u32 {
-        self.unread
-    }
-
     /// What is held for jobs in the queue, in credits, since their state was recovered.
     pub fn held_in_queue(&self) -> Credits {
         self.held_in_queue
     }
 
-    /// Jobs that would move like this.
-    pub fn with_action(&self, action: NextAction) -> u32 {
-        self.actions[action]
+    /// What moves.
+    pub fn moving(&self) -> MovingCounts {
+        self.moving
+    }
+
+    /// What moves of some batches.
+    pub fn moving_of(&self, batches: impl IntoIterator<Item = BatchNo>) -> MovingCounts {
+        let of_each = batches.into_iter().map(|batch| self.of_batch(batch).moving);
+        of_each.fold(MovingCounts::default(), MovingCounts::and)
     }
 
     /// What is counted of a batch's open jobs.
@@ -191,10 +212,11 @@ impl JobCounts {
     }
 
     fn change(&mut self, batch: BatchNo, kind: Kind, counted_as: CountedAs, by_one: impl Fn(&mut u32)) {
-        by_one(&mut self.actions[counted_as.action]);
+        by_one(&mut self.moving.actions[counted_as.action]);
         by_one(&mut self.by_kind[kind][counted_as.state]);
         let of_batch = self.by_batch.entry(batch).or_default();
         by_one(&mut of_batch.states[counted_as.state]);
+        by_one(&mut of_batch.moving.actions[counted_as.action]);
         by_one(&mut of_batch.kinds[kind]);
         if counted_as.never_sent {
             by_one(&mut of_batch.never_sent);
@@ -210,10 +232,12 @@ impl JobCounts {
             by_one(&mut self.unavailable);
         }
         if counted_as.busy {
-            by_one(&mut self.busy);
+            by_one(&mut of_batch.moving.busy);
+            by_one(&mut self.moving.busy);
         }
         if counted_as.unread {
-            by_one(&mut self.unread);
+            by_one(&mut of_batch.moving.unread);
+            by_one(&mut self.moving.unread);
         }
     }
 
@@ -224,10 +248,10 @@ impl JobCounts {
         let of_kind =
             |counts: &JobCounts, kind| counts.in_flight.by_kind.get(kind).copied().unwrap_or_default();
         let of_model = |model| anew.in_flight.by_model.get(model).copied().unwrap_or_default();
-        (self.in_flight.all, self.busy, self.refused, self.unread, self.held_in_queue)
-            == (anew.in_flight.all, anew.busy, anew.refused, anew.unread, anew.held_in_queue)
+        (self.in_flight.all, self.refused, self.held_in_queue, self.moving)
+            == (anew.in_flight.all, anew.refused, anew.held_in_queue, anew.moving)
             && self.unavailable == anew.unavailable
-            && (self.actions, self.by_kind) == (anew.actions, anew.by_kind)
+            && self.by_kind == anew.by_kind
             && Kind::ALL.iter().all(|kind| of_kind(anew, kind) == of_kind(self, kind))
             && self.in_flight.by_model.iter().all(|(model, n)| of_model(model) == *n)
             && self.by_batch.keys().all(|no| anew.of_batch(*no) == self.of_batch(*no))
@@ -270,10 +294,16 @@ mod tests {
         let [first, second] = [BatchNo(1), BatchNo(2)];
         counts.add(first, &video.order, RUNNING);
         counts.add(second, &video.order, QUEUED);
-        assert_eq!((counts.in_flight().all, counts.busy(), counts.unread()), (1, 1, 1));
+        assert_eq!((counts.in_flight().all, counts.busy(), counts.moving().unread), (1, 1, 1));
         assert_eq!((counts.sent_of(first), counts.open_of(second), counts.has_queued(second)), (1, 1, true));
         assert_eq!((counts.of_batch(second).never_sent, counts.held_in_queue()), (1, Credits(7)));
-        assert_eq!((counts.with_action(NextAction::Read), counts.with_action(NextAction::Fetch)), (1, 0));
+        let moving =
+            [counts.moving_of([first]), counts.moving_of([second]), counts.moving_of([first, second])];
+        assert_eq!(
+            moving.map(|of| (of.busy, of.unread, of.actions[NextAction::Read])),
+            [(1, 1, 1), (0, 0, 0), (1, 1, 1)]
+        );
+        assert_eq!((counts.moving(), counts.moving().actions[NextAction::Fetch]), (moving[2], 0));
         let of_all: Vec<_> = counts.by_state_and_kind().collect();
         assert_eq!(of_all, [(JobState::Queued, Kind::Video, 1), (JobState::Running, Kind::Video, 1)]);
         counts.remove(first, &video.order, RUNNING);
