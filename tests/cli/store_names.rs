@@ -81,9 +81,7 @@ fn a_prefix_of_any_letters_is_in_the_addresses_as_it_is_in_the_keys() {
     fs::remove_file(env.path("output/stills/a.png")).unwrap();
     run(&env, &store, &["outputs", "sync", "stills"]).exited(0).says("0 uploaded, 1 restored");
     env.configure("[output]\nstore = \"s3://media/Frühling #1\"\n");
-    run(&env, &store, &["run", "stills.csv"])
-        .exited(2)
-        .says("output.store: write # as %23");
+    run(&env, &store, &["run", "stills.csv"]).exited(2).says("output.store: write # as %23");
     env.audit().each_paid_once(2);
 }
 
