@@ -8,8 +8,8 @@ use crate::domain::time::{Millis, Tick};
 
 /// Refusals that come within this span after a decrease belong to the same crowding.
 const COOL_DOWN: Millis = Millis::from_secs(5);
-/// Parts of a slot in which the limit is counted.
-const PARTS: u64 = 1_000;
+/// Parts of a slot in which the limit is counted: more than there are slots, or an answer would be no part of one.
+const PARTS: u64 = 1 << 32;
 
 /// How many jobs may be in flight, as learned so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,7 +62,7 @@ impl AdaptiveLimit {
     /// The service took a request: one slot more for each whole round of them.
     pub fn taken(&mut self) {
         let step = PARTS / u64::from(self.present());
-        self.parts = (self.parts + step).min(u64::from(self.ceiling) * PARTS);
+        self.parts = self.parts.saturating_add(step).min(u64::from(self.ceiling) * PARTS);
     }
 
     /// The service said that it is too much.
@@ -94,6 +94,17 @@ mod tests {
         assert_eq!(limit.present(), 9);
         limit.refused(Tick(6_000), None);
         assert_eq!(limit.present(), 4);
+    }
+
+    #[test]
+    fn a_limit_of_many_slots_grows_again() {
+        let mut limit = AdaptiveLimit::new(100_000, true);
+        limit.refused(Tick(0), None);
+        (0..50_001).for_each(|_| limit.taken());
+        assert_eq!(limit.present(), 50_001);
+        let mut most = AdaptiveLimit::new(u32::MAX, true);
+        most.taken();
+        assert_eq!(most.present(), u32::MAX);
     }
 
     #[test]

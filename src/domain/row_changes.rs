@@ -93,11 +93,23 @@ fn compare(
 
 fn how(before: Option<&Value>, now: Option<&Value>) -> String {
     match (before, now) {
+        (Some(Value::String(before)), Some(Value::String(now))) if with_lf(before) == with_lf(now) => {
+            let ends = |text: &str| if text.contains('\r') { "CRLF" } else { "LF" };
+            format!(
+                "differs in line ends alone, was {}, is {}: save the manifest with the line ends that it had",
+                ends(before),
+                ends(now)
+            )
+        }
         (Some(Value::String(before)), Some(Value::String(now))) if folded(before) == folded(now) => {
             "differs in case or spaces alone".to_owned()
         }
         (before, now) => format!("was {}, is {}", quoted(before), quoted(now)),
     }
+}
+
+fn with_lf(text: &str) -> String {
+    text.replace("\r\n", "\n")
 }
 
 fn folded(text: &str) -> String {
@@ -142,6 +154,10 @@ mod tests {
             shown(&before, &now),
             ["options.quality: was \"1K\", is \"2K\"", "prompt: differs in case or spaces alone"]
         );
+        let [lf, crlf] = ["A fox\nin snow", "A fox\r\nin snow"]
+            .map(|prompt| order("image", json!({"model": "m", "prompt": prompt})));
+        let told = "prompt: differs in line ends alone, was LF, is CRLF: save the manifest with the line ends that it had";
+        assert_eq!(shown(&lf, &crlf), [told]);
         let other = order("image", json!({"model": "m", "prompt": "A wolf ".repeat(9)}));
         assert_eq!(
             shown(&before, &other),

@@ -489,6 +489,7 @@ fn a_row_replaces_the_newest_one_of_its_id() {
     let mut accepted = Appender::open(&path, 0).unwrap();
     let mut draft = store.begin_staging().unwrap();
     draft.note_rows_of(&path);
+    let mut before = 0;
     for fingerprint in [1, 2] {
         let spec = JobSpec {
             seq: Seq(u32::from(fingerprint)),
@@ -500,6 +501,7 @@ fn a_row_replaces_the_newest_one_of_its_id() {
             order: *order(2, 0),
         };
         let at = accepted.push(&spec).unwrap();
+        before = at;
         let existing = ExistingJob {
             fingerprint: spec.fingerprint,
             variation: 1,
@@ -530,7 +532,7 @@ fn a_row_replaces_the_newest_one_of_its_id() {
         was_wanted: true,
         back_to: None,
         is_dropped: false,
-        before: 0,
+        before,
         standing: JobStanding::Running,
     };
     assert_eq!(first.changes, [change]);

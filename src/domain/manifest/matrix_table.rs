@@ -123,6 +123,7 @@ pub fn with_tables(
     read: &mut ReadTable<'_>,
     limits: &Limits,
 ) -> Result<Option<String>, Diagnostic> {
+    let document = document.strip_prefix('\u{feff}').unwrap_or(document);
     let whole = document.trim_end();
     let manifest = Spanned::new(whole.trim_start(), Position::at(1, 1));
     if manifest.shape() != Shape::Object || manifest.check_syntax().is_err() {

@@ -53,7 +53,7 @@ impl<T: CatalogEntry> CatalogList<T> {
         read: fn(&Map<String, Value>, &mut Vec<String>) -> Option<T>,
     ) -> CatalogList<T> {
         let mut listing = CatalogList::default();
-        let Some(items) = list_in(data) else {
+        let Some(items) = list_in(name, data) else {
             odd.push(format!("the {name} catalog holds no list"));
             return listing;
         };
@@ -73,11 +73,16 @@ impl<T: CatalogEntry> CatalogList<T> {
     }
 }
 
-/// The list: `data` itself, or the one list in it whose items are objects.
-fn list_in(data: &Value) -> Option<&Vec<Value>> {
+/// The list: `data` itself, or the one list in it that is called `models` or like the catalog, or else whose items are objects.
+fn list_in<'a>(name: &str, data: &'a Value) -> Option<&'a Vec<Value>> {
     match data {
         Value::Array(items) => Some(items),
         Value::Object(fields) => {
+            let names = [format!("{name}s"), "models".to_owned(), name.to_owned()];
+            let called = names.iter().find_map(|name| fields.get(name)?.as_array());
+            if called.is_some() {
+                return called;
+            }
             let lists = || fields.values().filter_map(Value::as_array);
             let of_objects = lists().find(|items| items.iter().any(Value::is_object));
             of_objects.or_else(|| lists().next())

@@ -264,6 +264,12 @@ fn a_manifest_with_its_tables_means_the_same_and_keeps_its_places() {
         r#"bad 2:53: count: found "A-1", expected a whole number from 1 to 1000 (with product.sku "A-1")"#
     );
     assert_eq!(with_tables(&whole, &mut table, &limits()), Ok(None), "it has them");
+    let marked = format!("\u{feff}{text}");
+    assert_eq!(
+        with_tables(&marked, &mut table, &limits()),
+        Ok(Some(whole)),
+        "a byte order mark says nothing"
+    );
     for other in ["[1]", "{\"jobs\": []}", "{\"matrix\": {\"a\": [1]}, \"jobs\": []}", "{", "prompt\nx\n"] {
         assert_eq!(with_tables(other, &mut table, &limits()), Ok(None), "{other}");
     }

@@ -34,6 +34,8 @@ fn the_list_is_the_data_or_in_it() {
         json!([entry]),
         json!({"models": [entry]}),
         json!({"type": "video", "tags": ["a"], "whatever": [entry], "total": 1}),
+        json!({"groups": [{"id": "new"}], "models": [entry]}),
+        json!({"groups": [{"id": "new"}], "videos": [entry]}),
     ];
     for data in in_data {
         let mut catalog = Catalog::default();
