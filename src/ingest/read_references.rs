@@ -62,7 +62,8 @@ pub(super) fn read<R: Read, E>(
     chooser: Option<RowChooser<'_>>,
 ) -> Result<RowReferences, E> {
     let AcceptedBatches { mut look_up, refers_to, takes } = accepted_batches;
-    let mut references = RowReferences::default();
+    let is_part_of_batch = rules.context.options.amends.is_some();
+    let mut references = RowReferences { is_part_of_batch, ..RowReferences::default() };
     let Some(rows) = open()? else { return Ok(references) };
     let mut named = Named::read(rows, batch, rules, chooser);
     references.rows = std::mem::take(&mut named.rows);
@@ -233,7 +234,9 @@ impl Named {
                 if other.as_ref().is_none_or(|other| other == batch) {
                     names().for_each(|name| named.rows.name(name));
                 }
-                if let Some(other) = other {
+                // The rows of a batch that are retried are some of its rows: what they name may be another.
+                let amended = rules.context.options.amends.is_some().then(|| batch.clone());
+                if let Some(other) = other.or(amended) {
                     named.elsewhere.entry(other).or_default().extend(names().cloned());
                 }
             }

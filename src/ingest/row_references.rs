@@ -36,6 +36,8 @@ pub struct ReferredBatch {
 #[derive(Debug, Default)]
 pub(super) struct RowReferences {
     pub(super) rows: NamedRows,
+    /// The manifest is some rows of its batch, to be retried: they may name others of it.
+    pub(super) is_part_of_batch: bool,
     /// What was decided about the takes of the own batch, and of which takes its children were made.
     pub(super) takes: HashMap<JobId, DecidedTake>,
     /// Batches that rows name, or why their rows cannot be named.
@@ -211,6 +213,9 @@ impl RowReferences {
         let Some(reference) = JobReference::parse(text) else { return Err(format!("is no {FORM}")) };
         let JobReference { batch, row: name, output } = reference?;
         let (batch, found) = match &batch {
+            None if self.is_part_of_batch && self.find(&name).is_none() => {
+                (None, self.in_batch(own, &name)?.1)
+            }
             None => (None, self.in_manifest(&name)?),
             Some(other) if other != own => {
                 let (no, found) = self.in_batch(other, &name)?;

@@ -13,7 +13,7 @@ use crate::domain::diagnostic::{Diagnostic, Position};
 use crate::domain::ids::{BadBatchName, BatchName, Fingerprint, JobId};
 use crate::domain::job_reference::DecidedTake;
 use crate::domain::manifest::row::{BadRow, Deadline, Header, Policy, ReadRow};
-use crate::domain::manifest::{self, Limits, Manifest, RefusedManifest};
+use crate::domain::manifest::{self, Limits, Manifest, RefusedManifest, RowEdits};
 use crate::domain::pilot::Pilot;
 use crate::domain::reference_graph::ReferenceGraph;
 use crate::domain::shell_word::{job_argument, shell_word};
@@ -396,10 +396,11 @@ fn references(
     is_present: bool,
     batches: &mut dyn Batches,
 ) -> Result<RowReferences, ManifestError> {
-    if !read_references::file_may_have(path) {
+    let RowValidator { batch, rules, .. } = *validator;
+    let edits = rules.context.options.edits.as_ref();
+    if !edits.is_some_and(RowEdits::may_name_rows) && !read_references::file_may_have(path) {
         return Ok(RowReferences::default());
     }
-    let RowValidator { batch, rules, .. } = *validator;
     let selection = &rules.context.options.selection;
     let chooser = (!selection.is_whole()).then(|| RowChooser::new(selection, drawn.cloned()));
     let open = || {

@@ -308,3 +308,35 @@ fn what_changes_no_request_is_refused_and_says_nothing_of_the_manifest() {
     assert!(!same.stderr.contains("old rows"), "{}", same.stderr);
     env.audit().each_paid_once(2);
 }
+
+#[test]
+fn a_row_is_retried_with_an_output_of_another_row_of_its_batch() {
+    let env = TestEnv::with_faults(ONE_STORM);
+    env.write(
+        "story.json",
+        r#"{"jobs": [
+            {"id": "clip", "kind": "video", "model": "house-c1", "prompt": "a fox in a storm",
+             "image_urls": ["https://example.com/fox.png"], "duration": "2s"},
+            {"id": "still", "kind": "image", "model": "gi-2", "prompt": "a fox"}
+        ]}"#,
+    );
+    env.run(["run", "story.json"]).exited(1);
+    let retry = |still: &str| {
+        let field = format!("image_urls=job:{still}");
+        env.run(["retry", "story/clip", "--set", field.as_str()])
+    };
+    retry("stil").exited(2).says("names no row of the batch story; to list its rows: callsheet jobs story");
+    retry("still").exited(0).says("1 new job accepted");
+    let daemon = env.daemon("info");
+    until("the clip", || {
+        results_if_any(&env, "story").contains(&"clip: house-c1/image-to-video succeeded".into())
+    });
+    daemon.stop();
+    let explained = env.run(["explain", "story/clip"]).exited(0).stdout;
+    assert!(explained.contains("is there: still"), "{explained}");
+    env.audit().each_paid_once(2);
+}
+
+fn results_if_any(env: &TestEnv, batch: &str) -> Vec<String> {
+    if env.path(&format!("output/{batch}/results.jsonl")).exists() { results(env, batch) } else { Vec::new() }
+}

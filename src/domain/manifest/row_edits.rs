@@ -77,6 +77,11 @@ pub struct RowEdits {
 }
 
 impl RowEdits {
+    /// Whether a field is set to what may be the output of another row.
+    pub fn may_name_rows(&self) -> bool {
+        self.fields.iter().any(|edit| edit.value.contains("job:"))
+    }
+
     /// The row with the edits, where it is one of those that are edited.
     pub(super) fn apply(&self, read: ReadRow, limits: &Limits) -> ReadRow {
         match read {
