@@ -21,6 +21,7 @@ use crate::domain::input_file::{InputContent, InputFile, InputMedia};
 use crate::domain::job::{JobSpec, OutputFile};
 use crate::domain::job_reference::{EndedTake, FoundInput, JobInput};
 use crate::domain::task::{DISK_FAULT, Fault, ReadAnswer, TaskStatus};
+use crate::engine::row_reader::RowReader;
 use crate::engine::scheduler::{InputFault, ended_take};
 use crate::engine::{EngineDeps, blocking, input_store};
 use crate::output::open_output::open_output;
@@ -37,6 +38,14 @@ pub(super) fn ended_jobs(store: &Store, no: BatchNo) -> Result<Vec<(JobId, Ended
     let mut outcomes = store.spool(no).outcomes(0, store.outcomes_bytes(&batch)?)?;
     while let Some((_, record)) = outcomes.next_line::<JobRecord>()? {
         ended.insert(record.id, ended_take(&record));
+    }
+    // Those of a batch that this process leaves alone may have succeeded while another of their tasks is watched.
+    for record in store.open_records_of(no)?.iter() {
+        let record = record?;
+        if record.job.has_succeeded() {
+            let wants_review = RowReader::new(store).spec_at(no, record.row_at)?.order.review;
+            ended.insert(record.id, EndedTake { wants_review, ..ended_take(&record) });
+        }
     }
     Ok(ended.into_iter().collect())
 }

@@ -11,7 +11,7 @@ use crate::domain::time::Timestamp;
 use crate::engine::engine_client::EngineClient;
 use crate::engine::name_lookup::{self, FindError, NamedJob, Target};
 use crate::engine::row_takes::{RowTakes, row_takes};
-use crate::engine::scheduler::{Command, FoundJob};
+use crate::engine::scheduler::{Command, FoundJob, still_watched};
 use crate::engine::{EngineError, blocking};
 use crate::store::{BatchRecord, JobRecord, Store, StoreError};
 
@@ -178,7 +178,10 @@ fn plan(
     asked: &AskedDecision,
     by: &str,
 ) -> Result<Vec<(FoundJob, Decision)>, String> {
-    let NamedJob { spec, record, .. } = named;
+    let NamedJob { batch, spec, record, .. } = named;
+    if let Some(why) = still_watched(&batch.name, spec, &record.job) {
+        return Err(why);
+    }
     if !record.job.has_succeeded() {
         return Err(format!("it has no outputs to decide about: it is {}", record.job.state().name()));
     }
@@ -202,6 +205,9 @@ fn plan(
     let mut changes = Vec::new();
     for (seq, verdict) in review::verdicts(asked.action, spec.seq, &as_takes) {
         let Some(found) = takes.iter().find(|(take, _)| take.seq == seq) else { continue };
+        if let Some(why) = still_watched(&batch.name, &found.0, &found.1.job) {
+            return Err(format!("{}: {why}", found.0.label));
+        }
         let note = asked.note.as_ref().filter(|_| seq == spec.seq);
         changes.push((found.clone(), decision(verdict, note, &found.1)));
     }

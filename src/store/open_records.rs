@@ -38,6 +38,11 @@ impl Store {
 }
 
 impl OpenRecords {
+    /// All of them, in order of the manifest.
+    pub fn iter(&self) -> impl Iterator<Item = Result<JobRecord, StoreError>> {
+        self.ends.iter().filter_map(|(seq, _)| self.get(*seq).transpose())
+    }
+
     /// The open job of that place; nothing where it is not open.
     ///
     /// # Errors

@@ -269,6 +269,11 @@ impl Change {
             (State::Submitting { may_have_run: true, .. }, Event::InputsUnfit(fault)) => {
                 change.doubt(fault, None);
             }
+            (State::Submitting { may_have_run: true, fault: Some(fault), .. }, Event::NotNeeded)
+                if change.job.has_outputs_of_another_attempt() && resubmission::waits_for_owner(&fault) =>
+            {
+                change.doubt_unneeded(&fault);
+            }
             (State::Submitting { may_have_run, sends, .. }, Event::Posted(answer)) => {
                 change.posted(answer, may_have_run, sends, rules);
             }

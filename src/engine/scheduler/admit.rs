@@ -105,6 +105,11 @@ impl Scheduler {
             }
         }
         for candidate in &decision.admitted {
+            // It looked as if no budget covered it.
+            if self.is_to_be_read(candidate.key, now) {
+                self.read_first(&[candidate.key], now);
+                continue;
+            }
             self.batches.served(candidate.key.batch);
             self.account.spend(candidate.hold);
             self.send(candidate, now)?;
@@ -178,6 +183,12 @@ impl Scheduler {
                 }
             }
         }
+    }
+
+    /// Whether the task of an earlier attempt at a job is to be read before another is paid for.
+    fn is_to_be_read(&self, key: JobKey, now: Now) -> bool {
+        let within = self.reading_counts_for();
+        self.jobs.get(&key).is_some_and(|open| open.unread_attempts(now.tick, within).next().is_some())
     }
 
     /// For how long a reading of a task tells that it still runs, before another attempt is paid for.

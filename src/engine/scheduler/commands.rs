@@ -10,8 +10,8 @@ use std::sync::Arc;
 use crate::domain::batch_terms;
 use crate::domain::credits::Credits;
 use crate::domain::default_fields::is_default;
-use crate::domain::ids::{AttemptNo, BatchNo, JobKey, Seq};
-use crate::domain::job::{JobSpec, OutputFile, State};
+use crate::domain::ids::{AttemptNo, BatchName, BatchNo, JobKey, Seq};
+use crate::domain::job::{Job, JobSpec, OutputFile, State};
 use crate::domain::lifecycle::{self, AttemptRules, Event, Transition};
 use crate::domain::review::Decision;
 use crate::domain::shell_word::shell_word;
@@ -24,6 +24,16 @@ use crate::store::{BatchRecord, JobRecord, Pause};
 
 /// Why a decision was not recorded.
 pub const CHANGED_MEANWHILE: &str = "its outputs have changed meanwhile; look at them and decide again";
+
+/// Why nothing can be decided about a job that has succeeded: the task of another attempt is watched; nothing where none is.
+pub fn still_watched(batch: &BatchName, spec: &JobSpec, job: &Job) -> Option<String> {
+    let no = job.watched_attempts().next().filter(|_| job.has_succeeded())?.no().0;
+    let name = shell_word(&format!("{batch}/{}", spec.label));
+    Some(format!(
+        "the task of its attempt {no} is still watched; decide once that has ended, or end that: callsheet resolve {name} \
+         --attempt {no} --charged N or --not-charged, as the account shows"
+    ))
+}
 
 /// One job, as it was found in the spool.
 pub type FoundJob = (Arc<JobSpec>, JobRecord);
@@ -356,17 +366,21 @@ impl Scheduler {
     }
 
     /// Takes down what a person decided. A job whose outputs are being downloaded again is left as it is.
+    /// All of it or nothing: what is decided of one take may hang on the others.
     fn decide(&mut self, decided: Vec<(FoundJob, Decision)>, now: Now) -> CommandOutcome {
-        let mut outcome = CommandOutcome::default();
-        for ((spec, record), decision) in decided {
-            if let Some(still) = self.jobs.get(&record.key).and_then(|open| self.still_watched(open)) {
-                outcome.refused.get_or_insert(still);
-                continue;
+        for ((spec, record), _) in &decided {
+            let batch = self.batches.get(&record.key.batch).map(ActiveBatch::record);
+            if let (Some(batch), Some(open)) = (batch, self.jobs.get(&record.key))
+                && let Some(why) = still_watched(&batch.name, spec, open.job())
+            {
+                return CommandOutcome::refused(why);
             }
             if self.jobs.contains_key(&record.key) || !record.job.has_succeeded() {
-                outcome.refused.get_or_insert_with(|| CHANGED_MEANWHILE.to_owned());
-                continue;
+                return CommandOutcome::refused(CHANGED_MEANWHILE);
             }
+        }
+        let mut outcome = CommandOutcome::default();
+        for ((spec, record), decision) in decided {
             let Some(active) = self.batches.get_mut(&record.key.batch) else { continue };
             let mut job = record.job.clone();
             job.decide(Decision { at: now.wall, ..decision });
@@ -380,19 +394,6 @@ impl Scheduler {
         outcome
     }
 
-    /// Why nothing can be decided about a job that has succeeded; nothing where nothing of it is watched.
-    fn still_watched(&self, open: &OpenJob) -> Option<String> {
-        let no = open.job().watched_attempts().next()?.no().0;
-        let batch = &self.batches.get(&open.key().batch)?.record().name;
-        let name = shell_word(&format!("{batch}/{}", open.spec().label));
-        open.job().has_succeeded().then(|| {
-            format!(
-                "the task of its attempt {no} is still watched; decide once that has ended, or end that: callsheet resolve \
-                 {name} --attempt {no} --charged N or --not-charged, as the account shows"
-            )
-        })
-    }
-
     /// Takes down which objects the outputs of jobs are in.
     fn note_stored(
         &mut self,
@@ -404,15 +405,18 @@ impl Scheduler {
             let (key, rules) = (record.key, AttemptRules { attempts: 0, keyed: true });
             let event = Event::Stored(files);
             if let Some(open) = self.jobs.get(&key) {
-                // One that is done is open while the task of another attempt is watched.
-                if open.job().has_succeeded() {
+                // One that is done is open while the task of another attempt is watched. It may have been renamed meanwhile.
+                let is_as_read = open.job().outputs() == record.job.outputs();
+                if open.job().has_succeeded() && is_as_read {
                     let attempt = open.job().attempt();
                     self.apply(key, attempt, event, now)?;
                     outcome.jobs += 1;
                 }
-            } else if let Ok(Transition { job, .. }) =
-                lifecycle::apply(&record.job, record.job.attempt(), event, rules, now.wall)
+            } else if record.job.is_over()
+                && let Ok(Transition { job, .. }) =
+                    lifecycle::apply(&record.job, record.job.attempt(), event, rules, now.wall)
             {
+                // One that is open, in a batch that is left alone here, stays as it is.
                 self.pending.batch_changed(key.batch);
                 self.pending.outcome_changed(JobRecord { job, ..record });
                 outcome.jobs += 1;

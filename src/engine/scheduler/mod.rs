@@ -39,7 +39,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 pub use self::account_overview::AccountOverview;
-pub use self::commands::{CHANGED_MEANWHILE, Command, CommandOutcome, FoundJob};
+pub use self::commands::{CHANGED_MEANWHILE, Command, CommandOutcome, FoundJob, still_watched};
 pub use self::messages::{
     AppliedVersions, BatchOverview, Effect, EndedVersion, FetchFault, FetchOrder, Input, InputFault,
     LastFailure, NoBalance, RenamedJob, SchedulerError, Settings, SpooledRow, Standstill, Step,

@@ -117,8 +117,9 @@ impl Scheduler {
             }
             let rules = AttemptRules { attempts: 0, keyed: true };
             let renamed = Event::Renamed(files);
-            if let Ok(Transition { job, .. }) =
-                lifecycle::apply(&record.job, record.job.attempt(), renamed, rules, now.wall)
+            if record.job.is_over()
+                && let Ok(Transition { job, .. }) =
+                    lifecycle::apply(&record.job, record.job.attempt(), renamed, rules, now.wall)
             {
                 self.pending.outcome_changed(JobRecord { job, ..record });
             }

@@ -102,8 +102,21 @@ impl Scheduler {
             self.end(key);
         } else {
             self.note_outputs(key);
+            self.give_up_unneeded(key, now)?;
         }
         Ok(())
+    }
+
+    /// A request that waits for the account's owner, and of which no answer is to come, is given up where another attempt has
+    /// succeeded.
+    fn give_up_unneeded(&mut self, key: JobKey, now: Now) -> Result<(), SchedulerError> {
+        match self.jobs.get(&key) {
+            Some(open) if !open.is_busy() && open.job().waits_unneeded() => {
+                let attempt = open.job().attempt();
+                self.apply(key, attempt, Event::NotNeeded, now)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Tells the account what moved for a job.

@@ -447,10 +447,13 @@ fn has_expired(batch: &BatchRecord, now: Now) -> bool {
     })
 }
 
-/// What is durable of the jobs that an input of a job of `own` may be an output of: those that have ended.
+/// What is durable of the jobs that an input of a job of `own` may be an output of: those that have ended, and those that have
+/// succeeded while another of their tasks is watched.
 fn takes_of<'a>(input: &JobInput, own: BatchNo, disk: &'a Disk) -> Vec<&'a JobRecord> {
     let (ids, batch): (BTreeSet<JobId>, BatchNo) = (input.jobs().collect(), input.batch_of(own));
-    let of_batch = disk.outcomes.values().filter(|record| record.key.batch == batch);
+    let ended = disk.outcomes.values().filter(|record| !disk.open.contains_key(&record.key));
+    let done = disk.open.values().filter(|record| record.job.has_succeeded());
+    let of_batch = ended.chain(done).filter(|record| record.key.batch == batch);
     of_batch.filter(|record| ids.contains(&record.id)).collect()
 }
 

@@ -36,6 +36,8 @@ pub enum Event {
     InputsLost(Fault),
     /// It may have been sent by a process whose state was lost, and cannot be sent again: what it takes does not fit.
     InputsUnfit(Fault),
+    /// Another attempt has succeeded, and this one's request, of which none is on its way, waits for the account's owner.
+    NotNeeded,
     /// Its creating POST was answered, or was not.
     Posted(PostAnswer),
     /// It is to be sent again, no task was made of it so far, and it would not be admitted as it was: its price, its day, a
@@ -85,6 +87,7 @@ impl Event {
             Event::PriceKnown(_) => "price known",
             Event::InputsLost(_) => "inputs lost",
             Event::InputsUnfit(_) => "inputs unfit",
+            Event::NotNeeded => "not needed",
             Event::Posted(_) => "posted",
             Event::Requeue => "requeue",
             Event::Read(_) => "read",

@@ -36,6 +36,12 @@ pub(super) fn has_place_beside(attempt: &Attempt, event: &Event) -> bool {
 }
 
 impl Job {
+    /// Whether its request waits for credits or for a key, though another attempt has succeeded.
+    pub fn waits_unneeded(&self) -> bool {
+        self.has_outputs_of_another_attempt()
+            && matches!(self.state(), State::Submitting { may_have_run: true, fault: Some(fault), .. } if waits_for_owner(fault))
+    }
+
     /// Its owner canceled it after it was submitted, and has not retried it since: its task is read and its outputs are
     /// downloaded, and nothing more is bought for it.
     pub fn has_no_more_attempts(&self) -> bool {
@@ -55,7 +61,7 @@ impl Job {
 }
 
 /// Whether the answer to a request waits for the account's owner: for credits, or for a key.
-fn waits_for_owner(fault: &Fault) -> bool {
+pub(super) fn waits_for_owner(fault: &Fault) -> bool {
     matches!(
         fault.code.as_str(),
         "insufficient_credits" | "unauthorized" | "auth_required" | "http_401" | "http_402"
@@ -77,23 +83,10 @@ impl Change {
 
     /// Keeps the outputs of the first attempt that succeeded beside the present one, unless that came first. One
     /// whose charge is not known yet, or of which a request may be on its way, is waited for: it cannot be left out
-    /// of the books. One that waits for credits or for a key is not: that may take days, and nobody needs its task.
+    /// of the books; where that would have to wait for the account's owner, see [`Event::NotNeeded`].
     pub(super) fn keep_first_success(&mut self) {
-        let succeeded = |other: &&Attempt| matches!(other.state, State::Fetching { .. });
-        if self.job.other_attempts().find(succeeded).is_none() {
-            return;
-        }
-        if let State::Submitting { may_have_run: true, fault: Some(fault), .. } = &self.job.present().state
-            && waits_for_owner(fault)
-        {
-            let text = format!(
-                "its request may have made a task, and another attempt has succeeded; the last answer: {fault}"
-            );
-            let fault = Fault::new(&fault.code, text);
-            (self.index, self.is_present) = (self.job.present_index(), true);
-            self.doubt(fault, None);
-        }
         let present = self.job.present();
+        let succeeded = |other: &&Attempt| matches!(other.state, State::Fetching { .. });
         let Some(found) = self.job.other_attempts().find(succeeded) else { return };
         let is_waited_for = match &present.state {
             State::Submitting { .. } | State::Fetching { .. } | State::Succeeded { .. } => true,
@@ -114,6 +107,15 @@ impl Change {
         };
         self.displace(displaced);
         self.keep(kept, &other);
+    }
+
+    /// A request that may have made a task is not sent again to find out: that would wait for credits or for a key, maybe for
+    /// days, and nobody needs what it makes.
+    pub(super) fn doubt_unneeded(&mut self, last: &Fault) {
+        let text = format!(
+            "its request may have made a task, and another attempt has succeeded; the last answer: {last}"
+        );
+        self.doubt(Fault::new(&last.code, text), None);
     }
 
     /// An attempt is no longer the present one. One that made no task and has nothing in the books leaves no trace,

@@ -616,6 +616,7 @@ fn any_event() -> impl Strategy<Value = Event> {
         6 => any_reading.prop_map(Event::Read),
         1 => Just(Event::TaskMissing(fault())),
         1 => Just(Event::InputsUnfit(fault())),
+        1 => Just(Event::NotNeeded),
         1 => Just(Event::Overdue),
         2 => Just(Event::Resubmit),
         1 => Just(Event::WatchExpired(fault())),

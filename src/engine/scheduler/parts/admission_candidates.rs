@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::domain::admission::{Candidate, GroupBooks, InFlight, Limits, Turn, WaitingBatch};
-use crate::domain::budget_group::{Group, GroupLimits};
+use crate::domain::budget;
+use crate::domain::budget_group::{Group, GroupLimit, GroupLimits};
 use crate::domain::credit_hold::HoldRefusal;
 use crate::domain::ids::{BatchNo, JobKey, Seq};
 use crate::domain::job::{Job, JobSpec, Order};
@@ -151,9 +152,8 @@ impl WaitingJobs<'_> {
         };
         let begun = begun.filter(|open| retry_room > 0 || self.input_waits.tries(&open.key()) == 0);
         let (unread, begun): (Vec<&OpenJob>, Vec<&OpenJob>) = begun.partition(|open| is_unread(open));
-        found
-            .to_read
-            .extend(unread.into_iter().filter(|open| has_room(&open.spec().order)).map(OpenJob::key));
+        let unread = unread.iter().map(|open| open.spec()).filter(|spec| has_room(&spec.order));
+        let unread: Vec<Arc<JobSpec>> = unread.cloned().collect();
         let begun = begun.into_iter().map(|open| (false, open.spec()));
         let passed_over = jobs.counts().queued_of(batch).saturating_sub(self.inputs.waiting_count(batch));
         let is_crowded = passed_over >= PASSED_OVER_MAX;
@@ -184,9 +184,14 @@ impl WaitingJobs<'_> {
         specs.sort_by_key(|(is_row, spec)| (Reverse(spec.order.priority), begins(*is_row, spec), spec.seq));
         let (mut lacks_price, mut needs_person) = (false, needs_person.get());
         let mut candidates = Vec::with_capacity(specs.len());
-        for (_, spec) in specs {
+        let read = specs.into_iter().map(|(_, spec)| (false, spec));
+        for (is_unread, spec) in read.chain(unread.iter().map(|spec| (true, spec))) {
             let key = JobKey { batch, seq: spec.seq };
             match self.candidate(key, spec, active) {
+                // What no budget covers is read as slowly as what nothing waits for.
+                Ok(candidate) if is_unread && self.fits_budgets(&candidate, record) => {
+                    found.to_read.push(key);
+                }
                 Ok(candidate) => candidates.push(candidate),
                 Err(withheld) => match above_max(&withheld, &record.name, &spec.label) {
                     // What may have been sent may have been charged, too: a person says so, or lets it cost more.
@@ -221,6 +226,20 @@ impl WaitingJobs<'_> {
         spec.order.deadline.is_some_and(|deadline| deadline.has_passed(self.now.wall))
             && self.jobs.get(&key).is_none_or(|open| open.job().first_sent().is_none())
             && self.jobs.may_have_been_sent(&key, record)
+    }
+
+    /// Whether every budget covers a candidate as things are.
+    fn fits_budgets(&self, candidate: &Candidate, record: &BatchRecord) -> bool {
+        let (hold, today) = (candidate.hold.saturating_sub(candidate.held), self.now.wall.utc_day());
+        let fits = |totals, limit| budget::fits(totals, limit, hold);
+        let fits_group = |GroupLimit { group, total, per_day }: &GroupLimit| {
+            let books = self.budgets.groups().get(group);
+            fits(books.total, *total) && fits(books.of_day(today), *per_day)
+        };
+        fits(record.totals, Some(record.budget()))
+            && fits(self.budgets.day(today), self.limits.per_day)
+            && fits(self.budgets.total(), self.limits.total)
+            && candidate.groups.iter().all(fits_group)
     }
 
     /// What the groups have held and spent that candidates count against.

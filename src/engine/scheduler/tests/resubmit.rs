@@ -164,6 +164,25 @@ fn succeeds_beside_the_first(stage: &mut Stage) {
 }
 
 #[test]
+fn a_second_request_that_waits_for_credits_keeps_no_outputs_of_the_first_task_waiting() {
+    let mut stage = resubmitting(1);
+    assert_eq!(deadline_passes(&mut stage), "post 0#2");
+    stage.posted(0, lost());
+    stage.pass_until("post 0#2");
+    // Its answer may be on its way: it is waited for.
+    assert_eq!(stage.pass(Millis(300_000)).step(vec![]), "read 0#1");
+    assert_eq!(answer(&mut stage, 1, ReadAnswer::Task(reading("success"))), "");
+    let said = stage.posted(0, PostAnswer::OutOfCredits(fault("insufficient_credits")));
+    assert!(said.contains("read 0#1"), "{said}");
+    assert_eq!(answer(&mut stage, 1, ReadAnswer::Task(reading("success"))), "fetch 0#1");
+    stage.step(fetched(1));
+    assert_eq!(stage.ended, ["job-0 succeeded"]);
+    let job = &stage.outcomes[&Stage::key(0)].job;
+    assert_eq!(job.doubt_beside().map(|doubt| doubt.no()), Some(AttemptNo(2)));
+    assert_eq!((stage.batch.totals.held, stage.batch.totals.spent), (Credits(10), Credits(10)));
+}
+
+#[test]
 fn outputs_of_a_job_of_which_another_task_is_watched_are_renamed_and_stored() {
     let mut stage = resubmitting(1);
     succeeds_beside_the_first(&mut stage);
@@ -175,8 +194,16 @@ fn outputs_of_a_job_of_which_another_task_is_watched_are_renamed_and_stored() {
     stage.step(vec![Input::Versions(applied)]);
     let path = |stage: &Stage| stage.durable[&Stage::key(0)].job.outputs()[0].path.clone();
     assert_eq!(path(&stage), "boat-1.mp4");
-    let stored = vec![((spec.clone(), record.clone()), named("boat-2.mp4"))];
-    assert_eq!(stage.scheduler.execute(Command::NoteStored(stored), stage.now).unwrap().jobs, 1);
+    // What was read before it was renamed changes nothing.
+    let stored = |record: &JobRecord| {
+        Command::NoteStored(vec![((spec.clone(), record.clone()), named("boat-2.mp4"))])
+    };
+    assert_eq!(stage.scheduler.execute(stored(&record), stage.now).unwrap().jobs, 0);
+    let record = stage.durable[&Stage::key(0)].clone();
+    // Nor does an engine change it that leaves its batch alone.
+    let mut other = Scheduler::new(settings(), Totals::default());
+    assert_eq!(other.execute(stored(&record), stage.now).unwrap().jobs, 0);
+    assert_eq!(stage.scheduler.execute(stored(&record), stage.now).unwrap().jobs, 1);
     stage.step(vec![]);
     assert_eq!(path(&stage), "boat-2.mp4");
     // What is decided about them waits for the end of its task.

@@ -114,9 +114,17 @@ fn outputs_that_are_there_do_not_wait_for_a_second_request_that_waits_for_credit
     let posted = |answer| (2, Event::Posted(answer));
     let first = || (1, read("success", 10));
     let kept = "fetching#1 0/10, none#2 0 InDoubt";
+    let not_needed = || (2, Event::NotNeeded);
     for answer in [no_credits, no_key] {
-        assert_eq!(resubmitted(vec![(2, admit(10)), posted(lost()), posted(answer()), first()]), kept);
-        assert_eq!(resubmitted(vec![(2, admit(10)), posted(lost()), first(), posted(answer())]), kept);
+        let sent = || vec![(2, admit(10)), posted(lost())];
+        let then = |events: Vec<(u32, Event)>| resubmitted(sent().into_iter().chain(events).collect());
+        assert_eq!(then(vec![posted(answer()), first(), not_needed()]), kept);
+        assert_eq!(then(vec![first(), posted(answer()), not_needed()]), kept);
+        // Its answer may be on its way.
+        assert_eq!(
+            then(vec![posted(answer()), first(), (2, second_task("pending"))]),
+            "fetching#1 0/10, t2#2 10 Open"
+        );
     }
     // One that surely made no task leaves no trace.
     assert_eq!(resubmitted(vec![(2, admit(10)), first(), posted(no_credits())]), "fetching#1 0/10");
