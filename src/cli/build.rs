@@ -140,6 +140,7 @@ pub(super) fn ingest_defaults(
         plan: config.service.plan,
         group_limits: config.budget.groups(),
         inputs: input_rules(config),
+        layout: config.layout()?,
     })
 }
 

@@ -310,8 +310,7 @@ fn rebuild(command: &StateRebuild, global: &Global) -> Result<Exit, Failure> {
     let (output, dir, now) = (state.output, state.dir, Clock::start().now().wall);
     let (output_dir, default_layout) = (OutputDir::new(&output, config.output.options()), config.layout()?);
     let published = |batch: &BatchName, layout: Option<&str>, spec: &JobSpec| {
-        let own = layout.and_then(|text| Layout::parse(text).ok());
-        output_dir.published_outputs(batch, own.as_ref().unwrap_or(&default_layout), spec)
+        output_dir.published_outputs(batch, &Layout::of_batch(layout, &default_layout), spec)
     };
     let (export, in_flight) = (command.export.as_deref(), config.limits.in_flight);
     let group_keys: Vec<GroupKey> = config.budget.groups().keys().cloned().collect();

@@ -344,6 +344,14 @@ impl Job {
         }
     }
 
+    /// Its outputs as they were recorded last: also while they are downloaded again. None of a job that never had any.
+    pub fn recorded_outputs(&self) -> &[OutputFile] {
+        match self.state() {
+            State::Succeeded { files, .. } | State::Fetching { files, .. } => files,
+            _ => &[],
+        }
+    }
+
     /// Whether it has succeeded: only then there is something to decide about.
     pub fn has_succeeded(&self) -> bool {
         matches!(self.state(), State::Succeeded { .. })

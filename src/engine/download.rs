@@ -12,7 +12,7 @@ use tokio::time::Interval;
 
 use crate::api::DownloadError;
 use crate::clock::{Clock, whole_ms};
-use crate::domain::job::{JobSpec, OutputFile};
+use crate::domain::job::{Job, JobSpec, OutputFile};
 use crate::domain::slow_download::SlowDownload;
 use crate::domain::task::{DISK_FAULT, Fault};
 use crate::domain::time::{Millis, Tick};
@@ -53,7 +53,7 @@ pub(super) struct Fetcher<'a> {
     suspended_downloads: &'a SuspendedDownloads,
     clock: Clock,
     /// Other versions of the row, whose outputs give the plain name up.
-    others: Vec<JobSpec>,
+    others: Vec<(JobSpec, Job)>,
 }
 
 impl<'a> Fetcher<'a> {
@@ -62,15 +62,13 @@ impl<'a> Fetcher<'a> {
         publish_queue: &'a Arc<PublishQueue>,
         suspended_downloads: &'a SuspendedDownloads,
         clock: Clock,
-        others: Vec<JobSpec>,
+        others: Vec<(JobSpec, Job)>,
     ) -> Fetcher<'a> {
         Fetcher { deps, publish_queue, suspended_downloads, clock, others }
     }
 
     pub(super) async fn fetch(&self, order: &Arc<FetchOrder>) -> Result<Vec<OutputFile>, FetchFault> {
-        // The layout was checked when the batch was accepted.
-        let layout = order.layout.as_deref().and_then(|text| Layout::parse(text).ok());
-        let layout = layout.unwrap_or_else(|| self.deps.layout.clone());
+        let layout = Layout::of_batch(order.layout.as_deref(), &self.deps.layout);
         // What was published by this process and is wanted again is not whole any more, but where a row went back to an older version
         // or an output waits for the object store: then its batch is not new any more.
         let is_edited = !self.others.is_empty() || order.is_superseded;
@@ -140,9 +138,13 @@ impl<'a> Fetcher<'a> {
     async fn name_versions(&self, order: &Arc<FetchOrder>, layout: &Layout) -> std::io::Result<()> {
         let (output_dir, order, layout) = (self.deps.output_dir.clone(), order.clone(), layout.clone());
         let others = self.others.clone();
-        let name = move || match order.is_superseded {
-            true => output_dir.set_aside(&order.batch, &layout, &order.spec),
-            false => output_dir.name_versions(&order.batch, &layout, &order.spec, &others),
+        let name = move || {
+            let FetchOrder { batch, spec, job, .. } = &*order;
+            let output_spec = OutputSpec { batch, layout: &layout, spec, job };
+            match order.is_superseded {
+                true => output_dir.set_aside(output_spec),
+                false => output_dir.name_versions(output_spec, &others),
+            }
         };
         blocking(name).await
     }

@@ -5,10 +5,11 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::domain::ids::{BatchNo, Seq};
-use crate::domain::job::{JobSpec, OutputFile, State};
+use crate::domain::job::{Job, JobSpec, OutputFile, State};
 use crate::domain::row_versions::{RowVersions, VersionChange};
 use crate::engine::scheduler::{AppliedVersions, EndedVersion, RenamedJob};
 use crate::output::file_names::Layout;
+use crate::output::output_spec::OutputSpec;
 use crate::output::publish::OutputDir;
 use crate::store::spool::Lines;
 use crate::store::{BatchRecord, Store, StoreError};
@@ -25,6 +26,25 @@ pub(super) fn others(store: &Store, no: BatchNo, spec: &JobSpec) -> Result<Vec<P
     let mut versions = store.versions_called(&batch, &spec.label, spec.variation)?;
     versions.retain(|(_, other)| other.seq != spec.seq);
     Ok(versions)
+}
+
+/// Versions of a row with what became of them.
+pub(super) fn versions(
+    store: &Store,
+    no: BatchNo,
+    placed: &[PlacedRow],
+) -> Result<Vec<(JobSpec, Job)>, StoreError> {
+    let Some(batch) = store.batch(no)? else { return Ok(Vec::new()) };
+    with_jobs(store, &batch, placed)
+}
+
+fn with_jobs(
+    store: &Store,
+    batch: &BatchRecord,
+    placed: &[PlacedRow],
+) -> Result<Vec<(JobSpec, Job)>, StoreError> {
+    let with_job = |(at, spec): &PlacedRow| Ok((spec.clone(), store.job_at(batch, *at, spec)?.job));
+    placed.iter().map(with_job).collect()
 }
 
 /// What became of the other versions of a row whose wanted version was published.
@@ -124,12 +144,12 @@ fn renamed(
 ) -> Result<Vec<RenamedJob>, StoreError> {
     let mut renamed = Vec::new();
     let Some(batch) = store.batch(no)? else { return Ok(renamed) };
-    let layout = layout_of(&batch, default);
+    let layout = Layout::of_batch(batch.layout(), default);
     for (at, spec) in jobs {
         let record = store.job_at(&batch, at, &spec)?;
-        let State::Succeeded { files: known, task } = record.job.state() else { continue };
-        let named = output_dir.named_outputs(&batch.name, &layout, &spec, Some(task));
-        let Some(files) = named else { continue };
+        let State::Succeeded { files: known, .. } = record.job.state() else { continue };
+        let output_spec = OutputSpec { batch: &batch.name, layout: &layout, spec: &spec, job: &record.job };
+        let Some(files) = output_dir.named_outputs(output_spec) else { continue };
         if known.iter().map(OutputFile::on_disk).ne(files.iter().cloned()) {
             renamed.push(RenamedJob { spec: Arc::new(spec), record, files });
         }
@@ -164,7 +184,7 @@ pub(super) fn go_back(
     let Some(batch) = store.batch(no)? else { return Ok(AppliedVersions::none(no)) };
     let as_of = store.outcomes_bytes(&batch)?;
     let mut applied = AppliedVersions { as_of, ..AppliedVersions::none(no) };
-    let (versions, layout) = (store.row_versions(&batch)?, layout_of(&batch, default));
+    let (versions, layout) = (store.row_versions(&batch)?, Layout::of_batch(batch.layout(), default));
     let spool = store.spool(no);
     let mut rows = spool.rows_scattered(0, batch.spool_bytes)?;
     let mut changes = spool.versions(from, batch.versions_bytes)?;
@@ -181,8 +201,10 @@ pub(super) fn go_back(
             state if state.is_replaced() => applied.queued.push((Arc::new(spec), record)),
             State::Succeeded { .. } => {
                 let others = others(store, no, &spec)?;
-                let specs: Vec<JobSpec> = others.iter().map(|(_, spec)| spec.clone()).collect();
-                if let Err(error) = output_dir.name_versions(&batch.name, &layout, &spec, &specs) {
+                let versions = with_jobs(store, &batch, &others)?;
+                let output_spec =
+                    OutputSpec { batch: &batch.name, layout: &layout, spec: &spec, job: &record.job };
+                if let Err(error) = output_dir.name_versions(output_spec, &versions) {
                     tracing::warn!(batch = %batch.name, job = spec.label, %error, "outputs keep their names");
                 }
                 let jobs = others.into_iter().chain([(at, spec)]).collect();
@@ -196,16 +218,10 @@ pub(super) fn go_back(
     Ok(applied)
 }
 
-fn layout_of(batch: &BatchRecord, default: &Layout) -> Layout {
-    let own = batch.policy.layout.as_deref().and_then(|text| Layout::parse(text).ok());
-    own.unwrap_or_else(|| default.clone())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::domain::ids::{AttemptNo, JobKey};
-    use crate::domain::job::Job;
     use crate::domain::request::Kind;
     use crate::domain::time::Timestamp;
     use crate::engine::scheduler::tests::spec;

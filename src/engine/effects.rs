@@ -189,14 +189,18 @@ async fn fetch(
             return Ok(vec![Input::Fetched(order.key, order.attempt, Err(fault))]);
         }
     }
-    let mut others = Vec::new();
+    let (mut others, mut jobs) = (Vec::new(), Vec::new());
     if order.takes_name {
         let (store, spec) = (store.clone(), order.spec.clone());
-        others = blocking(move || edited_rows::others(&store, batch, &spec)).await?;
+        let look = move || {
+            let others = edited_rows::others(&store, batch, &spec)?;
+            let jobs = edited_rows::versions(&store, batch, &others)?;
+            Ok::<_, StoreError>((others, jobs))
+        };
+        (others, jobs) = blocking(look).await?;
     }
-    let specs: Vec<JobSpec> = others.iter().map(|(_, spec)| spec.clone()).collect();
-    let mut versions: Vec<JobId> = specs.iter().map(|spec| spec.id).collect();
-    let outcome = Fetcher::new(deps, publish_queue, suspended_downloads, clock, specs).fetch(order).await;
+    let mut versions: Vec<JobId> = others.iter().map(|(_, spec)| spec.id).collect();
+    let outcome = Fetcher::new(deps, publish_queue, suspended_downloads, clock, jobs).fetch(order).await;
     let mut inputs = Vec::new();
     let mut kept = Ok(Vec::new());
     if outcome.is_ok() && !others.is_empty() {
@@ -263,8 +267,8 @@ async fn paid_by_lost_state(
     let (output_dir, default) = (deps.output_dir.clone(), deps.layout.clone());
     let path = blocking(move || {
         let batch = store.batch(no).ok().flatten()?;
-        let own = batch.policy.layout.as_deref().and_then(|text| Layout::parse(text).ok());
-        output_dir.sidecar_path(&batch.name, &own.unwrap_or(default), &spec, None)
+        let layout = Layout::of_batch(batch.layout(), &default);
+        output_dir.sidecar_of_lost_state(&batch.name, &layout, &spec)
     })
     .await?;
     let text = format!(

@@ -330,8 +330,7 @@ impl EngineClient {
         let found = edited.clone();
         let is_named = target.job().is_some();
         let missing = move |batch: &BatchRecord, spec: &JobSpec, record: &JobRecord| {
-            let layout = batch.policy.layout.as_deref().and_then(|text| Layout::parse(text).ok());
-            let layout = layout.unwrap_or_else(|| default_layout.clone());
+            let layout = Layout::of_batch(batch.layout(), &default_layout);
             let output_spec = OutputSpec { batch: &batch.name, layout: &layout, spec, job: &record.job };
             // What a person recorded stays, unless its outputs are asked for by name.
             let is_asked_for = is_named || !record.job.state().is_resolved();

@@ -145,17 +145,19 @@ impl OutputStore {
         }
         let (sidecars, batch, layout, spec) =
             (output_dir.clone(), job.batch.clone(), job.layout.clone(), job.spec.clone());
-        let task = job.job.state().task().cloned();
+        let (record, files) = (job.job.clone(), kept.files.clone());
         let sidecar = blocking(move || {
-            let path = sidecars.sidecar_path(&batch, &layout, &spec, task.as_ref())?;
+            let output_spec = OutputSpec { batch: &batch, layout: &layout, spec: &spec, job: &record };
+            let path = sidecars.sidecar_of(output_spec, &files)?;
             let bytes = path.metadata().ok()?.len();
             let sha256 = hash_file(&path).ok()?;
             Some((path, bytes, sha256))
         });
-        let gone =
-            || KeepFault::File(Fault::new(DISK_FAULT, "the sidecar is gone from the output directory"));
-        let (path, bytes, sha256) = sidecar.await.ok_or_else(gone)?;
-        let name = path.strip_prefix(&dir).ok().and_then(Path::to_str).ok_or_else(gone)?.to_owned();
+        // The record says which files are the job's: one whose sidecar somebody removed is stored without it.
+        let Some((path, bytes, sha256)) = sidecar.await else { return Ok(kept) };
+        let Some(name) = path.strip_prefix(&dir).ok().and_then(Path::to_str).map(str::to_owned) else {
+            return Ok(kept);
+        };
         let expected = Expected { bytes, sha256: &sha256, content_type: "application/json" };
         let was_confirmed = kept.files == job.job.outputs();
         self.put(job, &name, &path, expected, |_| was_confirmed).await?;

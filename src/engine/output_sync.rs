@@ -88,8 +88,7 @@ pub(super) async fn keep_fetched(
     files: Vec<OutputFile>,
 ) -> Result<Vec<OutputFile>, KeepFault> {
     let Some(store) = &deps.outputs else { return Ok(files) };
-    let own = order.layout.as_deref().and_then(|text| Layout::parse(text).ok());
-    let layout = own.unwrap_or_else(|| deps.layout.clone());
+    let layout = Layout::of_batch(order.layout.as_deref(), &deps.layout);
     let (spec, job) = (&*order.spec, &order.job);
     let stored = StoredJob { batch: &order.batch, layout: &layout, spec, job, versions };
     Ok(store.keep(&deps.output_dir, stored, files).await?.files)
@@ -115,7 +114,7 @@ pub(super) async fn keep_renamed(
     let (present, no) = (state.clone(), applied.batch);
     let batch = blocking(move || present.batch(no)).await.map_err(|error| unread(error.to_string()))?;
     let Some(batch) = batch else { return Ok(left) };
-    let layout = layout_of(&batch, &deps.layout);
+    let layout = Layout::of_batch(batch.layout(), &deps.layout);
     for renamed in &mut applied.renamed {
         let versions = versions_of(state, &batch, &renamed.spec).await.map_err(unread)?;
         let (spec, job) = (&*renamed.spec, &renamed.record.job);
@@ -181,7 +180,7 @@ impl EngineClient {
             Ok::<_, EngineError>((state, jobs))
         });
         let (state, mut jobs) = walk.await?;
-        let layout = layout_of(&batch, default_layout);
+        let layout = Layout::of_batch(batch.layout(), default_layout);
         let clock = Clock::start();
         let mut outcome = SyncOutcome::default();
         let mut is_over = false;
@@ -301,9 +300,4 @@ async fn versions_of(state: &Arc<Store>, batch: &BatchRecord, spec: &JobSpec) ->
     let (state, no, spec) = (state.clone(), batch.no, spec.clone());
     let others = blocking(move || edited_rows::others(&state, no, &spec)).await;
     Ok(others.map_err(|error| error.to_string())?.into_iter().map(|(_, spec)| spec.id).collect())
-}
-
-fn layout_of(batch: &BatchRecord, default: &Layout) -> Layout {
-    let own = batch.policy.layout.as_deref().and_then(|text| Layout::parse(text).ok());
-    own.unwrap_or_else(|| default.clone())
 }

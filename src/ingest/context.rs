@@ -16,6 +16,7 @@ use crate::domain::schedule::placeholders::ScheduledRun;
 use crate::ingest::input_files::{HandedFiles, InputRules, NO_FILES};
 use crate::ingest::manifest_file::Identity;
 use crate::ingest::newer_catalog::NewerCatalog;
+use crate::output::file_names::Layout;
 use crate::store::BatchRecord;
 
 static NO_GROUPS: GroupLimits = BTreeMap::new();
@@ -35,6 +36,8 @@ pub struct IngestContext<'a> {
     pub group_limits: &'a GroupLimits,
     /// Which files the manifest may name.
     pub inputs: &'a InputRules,
+    /// `output.layout`, which new batches begin with; nothing where no configuration says anything.
+    pub layout: Option<&'a Layout>,
     /// How this manifest comes in.
     pub options: IngestOptions,
     /// Where newer catalogs come from before rows are refused for what these do not list; nothing where these are new.
@@ -51,6 +54,7 @@ impl<'a> IngestContext<'a> {
             plan: AccountPlan::Unknown,
             group_limits: &NO_GROUPS,
             inputs: &NO_FILES,
+            layout: None,
             options,
             newer_catalog: None,
         }

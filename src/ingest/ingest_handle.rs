@@ -26,6 +26,7 @@ use crate::ingest::input_files::InputRules;
 use crate::ingest::newer_catalog::{CATALOG_RECENT, NewerCatalog};
 use crate::ingest::receipt::{LISTED_MAX, Receipt};
 use crate::ingest::{self, Accepted, IngestContext, IngestOptions, ManifestError, read_references};
+use crate::output::file_names::Layout;
 use crate::store::staged_inputs::StagedInputs;
 use crate::store::{Store, StoreError};
 
@@ -60,6 +61,8 @@ pub struct IngestDefaults {
     pub group_limits: GroupLimits,
     /// Which files manifests may name.
     pub inputs: InputRules,
+    /// `output.layout`: a batch keeps the one that it begins with.
+    pub layout: Layout,
 }
 
 impl IngestDefaults {
@@ -74,6 +77,7 @@ impl IngestDefaults {
             plan: self.plan,
             group_limits: &self.group_limits,
             inputs: &self.inputs,
+            layout: Some(&self.layout),
             options: IngestOptions { default_budget, ..options },
             newer_catalog: None,
         }

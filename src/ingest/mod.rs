@@ -58,6 +58,7 @@ pub use crate::ingest::row_references::ReferredBatch;
 pub use crate::ingest::validate::{Batches, Present, Validated, validate};
 pub use crate::ingest::validated_rows::{Rows, ValidatedRow};
 use crate::ingest::write_rows::write_rows;
+use crate::output::file_names::Layout;
 use crate::store::rows_folder::RowsFolder;
 use crate::store::staged_inputs::{StageError, StagedInputs};
 use crate::store::staging::{StagedManifest, StagedRow, Staging};
@@ -236,6 +237,9 @@ pub fn prepare(
     }
     stage(store, &files)?;
     let before = batch.clone();
+    if is_new {
+        batch.first_layout = context.layout.map(Layout::to_string);
+    }
     batch.policy = terms.policy;
     batch.has_default_budget = terms.has_default_budget;
     (batch.said, batch.said_by_defaults) = (terms.said, terms.said_by_defaults);

@@ -77,6 +77,11 @@ impl Layout {
         }
     }
 
+    /// The layout of a batch, which was checked when the batch was accepted; the default where it has none.
+    pub fn of_batch(own: Option<&str>, default: &Layout) -> Layout {
+        own.and_then(|text| Layout::parse(text).ok()).unwrap_or_else(|| default.clone())
+    }
+
     /// The path, relative to the batch's folder, of a job's output `n` (from 1). `job` is what the
     /// job is called on disk.
     pub fn path(&self, batch: &BatchName, spec: &JobSpec, job: &str, n: usize, ext: &str) -> String {
@@ -160,6 +165,19 @@ pub fn job_names(spec: &JobSpec) -> [String; 3] {
     let with_short_id = format!("{short}-{}", spec.id.short());
     let with_id = format!("{short}-{}", spec.id);
     if is_long { [with_short_id, with_id.clone(), with_id] } else { [label, with_short_id, with_id] }
+}
+
+/// Which of a job's names a path of one of its outputs has, whatever the layout was: the one that says most. None where it has
+/// none of them, or was cut.
+pub fn name_in(spec: &JobSpec, path: &str) -> Option<String> {
+    let file = path.rsplit('/').next().unwrap_or(path);
+    job_names(spec).into_iter().rev().find(|name| file.contains(name.as_str()))
+}
+
+/// Whether an output of a job has its plain name, whatever the layout was.
+pub fn is_plain(spec: &JobSpec, path: &str) -> bool {
+    let [plain, ..] = job_names(spec);
+    name_in(spec, path).is_some_and(|name| name == plain)
 }
 
 /// The nearest name that every common file system takes: no separators, no control or invisible

@@ -17,10 +17,12 @@ pub mod output_spec;
 pub mod own_file;
 pub mod part_sweep;
 pub mod publish;
+mod recorded_paths;
 pub mod report;
 pub mod results;
 mod row_version_names;
 pub mod sidecar;
+mod sidecar_search;
 mod task_fields;
 
 pub use self::csv_dialect::CsvDialect;

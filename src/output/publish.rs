@@ -3,7 +3,7 @@
 //!
 //! The order makes every crash harmless: the parts and the sidecar, which names the job and the hash of each file, are
 //! written and synced; the sidecar takes the name; the parts are renamed; their folders are synced. A job's final file is
-//! recognised by its sidecar afterwards, so nothing is fetched or paid for twice. Jobs that are published at the same time share
+//! recognised by its record afterwards, or by its sidecar where nothing is recorded, so nothing is fetched or paid for twice. Jobs that are published at the same time share
 //! the syncs (`publish/group.rs`).
 //!
 //! A sidecar is found in the folder for sidecars and beside the outputs, wherever new ones are put: a job keeps its
@@ -34,7 +34,8 @@ use crate::output::output_spec::OutputSpec;
 use crate::output::part_sweep::{PartSweep, PartSweeps};
 use crate::output::publish::name_when_taken::is_edited;
 use crate::output::sidecar::Sidecar;
-use crate::output::{Media, OutputOptions};
+use crate::output::sidecar_search::SidecarSearch;
+use crate::output::{Media, OutputOptions, recorded_paths};
 
 /// Room that is asked for at least before a disk that refused a file is believed again, in bytes: the file, its
 /// sidecar and a folder.
@@ -96,6 +97,7 @@ pub struct OutputDir {
     /// The folder at the root, by device and number, whose name and those of all above it are on the device.
     named_root: Arc<Mutex<Option<(u64, u64)>>>,
     sweeps: Arc<PartSweeps>,
+    sidecars_anywhere: Arc<SidecarSearch>,
 }
 
 /// Two are equal where they put outputs at the same places.
@@ -114,6 +116,7 @@ impl OutputDir {
             made: Arc::default(),
             named_root: Arc::default(),
             sweeps: Arc::default(),
+            sidecars_anywhere: Arc::default(),
         }
     }
 
@@ -302,57 +305,91 @@ impl OutputDir {
         Some(stat.f_bavail.saturating_mul(stat.f_frsize))
     }
 
-    /// The outputs of a job that were published before: named by its own sidecar, and unchanged since. Their names are
-    /// on the device on return: the process that renamed them may have been killed before they were.
+    /// The outputs of a job that were published before, and are unchanged since: named by its record, or else by its own
+    /// sidecar. Their names are on the device on return: the process that renamed them may have been killed before they were.
     pub fn published(&self, output_spec: OutputSpec<'_>) -> Option<Vec<OutputFile>> {
-        let OutputSpec { batch, layout, spec, .. } = output_spec;
-        let whole = self.whole_outputs(batch, layout, spec, task_of(output_spec), has_its_content);
-        let (path, Sidecar { files, .. }) = whole?;
-        let dir = self.batch_dir(batch);
-        let paths = files.iter().map(|file| dir.join(&file.path)).chain([path]);
+        let (sidecar, files) = self.whole_outputs_of(output_spec, has_its_content)?;
+        let dir = self.batch_dir(output_spec.batch);
+        let paths = files.iter().map(|file| dir.join(&file.path)).chain(sidecar);
         sync_folders(&self.root, &folders_of(&dir, paths)).is_ok().then_some(files)
     }
 
     /// The same by their sizes, for one who reads their contents anyway.
     pub fn published_by_size(&self, output_spec: OutputSpec<'_>) -> Option<Vec<OutputFile>> {
-        let OutputSpec { batch, layout, spec, .. } = output_spec;
-        Some(self.whole_outputs(batch, layout, spec, task_of(output_spec), has_its_size)?.1.files)
+        Some(self.whole_outputs_of(output_spec, has_its_size)?.1)
     }
 
-    /// What the sidecar of a job says whose outputs are on disk, unchanged.
+    /// What the sidecar of a job says whose outputs are on disk, unchanged, be it under another layout than this one.
     pub fn published_outputs(
         &self,
         batch: &BatchName,
         layout: &Layout,
         spec: &JobSpec,
     ) -> Option<PublishedOutputs> {
-        self.whole_outputs(batch, layout, spec, None, has_its_content)?.1.published_outputs()
-    }
-
-    /// The sidecar of a job, of this task of it where one is given, whatever became of the files that it names.
-    pub fn sidecar_path(
-        &self,
-        batch: &BatchName,
-        layout: &Layout,
-        spec: &JobSpec,
-        task: Option<&TaskId>,
-    ) -> Option<PathBuf> {
-        Some(self.own_sidecars(batch, layout, spec, task).next()?.0)
-    }
-
-    /// The sidecar of a job whose outputs are on disk, unchanged, with its path.
-    fn whole_outputs(
-        &self,
-        batch: &BatchName,
-        layout: &Layout,
-        spec: &JobSpec,
-        task: Option<&TaskId>,
-        is_whole: fn(&Path, &OutputFile) -> bool,
-    ) -> Option<(PathBuf, Sidecar)> {
         let dir = self.batch_dir(batch);
-        let is_there = |file: &OutputFile| is_whole(&dir.join(&file.path), file);
-        let are_whole = |files: &[OutputFile]| !files.is_empty() && files.iter().all(is_there);
-        self.own_sidecars(batch, layout, spec, task).find(|(_, sidecar)| are_whole(&sidecar.files))
+        let mut sidecars = self.own_sidecars(batch, layout, spec, None);
+        let (_, sidecar) =
+            sidecars.find(|(_, sidecar)| are_whole(&dir, &sidecar.files, has_its_content)).or_else(|| {
+                let found = self.sidecars_anywhere.find(&dir, spec.id);
+                found.into_iter().find(|(_, sidecar)| are_whole(&dir, &sidecar.files, has_its_content))
+            })?;
+        sidecar.published_outputs()
+    }
+
+    /// The sidecar that a state that is gone left of a job, wherever it put it, whatever became of the files.
+    pub fn sidecar_of_lost_state(
+        &self,
+        batch: &BatchName,
+        layout: &Layout,
+        spec: &JobSpec,
+    ) -> Option<PathBuf> {
+        let known = self.own_sidecars(batch, layout, spec, None).next().map(|(path, _)| path);
+        known.or_else(|| {
+            // In a folder that this process made there is nothing of others.
+            let found =
+                (!self.is_new(batch)).then(|| self.sidecars_anywhere.find(&self.batch_dir(batch), spec.id));
+            found?.into_iter().next().map(|(path, _)| path)
+        })
+    }
+
+    /// The sidecar of a job with these outputs, whatever became of them.
+    pub fn sidecar_of(&self, output_spec: OutputSpec<'_>, files: &[OutputFile]) -> Option<PathBuf> {
+        Some(self.sidecars_by_record(output_spec, files).next()?.0)
+    }
+
+    /// The outputs of a job that are on disk, unchanged, with its sidecar, if there is one: where its record says, or else where
+    /// a sidecar of it does.
+    fn whole_outputs_of(
+        &self,
+        output_spec: OutputSpec<'_>,
+        is_whole: fn(&Path, &OutputFile) -> bool,
+    ) -> Option<(Option<PathBuf>, Vec<OutputFile>)> {
+        let dir = self.batch_dir(output_spec.batch);
+        let recorded = output_spec.job.recorded_outputs();
+        if are_whole(&dir, recorded, is_whole) {
+            return Some((
+                self.sidecar_of(output_spec, recorded),
+                recorded.iter().map(OutputFile::on_disk).collect(),
+            ));
+        }
+        let mut sidecars = self.sidecars_by_record(output_spec, recorded);
+        let (path, sidecar) = sidecars.find(|(_, sidecar)| are_whole(&dir, &sidecar.files, is_whole))?;
+        Some((Some(path), sidecar.files))
+    }
+
+    /// The sidecars of a job that has these outputs, with their paths: first the one that they have.
+    pub(super) fn sidecars_by_record(
+        &self,
+        output_spec: OutputSpec<'_>,
+        files: &[OutputFile],
+    ) -> impl Iterator<Item = (PathBuf, Sidecar)> {
+        let OutputSpec { batch, layout, spec, .. } = output_spec;
+        let (dir, task) = (self.batch_dir(batch), task_of(output_spec));
+        let places = if files.is_empty() { None } else { Some(recorded_paths::sidecars(files)) };
+        let places: Vec<PathBuf> = places.into_iter().flatten().map(|path| dir.join(path)).collect();
+        let (job, own_task) = (spec.id, task.cloned());
+        let read = move |path: PathBuf| own_sidecar(path, job, own_task.as_ref());
+        places.into_iter().filter_map(read).chain(self.own_sidecars(batch, layout, spec, task))
     }
 
     /// The sidecars of a job, with their paths, wherever one may have been put. Where a task is given, those of other tasks
@@ -388,12 +425,14 @@ impl OutputDir {
     /// The outputs of a job that somebody changed after they were published, by their paths relative to the batch's folder:
     /// they stay when the outputs are fetched again.
     pub fn edited(&self, output_spec: OutputSpec<'_>) -> Vec<String> {
-        let OutputSpec { batch, layout, spec, .. } = output_spec;
-        let own = self.own_sidecars(batch, layout, spec, task_of(output_spec)).next();
-        let Some((_, own)) = own else { return Vec::new() };
+        let recorded = output_spec.job.recorded_outputs();
+        let own = match recorded {
+            [] => self.sidecars_by_record(output_spec, recorded).next().map(|(_, own)| own.files),
+            recorded => Some(recorded.to_vec()),
+        };
         let dir = self.batch_dir(output_spec.batch);
-        let is_edited = |file: &&OutputFile| is_edited(&dir.join(&file.path), &[file]).unwrap_or(false);
-        own.files.iter().filter(is_edited).map(|file| file.path.clone()).collect()
+        let is_edited = |file: &OutputFile| is_edited(&dir.join(&file.path), &[file]).unwrap_or(false);
+        own.into_iter().flatten().filter(is_edited).map(|file| file.path).collect()
     }
 }
 
@@ -524,11 +563,16 @@ pub fn hash(file: &mut File) -> io::Result<String> {
     }
 }
 
+/// Whether the outputs of a job are all there; false where it has none.
+fn are_whole(dir: &Path, files: &[OutputFile], is_whole: fn(&Path, &OutputFile) -> bool) -> bool {
+    !files.is_empty() && files.iter().all(|file| is_whole(&dir.join(&file.path), file))
+}
+
 fn has_its_size(path: &Path, file: &OutputFile) -> bool {
     fs::metadata(path).is_ok_and(|meta| meta.len() == file.bytes)
 }
 
-fn has_its_content(path: &Path, file: &OutputFile) -> bool {
+pub(super) fn has_its_content(path: &Path, file: &OutputFile) -> bool {
     has_its_size(path, file) && hash_file(path).is_ok_and(|hash| hash == file.sha256)
 }
 

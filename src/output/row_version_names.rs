@@ -11,13 +11,15 @@ use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::RenameFlags;
 
-use crate::domain::ids::{BatchName, TaskId};
-use crate::domain::job::{JobSpec, OutputFile};
+use crate::domain::ids::BatchName;
+use crate::domain::job::{Job, JobSpec, OutputFile};
 use crate::failpoint;
 use crate::output::file_names::{self, Layout};
 use crate::output::group_sync::sync_folders;
+use crate::output::output_spec::OutputSpec;
 use crate::output::publish::name_when_taken::{is_edited, is_taken};
-use crate::output::publish::{OutputDir, create, folders_of, rename};
+use crate::output::publish::{OutputDir, create, folders_of, has_its_content, rename};
+use crate::output::recorded_paths;
 use crate::output::sidecar::Sidecar;
 
 /// Held while outputs move: two versions of one row may be published at once.
@@ -30,28 +32,22 @@ impl OutputDir {
     ///
     /// # Errors
     /// I/O errors; it may then be done again.
-    pub fn name_versions(
-        &self,
-        batch: &BatchName,
-        layout: &Layout,
-        wanted: &JobSpec,
-        others: &[JobSpec],
-    ) -> io::Result<()> {
+    pub fn name_versions(&self, wanted: OutputSpec<'_>, others: &[(JobSpec, Job)]) -> io::Result<()> {
         // Its outputs never have the plain name.
-        if wanted.apart {
+        if wanted.spec.apart {
             return Ok(());
         }
         let _one_at_a_time = MOVING.lock().unwrap_or_else(PoisonError::into_inner);
-        let [plain, ..] = file_names::job_names(wanted);
-        for other in others {
-            let [name, short, long] = file_names::job_names(other);
+        let [plain, ..] = file_names::job_names(wanted.spec);
+        for (spec, job) in others {
+            let [name, short, long] = file_names::job_names(spec);
             if name == plain {
-                self.move_outputs(batch, layout, other, &name, &[short, long])?;
+                self.move_outputs(OutputSpec { spec, job, ..wanted }, &name, &[short, long])?;
             }
         }
-        let [name, short, long] = file_names::job_names(wanted);
-        self.move_outputs(batch, layout, wanted, &short, std::slice::from_ref(&name))?;
-        self.move_outputs(batch, layout, wanted, &long, &[name])
+        let [name, short, long] = file_names::job_names(wanted.spec);
+        self.move_outputs(wanted, &short, std::slice::from_ref(&name))?;
+        self.move_outputs(wanted, &long, &[name])
     }
 
     /// Has the outputs of a version that is not wanted give the plain name up, as [`OutputDir::name_versions`] of the one
@@ -59,34 +55,26 @@ impl OutputDir {
     ///
     /// # Errors
     /// I/O errors; it may then be done again.
-    pub fn set_aside(&self, batch: &BatchName, layout: &Layout, spec: &JobSpec) -> io::Result<()> {
+    pub fn set_aside(&self, output_spec: OutputSpec<'_>) -> io::Result<()> {
         let _one_at_a_time = MOVING.lock().unwrap_or_else(PoisonError::into_inner);
-        let [plain, short, long] = file_names::job_names(spec);
-        self.move_outputs(batch, layout, spec, &plain, &[short, long])
+        let [plain, short, long] = file_names::job_names(output_spec.spec);
+        self.move_outputs(output_spec, &plain, &[short, long])
     }
 
     /// The outputs of a job as its sidecar names them, whatever became of the files.
-    pub fn named_outputs(
-        &self,
-        batch: &BatchName,
-        layout: &Layout,
-        spec: &JobSpec,
-        task: Option<&TaskId>,
-    ) -> Option<Vec<OutputFile>> {
-        Some(self.own_sidecars(batch, layout, spec, task).next()?.1.files)
+    pub fn named_outputs(&self, output_spec: OutputSpec<'_>) -> Option<Vec<OutputFile>> {
+        let recorded = output_spec.job.recorded_outputs();
+        Some(self.sidecars_by_record(output_spec, recorded).next()?.1.files)
     }
 
     /// Moves the outputs that a job has under the name `from`, if any, to the first name of `to` that is free.
-    fn move_outputs(
-        &self,
-        batch: &BatchName,
-        layout: &Layout,
-        spec: &JobSpec,
-        from: &str,
-        to: &[String],
-    ) -> io::Result<()> {
+    fn move_outputs(&self, output_spec: OutputSpec<'_>, from: &str, to: &[String]) -> io::Result<()> {
+        let OutputSpec { batch, layout, spec, .. } = output_spec;
         let dir = self.batch_dir(batch);
-        let Some((old_path, old)) = self.sidecar_named(batch, layout, spec, from) else { return Ok(()) };
+        let named = self.sidecar_named(batch, layout, spec, from).map(|(path, old)| (Some(path), old));
+        let Some((old_path, old)) = named.or_else(|| self.recorded_as(output_spec, from)) else {
+            return Ok(());
+        };
         for file in &old.files {
             if file.edited.is_some() || is_edited(&dir.join(&file.path), &[file])? {
                 let (job, path) = (spec.label.as_str(), file.path.as_str());
@@ -121,8 +109,10 @@ impl OutputDir {
             if rename_all(&dir, &old.files, &files)? {
                 sync_names(&dir, files.iter().chain(&old.files).map(|file| dir.join(&file.path)))?;
                 failpoint::hit("moved");
-                fs::remove_file(&old_path)?;
-                sync_names(&dir, [old_path])?;
+                if let Some(old_path) = old_path {
+                    fs::remove_file(&old_path)?;
+                    sync_names(&dir, [old_path])?;
+                }
                 tracing::info!(%batch, job = spec.label, from, to = name, "outputs of an edited row were renamed");
             } else {
                 fs::remove_file(&new_path)?;
@@ -130,6 +120,29 @@ impl OutputDir {
             return Ok(());
         }
         Ok(())
+    }
+
+    /// The outputs that a job's record has under the name `from`, whatever the layout was, with the sidecar that they have; they
+    /// may have none any more. Nothing where they are another job's by now, or were moved since they were recorded.
+    fn recorded_as(&self, output_spec: OutputSpec<'_>, from: &str) -> Option<(Option<PathBuf>, Sidecar)> {
+        let OutputSpec { batch, layout, spec, job } = output_spec;
+        let (dir, recorded, task) = (self.batch_dir(batch), job.recorded_outputs(), job.state().task());
+        if file_names::name_in(spec, recorded_paths::usual(recorded.first()?))? != from {
+            return None;
+        }
+        let is_whole =
+            |sidecar: &Sidecar| sidecar.files.iter().all(|file| has_its_content(&dir.join(&file.path), file));
+        if self.own_sidecars(batch, layout, spec, task).any(|(_, sidecar)| is_whole(&sidecar)) {
+            return None;
+        }
+        let mut is_others = false;
+        for path in recorded_paths::sidecars(recorded).map(|path| dir.join(path)) {
+            match Sidecar::read(&path) {
+                Some(sidecar) if sidecar.is_of(spec.id, task) => return Some((Some(path), sidecar)),
+                found => is_others |= found.is_some(),
+            }
+        }
+        (!is_others).then(|| (None, Sidecar::of_record(output_spec)))
     }
 
     /// The sidecar that a job has under one of its names.

@@ -71,6 +71,12 @@ impl Sidecar {
         }
     }
 
+    /// The sidecar of outputs that were published before and have none any more.
+    pub(super) fn of_record(output_spec: OutputSpec<'_>) -> Sidecar {
+        let files = output_spec.job.recorded_outputs().iter().map(OutputFile::on_disk).collect();
+        Sidecar { downloaded: None, ..Sidecar::of(output_spec, files, Timestamp(0)) }
+    }
+
     /// The task that made the outputs; nothing in sidecars of others.
     pub(super) fn task(&self) -> Option<&TaskId> {
         self.task_id.as_ref()

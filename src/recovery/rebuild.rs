@@ -508,7 +508,7 @@ impl BatchRebuild {
             exported: open_in(&from.export),
             may_be_asked_again,
         };
-        let published = || (from.published)(&self.batch.name, self.batch.policy.layout.as_deref(), spec);
+        let published = || (from.published)(&self.batch.name, self.batch.layout(), spec);
         let found = recovered_job_state::recovered(spec, remains, published, from.trusted, from.now)?;
         rebuilt.from_sidecars += u64::from(found.is_from_sidecar);
         let mut job = found.job;

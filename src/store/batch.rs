@@ -88,6 +88,9 @@ pub struct BatchRecord {
     /// Where its first manifest came from; nothing of a batch that was begun before that was noted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Origin>,
+    /// The layout of the configuration when it began; nothing of a batch that was begun before that was noted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_layout: Option<String>,
     /// Credits.
     pub totals: Totals,
     /// Jobs that have ended.
@@ -224,6 +227,7 @@ impl BatchRecord {
             said: None,
             said_by_defaults: None,
             origin: None,
+            first_layout: None,
             totals: Totals::default(),
             ended: Ended::default(),
             canceled: false,
@@ -263,6 +267,11 @@ impl BatchRecord {
             said: self.said.clone(),
             said_by_defaults: self.said_by_defaults.clone(),
         }
+    }
+
+    /// The layout of its outputs: that of its policy, or else the one that it began with.
+    pub fn layout(&self) -> Option<&str> {
+        self.policy.layout.as_deref().or(self.first_layout.as_deref())
     }
 
     /// Whether a job that has ended like this leaves something of the plan that nobody will spend: it was canceled, replaced

@@ -51,6 +51,9 @@ pub(super) struct BatchBackup {
     /// Where it was begun from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) origin: Option<Origin>,
+    /// The layout that it began with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) first_layout: Option<String>,
     /// Its owner canceled it, and that was not finished.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) canceled: bool,
@@ -106,6 +109,7 @@ impl BatchBackup {
             said: batch.said.clone(),
             said_by_defaults: batch.said_by_defaults.clone(),
             origin: batch.origin.clone(),
+            first_layout: batch.first_layout.clone(),
             canceled: batch.canceled,
             canceled_below: batch.canceled_below,
             paused_by_owner: batch.paused == Some(Pause::Owner),
@@ -149,6 +153,8 @@ impl BatchBackup {
             said: self.said.clone(),
             said_by_defaults: self.said_by_defaults.clone(),
             origin: self.origin.clone(),
+            // A backup of an earlier version does not tell.
+            first_layout: self.first_layout.clone().or_else(|| earlier.first_layout.clone()),
             canceled: self.canceled,
             paused: self.paused_by_owner.then_some(Pause::Owner).or(earlier.paused),
             // A backup of an earlier version tells neither.

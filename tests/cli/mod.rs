@@ -23,6 +23,7 @@ mod pilot;
 mod pipes;
 mod plan;
 mod reader_suites;
+mod recorded_outputs;
 mod reference_circles;
 mod references;
 mod report;

@@ -294,7 +294,7 @@ pub struct FetchOrder {
     pub attempt: AttemptNo,
     /// Name of its batch.
     pub batch: BatchName,
-    /// Layout of the batch's outputs, where its policy gives one.
+    /// Layout of the batch's outputs, where it has one of its own.
     pub layout: Option<String>,
     /// What was wanted.
     pub spec: Arc<JobSpec>,

@@ -228,7 +228,7 @@ impl Scheduler {
                     key,
                     attempt,
                     batch: active.record().name.clone(),
-                    layout: active.record().policy.layout.clone(),
+                    layout: active.record().layout().map(str::to_owned),
                     spec,
                     job: open.job().clone(),
                     urls,

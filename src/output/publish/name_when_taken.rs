@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use rustix::fs::RenameFlags;
 
 use crate::domain::job::{JobSpec, OutputFile};
-use crate::output::file_names;
 use crate::output::output_spec::OutputSpec;
 use crate::output::publish::{OutputDir, Part, Publication, hash_file};
 use crate::output::sidecar::Sidecar;
+use crate::output::{SidecarPlace, file_names, recorded_paths};
 
 /// The index of the last of a job's names.
 const LAST_NAME: usize = 2;
@@ -31,13 +31,15 @@ pub(super) struct UntriedNames {
     names: std::iter::Enumerate<array::IntoIter<String, 3>>,
     /// The first name is taken without a look at what is there.
     is_unlooked: bool,
+    /// The names that the job's record has were not tried.
+    is_record_untried: bool,
 }
 
 impl UntriedNames {
     /// All names of a job. `is_new`: nothing of its batch can have been published before.
     pub(super) fn of(spec: &JobSpec, is_new: bool) -> UntriedNames {
         let names = file_names::job_names(spec).into_iter().enumerate();
-        UntriedNames { names, is_unlooked: is_new && !spec.apart }
+        UntriedNames { names, is_unlooked: is_new && !spec.apart, is_record_untried: true }
     }
 
     /// The next name that is free; none if there is no more.
@@ -50,6 +52,11 @@ impl UntriedNames {
         let OutputSpec { batch, layout, spec, job } = output_spec;
         let task = job.state().task();
         let batch_dir = dir.batch_dir(batch);
+        if std::mem::take(&mut self.is_record_untried)
+            && let Some(chosen) = recorded(dir, &batch_dir, publication)?
+        {
+            return Ok(Some(chosen));
+        }
         let files_of = |name: &str| -> Vec<OutputFile> {
             let file = |(index, part): (usize, &Part)| OutputFile {
                 path: layout.path(batch, spec, name, index + 1, &part.media.ext),
@@ -82,7 +89,7 @@ impl UntriedNames {
             }
             let mut files = files_of(&name);
             if let Some((sidecar, own)) = own {
-                beside_edited(&batch_dir, output_spec, &own, &mut files)?;
+                beside_edited(&batch_dir, output_spec, &own.files, &mut files)?;
                 return Ok(Some(Chosen { files, sidecar, flags: RenameFlags::empty() }));
             }
             let sidecar = place_of(&name);
@@ -97,6 +104,56 @@ impl UntriedNames {
         }
         Ok(None)
     }
+}
+
+/// The names that a job's record has, whatever the layout is by now: its outputs come back to where they were. None where they
+/// belong to another job by now, or where other outputs came than before.
+fn recorded(dir: &OutputDir, batch_dir: &Path, publication: &Publication<'_>) -> io::Result<Option<Chosen>> {
+    let Publication { output_spec, parts, .. } = *publication;
+    let OutputSpec { batch, layout, spec, job } = output_spec;
+    let known = job.recorded_outputs();
+    let is_alike = |(file, part): (&OutputFile, &Part)| {
+        recorded_paths::usual(file).rsplit_once('.').is_some_and(|(_, ext)| ext == part.media.ext)
+    };
+    if known.is_empty() || known.len() != parts.len() || !known.iter().zip(parts).all(is_alike) {
+        return Ok(None);
+    }
+    let places = recorded_paths::sidecars(known).map(|path| batch_dir.join(path));
+    let found = places.iter().map(|path| Sidecar::read(path).map(|sidecar| (path, sidecar)));
+    let found: Vec<(&PathBuf, Sidecar)> = found.flatten().collect();
+    let own = found.iter().find(|(_, sidecar)| sidecar.is_of(spec.id, job.state().task()));
+    let [in_folder, beside] = &places;
+    let place = match dir.options.sidecars {
+        SidecarPlace::Folder => in_folder,
+        SidecarPlace::Beside => beside,
+    };
+    let is_there = |path: &Path| path.symlink_metadata().is_ok();
+    let sidecar = match own {
+        Some((path, _)) => (*path).clone(),
+        // Without a sidecar of its own it has the name as long as no other job does.
+        None if !found.is_empty() || is_there(place) => return Ok(None),
+        // They were renamed since.
+        None if dir.own_sidecars(batch, layout, spec, job.state().task()).next().is_some() => {
+            return Ok(None);
+        }
+        None if spec.apart && file_names::is_plain(spec, recorded_paths::usual(&known[0])) => {
+            return Ok(None);
+        }
+        None => place.clone(),
+    };
+    let file = |(file, part): (&OutputFile, &Part)| OutputFile {
+        path: recorded_paths::usual(file).to_owned(),
+        bytes: part.bytes,
+        sha256: part.sha256.clone(),
+        content_type: part.media.content_type.clone(),
+        edited: None,
+        object: None,
+    };
+    let mut files: Vec<OutputFile> = known.iter().zip(parts).map(file).collect();
+    beside_edited(batch_dir, output_spec, known, &mut files)?;
+    let is_new = own.is_none() && !files.iter().any(|file| is_there(&batch_dir.join(&file.path)));
+    let flags = if is_new { RenameFlags::NOREPLACE } else { RenameFlags::empty() };
+    Ok(Some(Chosen { files, sidecar, flags }))
 }
 
 /// Whether a name of a job's outputs is somebody else's: a sidecar that is at one of its places has it, anything that is
@@ -138,7 +195,7 @@ pub(in crate::output) fn is_edited(path: &Path, may_be: &[&OutputFile]) -> io::R
 fn beside_edited(
     dir: &Path,
     output_spec: OutputSpec<'_>,
-    own: &Sidecar,
+    own: &[OutputFile],
     files: &mut [OutputFile],
 ) -> io::Result<()> {
     let OutputSpec { batch, layout, spec, .. } = output_spec;
@@ -146,7 +203,7 @@ fn beside_edited(
     for (index, file) in files.iter_mut().enumerate() {
         let fetched = file.clone();
         let is_theirs = |path: &str| {
-            let named = own.files.iter().find(|file| file.path == path);
+            let named = own.iter().find(|file| file.path == path);
             let may_be: Vec<&OutputFile> = named.into_iter().chain([&fetched]).collect();
             is_edited(&dir.join(path), &may_be)
         };
@@ -156,9 +213,10 @@ fn beside_edited(
         }
         let ext = usual.rsplit('.').next().unwrap_or_default().to_owned();
         let numbered = (2..=EDITED_MAX).map(|n| format!("{long}.{n}"));
+        let names = [short.clone(), long.clone()].into_iter().chain(numbered);
+        let paths = names.map(|name| layout.path(batch, spec, &name, index + 1, &ext));
         let mut free = None;
-        for name in [short.clone(), long.clone()].into_iter().chain(numbered) {
-            let path = layout.path(batch, spec, &name, index + 1, &ext);
+        for path in own.get(index).map(|file| file.path.clone()).into_iter().chain(paths) {
             if path != usual && !is_theirs(&path)? {
                 free = Some(path);
                 break;

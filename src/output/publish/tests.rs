@@ -105,7 +105,7 @@ impl Bench {
     fn finds(&self, spec: &JobSpec) -> bool {
         let job = self.job();
         let output_spec = OutputSpec { batch: &self.batch, layout: &self.layout, spec, job: &job };
-        let sidecar = self.output_dir.sidecar_path(&self.batch, &self.layout, spec, None);
+        let sidecar = self.output_dir.sidecar_of(output_spec, &[]);
         let found = self.output_dir.published(output_spec).is_some();
         assert_eq!(found, self.output_dir.published_outputs(&self.batch, &self.layout, spec).is_some());
         assert!(!found || sidecar.is_some());
@@ -389,13 +389,15 @@ fn a_version_that_is_not_wanted_gives_the_plain_name_up() {
     let bench = bench();
     let older = spec(1, "hero");
     bench.publish(&older, &["one", "two"]);
-    bench.output_dir.set_aside(&bench.batch, &bench.layout, &older).unwrap();
+    let job = bench.job();
+    let output_spec = OutputSpec { batch: &bench.batch, layout: &bench.layout, spec: &older, job: &job };
+    bench.output_dir.set_aside(output_spec).unwrap();
     let names = ["hero-01010101-2.png", "hero-01010101.png", "sidecars/hero-01010101.json"];
     assert_eq!(bench.names(), names);
-    let files = bench.output_dir.named_outputs(&bench.batch, &bench.layout, &older, None).unwrap();
+    let files = bench.output_dir.named_outputs(output_spec).unwrap();
     assert_eq!(files[0].path, "hero-01010101.png");
     // Again, and after the newer one has moved it.
-    bench.output_dir.set_aside(&bench.batch, &bench.layout, &older).unwrap();
+    bench.output_dir.set_aside(output_spec).unwrap();
     assert_eq!(bench.names(), names);
     assert!(bench.finds(&older));
 }
