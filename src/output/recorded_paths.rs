@@ -1,11 +1,18 @@
 //! Where outputs lie whose paths are recorded, whatever the layout is by now.
 
+use std::path::{Component, Path};
+
 use crate::domain::job::OutputFile;
 use crate::output::file_names::SIDECAR_FOLDER;
 
 /// The path that a file has where nobody edited what lies there.
 pub(super) fn usual(file: &OutputFile) -> &str {
     file.edited.as_deref().unwrap_or(&file.path)
+}
+
+/// Whether a path leads to something in the batch's folder: a state that was imported may say anything.
+pub(super) fn is_within_batch(path: &str) -> bool {
+    !path.is_empty() && Path::new(path).components().all(|part| matches!(part, Component::Normal(_)))
 }
 
 /// Where the sidecar of these outputs of a job may be, relative to the batch's folder: in the folder for sidecars, or beside
@@ -37,6 +44,8 @@ mod tests {
     #[test]
     fn a_sidecar_has_the_name_of_the_first_output() {
         assert_eq!(sidecars(&[file("a/b.c.png", None)]), ["sidecars/a/b.c.json", "a/b.c.json"]);
+        assert!(is_within_batch("a/b.c.png") && is_within_batch("..a.png"));
+        assert!(!["", "../a.png", "a/../../b.png", "/a.png"].into_iter().any(is_within_batch));
         assert_eq!(sidecars(&[file("b-0101.png", Some("b.png"))]), ["sidecars/b.json", "b.json"]);
     }
 }

@@ -127,7 +127,8 @@ impl OutputDir {
     fn recorded_as(&self, output_spec: OutputSpec<'_>, from: &str) -> Option<(Option<PathBuf>, Sidecar)> {
         let OutputSpec { batch, layout, spec, job } = output_spec;
         let (dir, recorded, task) = (self.batch_dir(batch), job.recorded_outputs(), job.state().task());
-        if file_names::name_in(spec, recorded_paths::usual(recorded.first()?))? != from {
+        let is_within = recorded.iter().all(|file| recorded_paths::is_within_batch(&file.path));
+        if !is_within || file_names::name_in(spec, recorded_paths::usual(recorded.first()?))? != from {
             return None;
         }
         let is_whole =

@@ -115,7 +115,9 @@ fn recorded(dir: &OutputDir, batch_dir: &Path, publication: &Publication<'_>) ->
     let is_alike = |(file, part): (&OutputFile, &Part)| {
         recorded_paths::usual(file).rsplit_once('.').is_some_and(|(_, ext)| ext == part.media.ext)
     };
-    if known.is_empty() || known.len() != parts.len() || !known.iter().zip(parts).all(is_alike) {
+    let is_within = known.iter().all(|file| recorded_paths::is_within_batch(recorded_paths::usual(file)));
+    let is_alike = known.len() == parts.len() && known.iter().zip(parts).all(is_alike);
+    if known.is_empty() || !is_within || !is_alike {
         return Ok(None);
     }
     let places = recorded_paths::sidecars(known).map(|path| batch_dir.join(path));
