@@ -48,6 +48,7 @@ const run = (path, version) => new Promise((resolve) => {
 
 const pageName = (page) => String(page).padStart(4, "0");
 let busy = false;
+let reload = 0;
 
 /** Loads what is new, the newest pages first where there are many. */
 const refresh = async () => {
@@ -55,7 +56,11 @@ const refresh = async () => {
   busy = true;
   try {
     if (!(await run("index.js", Date.now())) || !index) {
-      element("summary").textContent = "The data of this gallery is gone. To write it again: callsheet open";
+      // What is shown stays: the daemon that serves it may just restart.
+      if (!index) {
+        const batch = document.querySelector("h1").textContent;
+        element("summary").textContent = `The data of this gallery is gone. To write it again: callsheet open ${batch}`;
+      }
       return;
     }
     superseded = new Set(index.superseded);
@@ -89,7 +94,8 @@ const refresh = async () => {
     collect();
   } finally {
     busy = false;
+    clearTimeout(reload);
+    if (!index?.done && !document.hidden) { reload = setTimeout(refresh, RELOAD_MS); }
   }
-  if (!index.done && !document.hidden) { setTimeout(refresh, RELOAD_MS); }
 };
-document.addEventListener("visibilitychange", () => { if (!document.hidden && index && !index.done) { refresh(); } });
+document.addEventListener("visibilitychange", () => { if (!document.hidden && !index?.done) { refresh(); } });

@@ -52,8 +52,11 @@ const marks = (job) => {
   return name ? [...stateMarks(job), [name, decisionText(name)]] : stateMarks(job);
 };
 
+const withFlags = (text, commands) => (index?.flags ? text.replace(commands, `$& ${index.flags.replaceAll("$", "$$$$")}`) : text);
 /** A text in which every command has the flags that it needs to work on this state. */
-const typed = (text) => (index?.flags ? text.replace(/\bcallsheet (review [a-z-]+|[a-z]+)/g, `$& ${index.flags.replaceAll("$", "$$$$")}`) : text);
+const typed = (text) => withFlags(text, /\bcallsheet (review [a-z-]+|[a-z]+)/g);
+/** The same of one command: the names in it stay as they are. */
+const typedCommand = (text) => withFlags(text, /^callsheet (review [a-z-]+|[a-z]+)/);
 
 const make = (tag, className, text) => {
   const made = document.createElement(tag);

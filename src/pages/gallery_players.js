@@ -26,7 +26,7 @@ const showGone = (box, job, file) => {
   box.classList.add("gone");
   box.querySelector("img,video,audio")?.remove();
   box.querySelector(".said")?.remove();
-  box.prepend(said("The file is gone", `${file.path} is not on disk. To download it again, free of charge: ${typed(`callsheet download ${job.name}`)}`));
+  box.prepend(said("The file is gone", `${file.path} is not on disk. To download it again, free of charge: ${typedCommand(`callsheet download ${job.name}`)}`));
   const tile = tiles.get(job.seq);
   if (tile) { refreshMarks(tile); }
 };

@@ -50,7 +50,7 @@ const figure = (job, file, isTake) => {
 };
 
 const command = (untyped) => {
-  const text = typed(untyped);
+  const text = typedCommand(untyped);
   const row = make("div", "command");
   const copy = make("button", "quiet", "Copy");
   copy.type = "button";

@@ -135,7 +135,7 @@ pub fn job_list(list: &JobList) -> Markup {
             ul class="jobs" { @for job in &list.jobs {
                 li {
                     div class="line" {
-                        a class="name" href={ "/jobs/" (in_address(&job.id)) } { (job.label) }
+                        a class="name" href={ "/jobs/" (in_address(&job.id)) } translate="no" { (job.label) }
                         (state_mark(&job.state))
                         @if job.superseded { span class="mark" { "superseded" } }
                         span class="push dim" { (job.what) " · line " (job.line) " · " (credits(Credits(job.credits))) }

@@ -91,7 +91,7 @@ pub fn live_page(frame: &Frame<'_>, summary: &Markup, body: &Markup) -> String {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
-                title { (title) " · callsheet" }
+                title translate="no" { (title) " · callsheet" }
                 link rel="icon" href="data:,";
                 link rel="stylesheet" href="/assets/style.css";
                 link rel="stylesheet" href="/assets/live.css";
@@ -100,8 +100,8 @@ pub fn live_page(frame: &Frame<'_>, summary: &Markup, body: &Markup) -> String {
             body data-events=[events.as_ref()] {
                 header class="top" {
                     div class="title" {
-                        @if let Some((href, name)) = up { a class="up" href=(href) { (name) } }
-                        h1 { (title) }
+                        @if let Some((href, name)) = up { a class="up" href=(href) translate="no" { (name) } }
+                        h1 translate="no" { (title) }
                     }
                     p class="summary" { (summary) }
                     nav class="menu" {

@@ -149,14 +149,14 @@ fn take_card(view: &ReviewView, row: &ReviewRow, take: &ReviewTake, viewer: &Vie
                 (media(&format!("/batches/{}/outputs/{}/{}", in_address(&view.batch), in_address(&take.job), at + 1), output, &take.label))
             }
             div class="line" {
-                a class="name" href={ "/jobs/" (in_address(&take.job)) } { (take.label) }
+                a class="name" href={ "/jobs/" (in_address(&take.job)) } translate="no" { (take.label) }
                 (state_mark(&take.decision))
                 span class="push dim" {
                     @if is_one_of_several { "take " (take.take) " · " }
                     (grouped(take.credits)) @if take.credits == 1 { " credit" } @else { " credits" }
                 }
             }
-            @if let Some(said) = &take.said { p class="dim said" { (said) } }
+            @if let Some(said) = &take.said { p class="dim said" translate="no" { (said) } }
             @if matches!(viewer, Viewer::Operator { .. }) { (form(view, take, is_one_of_several, viewer)) }
         }
     }
@@ -172,7 +172,7 @@ fn media(address: &str, output: &ReviewOutput, label: &str) -> Markup {
                 "audio" => audio src=(address) controls preload="none" aria-label={ "Output of " (label) } {},
                 _ => {},
             }
-            figcaption class="dim" { a href=(address) { (output.path) } }
+            figcaption class="dim" { a href=(address) translate="no" { (output.path) } }
         }
     }
 }
