@@ -89,12 +89,13 @@ async fn planned(app: &AppState, form: &Form, filled: &ManifestForm) -> Result<P
         submission,
         manifest: filled.manifest.clone(),
         total: Credits::ZERO,
+        price: Credits::ZERO,
     };
     let receipt = plan_now(app, &planned).await?;
     let mut view = plan_view(&receipt, &planned.submission);
     if !receipt.refused && !receipt.file_refused && receipt.added() + receipt.have > 0 {
         view.key = Some(planned.key.clone());
-        app.pages.planned().keep(Planned { total: receipt.total_credits, ..planned });
+        app.pages.planned().keep(Planned { total: receipt.total_credits, price: receipt.price, ..planned });
     }
     Ok(view)
 }
@@ -159,6 +160,12 @@ pub(super) async fn submit(State(app): Shared, who: Who, form: Form) -> Response
     }
 }
 
+/// The cost that is higher than it was planned, now and then: of what is new, or of all that is still to be sent. What waited
+/// and was sent meanwhile pays for nothing new.
+fn dearer(now: (Credits, Credits), planned: (Credits, Credits)) -> Option<(Credits, Credits)> {
+    [(now.0, planned.0), (now.1, planned.1)].into_iter().find(|(now, planned)| now > planned)
+}
+
 async fn submitted(app: &AppState, form: &Form, viewer: &Viewer) -> Result<Response, ApiError> {
     let now = app.pages.clock().now().tick;
     let gone =
@@ -166,10 +173,10 @@ async fn submitted(app: &AppState, form: &Form, viewer: &Viewer) -> Result<Respo
     let planned = app.pages.planned().take(form.raw("plan"), now).ok_or_else(gone)?;
     // Prices may have changed, and so may what the batch has.
     let receipt = plan_now(app, &planned).await?;
-    if receipt.total_credits > planned.total {
-        let again =
-            format!("It would cost {} now, and was planned at {}.", receipt.total_credits, planned.total);
-        let planned = Planned { total: receipt.total_credits, ..planned };
+    let now = (receipt.price, receipt.total_credits);
+    if let Some((now, then)) = dearer(now, (planned.price, planned.total)) {
+        let again = format!("It would cost {now} now, and was planned at {then}.");
+        let planned = Planned { total: receipt.total_credits, price: receipt.price, ..planned };
         let view = PlanView {
             key: Some(planned.key.clone()),
             again: Some(again),
@@ -201,4 +208,18 @@ async fn submitted(app: &AppState, form: &Form, viewer: &Viewer) -> Result<Respo
         planned.submission.file, receipt.changed, receipt.have, receipt.price
     );
     Ok(lead_to(app, &format!("/batches/{}", in_address(batch.as_str())), done))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_waited_and_was_sent_pays_for_nothing_new() {
+        let costs = |price, total| (Credits(price), Credits(total));
+        assert_eq!(dearer(costs(50, 100), costs(50, 100)), None);
+        assert_eq!(dearer(costs(50, 50), costs(50, 100)), None, "the others were sent");
+        assert_eq!(dearer(costs(90, 90), costs(50, 100)), Some((Credits(90), Credits(50))));
+        assert_eq!(dearer(costs(50, 120), costs(50, 100)), Some((Credits(120), Credits(100))));
+    }
 }

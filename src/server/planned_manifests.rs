@@ -19,8 +19,10 @@ pub(super) struct Planned {
     pub(super) at: Tick,
     pub(super) submission: Submission,
     pub(super) manifest: String,
-    /// What it was to cost at most.
+    /// What it was to cost at most, with the jobs that waited.
     pub(super) total: Credits,
+    /// What of that was for new and changed jobs.
+    pub(super) price: Credits,
 }
 
 /// The manifests that were planned in the last quarter of an hour.
@@ -60,6 +62,7 @@ mod tests {
             submission: Submission::default(),
             manifest: "x".repeat(bytes),
             total: Credits(1),
+            price: Credits(1),
         };
         all.keep(planned("old", 0, 10));
         assert!(all.take("old", Tick(KEPT_FOR.0)).is_none(), "it is too old");
