@@ -1,7 +1,7 @@
 //! Error responses, and the extractors that produce them.
 
 use std::io;
-use std::path::{Component, Path};
+use std::path::{self, Component};
 
 use axum::Json;
 use axum::body::Bytes;
@@ -78,9 +78,24 @@ impl<T: DeserializeOwned, S: Send + Sync> axum::extract::FromRequestParts<S> for
     }
 }
 
+/// The parts of an address that a route names.
+pub(super) struct Path<T>(pub(super) T);
+
+impl<T: DeserializeOwned + Send, S: Send + Sync> axum::extract::FromRequestParts<S> for Path<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(
+        parts: &mut axum::http::request::Parts,
+        state: &S,
+    ) -> Result<Path<T>, ApiError> {
+        let path = axum::extract::Path::from_request_parts(parts, state).await;
+        path.map(|axum::extract::Path(path)| Path(path)).map_err(|error| ApiError::usage(error.body_text()))
+    }
+}
+
 /// Refuses a file name that has folders in it, or is too long.
 pub(super) fn check_file_name(file: &str) -> Result<(), ApiError> {
-    let name = Path::new(file);
+    let name = path::Path::new(file);
     if name.file_name().is_none_or(|file| file != name.as_os_str()) || file.len() > 255 {
         return Err(ApiError::usage(format!("file: found {file:?}, expected a file's name without folders")));
     }
@@ -93,7 +108,7 @@ pub(super) fn check_file_name(file: &str) -> Result<(), ApiError> {
 /// Refuses a folder that is not told apart from others by its path: one that is relative, or leads up.
 pub(super) fn check_folder(folder: &str) -> Result<(), ApiError> {
     let is_plain = |part: Component<'_>| matches!(part, Component::RootDir | Component::Normal(_));
-    let path = Path::new(folder);
+    let path = path::Path::new(folder);
     if path.is_absolute() && path.components().all(is_plain) && !folder.contains('\0') {
         return Ok(());
     }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::rejection::{BytesRejection, FailedToBufferBody, PathRejection};
-use axum::extract::{DefaultBodyLimit, Path, State};
+use axum::extract::rejection::{BytesRejection, FailedToBufferBody};
+use axum::extract::{DefaultBodyLimit, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{post, put};
@@ -16,7 +16,7 @@ use crate::domain::exit_code::Exit;
 use crate::domain::input_file::is_sha256;
 use crate::engine::blocking;
 use crate::ingest::input_files::{HandedFile, HandedFiles};
-use crate::server::api_error::{ApiError, storage_error};
+use crate::server::api_error::{ApiError, Path, storage_error};
 use crate::server::app_state::{AppState, Shared};
 use crate::server::protocol::{INPUT_PATH, MissingInputs, MissingInputsRequest, Refusal, Request as _};
 use crate::store::staged_inputs::{StageError, StagedCopy, StagedInputs};
@@ -65,10 +65,9 @@ fn not_a_hash(text: &str) -> ApiError {
 
 async fn put_input(
     State(app): Shared,
-    sha256: Result<Path<String>, PathRejection>,
+    Path(sha256): Path<String>,
     body: Body,
 ) -> Result<StatusCode, ApiError> {
-    let Path(sha256) = sha256.map_err(|error| ApiError::usage(error.body_text()))?;
     if !is_sha256(&sha256) {
         return Err(not_a_hash(&sha256));
     }

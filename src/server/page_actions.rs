@@ -1,6 +1,7 @@
 //! What can be done from a batch's page or a job's: each is asked for first, with what it may cost.
 
-use axum::extract::{Path, State};
+use axum::extract::State;
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 
@@ -16,7 +17,7 @@ use crate::engine::{blocking, to_the_end};
 use crate::pages::document::in_address;
 use crate::pages::live_document::{Viewer, credits};
 use crate::pages::live_forms::{ConfirmView, Field, FieldKind, confirm_page};
-use crate::server::api_error::{ApiError, Query};
+use crate::server::api_error::{ApiError, Path, Query};
 use crate::server::app_state::{AppState, Shared};
 use crate::server::explain_answer;
 use crate::server::handlers::{self, HandlerError};
@@ -25,6 +26,11 @@ use crate::server::page_forms::{Form, lead_to, operator, reading_only};
 use crate::server::page_forms::{Who, batch_name, refused, status_of, viewer};
 use crate::server::protocol::{BatchOutcomes, ResolveRequest, RetryRequest};
 use crate::store::StoreError;
+
+/// The field with the most that its form may spend, as it was shown, in credits.
+const MOST: &str = "most";
+/// The field that tells how often it had been tried when its form was shown: the form again is known by it.
+const SEEN: &str = "seen";
 
 /// What a form does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -198,13 +204,8 @@ async fn question_of_batch(
         }
         Action::Resume => {
             let price = format!("May spend {} at most: what is left of its budget.", credits(left));
-            view(
-                "Resume",
-                "resume",
-                vec!["Its jobs are submitted again.".to_owned()],
-                Some(price),
-                Vec::new(),
-            )
+            let text = vec!["Its jobs are submitted again.".to_owned()];
+            view("Resume", "resume", text, Some(price), vec![Field::hidden(MOST, &left.0)])
         }
         Action::Continue => {
             let pilot = status.pilot.unwrap_or_default();
@@ -215,7 +216,7 @@ async fn question_of_batch(
                 credits(pilot.rest_credits),
                 credits(left)
             );
-            view("Continue", "continue", vec![text], Some(price), Vec::new())
+            view("Continue", "continue", vec![text], Some(price), vec![Field::hidden(MOST, &left.0)])
         }
         Action::Cancel => {
             let waiting = status.in_state(JobState::Queued);
@@ -225,13 +226,16 @@ async fn question_of_batch(
             view("Cancel", "cancel", vec![text], None, Vec::new())
         }
         Action::Retry => {
-            let (jobs, cost) = retry_cost(app, name).await?;
+            let RetryCost { jobs, credits: cost, back, reopened } = retry_cost(app, name).await?;
             let text = format!("{jobs} failed, canceled and expired jobs are queued again.");
+            // A budget that is the planned cost grows by what was canceled before it was sent.
+            let left = left + back;
             let price = format!(
                 "They were accepted at {}. The prices in force when they are sent count: may spend the {} that its budget \
-                 has left.",
+                 has left{}.",
                 credits(cost),
-                credits(left)
+                credits(left),
+                if back.is_zero() { "" } else { " once they are planned again" }
             );
             let dropped = [JobState::Canceled, JobState::Expired]
                 .map(|state| status.in_state(state))
@@ -246,7 +250,12 @@ async fn question_of_batch(
             };
             // With one group alone there is nothing to choose.
             let is_choice = dropped > 0 && status.in_state(JobState::Failed) > 0;
-            let fields = [Some(max_credits(None)), is_choice.then_some(only_failed)];
+            let fields = [
+                Some(max_credits(None)),
+                is_choice.then_some(only_failed),
+                Some(Field::hidden(MOST, &left.0)),
+                Some(Field::hidden(SEEN, &reopened)),
+            ];
             view("Retry", "retry", vec![text], Some(price), fields.into_iter().flatten().collect())
         }
         Action::Download => {
@@ -314,7 +323,10 @@ async fn question_of_job(app: &AppState, id: &str, action: Action) -> Result<Con
                 .map_or("Its price is not known: set the most that it may cost.".to_owned(), |hold| {
                     format!("May spend {} at most, unless the field says more.", credits(hold))
                 });
-            view("Retry", "retry", "It is queued again.", Some(cost), vec![max_credits(hold)])
+            let most = hold.map(|hold| Field::hidden(MOST, &hold.0));
+            let seen = Field::hidden(SEEN, &job.attempt().0);
+            let fields = [Some(max_credits(hold)), most, Some(seen)].into_iter().flatten().collect();
+            view("Retry", "retry", "It is queued again.", Some(cost), fields)
         }
         Action::Download => view(
             "Download",
@@ -346,22 +358,65 @@ async fn question_of_job(app: &AppState, id: &str, action: Action) -> Result<Con
     })
 }
 
-/// How many jobs of a batch a retry takes up, and what they may cost together.
-async fn retry_cost(app: &AppState, name: &BatchName) -> Result<(u32, Credits), ApiError> {
+/// What a retry of a batch takes up.
+struct RetryCost {
+    jobs: u32,
+    /// What they may cost together, as they were accepted.
+    credits: Credits,
+    /// By how much the budget of the batch grows with them.
+    back: Credits,
+    /// How many jobs of the batch were taken up again before.
+    reopened: u32,
+}
+
+async fn retry_cost(app: &AppState, name: &BatchName) -> Result<RetryCost, ApiError> {
     let record = handlers::find_batch(&app.engine, name).await?;
     let (store, now) = (app.engine.store().clone(), app.pages.clock().now());
     let add_up = move || -> Result<_, StoreError> {
-        let (mut jobs, mut cost) = (0, Credits::ZERO);
+        let (mut jobs, mut credits, mut back) = (0, Credits::ZERO, Credits::ZERO);
         let mut all = JobIter::open(&store, &record)?;
         while let Some((spec, found)) = all.next_job()? {
             if is_retried(&record, &spec, &found, now) && !all.versions().is_superseded(spec.seq) {
                 jobs += 1;
-                cost = cost + found.job.hold(&spec.order).unwrap_or_default();
+                credits = credits + found.job.hold(&spec.order).unwrap_or_default();
+                back = back + record.unspent_of(&found.job, &spec.order);
             }
         }
-        Ok((jobs, cost))
+        if record.policy.budget.is_some() {
+            back = Credits::ZERO;
+        }
+        Ok(RetryCost { jobs, credits, back, reopened: record.reopened })
     };
     Ok(blocking(add_up).await.map_err(HandlerError::from)?)
+}
+
+/// The question again, where it is another one than the form answers: more may be spent than was shown, or what it asked
+/// about was taken up again since, as by the same form.
+async fn asked_anew(
+    app: &AppState,
+    viewer: &Viewer,
+    object: &Object,
+    action: Action,
+    form: &Form,
+) -> Result<Option<Response>, ApiError> {
+    let mut view = match object {
+        Object::Batch(name) if matches!(action, Action::Resume | Action::Continue | Action::Retry) => {
+            question_of_batch(app, name, action, &ActionQuery::default()).await?
+        }
+        Object::Job(id) if action == Action::Retry => question_of_job(app, id, action).await?,
+        _ => return Ok(None),
+    };
+    let now = |name: &str| view.fields.iter().find(|field| field.name == name)?.value.parse::<u64>().ok();
+    let (most, seen) = (form.number(MOST)?, form.number(SEEN)?);
+    let why = match () {
+        () if now(SEEN).is_some() && now(SEEN) != seen => "It was retried since this page was shown.",
+        () if now(MOST).is_some_and(|now| most.is_none_or(|most| now > most)) => {
+            "It may spend more now than this page showed."
+        }
+        () => return Ok(None),
+    };
+    view.text.insert(0, format!("Nothing was done. {why} This is how it is now:"));
+    Ok(Some((StatusCode::CONFLICT, LivePage(confirm_page(&view, viewer))).into_response()))
 }
 
 /// Does it, and leads back to the page that says what came of it.
@@ -372,11 +427,16 @@ async fn carry_out(
     action: &str,
     form: &Form,
 ) -> Result<Response, ApiError> {
-    operator(app, who, form)?;
+    let viewer = operator(app, who, form)?;
     let (object, action) = (object?, Action::parse(action)?);
+    if let Some(question) = asked_anew(app, &viewer, &object, action, form).await? {
+        return Ok(question);
+    }
     let page = object.page();
     let (engine, name) = (app.engine.clone(), object.name().to_owned());
-    let max_credits = form.number("max_credits")?.map(Credits);
+    // Without a limit of its own a job may cost what its page showed.
+    let shown = if matches!(object, Object::Job(_)) { form.number(MOST)? } else { None };
+    let max_credits = form.number("max_credits")?.or(shown);
     // It runs to its end, even if the browser goes away.
     let done = match (action, object) {
         (Action::Pause, Object::Batch(batch)) => {
@@ -400,8 +460,15 @@ async fn carry_out(
                 .number("budget")?
                 .ok_or_else(|| ApiError::usage("budget: expected a number of credits"))?;
             let budget = BudgetSetting::Limit(Credits(budget));
-            let set = handlers::set_budget(&engine, &app.ingest, &batch, budget).await?;
-            Ok(format!("The budget was {} and is {} credits now.", set.before_credits, set.budget_credits))
+            let ingest = app.ingest.clone();
+            to_the_end(async move { handlers::set_budget(&engine, &ingest, &batch, budget).await }).await.map(
+                |set| {
+                    format!(
+                        "The budget was {} and is {} credits now.",
+                        set.before_credits, set.budget_credits
+                    )
+                },
+            )
         }
         (Action::Cancel, _) => {
             let output_dir = app.output_dir();
@@ -410,7 +477,6 @@ async fn carry_out(
                 .map(|done| said(action, &done))
         }
         (Action::Retry, _) => {
-            let max_credits = max_credits.map(|most| most.0);
             let failed = form.get("failed") == Some("true");
             let request = RetryRequest { name, max_credits, failed };
             to_the_end(async move { handlers::retry(&engine, &request).await })

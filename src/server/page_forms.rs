@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use axum::Extension;
 use axum::body::Bytes;
+use axum::extract::rejection::{BytesRejection, FailedToBufferBody};
 use axum::extract::{FromRequest, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -88,13 +89,27 @@ impl Form {
 }
 
 impl<S: Send + Sync> FromRequest<S> for Form {
-    type Rejection = ApiError;
+    type Rejection = Response;
 
-    async fn from_request(request: Request, state: &S) -> Result<Form, ApiError> {
-        let body = Bytes::from_request(request, state).await;
-        let body = body.map_err(|error| ApiError::usage(format!("the form cannot be read: {error}")))?;
+    async fn from_request(request: Request, state: &S) -> Result<Form, Response> {
+        let wants_json = wants_json(request.headers());
+        let body = Bytes::from_request(request, state).await.map_err(|error| {
+            let error = match error {
+                BytesRejection::FailedToBufferBody(FailedToBufferBody::LengthLimitError(_)) => {
+                    let ApiError(status, refusal) = ApiError::usage("the form is too large");
+                    ApiError(status, refusal.hint("to submit a large manifest: callsheet submit MANIFEST"))
+                }
+                error => ApiError::body(&error),
+            };
+            if wants_json { error.into_response() } else { refused(&Viewer::Stranger, error) }
+        })?;
         Ok(Form(url::form_urlencoded::parse(&body).into_owned().collect()))
     }
+}
+
+/// Whether a script asks, and no browser that shows the answer as a page.
+pub(super) fn wants_json(headers: &HeaderMap) -> bool {
+    headers.get(header::ACCEPT).is_some_and(|accept| accept == "application/json")
 }
 
 /// The viewer, if the form came from one of our pages and the viewer may change something.

@@ -7,7 +7,7 @@
 use std::fs::File;
 use std::io::{self, Read};
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, header};
 use axum::response::{Html, IntoResponse, Redirect, Response};
 
@@ -18,7 +18,7 @@ use crate::output::open_output::open_in_batch;
 use crate::pages::document::in_address;
 use crate::pages::gallery_page::gallery_page;
 use crate::pages::{ASSETS, GALLERY_FOLDER, INDEX, script_data};
-use crate::server::api_error::ApiError;
+use crate::server::api_error::{ApiError, Path};
 use crate::server::app_state::{AppState, Shared};
 use crate::server::handlers;
 use crate::server::page_forms::{Who, batch_name, refused, viewer};

@@ -6,7 +6,7 @@ use std::io::{self, Seek, SeekFrom};
 use std::time::UNIX_EPOCH;
 
 use axum::body::{Body, Bytes};
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use tokio::io::AsyncReadExt;
@@ -17,7 +17,7 @@ use crate::domain::job::OutputFile;
 use crate::domain::shell_word::job_argument;
 use crate::engine::{Target, blocking};
 use crate::output::open_output::open_output;
-use crate::server::api_error::ApiError;
+use crate::server::api_error::{ApiError, Path};
 use crate::server::app_state::{AppState, Shared};
 use crate::server::handlers::HandlerError;
 use crate::server::page_forms::{Who, batch_name, refused, viewer};

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Path, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 
@@ -17,11 +17,11 @@ use crate::pages::live_document::{Frame, Viewer, live_page};
 use crate::pages::live_review::{
     ReviewOutput, ReviewRow, ReviewTake, ReviewView, review_address, review_body, review_summary,
 };
-use crate::server::api_error::{ApiError, Query};
+use crate::server::api_error::{ApiError, Path, Query};
 use crate::server::app_state::{AppState, Shared};
 use crate::server::handlers::{self, HandlerError};
 use crate::server::live_page::LivePage;
-use crate::server::page_forms::{Form, Who, batch_name, lead_to, operator, refused, viewer};
+use crate::server::page_forms::{Form, Who, batch_name, lead_to, operator, refused, viewer, wants_json};
 use crate::server::protocol::{DecideRequest, DecisionRequest, Refusal};
 use crate::server::review_handlers;
 
@@ -128,7 +128,7 @@ pub(super) async fn decide(
     headers: HeaderMap,
     form: Form,
 ) -> Response {
-    let wants_json = headers.get(header::ACCEPT).is_some_and(|accept| accept == "application/json");
+    let wants_json = wants_json(&headers);
     let viewer = viewer(&app, who.clone());
     match carry_out(&app, who, &name, &form).await {
         Ok(decided) if wants_json => axum::Json(decided).into_response(),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use axum::extract::{DefaultBodyLimit, Path, Request, State};
+use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
@@ -25,7 +25,7 @@ use crate::pages::live_document::{
 };
 use crate::pages::live_overview::overview_fragments;
 use crate::server::access::TcpAccess;
-use crate::server::api_error::{ApiError, Query};
+use crate::server::api_error::{ApiError, Path, Query};
 use crate::server::app_state::{AppState, Shared};
 use crate::server::event_stream::{STREAMS_MAX, Topic};
 use crate::server::explain_answer;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 
@@ -15,7 +15,7 @@ use crate::ingest::receipt::Receipt;
 use crate::pages::document::in_address;
 use crate::pages::live_document::{Viewer, credits};
 use crate::pages::live_forms::{ConfirmView, Field, confirm_page};
-use crate::server::api_error::ApiError;
+use crate::server::api_error::{ApiError, Path};
 use crate::server::app_state::{AppState, FireMode, Shared};
 use crate::server::live_page::LivePage;
 use crate::server::page_forms::{Form, Who, lead_to, operator, reading_only, refused, viewer};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
@@ -14,7 +14,7 @@ use crate::pages::document::in_address;
 use crate::pages::live_document::{Viewer, credits};
 use crate::pages::live_forms::{ConfirmView, Field, confirm_page};
 use crate::pages::live_review::review_address;
-use crate::server::api_error::{ApiError, Query};
+use crate::server::api_error::{ApiError, Path, Query};
 use crate::server::app_state::{AppState, Shared};
 use crate::server::live_page::LivePage;
 use crate::server::page_forms::{Form, Who, lead_to, operator, reading_only, refused, viewer};

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
-use axum::extract::rejection::PathRejection;
 use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -27,7 +26,8 @@ use crate::ingest::retry_edited::{self, EditedRetryOptions};
 use crate::ingest::retry_manifest::JobChoice;
 use crate::metrics::{CONTENT_TYPE, Moved};
 use crate::server::api_error::{
-    ApiError, BODY_MAX_BYTES, JsonBody, Query, check_file_name, check_folder, ingest_error, storage_error,
+    self, ApiError, BODY_MAX_BYTES, JsonBody, Query, check_file_name, check_folder, ingest_error,
+    storage_error,
 };
 use crate::server::app_state::{AppState, FireMode, Shared};
 use crate::server::explain_answer;
@@ -321,8 +321,8 @@ async fn set_budget(
     State(app): Shared,
     JsonBody(body): JsonBody<BudgetRequest>,
 ) -> Result<Response, ApiError> {
-    let set = handlers::set_budget(&app.engine, &app.ingest, &body.batch, body.budget).await?;
-    Ok(Json(set).into_response())
+    let work = async move { handlers::set_budget(&app.engine, &app.ingest, &body.batch, body.budget).await };
+    Ok(Json(to_the_end(work).await?).into_response())
 }
 
 async fn download(
@@ -352,9 +352,8 @@ async fn schedules(State(app): Shared) -> Json<Schedules> {
 
 async fn run_schedule(
     State(app): Shared,
-    name: Result<axum::extract::Path<String>, PathRejection>,
+    api_error::Path(name): api_error::Path<String>,
 ) -> Result<Response, ApiError> {
-    let axum::extract::Path(name) = name.map_err(|error| ApiError::usage(error.body_text()))?;
     Ok(Json(app.fire(name, FireMode::Now).await?).into_response())
 }
 

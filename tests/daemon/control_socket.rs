@@ -317,3 +317,34 @@ fn every_refusal_is_as_the_page_says() {
     }
     daemon.stop();
 }
+
+#[test]
+fn a_budget_is_set_though_its_client_leaves_while_it_waits() {
+    let env = TestEnv::new();
+    let daemon = env.daemon("info");
+    let budget = || env.run(["status", "birds", "--json"]).json()["batches"][0]["budget_credits"].clone();
+    env.write("birds.csv", manifests::manifest("image", 1));
+    env.run(["submit", "birds.csv", "--budget", "0"]).exited(0);
+    env.write("birds.csv", manifests::manifest("image", 40_000));
+    let submit = env.start(["submit", "birds.csv"]);
+    // Rows are written from then on, and whoever changes the batch waits.
+    until("rows in a draft", || {
+        let drafts = std::fs::read_dir(env.path("state/spool")).into_iter().flatten().filter_map(Result::ok);
+        let mut files = drafts
+            .filter(|entry| entry.file_name().to_string_lossy().contains("draft"))
+            .flat_map(|entry| std::fs::read_dir(entry.path()).into_iter().flatten().filter_map(Result::ok));
+        files.any(|file| file.metadata().is_ok_and(|found| found.len() > 0))
+    });
+    let body = r#"{"batch": "birds", "budget": 7}"#;
+    let mut client = UnixStream::connect(env.path("state/callsheet.sock")).unwrap();
+    let head =
+        format!("POST /v1/budget HTTP/1.1\r\nhost: callsheet\r\ncontent-length: {}\r\n\r\n", body.len());
+    client.write_all(format!("{head}{body}").as_bytes()).unwrap();
+    daemon.says("/v1/budget");
+    assert_eq!(budget(), 0, "it waits for the manifest");
+    drop(client);
+    submit.end().exited(0);
+    until("the budget", || budget() == 7);
+    daemon.stop();
+    env.audit().each_paid_once(0);
+}

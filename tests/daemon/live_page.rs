@@ -284,7 +284,7 @@ fn a_button_submits_what_waits_after_a_pilot_and_says_its_price_first() {
     let told = "The 2 jobs that wait after its pilot are submitted.";
     assert!(asked.body.contains(told) && asked.body.contains("They were accepted at 16"), "{}", asked.body);
     server.env.audit().each_paid_once(1);
-    let form = format!("form_token={}", asked.field("form_token"));
+    let form = format!("form_token={}&most={}", asked.field("form_token"), asked.field("most"));
     let done = server.ask("POST /batches/batch/continue", &[cookie], &form);
     assert_eq!(done.status, 303, "{}", done.body);
     server.env.run(["submit", "batch.csv", "--wait"]).exited(0);
@@ -318,7 +318,9 @@ fn a_retry_may_leave_out_what_was_canceled() {
         asked().body
     );
     assert!(asked().body.contains("Only the failed ones"), "{}", asked().body);
-    let form = format!("form_token={}&failed=true", asked().field("form_token"));
+    let page = asked();
+    let hidden = ["form_token", "most", "seen"].map(|name| format!("{name}={}", page.field(name)));
+    let form = format!("{}&failed=true", hidden.join("&"));
     let done = server.ask("POST /batches/w/retry", &[cookie], &form);
     assert_eq!(done.status, 303, "{}", done.body);
     let told = server.ask(&format!("GET {}", done.header("location").unwrap()), &[cookie], "").body;
@@ -422,7 +424,8 @@ fn commands_on_a_page_are_typed_for_the_state_that_it_shows() {
     server.daemon.stop();
     server.daemon = server.env.start(["daemon", "--log-level", "info", "--state", "other state"]);
     server.daemon.says("ready");
-    server.env.write("b.csv", manifests::manifest("image", 2));
+    let rows = "A callsheet jobs a,image,gi-2,A boat\nB,image,gi-2,A callsheet jobs b\n";
+    server.env.write("b.csv", format!("id,kind,model,prompt\n{rows}"));
     let submitted = ["submit", "b.csv", "--budget", "8", "--wait", "--state", "other state"];
     server.env.run(submitted).exited(4);
     let page = server.ask("GET /batches/b", &[], "").body;
@@ -430,6 +433,8 @@ fn commands_on_a_page_are_typed_for_the_state_that_it_shows() {
     let is_there = |page: &str| page.replace("&#x27;", "&#39;").replace('\'', "&#39;").contains(wanted);
     assert!(is_there(&page), "{page}");
     assert!(page.contains("callsheet open --state"), "{page}");
+    // The words of a person stay as they are.
+    assert!(page.contains(">A callsheet jobs a<") && page.contains(">A callsheet jobs b<"), "{page}");
     // What is updated since is typed in the same way.
     let mut events = BufReader::new(server.listen("/events?batch=b"));
     let mut line = String::new();

@@ -8,6 +8,7 @@ mod log_reader;
 mod metrics_of_a_run;
 mod monitoring;
 mod page_costs;
+mod page_questions;
 mod reload;
 mod retention;
 mod review_page;
