@@ -28,11 +28,13 @@ use crate::failpoint;
 use crate::object_storage::aws_credentials::{
     CredentialLife, CredentialWatch, ProfileCredentials, ProfileFiles, end_in,
 };
-use crate::object_storage::error_text::{code_of, is_bucket_missing, is_metadata_unreadable};
+use crate::object_storage::error_text::{
+    code_of, is_bucket_missing, is_metadata_unreadable, is_there_but_denied,
+};
 use crate::object_storage::multipart::{PartedUpload, PartsError};
 use crate::object_storage::object_metadata::{Metadata, attributes_of, metadata_in};
 use crate::object_storage::object_reader::ObjectReader;
-use crate::object_storage::store_variables::{check_endpoint, check_environment, check_name};
+use crate::object_storage::store_variables::{check_endpoint, check_environment, check_name, set_variables};
 use crate::object_storage::transfer_limits::{LimitedConnector, TransferLimits};
 use crate::object_storage::{
     Environment, Expected, FoundObject, LINK_MAX, PART_BYTES, PARTS_AT_ONCE, Replaces,
@@ -97,6 +99,7 @@ impl Bucket {
         let name = name.ok_or("has no bucket; write it as s3://bucket/prefix")?;
         let prefix = ObjectPath::from_url_path(url.path()).map_err(|error| error.to_string())?;
         let refused = |error: Error| super::error_text::explained(&error);
+        let environment: Environment<'_> = &|name| environment(name).filter(|value| !value.is_empty());
         check_environment(url.scheme(), environment)?;
         let retry = RetryConfig { max_retries: 5, retry_timeout: limits.retry_for, ..RetryConfig::default() };
         let client = ClientOptions::new();
@@ -111,10 +114,6 @@ impl Bucket {
                 let (builder, profile) = amazon(environment)?;
                 let keys = [AmazonS3ConfigKey::S3Endpoint, AmazonS3ConfigKey::Endpoint];
                 let endpoint = keys.iter().find_map(|key| builder.get_config_value(key));
-                let region = builder.get_config_value(&AmazonS3ConfigKey::Region);
-                if endpoint.is_none() && region.is_some_and(|region| region.is_empty()) {
-                    return Err("AWS_REGION is empty; a region is accepted, as in eu-central-1".to_owned());
-                }
                 let builder =
                     builder.with_bucket_name(name).with_retry(retry).with_http_connector(watch.clone());
                 let builder = builder.with_client_options(client_for(endpoint));
@@ -132,7 +131,14 @@ impl Bucket {
                 Ok(Bucket { prefix, store, signer, parts, unfinished, aws, google, is_azure, reads_back })
             }
             "gs" => {
-                let builder = GoogleCloudStorageBuilder::from_env().with_bucket_name(name).with_retry(retry);
+                let account = environment("SERVICE_ACCOUNT");
+                let builder = account.into_iter().fold(
+                    GoogleCloudStorageBuilder::new(),
+                    GoogleCloudStorageBuilder::with_service_account_path,
+                );
+                let builder = set_variables("GOOGLE_")
+                    .fold(builder, |builder, (key, value)| builder.with_config(key, value));
+                let builder = builder.with_bucket_name(name).with_retry(retry);
                 let builder = builder.with_http_connector(LimitedConnector(limits));
                 let endpoint = builder.get_config_value(&GoogleConfigKey::BaseUrl);
                 let store = builder.with_client_options(client_for(endpoint)).build().map_err(refused)?;
@@ -143,7 +149,17 @@ impl Bucket {
                 Ok(Bucket { prefix, store, signer, parts, unfinished, aws, google, is_azure, reads_back })
             }
             "az" => {
-                let builder = MicrosoftAzureBuilder::from_env().with_container_name(name).with_retry(retry);
+                let builder = set_variables("AZURE_")
+                    .fold(MicrosoftAzureBuilder::new(), |builder, (key, value)| {
+                        builder.with_config(key, value)
+                    });
+                let identity = environment("IDENTITY_ENDPOINT");
+                let builder = identity.into_iter().fold(builder, MicrosoftAzureBuilder::with_msi_endpoint);
+                // Where both are set, the latter.
+                let endpoints =
+                    ["AZURE_ENDPOINT", "AZURE_STORAGE_ENDPOINT"].into_iter().filter_map(environment);
+                let builder = endpoints.fold(builder, MicrosoftAzureBuilder::with_endpoint);
+                let builder = builder.with_container_name(name).with_retry(retry);
                 let builder = builder.with_http_connector(LimitedConnector(limits));
                 let endpoint = builder.get_config_value(&AzureConfigKey::Endpoint);
                 let store = builder.with_client_options(client_for(endpoint)).build().map_err(refused)?;
@@ -178,7 +194,8 @@ impl Bucket {
         match self.store.get(&self.path_of("inputs/none")?).await {
             Ok(_) => Ok(()),
             Err(error @ Error::NotFound { .. }) if !is_bucket_missing(&error) => Ok(()),
-            Err(error) if code_of(&error).as_deref() == Some("AccessDenied") => Ok(()),
+            // Who may only put objects there is denied this.
+            Err(error) if is_there_but_denied(&error) => Ok(()),
             Err(error) => Err(error),
         }
     }
@@ -415,7 +432,11 @@ fn is_as_it_was(hash: Sha256, expected: Expected<'_>) -> Result<(), Refused> {
 fn amazon(
     environment: Environment<'_>,
 ) -> Result<(AmazonS3Builder, Option<Arc<ProfileCredentials>>), String> {
-    let mut builder = AmazonS3Builder::from_env();
+    let builder = set_variables("AWS_")
+        .fold(AmazonS3Builder::new(), |builder, (key, value)| builder.with_config(key, value));
+    // Where both are set, the latter; that of S3 alone before them.
+    let endpoints = ["AWS_ENDPOINT", "AWS_ENDPOINT_URL"].into_iter().filter_map(environment);
+    let mut builder = endpoints.fold(builder, AmazonS3Builder::with_endpoint);
     let has = |name: &str| environment(name).is_some_and(|value| !value.is_empty());
     let has_others = has("AWS_ACCESS_KEY_ID")
         || has("AWS_SECRET_ACCESS_KEY")
@@ -427,7 +448,10 @@ fn amazon(
     };
     let Some(profile) = profile else { return Ok((builder, None)) };
     let of_profile = |key: &str| format!("{key} of the profile {}", profile.name());
-    if let Some(region) = profile.region().filter(|_| !has("AWS_REGION") && !has("AWS_DEFAULT_REGION")) {
+    if let Some(region) = profile
+        .region()
+        .filter(|region| !region.is_empty() && !has("AWS_REGION") && !has("AWS_DEFAULT_REGION"))
+    {
         check_name(&of_profile("region"), region)?;
         builder = builder.with_region(region);
     }

@@ -3,6 +3,25 @@
 use object_store::Error;
 use object_store::client::HttpError;
 
+/// Codes of refusals that are not about what is asked but about who asks: nothing at all is done for him.
+const REFUSES_WHO_ASKS: [&str; 15] = [
+    "AccountIsDisabled",
+    "AccountProblem",
+    "AllAccessDisabled",
+    "AuthenticationFailed",
+    "ExpiredToken",
+    "InvalidAccessKeyId",
+    "InvalidAuthenticationInfo",
+    "InvalidClientTokenId",
+    "InvalidSecurity",
+    "InvalidToken",
+    "NotSignedUp",
+    "RequestExpired",
+    "RequestTimeTooSkewed",
+    "SignatureDoesNotMatch",
+    "TokenRefreshRequired",
+];
+
 /// The error code in what a store said, `NoSuchBucket` for one.
 pub(super) fn code_of(error: &Error) -> Option<String> {
     let text = whole_text(error);
@@ -16,6 +35,14 @@ pub(super) fn is_bucket_missing(error: &Error) -> bool {
     let code = code_of(error);
     matches!(code.as_deref(), Some("NoSuchBucket" | "ContainerNotFound" | "ContainerBeingDeleted"))
         || whole_text(error).contains("The specified bucket does not exist")
+}
+
+/// Whether a store that knows the bucket and the credentials denied what was asked. A refusal without a code may be that of
+/// something before the store.
+pub(super) fn is_there_but_denied(error: &Error) -> bool {
+    let denied = matches!(error, Error::PermissionDenied { .. });
+    let code = code_of(error).filter(|_| denied && !is_bucket_missing(error));
+    code.is_some_and(|code| !REFUSES_WHO_ASKS.contains(&code.as_str()))
 }
 
 /// Whether the store has no room for anything more.
@@ -108,6 +135,17 @@ mod tests {
             assert_eq!(code_of(&error).as_deref(), Some(code));
             assert!(explained(&error).contains(advice), "{code}: {}", explained(&error));
         }
+        for (code, is_there) in [
+            ("AccessDenied", true),
+            ("AuthorizationPermissionMismatch", true),
+            ("InvalidAccessKeyId", false),
+            ("SignatureDoesNotMatch", false),
+            ("ExpiredToken", false),
+            ("NoSuchBucket", false),
+        ] {
+            assert_eq!(is_there_but_denied(&denied(&body(code))), is_there, "{code}");
+        }
+        assert!(!is_there_but_denied(&denied("403 Forbidden: <html>a proxy</html>")));
         let gone = Error::NotFound { path: "a".to_owned(), source: body("NoSuchBucket").into() };
         assert!(is_bucket_missing(&gone) && explained(&gone) == "there is no such bucket");
         let missing = Error::NotFound { path: "a".to_owned(), source: body("NoSuchKey").into() };

@@ -1,5 +1,7 @@
 //! Variables of the environment that the crate puts into addresses and headers as they are. What it cannot use there ends
-//! the process, in the middle of a run; it is refused before.
+//! the process, in the middle of a run; it is refused before. An empty one counts as not set.
+
+use std::str::FromStr;
 
 use url::Url;
 
@@ -23,6 +25,7 @@ enum Holds {
     Secret,
 }
 
+/// Those of endpoints come first, in the order in which one wins.
 const AMAZON: [(&str, Holds); 13] = [
     ("AWS_ENDPOINT_URL_S3", Holds::Endpoint),
     ("AWS_ENDPOINT_URL", Holds::Endpoint),
@@ -56,7 +59,16 @@ const AZURE: [(&str, Holds); 11] = [
     ("AZURE_STORAGE_TOKEN", Holds::Token),
 ];
 
-/// Checks the variables that a store of this scheme takes.
+/// The variables with this prefix that are set, as the crate's builders take them.
+pub(super) fn set_variables<K: FromStr>(prefix: &str) -> impl Iterator<Item = (K, String)> {
+    std::env::vars_os().filter_map(move |(name, value)| {
+        let name = name.to_str().filter(|name| name.starts_with(prefix))?;
+        let value = value.to_str().filter(|value| !value.is_empty())?;
+        Some((name.to_ascii_lowercase().parse().ok()?, value.to_owned()))
+    })
+}
+
+/// Checks the variables that a store of this scheme takes: of several endpoints the one that is used.
 ///
 /// # Errors
 /// The first variable that cannot be used, and what would be accepted. No secret is in it.
@@ -67,10 +79,16 @@ pub(super) fn check_environment(scheme: &str, environment: Environment<'_>) -> R
         "az" => AZURE.as_slice(),
         _ => &[],
     };
+    let is_set = |name: &str| environment(name).is_some_and(|value| !value.is_empty());
+    // Nobody else is asked for credentials then.
+    let has_keys = scheme == "s3" && (is_set("AWS_ACCESS_KEY_ID") || is_set("AWS_SECRET_ACCESS_KEY"));
+    let mut has_endpoint = false;
     for (name, holds) in variables {
-        let Some(value) = environment(name) else { continue };
+        let Some(value) = environment(name).filter(|value| !value.is_empty()) else { continue };
         match holds {
+            Holds::Endpoint if std::mem::replace(&mut has_endpoint, true) => {}
             Holds::Endpoint => check_endpoint(name, &value)?,
+            Holds::Url | Holds::UrlPath if has_keys => {}
             Holds::Url => check_url(name, &value).map(drop)?,
             Holds::UrlPath if value.starts_with('/') && is_graphic(&value) => {}
             Holds::UrlPath => {
@@ -162,7 +180,6 @@ mod tests {
     fn what_would_end_the_process_in_an_address_or_a_header_is_refused_by_the_name_of_its_variable() {
         for (scheme, name, value) in [
             ("s3", "AWS_ENDPOINT_URL", "minio:9000"),
-            ("s3", "AWS_ENDPOINT_URL", ""),
             ("s3", "AWS_ENDPOINT", "127.0.0.1:9000"),
             ("s3", "AWS_ENDPOINT_URL_S3", "https://store.example\n"),
             ("s3", "AWS_ENDPOINT_URL", "https://store.example/a b"),
@@ -202,6 +219,11 @@ mod tests {
             ("s3", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "/v2/credentials/a?b=c"),
             ("s3", "AWS_REGION", "eu-central-1"),
             ("s3", "AWS_REGION", ""),
+            ("s3", "AWS_ENDPOINT_URL", ""),
+            ("s3", "AWS_ENDPOINT_URL_STS", ""),
+            ("s3", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", ""),
+            ("gs", "GOOGLE_BASE_URL", ""),
+            ("az", "IDENTITY_ENDPOINT", ""),
             ("s3", "AWS_SECRET_ACCESS_KEY", "a/b+c=d é"),
             ("gs", "GOOGLE_BASE_URL", "http://[::1]:4443"),
             ("az", "AWS_ENDPOINT_URL", "minio:9000"),
@@ -209,5 +231,20 @@ mod tests {
         ] {
             assert_eq!(checked(scheme, name, value), Ok(()), "{name}={value}");
         }
+    }
+    #[test]
+    fn only_what_is_used_is_checked() {
+        let with = |set: &[(&str, &str)]| {
+            let value = |asked: &str| Some(set.iter().find(|(name, _)| *name == asked)?.1.to_owned());
+            check_environment("s3", &value)
+        };
+        let (of_s3, of_all) = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL");
+        assert_eq!(with(&[(of_s3, "https://store.example"), (of_all, "http://localstack:4566")]), Ok(()));
+        assert_eq!(with(&[(of_all, "https://store.example"), ("AWS_ENDPOINT", "minio:9000")]), Ok(()));
+        let refused = with(&[(of_s3, ""), (of_all, "http://localstack:4566")]).unwrap_err();
+        assert!(refused.starts_with("AWS_ENDPOINT_URL:"), "{refused}");
+        let keys = [("AWS_ACCESS_KEY_ID", "AKID"), ("AWS_ENDPOINT_URL_STS", "sts.example")];
+        assert_eq!(with(&keys), Ok(()));
+        assert!(with(&keys[1..]).is_err());
     }
 }

@@ -217,7 +217,6 @@ fn settings_of_a_store_that_no_request_could_have_are_refused_before_anything_is
     let (env, store) = env(OUTPUTS);
     for (variable, value) in [
         ("AWS_ENDPOINT_URL", "127.0.0.1:9000"),
-        ("AWS_ENDPOINT_URL", ""),
         ("AWS_ENDPOINT_URL", "http://store.example"),
         ("AWS_REGION", "us-east-1\n"),
         ("AWS_ACCESS_KEY_ID", "AKID\n"),
@@ -233,6 +232,40 @@ fn settings_of_a_store_that_no_request_could_have_are_refused_before_anything_is
         .exited(2)
         .says("endpoint_url of the profile default: \"store.example\" is no address");
     assert!(env.audit().tasks.is_empty());
+}
+
+#[test]
+fn variables_that_are_empty_or_unused_keep_no_store_from_being_used() {
+    let (env, store) = env(OUTPUTS);
+    let mut ordinary = command(&env, &store, &["run", "stills.csv"]);
+    ordinary.env("AWS_ENDPOINT_URL_S3", store.base_url()).env("AWS_ENDPOINT_URL", "http://localstack:4566");
+    for empty in
+        ["AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_ENDPOINT_URL_STS", "AWS_ENDPOINT", "AWS_TOKEN"]
+    {
+        ordinary.env(empty, "");
+    }
+    ended(&env, ordinary).exited(0);
+    assert_eq!(store.objects(), on_disk(&env));
+    env.audit().each_paid_once(2);
+}
+
+#[test]
+fn a_run_whose_bucket_does_not_exist_ends_unless_a_budget_ends_it_before() {
+    let (env, store) = env(OUTPUTS);
+    store.remove_bucket();
+    run(&env, &store, &["run", "stills.csv", "--budget", "1"]).exited(4);
+    let ended = run(&env, &store, &["run", "stills.csv", "--batch", "others"]);
+    ended.exited(5).says("there is no such bucket").says("object store");
+    assert!(env.audit().tasks.is_empty());
+}
+
+#[test]
+fn who_may_only_put_objects_is_let_through() {
+    let (env, store) = env(OUTPUTS);
+    store.fault(&Method::GET, StoreFault::Code(403, "AuthorizationPermissionMismatch"), 1);
+    let outcome = run(&env, &store, &["run", "stills.csv"]).exited(0);
+    assert!(!outcome.stderr.contains("queue parked"), "{}", outcome.stderr);
+    env.audit().each_paid_once(2);
 }
 
 #[test]

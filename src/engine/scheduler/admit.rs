@@ -34,13 +34,13 @@ impl Scheduler {
         if self.jobs.counts().fetching() == 0 && self.output_store.is_wanted_by_none() {
             job_log::queue_unparked(Parked::Store);
         }
-        let store = self.output_store.is_down().then_some(Parked::Store);
+        let store = self.output_store.refuses().then_some(Parked::Store);
         let closed = disk.or(store).or((!self.scratch.has_room()).then_some(Parked::Scratch));
         let (open, backlog) = self.backlog();
         let closed = closed.or(self.look_at_result_hosts(open, backlog).then_some(Parked::ResultHost));
         self.park_batches(closed, now);
-        // Parked or not: that is known when it answers.
-        if self.output_store.is_awaited() {
+        if closed.is_none() && (self.output_store.is_awaited() || self.output_store.is_unanswered()) {
+            self.park_until_store_answers(now);
             return Ok(None);
         }
         // A batch that is parked is said to be, whether or not prices are known: none are asked for on its account.
@@ -124,6 +124,29 @@ impl Scheduler {
             }
         }
         Ok(Some(decision))
+    }
+
+    /// Nothing is sent until the object store of outputs answers. What a budget keeps waits for that all the same.
+    fn park_until_store_answers(&mut self, now: Now) {
+        self.unpark_batches();
+        self.park_by_inputs();
+        let met = if self.prices.are_known(now.tick) { self.out_of_budget(now) } else { Vec::new() };
+        for (no, parked) in met {
+            if let Some(active) = self.batches.get_mut(&no) {
+                active.park_next(Some(parked));
+                active.log_parked(parked);
+            }
+        }
+        if !self.output_store.is_unanswered() {
+            return;
+        }
+        for turn in turns(&mut self.batches, &self.jobs) {
+            if let Some(active) = self.batches.get_mut(&turn.batch)
+                && active.parked().is_none()
+            {
+                active.park_next(Some(Parked::Store));
+            }
+        }
     }
 
     /// How many requests more may be under way.

@@ -45,6 +45,10 @@ impl Scheduler {
                 {
                     self.requeue(key, attempt, now)?;
                 }
+                // What was let out before the start, and surely not sent, waits like the queue.
+                Want::Post if self.waits_for_store(key) && (is_keyed || lacks_inputs) => {
+                    self.postpone(key, attempt, now);
+                }
                 Want::Post if lacks_inputs => match self.knows_inputs(key) {
                     true if self.lacks_input(key) => self.lost_inputs(key, attempt, now)?,
                     true => self.begin(key, attempt, want, at),
@@ -80,6 +84,11 @@ impl Scheduler {
             }
         }
         Ok(())
+    }
+
+    /// Whether nothing of a job was sent, and it is not known yet if the object store of outputs answers.
+    pub(super) fn waits_for_store(&self, key: JobKey) -> bool {
+        self.output_store.is_awaited() && !self.was_taken(key)
     }
 
     /// A POST without a key leaves straight from admission. One that is still to be sent was on its way

@@ -78,12 +78,12 @@ impl Scheduler {
                 self.scratch.release(key);
                 Ok(())
             }
-            Input::OutputStoreAnswers(answers) => {
+            Input::OutputStoreAnswers(check, answers) => {
                 let was_down = self.output_store.is_down();
-                self.output_store.answered(answers);
+                self.output_store.answered(check, answers);
                 match (was_down, self.output_store.is_down()) {
                     (false, true) => job_log::queue_parked_by_store(),
-                    (true, false) => job_log::queue_unparked(Parked::Store),
+                    (true, false) => self.store_takes_again(),
                     _ => {}
                 }
                 Ok(())
@@ -277,7 +277,7 @@ impl Scheduler {
                 self.scratch.came(key, files.iter().map(|file| file.bytes).sum());
                 let is_stored = files.iter().any(|file| file.object.is_some());
                 if is_stored && self.output_store.took() {
-                    job_log::queue_unparked(Parked::Store);
+                    self.store_takes_again();
                 }
                 self.apply(key, attempt, Event::Fetched(files), now)
             }
@@ -311,10 +311,16 @@ impl Scheduler {
         self.follow_up(key, attempt, Some(wait), now);
     }
 
+    /// Nothing waits for the object store of outputs any more.
+    pub(super) fn store_takes_again(&mut self) {
+        job_log::queue_unparked(Parked::Store);
+        self.unpark_batches();
+    }
+
     /// Puts one job off: the store refuses what it has, and takes other objects. No try is counted.
     fn object_refused(&mut self, key: JobKey, attempt: AttemptNo, fault: &Fault, now: Now) {
         if self.output_store.took() {
-            job_log::queue_unparked(Parked::Store);
+            self.store_takes_again();
         }
         let Some(mut open) = self.jobs.get_mut(&key) else { return };
         let before = open.count_refused(attempt);

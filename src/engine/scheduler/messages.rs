@@ -21,6 +21,7 @@ use crate::domain::request::Kind;
 use crate::domain::retry_delay::Backoff;
 use crate::domain::task::{Fault, PostAnswer, ReadAnswer};
 use crate::domain::time::{Millis, Tick};
+use crate::engine::scheduler::parts::output_store_state::StoreCheckNo;
 use crate::store::{Change, JobRecord};
 
 /// Everything that can be tuned.
@@ -122,8 +123,8 @@ pub enum Input {
     Versions(AppliedVersions),
     /// The outputs of a job that has ended are not on disk any more, or stay there for good.
     Freed(JobKey),
-    /// Whether the object store of outputs answers, which was asked.
-    OutputStoreAnswers(bool),
+    /// Whether the object store of outputs answers, which was asked in this check.
+    OutputStoreAnswers(StoreCheckNo, bool),
     /// Whether the output disk has less room than it must keep, or takes nothing more.
     DiskIsLow(bool),
     /// The output folder of a batch cannot be written to, for this reason.

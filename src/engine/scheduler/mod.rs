@@ -46,6 +46,7 @@ pub use self::messages::{
 };
 pub use self::parts::open_job::WaitReason;
 pub use self::parts::outage_detector::Outage;
+pub use self::parts::output_store_state::StoreCheckNo;
 pub use self::planned_step::PlannedStep;
 pub use self::retry::{is_paid_for, is_retried};
 pub use self::waiting_inputs::ended_take;
@@ -225,8 +226,14 @@ impl Scheduler {
     }
 
     /// The object store of outputs is asked whether it answers, or there is none: before it does, nothing is sent.
-    pub fn await_output_store(&mut self, is_asked: bool) {
-        self.output_store.is_asked(is_asked);
+    /// Returns which check its answers belong to.
+    pub fn await_output_store(&mut self, is_asked: bool) -> StoreCheckNo {
+        let was_down = self.output_store.is_down();
+        let no = self.output_store.is_asked(is_asked);
+        if was_down && !self.output_store.is_down() {
+            self.store_takes_again();
+        }
+        no
     }
 
     /// Takes up a batch, or what changed of it by another manifest.

@@ -113,7 +113,8 @@ impl Scheduler {
         if parked.contains(&Parked::NoPrice) && self.prices.lack_a_catalog() {
             return None;
         }
-        if parked.contains(&Parked::Store) && self.output_store.is_unanswered() {
+        let asks_again = self.output_store.is_unanswered() && !self.output_store.is_given_up();
+        if parked.contains(&Parked::Store) && asks_again {
             return None;
         }
         let disk = (refused > 0).then_some(Parked::Disk);
@@ -204,7 +205,7 @@ impl Scheduler {
         let overview = overview_of(active.record(), self.jobs.counts().of_batch(no).states);
         let key = self.account.key_is_refused().then_some(Parked::Key);
         let disk = self.disk.is_low().then_some(Parked::Disk);
-        let store = self.output_store.is_down().then_some(Parked::Store);
+        let store = self.output_store.refuses().then_some(Parked::Store);
         let store = store.or((!self.scratch.has_room()).then_some(Parked::Scratch));
         // Jobs with files wait for theirs, and nothing of the batch moves.
         let waits = self.jobs.counts().queued_of(no) > 0 || active.has_rows();
@@ -213,6 +214,10 @@ impl Scheduler {
         let files = (self.input_store.is_down() && waits && is_still).then_some(Parked::Store);
         let alone = waits && is_still && self.input_waits.any_alone(no);
         let files = files.or(alone.then_some(Parked::InputsUnavailable));
+        // Its answer is waited for before anything is sent.
+        let awaits = self.output_store.is_awaited() && waits && self.mode == Mode::Paying;
+        let unanswered = (awaits || self.output_store.is_unanswered()).then_some(Parked::Store);
+        let files = unanswered.or(files);
         // A pause is named first: no key, credits or room would make a paused batch go on.
         let credits = blocked.contains(&no).then_some(Parked::Credits);
         let parked = overview.parked.or(disk).or(key).or(store).or(active.parked()).or(files).or(credits);

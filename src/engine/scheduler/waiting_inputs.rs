@@ -241,6 +241,10 @@ impl Scheduler {
                 drop(open);
                 self.input_waits.remove(&key);
                 if !was_taken {
+                    if self.waits_for_store(key) {
+                        self.postpone(key, attempt, now);
+                        return Ok(());
+                    }
                     if !self.knows_inputs(key) {
                         self.want_inputs(key);
                         self.postpone(key, attempt, now);

@@ -432,13 +432,67 @@ fn outputs_that_the_store_alone_refuses_keep_nobody_else_waiting_and_open_what_w
 #[test]
 fn nothing_is_sent_before_the_object_store_of_outputs_has_answered() {
     let mut stage = Stage::of(1);
-    stage.scheduler.await_output_store(true);
+    let check = stage.scheduler.await_output_store(true);
     assert_eq!(stage.step(vec![]), "");
     assert_eq!(stage.scheduler.standstill(), None, "the answer is to come");
-    assert_eq!(stage.step(vec![Input::OutputStoreAnswers(false)]), "");
-    assert_eq!(stage.scheduler.standstill(), None, "it is asked again");
-    assert_eq!(stage.step(vec![Input::OutputStoreAnswers(false)]), "");
-    assert_eq!(stage.step(vec![Input::OutputStoreAnswers(true)]), "post 0#1");
+    assert_eq!(parked_by(&stage), Some(Parked::Store));
+    for _ in 0..4 {
+        assert_eq!(stage.step(vec![Input::OutputStoreAnswers(check, false)]), "");
+        assert_eq!(stage.scheduler.standstill(), None, "it is asked again");
+        assert_eq!(parked_by(&stage), Some(Parked::Store));
+    }
+    stage.step(vec![Input::OutputStoreAnswers(check, false)]);
+    let parked = Some(Standstill::Parked(Parked::Store));
+    assert_eq!(stage.scheduler.standstill(), parked, "a run does not wait for ever");
+    assert_eq!(stage.step(vec![Input::OutputStoreAnswers(check, true)]), "post 0#1");
+    assert_eq!(parked_by(&stage), None);
+}
+
+fn parked_by(stage: &Stage) -> Option<Parked> {
+    stage.scheduler.overview()[0].parked
+}
+
+#[test]
+fn answers_of_a_store_that_a_reload_replaced_or_removed_are_not_heard() {
+    let mut stage = Stage::of(2);
+    let former = stage.scheduler.await_output_store(true);
+    let check = stage.scheduler.await_output_store(true);
+    assert_eq!(stage.step(vec![Input::OutputStoreAnswers(former, true)]), "", "the new one has not answered");
+    stage.step(vec![Input::OutputStoreAnswers(check, false)]);
+    stage.scheduler.await_output_store(false);
+    let late = [former, check].map(|no| Input::OutputStoreAnswers(no, false));
+    assert_eq!(stage.step(late.into()), "post 0#1, post 1#1", "nobody would ask it again");
+}
+
+#[test]
+fn a_batch_without_budget_does_not_wait_for_the_object_store() {
+    for answers in [&[][..], &[false]] {
+        let limits = Limits { total: Some(Credits(PRICE - 1)), ..settings().limits };
+        let mut stage = Stage::with(1, Settings { limits, ..settings() });
+        let check = stage.scheduler.await_output_store(true);
+        stage.step(vec![]);
+        stage.step(answers.iter().map(|answers| Input::OutputStoreAnswers(check, *answers)).collect());
+        let standstill = stage.scheduler.standstill();
+        assert_eq!(standstill, Some(Standstill::Parked(Parked::TotalBudget)), "{answers:?}");
+        assert_eq!(parked_by(&stage), Some(Parked::TotalBudget));
+    }
+}
+
+#[test]
+fn what_was_let_out_before_a_start_waits_for_the_object_store_where_it_was_surely_not_sent() {
+    let turned_away = PostAnswer::Again { fault: fault("http_503"), wait: None, may_have_run: false };
+    let mut stage = Stage::of(2);
+    stage.step(vec![]);
+    stage.posted(0, turned_away);
+    stage.posted(1, lost());
+    stage.restart();
+    let check = stage.scheduler.await_output_store(true);
+    let held = stage.batch.totals.held;
+    assert_eq!(stage.step(vec![]), "post 1#1", "its task may be there");
+    assert_eq!(stage.pass(Millis(10_000)).step(vec![]), "");
+    assert_eq!(stage.batch.totals.held, held, "it stays let out");
+    stage.step(vec![Input::OutputStoreAnswers(check, true)]);
+    assert_eq!(stage.pass(Millis(1_000)).step(vec![]), "post 0#1");
 }
 
 #[test]
