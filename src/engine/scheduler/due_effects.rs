@@ -45,7 +45,7 @@ impl Scheduler {
                 {
                     self.requeue(key, attempt, now)?;
                 }
-                // What was let out before the start, and surely not sent, waits like the queue.
+                // What was let out before, and surely not sent, waits like the queue.
                 Want::Post if self.waits_for_store(key) && (is_keyed || lacks_inputs) => {
                     self.postpone(key, attempt, now);
                 }
