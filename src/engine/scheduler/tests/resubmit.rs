@@ -195,9 +195,8 @@ fn outputs_of_a_job_of_which_another_task_is_watched_are_renamed_and_stored() {
     let path = |stage: &Stage| stage.durable[&Stage::key(0)].job.outputs()[0].path.clone();
     assert_eq!(path(&stage), "boat-1.mp4");
     // What was read before it was renamed changes nothing.
-    let stored = |record: &JobRecord| {
-        Command::NoteStored(vec![((spec.clone(), record.clone()), named("boat-2.mp4"))])
-    };
+    let stored =
+        |record: &JobRecord| Command::NoteStored(vec![((spec.clone(), record.clone()), named("boat-2.mp4"))]);
     assert_eq!(stage.scheduler.execute(stored(&record), stage.now).unwrap().jobs, 0);
     let record = stage.durable[&Stage::key(0)].clone();
     // Nor does an engine change it that leaves its batch alone.
