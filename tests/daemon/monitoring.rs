@@ -143,6 +143,21 @@ fn a_wrong_name_or_label_is_found_out() {
     assert!(complaint("callsheet_jobs", "state=~\"queued|runing\"").is_some());
 }
 
+#[test]
+fn files_that_move_well_do_not_hide_a_service_that_is_down() {
+    let text = read("docs/monitoring/alerts.yml");
+    let of = |alert: &str| {
+        let begin = text.find(&format!("- alert: {alert}\n")).unwrap();
+        text[begin..].split("- alert: ").nth(1).unwrap().to_owned()
+    };
+    for (_, matchers) in selectors(&of("CallsheetServiceDown")) {
+        assert!(matchers.contains("endpoint!~\"results|store\""), "{matchers}");
+    }
+    for reason in ["store", "scratch", "result_host"] {
+        assert!(of("CallsheetStoreRefused").contains(reason), "nobody hears of {reason}");
+    }
+}
+
 /// Name, type and help of every metric, from the lines that announce it.
 fn announced(rendered: &str) -> BTreeSet<[String; 3]> {
     let mut helps: BTreeMap<&str, &str> = BTreeMap::new();
