@@ -16,11 +16,14 @@ use crate::domain::time::Millis;
 /// Timeout of a connection attempt.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// What is said of a redirect.
+const REDIRECT: &str = " (a redirect, which is not followed: set hooks.webhook to the final address)";
+
 /// The receiver did not accept the message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WebhookError {
     /// Its status is not 2xx.
-    #[error("the receiver answered {status}")]
+    #[error("the receiver answered {status}{}", if (300..400).contains(status) { REDIRECT } else { "" })]
     Status {
         status: u16,
         /// How long it asks to be left alone.
@@ -97,5 +100,17 @@ impl Webhook {
             body: Vec::new(),
         };
         Err(WebhookError::Status { status: raw.status, wait: retry_after(&raw) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_redirect_says_what_to_set() {
+        let said = |status| WebhookError::Status { status, wait: None }.to_string();
+        assert_eq!(said(503), "the receiver answered 503");
+        assert!(said(308).contains("not followed: set hooks.webhook to the final address"), "{}", said(308));
     }
 }
