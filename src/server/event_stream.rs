@@ -178,11 +178,13 @@ where
             let parts = parts.into_iter().map(|(topic, json)| (topic, event(json))).collect();
             Arc::new(Snapshot { number, parts })
         });
-        inside.latest.send_replace(snapshot.ok());
         if is_over {
+            // Before the streams end: whoever listens from now on is served anew.
             inside.listeners().is_served = false;
+            inside.latest.send_replace(None);
             return;
         }
+        inside.latest.send_replace(snapshot.ok());
         // Also before it ends: a page that is reloaded again and again makes no more snapshots.
         tokio::time::sleep(inside.interval).await;
     }
@@ -236,6 +238,32 @@ mod tests {
         let mut again = listen().unwrap().into_body().into_data_stream();
         let event = again.next().await.unwrap().unwrap();
         assert!(event.starts_with(format!("id: {}\n", asked_last + 1).as_bytes()), "{event:?}");
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    #[allow(clippy::await_holding_lock, reason = "the other thread is to wait for it")]
+    async fn who_listens_as_the_streams_end_is_served_anew() {
+        let streams = EventStreams::of(2, SHORT);
+        let (fail, failed) = tokio::sync::oneshot::channel::<()>();
+        let failed = Mutex::new(Some(failed));
+        let render = move |_| {
+            let failed = failed.lock().unwrap().take();
+            async move {
+                if let Some(failed) = failed {
+                    let _ = failed.await;
+                }
+                Err(HandlerError::NoOutputStore)
+            }
+        };
+        let mut page =
+            streams.listen(Topic::Overview, pending(), render).unwrap().into_body().into_data_stream();
+        let listeners = streams.0.listeners();
+        fail.send(()).unwrap();
+        let early = tokio::time::timeout(SHORT * 10, page.next()).await;
+        assert!(early.is_err(), "the stream has ended, and another one would not be served");
+        drop(listeners);
+        assert!(page.next().await.is_none());
+        assert!(!streams.0.listeners().is_served);
     }
 
     #[tokio::test]
