@@ -536,7 +536,7 @@ fn an_interrupted_run_waits_for_answers_longer_than_half_a_minute() {
 fn sigterm_and_a_terminal_that_closes_stop_like_an_interrupt() {
     for signal in [Signal::TERM, Signal::HUP] {
         let env = with_images(2);
-        env.faults(SLOW_ANSWERS);
+        env.faults(&SLOW_ANSWERS.replace("400", "4000"));
         let running = env.start(["run", "batch.csv"]);
         until("a task whose answer is on its way", || env.audit().totals.tasks >= 1);
         running.signal(signal);

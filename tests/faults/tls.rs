@@ -79,18 +79,18 @@ fn a_certificate_that_goes_bad_in_the_middle_of_a_run_is_waited_out() {
     for bad in [Face::Expired, Face::Other, Face::Untrusted, Face::Garbage, Face::HungUp] {
         let env = TestEnv::new();
         env.configure("[output]\nallow_hosts = [\"127.0.0.1\"]");
-        env.write("batch.csv", manifests::manifest("image", 3));
+        env.write("batch.csv", manifests::manifest("image", 12));
         let met = AtomicUsize::new(0);
-        // From the first creating call on, the next connections; some 20 tries of whatever is wanted then.
+        // More than one connection carries at once. From the first creating call on, the next connections; some 20 tries of whatever is wanted then.
         let front = Front::before(&env.base_url(), move |heads| {
             let has_begun = heads.iter().any(|head| head.starts_with("post "));
             if has_begun && met.fetch_add(1, Ordering::Relaxed) < 20 { bad } else { Face::Good }
         });
         let outcome = run(&env, &["run", "batch.csv", "--base-url", &front.https()]).exited(0);
         outcome.says("no usable answer from the service since 20");
-        env.audit().each_paid_once(3);
+        env.audit().each_paid_once(12);
         let outputs = Outputs::of(&env, "batch");
-        outputs.is_complete(&manifests::ids("image", 3));
+        outputs.is_complete(&manifests::ids("image", 12));
         outputs.agrees_with(&env.audit());
     }
 }
