@@ -4,11 +4,12 @@ use object_store::Error;
 use object_store::client::HttpError;
 
 /// Codes of refusals that are not about what is asked but about who asks: nothing at all is done for him.
-const REFUSES_WHO_ASKS: [&str; 15] = [
+const REFUSES_WHO_ASKS: [&str; 16] = [
     "AccountIsDisabled",
     "AccountProblem",
     "AllAccessDisabled",
     "AuthenticationFailed",
+    "AuthorizationFailure",
     "ExpiredToken",
     "InvalidAccessKeyId",
     "InvalidAuthenticationInfo",
@@ -138,6 +139,7 @@ mod tests {
         for (code, is_there) in [
             ("AccessDenied", true),
             ("AuthorizationPermissionMismatch", true),
+            ("AuthorizationFailure", false),
             ("InvalidAccessKeyId", false),
             ("SignatureDoesNotMatch", false),
             ("ExpiredToken", false),
