@@ -167,7 +167,7 @@ impl Interrupts {
     }
 }
 
-/// Whether SIGHUP was to be ignored when this process began, as `nohup` does it. Then it goes on without its terminal.
+/// Whether SIGHUP was to be ignored when this process began, as under `nohup`: then a closed terminal does not end it.
 fn ignores_hangup() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

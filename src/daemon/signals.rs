@@ -124,19 +124,20 @@ impl Reloader {
                 self.reload_secrets(parts.token, parts.hooks_secret.as_ref());
                 // A run that is being taken in keeps no limit waiting.
                 self.schedules.send_replace(parts.schedules);
+                let before = self.output_places.borrow().dir.clone();
+                let deps = parts.deps.in_place_of(&self.metrics, &before);
                 self.retention.send_replace(RetentionTerms {
                     list_finished_for: parts.list_finished_for,
                     keep_inputs: parts.keep_inputs,
-                    inputs: parts.deps.inputs.clone(),
+                    inputs: deps.inputs.clone(),
                 });
-                self.ingest
-                    .set_input_store(parts.deps.inputs.as_ref().map(|store| store.counted_by(&self.metrics)));
-                self.output_places.send_modify(|places| {
-                    places.dir = parts.app.output_dir.clone().in_place_of(&places.dir);
-                    places.layout = parts.app.layout.clone();
-                    places.store = parts.deps.outputs.as_ref().map(|store| store.counted_by(&self.metrics));
+                self.ingest.set_input_store(deps.inputs.clone());
+                self.output_places.send_replace(OutputPlaces {
+                    dir: deps.output_dir.clone(),
+                    layout: deps.layout.clone(),
+                    store: deps.outputs.clone(),
                 });
-                match self.handle.reload(parts.app.settings, parts.deps).await {
+                match self.handle.reload(parts.app.settings, deps).await {
                     Ok(None) => tracing::info!("configuration reloaded"),
                     Ok(Some(why)) => tracing::error!(
                         "the limits, budgets and retries of the new configuration are not in force: {why}"

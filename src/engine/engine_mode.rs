@@ -67,6 +67,20 @@ pub struct EngineDeps {
     pub metrics: Metrics,
 }
 
+impl EngineDeps {
+    /// The same, in the place of those that an engine had: its counters go on, and a sweep that goes on knows of its parts.
+    #[must_use]
+    pub fn in_place_of(self, metrics: &Metrics, output_dir: &OutputDir) -> EngineDeps {
+        EngineDeps {
+            inputs: self.inputs.map(|store| store.counted_by(metrics)),
+            outputs: self.outputs.map(|store| store.counted_by(metrics)),
+            output_dir: self.output_dir.in_place_of(output_dir),
+            metrics: metrics.clone(),
+            ..self
+        }
+    }
+}
+
 /// What an engine may do in its process.
 #[derive(Debug, Clone)]
 pub enum Mode {

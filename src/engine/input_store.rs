@@ -74,7 +74,7 @@ impl InputStore {
     }
 
     /// The same store, whose uploads are counted elsewhere.
-    pub fn counted_by(&self, metrics: &Metrics) -> InputStore {
+    pub(super) fn counted_by(&self, metrics: &Metrics) -> InputStore {
         let Inside { storage, deadlines, clock, uploads, seen } = &*self.0;
         let (storage, deadlines, seen) = (storage.clone(), deadlines.clone(), seen.clone());
         let uploads = uploads.counted_by(metrics);

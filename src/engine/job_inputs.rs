@@ -22,7 +22,7 @@ use crate::domain::job::{JobSpec, OutputFile};
 use crate::domain::job_reference::{EndedTake, FoundInput, JobInput};
 use crate::domain::task::{DISK_FAULT, Fault, ReadAnswer, TaskStatus};
 use crate::engine::row_reader::RowReader;
-use crate::engine::scheduler::{InputFault, ended_take};
+use crate::engine::scheduler::{InputFault, ended_take, take_of_open};
 use crate::engine::{EngineDeps, blocking, input_store};
 use crate::output::open_output::open_output;
 use crate::store::staged_inputs::StagedInputs;
@@ -43,8 +43,8 @@ pub(super) fn ended_jobs(store: &Store, no: BatchNo) -> Result<Vec<(JobId, Ended
     for record in store.open_records_of(no)?.iter() {
         let record = record?;
         if record.job.has_succeeded() {
-            let wants_review = RowReader::new(store).spec_at(no, record.row_at)?.order.review;
-            ended.insert(record.id, EndedTake { wants_review, ..ended_take(&record) });
+            let spec = RowReader::new(store).spec_at(no, record.row_at)?;
+            ended.insert(record.id, take_of_open(&record, &spec.order));
         }
     }
     Ok(ended.into_iter().collect())

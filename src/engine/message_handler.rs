@@ -9,7 +9,7 @@ use crate::engine::engine_handle::{Message, Reply};
 use crate::engine::group_history::group_history;
 use crate::engine::restart::{load_days, take_up_batch, take_up_finished};
 use crate::engine::scheduler::{Command, CommandOutcome};
-use crate::engine::{Engine, EngineDeps, EngineError, MESSAGES_MAX, Received, blocking};
+use crate::engine::{Engine, EngineError, MESSAGES_MAX, Received, blocking};
 use crate::failpoint;
 use crate::store::{BatchRecord, StoreError};
 
@@ -104,14 +104,7 @@ impl Engine {
                 Ok(Some((reply, outcome)))
             }
             Message::EngineDeps(deps) => {
-                // Counters go on.
-                let metrics = self.metrics.clone();
-                self.deps = self.deps.take().map(|before| {
-                    let inputs = deps.inputs.as_ref().map(|store| store.counted_by(&metrics));
-                    let outputs = deps.outputs.as_ref().map(|store| store.counted_by(&metrics));
-                    let output_dir = deps.output_dir.clone().in_place_of(&before.output_dir);
-                    Arc::new(EngineDeps { metrics, inputs, outputs, output_dir, ..*deps })
-                });
+                self.deps = self.deps.take().map(|_| Arc::new(*deps));
                 self.check_output_store();
                 Ok(None)
             }

@@ -104,7 +104,7 @@ impl OutputStore {
     }
 
     /// The same store, whose uploads are counted elsewhere.
-    pub fn counted_by(&self, metrics: &Metrics) -> OutputStore {
+    pub(super) fn counted_by(&self, metrics: &Metrics) -> OutputStore {
         OutputStore::new(self.0.storage.clone(), self.0.uploads.counted_by(metrics))
     }
 

@@ -21,7 +21,7 @@ impl Uploads {
     }
 
     /// The same slots, counted elsewhere.
-    pub fn counted_by(&self, metrics: &Metrics) -> Uploads {
+    pub(super) fn counted_by(&self, metrics: &Metrics) -> Uploads {
         Uploads { slots: self.slots.clone(), metrics: metrics.clone() }
     }
 

@@ -327,13 +327,10 @@ impl OutputDir {
         spec: &JobSpec,
     ) -> Option<PublishedOutputs> {
         let dir = self.batch_dir(batch);
-        let mut sidecars = self.own_sidecars(batch, layout, spec, None);
-        let (_, sidecar) =
-            sidecars.find(|(_, sidecar)| are_whole(&dir, &sidecar.files, has_its_content)).or_else(|| {
-                let found = self.sidecars_anywhere.find(&dir, spec.id);
-                found.into_iter().find(|(_, sidecar)| are_whole(&dir, &sidecar.files, has_its_content))
-            })?;
-        sidecar.published_outputs()
+        let is_whole = |(_, sidecar): &(PathBuf, Sidecar)| are_whole(&dir, &sidecar.files, has_its_content);
+        let known = self.own_sidecars(batch, layout, spec, None).find(is_whole);
+        let anywhere = || self.sidecars_anywhere.find(&dir, spec.id).into_iter().find(is_whole);
+        known.or_else(anywhere)?.1.published_outputs()
     }
 
     /// The sidecar that a state that is gone left of a job, wherever it put it, whatever became of the files.

@@ -179,7 +179,7 @@ where
             Arc::new(Snapshot { number, parts })
         });
         if is_over {
-            // Before the streams end: whoever listens from now on is served anew.
+            // Before the streams end: a page that begins to listen from now on gets a new stream.
             inside.listeners().is_served = false;
             inside.latest.send_replace(None);
             return;

@@ -269,8 +269,8 @@ impl Change {
             (State::Submitting { may_have_run: true, .. }, Event::InputsUnfit(fault)) => {
                 change.doubt(fault, None);
             }
-            (State::Submitting { may_have_run: true, fault: Some(fault), .. }, Event::NotNeeded)
-                if change.job.has_outputs_of_another_attempt() && resubmission::waits_for_owner(&fault) =>
+            (State::Submitting { fault: Some(fault), .. }, Event::NotNeeded)
+                if change.job.waits_unneeded() =>
             {
                 change.doubt_unneeded(&fault);
             }

@@ -106,7 +106,8 @@ impl Scheduler {
         }
         for candidate in &decision.admitted {
             // It looked as if no budget covered it.
-            if self.is_to_be_read(candidate.key, now) {
+            let is_read_first = |open: &OpenJob| open.is_read_first(now.tick, self.reading_counts_for());
+            if self.jobs.get(&candidate.key).is_some_and(is_read_first) {
                 self.read_first(&[candidate.key], now);
                 continue;
             }
@@ -206,12 +207,6 @@ impl Scheduler {
                 }
             }
         }
-    }
-
-    /// Whether the task of an earlier attempt at a job is to be read before another is paid for.
-    fn is_to_be_read(&self, key: JobKey, now: Now) -> bool {
-        let within = self.reading_counts_for();
-        self.jobs.get(&key).is_some_and(|open| open.unread_attempts(now.tick, within).next().is_some())
     }
 
     /// For how long a reading of a task tells that it still runs, before another attempt is paid for.

@@ -12,7 +12,7 @@ use crate::domain::credits::Credits;
 use crate::domain::default_fields::is_default;
 use crate::domain::ids::{AttemptNo, BatchName, BatchNo, JobKey, Seq};
 use crate::domain::job::{Job, JobSpec, OutputFile, State};
-use crate::domain::lifecycle::{self, AttemptRules, Event, Transition};
+use crate::domain::lifecycle::{self, AttemptRules, Event};
 use crate::domain::review::Decision;
 use crate::domain::shell_word::shell_word;
 use crate::domain::time::Now;
@@ -402,23 +402,13 @@ impl Scheduler {
     ) -> Result<CommandOutcome, SchedulerError> {
         let mut outcome = CommandOutcome::default();
         for ((_, record), files) in stored {
-            let (key, rules) = (record.key, AttemptRules { attempts: 0, keyed: true });
-            let event = Event::Stored(files);
-            if let Some(open) = self.jobs.get(&key) {
-                // One that is done is open while the task of another attempt is watched. It may have been renamed meanwhile.
-                let is_as_read = open.job().outputs() == record.job.outputs();
-                if open.job().has_succeeded() && is_as_read {
-                    let attempt = open.job().attempt();
-                    self.apply(key, attempt, event, now)?;
-                    outcome.jobs += 1;
-                }
-            } else if record.job.is_over()
-                && let Ok(Transition { job, .. }) =
-                    lifecycle::apply(&record.job, record.job.attempt(), event, rules, now.wall)
+            let key = record.key;
+            // One that is open while the task of another attempt is watched may have been renamed meanwhile.
+            let is_as_read = |open: &OpenJob| open.job().outputs() == record.job.outputs();
+            if self.jobs.get(&key).is_none_or(is_as_read)
+                && self.outputs_changed(&record, Event::Stored(files), now)?
             {
-                // One that is open, in a batch that is left alone here, stays as it is.
                 self.pending.batch_changed(key.batch);
-                self.pending.outcome_changed(JobRecord { job, ..record });
                 outcome.jobs += 1;
             }
         }

@@ -49,7 +49,7 @@ pub use self::parts::outage_detector::Outage;
 pub use self::parts::output_store_state::StoreCheckNo;
 pub use self::planned_step::PlannedStep;
 pub use self::retry::{is_paid_for, is_retried};
-pub use self::waiting_inputs::ended_take;
+pub use self::waiting_inputs::{ended_take, take_of_open};
 pub use self::withheld::Withheld;
 use crate::domain::adaptive_limit::AdaptiveLimit;
 use crate::domain::budget_group::{GroupLimits, GroupTotals};

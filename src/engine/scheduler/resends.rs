@@ -4,8 +4,6 @@
 //! would not be admitted as it was goes back to the queue, under the same key and without its hold, and is asked against
 //! every limit again. What may have made a task stays as it is: it is charged what that cost.
 
-use crate::domain::budget;
-use crate::domain::budget_group::GroupLimit;
 use crate::domain::credits::Credits;
 use crate::domain::ids::{AttemptNo, BatchNo, JobKey};
 use crate::domain::job::State;
@@ -83,18 +81,10 @@ impl Scheduler {
 
     /// Whether no budget is passed by what is set aside and spent: one may have been lowered.
     fn is_within_limits(&self, open: &OpenJob, active: &ActiveBatch, now: Now) -> bool {
-        let (limits, today) = (&self.settings.limits, now.wall.utc_day());
-        let fits = |totals, limit| budget::fits(totals, limit, Credits::ZERO);
         let (meta, origin) = (&open.spec().order.meta, active.record().origin.as_ref());
-        let groups = self.budgets.groups();
-        let fits_group = |GroupLimit { group, total, per_day }: &GroupLimit| {
-            let books = groups.get(group);
-            fits(books.total, *total) && fits(books.of_day(today), *per_day)
-        };
-        fits(active.record().totals, Some(active.record().budget()))
-            && fits(self.budgets.day(today), limits.per_day)
-            && fits(self.budgets.total(), limits.total)
-            && groups.limits_of(&self.settings.group_limits, meta, origin).iter().all(fits_group)
+        let groups = self.budgets.groups().limits_of(&self.settings.group_limits, meta, origin);
+        let batch = (active.record().totals, active.record().budget());
+        self.budgets.fit(Credits::ZERO, batch, &self.settings.limits, &groups, now.wall.utc_day())
     }
 
     /// Back to the queue, to be admitted anew.

@@ -106,23 +106,7 @@ impl Scheduler {
     ) -> Result<(), SchedulerError> {
         let AppliedVersions { batch, up_to, queued, renamed, as_of: _ } = applied;
         for RenamedJob { record, files, .. } in renamed {
-            if let Some(open) = self.jobs.get(&record.key) {
-                // One that is not done ends with the names that it finds then: `is_named_anew`. Of one that is, the task of
-                // another attempt is watched.
-                if open.job().has_succeeded() {
-                    let attempt = open.job().attempt();
-                    self.apply(record.key, attempt, Event::Renamed(files), now)?;
-                }
-                continue;
-            }
-            let rules = AttemptRules { attempts: 0, keyed: true };
-            let renamed = Event::Renamed(files);
-            if record.job.is_over()
-                && let Ok(Transition { job, .. }) =
-                    lifecycle::apply(&record.job, record.job.attempt(), renamed, rules, now.wall)
-            {
-                self.pending.outcome_changed(JobRecord { job, ..record });
-            }
+            self.outputs_changed(&record, Event::Renamed(files), now)?;
         }
         for (spec, record) in queued {
             // It may be superseded again by now. Where its batch has expired, so does it.
@@ -138,6 +122,34 @@ impl Scheduler {
             self.pending.batch_changed(batch);
         }
         Ok(())
+    }
+
+    /// The outputs of a job that has succeeded were renamed or stored. True: they were its outputs.
+    pub(super) fn outputs_changed(
+        &mut self,
+        record: &JobRecord,
+        event: Event,
+        now: Now,
+    ) -> Result<bool, SchedulerError> {
+        if let Some(open) = self.jobs.get(&record.key) {
+            // One that is not done ends with the names that it finds then: `is_named_anew`. Of one that is, the task of
+            // another attempt is watched.
+            let (is_done, attempt) = (open.job().has_succeeded(), open.job().attempt());
+            if is_done {
+                self.apply(record.key, attempt, event, now)?;
+            }
+            return Ok(is_done);
+        }
+        // One that is open, in a batch that is left alone here, stays as it is.
+        if !record.job.is_over() {
+            return Ok(false);
+        }
+        let rules = AttemptRules { attempts: 0, keyed: true };
+        let changed = lifecycle::apply(&record.job, record.job.attempt(), event, rules, now.wall);
+        let Ok(Transition { job, .. }) = changed else { return Ok(false) };
+        let JobRecord { key, id, row_at, .. } = *record;
+        self.pending.outcome_changed(JobRecord { key, id, row_at, job });
+        Ok(true)
     }
 
     /// Begins rows that wait in memory, only to end them.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use crate::domain::ids::{AttemptNo, BatchNo, JobId, JobKey};
-use crate::domain::job::State;
+use crate::domain::job::{Order, State};
 use crate::domain::job_reference::{self, EndedTake, FoundInput};
 use crate::domain::lifecycle::{Event, Want};
 use crate::domain::parked_reason::Parked;
@@ -36,9 +36,9 @@ pub fn ended_take(record: &JobRecord) -> EndedTake {
 }
 
 /// The same of an open job that has succeeded, while the task of another attempt is watched.
-fn take_of_open(open: &OpenJob) -> EndedTake {
-    let take = ended_take(open.record());
-    EndedTake { wants_review: take.wants_review || open.spec().order.review, ..take }
+pub fn take_of_open(record: &JobRecord, order: &Order) -> EndedTake {
+    let take = ended_take(record);
+    EndedTake { wants_review: take.wants_review || order.review, ..take }
 }
 
 /// Code of a job whose inputs could not be had for as long as they are waited for.
@@ -85,7 +85,7 @@ impl Scheduler {
     /// and do not wait for these.
     pub(super) fn note_outputs(&mut self, key: JobKey) {
         let Some(open) = self.jobs.get(&key).filter(|open| open.job().has_succeeded()) else { return };
-        let (id, take) = (open.record().id, take_of_open(open));
+        let (id, take) = (open.record().id, take_of_open(open.record(), &open.spec().order));
         for child in self.inputs.has_ended(key.batch, id, take) {
             self.queue(child);
         }
@@ -103,7 +103,7 @@ impl Scheduler {
         ended.retain(|(_, take)| !self.jobs.contains_key(&JobKey { batch, seq: take.seq }));
         let are_there = |open: &&OpenJob| open.key().batch == batch && open.job().has_succeeded();
         let open = self.jobs.iter().filter(are_there);
-        ended.extend(open.map(|open| (open.record().id, take_of_open(open))));
+        ended.extend(open.map(|open| (open.record().id, take_of_open(open.record(), &open.spec().order))));
         for child in self.inputs.looked_up(batch, ended) {
             self.queue(child);
         }

@@ -6,8 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::domain::admission::{Candidate, GroupBooks, InFlight, Limits, Turn, WaitingBatch};
-use crate::domain::budget;
-use crate::domain::budget_group::{Group, GroupLimit, GroupLimits};
+use crate::domain::budget_group::{Group, GroupLimits};
 use crate::domain::credit_hold::HoldRefusal;
 use crate::domain::ids::{BatchNo, JobKey, Seq};
 use crate::domain::job::{Job, JobSpec, Order};
@@ -129,8 +128,7 @@ impl WaitingJobs<'_> {
             needs_person.set(needs_person.get() || is_late);
             !is_late
         };
-        let is_unread =
-            |open: &OpenJob| open.unread_attempts(self.now.tick, self.reading_counts_for).next().is_some();
+        let is_unread = |open: &OpenJob| open.is_read_first(self.now.tick, self.reading_counts_for);
         // Those that wait for its pilot stand in nobody's way, nor do those that a person has to see to, or whose tasks are
         // to be read.
         let is_passed = |open: &OpenJob| is_unread(open) || self.may_only_be_late(open.spec(), record);
@@ -231,15 +229,7 @@ impl WaitingJobs<'_> {
     /// Whether every budget covers a candidate as things are.
     fn fits_budgets(&self, candidate: &Candidate, record: &BatchRecord) -> bool {
         let (hold, today) = (candidate.hold.saturating_sub(candidate.held), self.now.wall.utc_day());
-        let fits = |totals, limit| budget::fits(totals, limit, hold);
-        let fits_group = |GroupLimit { group, total, per_day }: &GroupLimit| {
-            let books = self.budgets.groups().get(group);
-            fits(books.total, *total) && fits(books.of_day(today), *per_day)
-        };
-        fits(record.totals, Some(record.budget()))
-            && fits(self.budgets.day(today), self.limits.per_day)
-            && fits(self.budgets.total(), self.limits.total)
-            && candidate.groups.iter().all(fits_group)
+        self.budgets.fit(hold, (record.totals, record.budget()), self.limits, &candidate.groups, today)
     }
 
     /// What the groups have held and spent that candidates count against.

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use crate::domain::admission::Limits;
 use crate::domain::batch_origin::Origin;
-use crate::domain::budget_group::{GroupLimits, GroupTotals};
+use crate::domain::budget;
+use crate::domain::budget_group::{GroupLimit, GroupLimits, GroupTotals};
 use crate::domain::credits::Credits;
 use crate::domain::json_object::JsonObject;
 use crate::domain::ledger::{Movement, OutOfBalance, Totals};
@@ -55,6 +57,27 @@ impl BudgetTotals {
     /// Whether a day was taken up.
     pub fn has_day(&self, day: UtcDay) -> bool {
         self.days.contains_key(&day)
+    }
+
+    /// Whether so much more fits into every budget: of its batch, which has held and spent `batch`, of the state, of the day,
+    /// and of the groups that it counts for.
+    pub fn fit(
+        &self,
+        hold: Credits,
+        (batch, budget): (Totals, Credits),
+        limits: &Limits,
+        groups: &[GroupLimit],
+        today: UtcDay,
+    ) -> bool {
+        let fits = |totals, limit| budget::fits(totals, limit, hold);
+        let fits_group = |GroupLimit { group, total, per_day }: &GroupLimit| {
+            let books = self.groups.get(group);
+            fits(books.total, *total) && fits(books.of_day(today), *per_day)
+        };
+        fits(batch, Some(budget))
+            && fits(self.day(today), limits.per_day)
+            && fits(self.total, limits.total)
+            && groups.iter().all(fits_group)
     }
 
     /// What the whole state has held and spent.

@@ -376,7 +376,7 @@ mod tests {
         assert_eq!(
             inputs.parents(own, &order),
             Ok(vec![JobKey { batch: BATCH, seq: Seq(0) }]),
-            "it is let out"
+            "it looks for its inputs"
         );
         inputs.has_left(key, &order);
         assert!(!inputs.is_known(BATCH), "nobody waits for it any more");

@@ -197,6 +197,11 @@ impl OpenJob {
         others.map(|of| (of.no, !of.is_busy && of.faults == 0))
     }
 
+    /// Whether some of these are read before another attempt is paid for.
+    pub fn is_read_first(&self, now: Tick, within: Millis) -> bool {
+        self.unread_attempts(now, within).next().is_some()
+    }
+
     /// Whether reading the task of an attempt has failed so often in a row that nobody waits for it.
     pub fn is_unreadable(&self, attempt: AttemptNo) -> bool {
         self.of(attempt).is_some_and(AttemptProgress::is_unreadable)
