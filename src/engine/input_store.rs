@@ -182,9 +182,9 @@ impl InputStore {
         let seen = self.seen(object);
         // One that is being uploaded is on its way there.
         let Ok(mut seen) = seen.try_lock() else { return Ok(false) };
-        match self.0.storage.size_of(object).await {
+        match self.0.storage.size_in_bucket(object).await {
             Ok(Some(_)) => return Ok(false),
-            Ok(None) => self.0.storage.check().await?,
+            Ok(None) => {}
             // It may be missing: who may not list a bucket is not told.
             Err(error) if error.is_denied() => {}
             Err(error) => return Err(error),
@@ -238,7 +238,13 @@ impl InputStore {
         let storage = &self.0.storage;
         let content = &file.content;
         let sha256 = content.sha256.clone();
-        let there = match storage.size_of(name).await {
+        let (looked, wanted) = (staged.clone(), sha256.clone());
+        let path = blocking(move || looked.content(&wanted)).await;
+        let found = match &path {
+            Some(_) => storage.size_of(name).await,
+            None => storage.size_in_bucket(name).await,
+        };
+        let there = match found {
             // It may be missing: who may not list a bucket is not told.
             Err(error) if error.is_denied() => None,
             found => found?,
@@ -248,8 +254,6 @@ impl InputStore {
             sha256: &content.sha256,
             content_type: content.media.content_type(),
         };
-        let (looked, wanted) = (staged.clone(), sha256.clone());
-        let path = blocking(move || looked.content(&wanted)).await;
         // While its copy is here, nothing confirmed yet what is there.
         let is_there =
             there == Some(content.bytes) && (path.is_none() || storage.holds(name, expected).await?);
@@ -259,8 +263,6 @@ impl InputStore {
             return noted.map_err(|error| state_fault(&error).into());
         }
         let Some(path) = path else {
-            // Where the bucket itself is missing, so is every object, and that may pass.
-            storage.check().await?;
             let staged = staged.clone();
             blocking(move || staged.is_gone(&sha256)).await.map_err(|error| state_fault(&error))?;
             return Err(lasting(

@@ -423,8 +423,7 @@ impl OutputStore {
     pub(super) async fn may_have(&self, address: &str) -> bool {
         let storage = &self.0.storage;
         match storage.name_in(address) {
-            // Where the bucket itself is missing, so is every object.
-            Some(name) => !matches!(storage.find(name).await, Ok(None)) || storage.check().await.is_err(),
+            Some(name) => !matches!(storage.size_in_bucket(name).await, Ok(None)),
             None => false,
         }
     }
@@ -496,13 +495,12 @@ async fn copy_out(
     to: &Path,
     expected: Expected<'_>,
 ) -> Result<bool, GetError> {
-    let copy = async |name: &str| match storage.find(name).await? {
+    let copy = async |name: &str| match storage.size_in_bucket(name).await? {
         Some(_) => match storage.get(name, to, expected).await {
             Err(GetError::Changed(_)) => Ok(false),
             copied => copied.map(|()| true),
         },
-        // Where the bucket itself is missing, so is every object.
-        None => Ok(storage.check().await.map(|()| false)?),
+        None => Ok(false),
     };
     let copied = copy(name).await;
     match storage.former_name(name) {

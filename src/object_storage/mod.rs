@@ -284,6 +284,21 @@ impl ObjectStorage {
         }
     }
 
+    /// The same, where nothing means that the object is missing in a bucket that is there. It is looked for twice: the bucket
+    /// may have come back in between.
+    ///
+    /// # Errors
+    /// [`StorageError`]: there is no such bucket, for one.
+    pub async fn size_in_bucket(&self, name: &str) -> Result<Option<u64>, StorageError> {
+        match self.size_of(name).await? {
+            None => {
+                self.check().await?;
+                self.size_of(name).await
+            }
+            found => Ok(found),
+        }
+    }
+
     /// Removes an object. One that is not there is removed.
     ///
     /// # Errors

@@ -194,6 +194,25 @@ fn where_a_bucket_is_missing_no_object_is_taken_for_missing() {
 }
 
 #[test]
+fn a_bucket_that_comes_back_while_an_object_is_looked_for_has_it() {
+    let (env, store) = env(INPUTS);
+    run(&env, &store, &["run", "clips.csv"]).exited(0);
+    env.write("again.csv", WITH_FILE.replace("a fox", "a gull"));
+    // Its file is in the store alone.
+    env.configure(&format!("{INPUTS}[budget]\ntotal = 8\n"));
+    run(&env, &store, &["run", "again.csv"]).exited(4);
+    env.configure(INPUTS);
+    store.fault(&Method::HEAD, StoreFault::Code(404, "NoSuchBucket"), 1);
+    let daemon = Running::start(command(&env, &store, &["daemon"]));
+    let state = || -> Value {
+        run(&env, &store, &["status", "again", "--json"]).exited(0).json()["batches"][0]["state"].clone()
+    };
+    until("the row has ended", || state() == "done");
+    daemon.stop().exited(0);
+    env.audit().each_paid_once(2);
+}
+
+#[test]
 fn outputs_are_not_missing_where_their_bucket_is() {
     let (env, store) = env(OUTPUTS);
     run(&env, &store, &["run", "stills.csv"]).exited(0);
