@@ -1,5 +1,6 @@
 //! `callsheet run` as a person or a script meets it: what it leaves, what it says, and how it ends.
 
+use std::process::Command;
 use std::time::Duration;
 
 use callsheet_emulator::Options;
@@ -537,7 +538,8 @@ fn sigterm_and_a_terminal_that_closes_stop_like_an_interrupt() {
     for signal in [Signal::TERM, Signal::HUP] {
         let env = with_images(2);
         env.faults(&SLOW_ANSWERS.replace("400", "4000"));
-        let running = env.start(["run", "batch.csv"]);
+        // Whatever these tests were started by: under `nohup` they ignore SIGHUP, and so would what they start.
+        let running = Running::start(started_by(&["env", "--default-signal=HUP"], &env));
         until("a task whose answer is on its way", || env.audit().totals.tasks >= 1);
         running.signal(signal);
         if signal == Signal::HUP {
@@ -556,18 +558,24 @@ fn sigterm_and_a_terminal_that_closes_stop_like_an_interrupt() {
     }
 }
 
-#[test]
-fn a_run_under_nohup_goes_on_without_its_terminal() {
-    let env = with_images(2);
-    env.faults(SLOW_ANSWERS);
+/// `run batch.csv`, started by another program that becomes it.
+fn started_by(program: &[&str], env: &TestEnv) -> Command {
     let run = env.command(["run", "batch.csv"]);
-    let mut command = std::process::Command::new("nohup");
+    let mut command = Command::new(program[0]);
     command
+        .args(&program[1..])
         .arg(run.get_program())
         .args(run.get_args())
         .envs(run.get_envs().filter_map(|(name, value)| Some((name, value?))));
     command.current_dir(run.get_current_dir().unwrap());
-    let running = Running::start(command);
+    command
+}
+
+#[test]
+fn a_run_under_nohup_goes_on_without_its_terminal() {
+    let env = with_images(2);
+    env.faults(SLOW_ANSWERS);
+    let running = Running::start(started_by(&["nohup"], &env));
     until("a task whose answer is on its way", || env.audit().totals.tasks >= 1);
     running.signal(Signal::HUP);
     running.end().exited(0);
