@@ -209,7 +209,7 @@ impl StateClient {
     /// # Errors
     /// What the question for its status meets.
     pub(super) async fn next_step(&self, batch: &BatchName) -> Result<String, Failure> {
-        self.next_step_unless_no_process(batch, Parked::NoProcess.explain()).await
+        self.next_step_unless_no_process(batch, &Parked::NoProcess.explain_for(batch)).await
     }
 
     /// The same where the manifest as it is would take back what was done: only a daemon continues that without it.
@@ -297,7 +297,7 @@ mod tests {
                 "budget_credits": 0, "held_credits": 0, "charged_credits": 0, "waived_credits": 0,
                 "refunded_credits": 0,
             });
-            next_step_of(&serde_json::from_value(status).unwrap(), process, Parked::NoProcess.explain())
+            next_step_of(&serde_json::from_value(status).unwrap(), process, "no process works on this state")
         };
         let next =
             |state: &str, parked_by: Option<Parked>| next_with(state, parked_by, Some(ProcessKind::Daemon));
@@ -308,10 +308,7 @@ mod tests {
             next("paused", Some(Parked::Paused)),
             "it is paused; to continue: callsheet resume spring"
         );
-        assert_eq!(
-            next_with("parked", Some(Parked::NoProcess), None),
-            "no process works on this state; to continue: callsheet run MANIFEST, or callsheet daemon"
-        );
+        assert_eq!(next_with("parked", Some(Parked::NoProcess), None), "no process works on this state");
         let kept = next("parked", Some(Parked::BatchBudget));
         assert!(kept.starts_with("it is parked: the next job does not fit"), "{kept}");
     }

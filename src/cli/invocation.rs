@@ -153,6 +153,15 @@ pub(super) fn note_emulated_state() {
     let _ = FOUND_EMULATED.set(());
 }
 
+/// The service of the state that this command uses, where nothing names one.
+static STATE_SERVICE: OnceLock<String> = OnceLock::new();
+
+/// Notes the address of the service that the state belongs to, where neither a flag nor the configuration names one: a
+/// command that is copied needs it.
+pub(super) fn note_service_of_state(address: String) {
+    let _ = STATE_SERVICE.set(address);
+}
+
 /// Whether this command uses the emulator's state, named or found.
 pub(super) fn uses_emulated_state(global: &Global) -> bool {
     global.emulator || FOUND_EMULATED.get().is_some()
@@ -204,6 +213,9 @@ fn in_text_of(html: &str, change: impl Fn(&str) -> String) -> String {
 fn this_one() -> Option<(Invocation, CommandNames)> {
     let (mut this, commands) = THIS.get().cloned()?;
     this.flags.extend(FOUND_EMULATED.get().map(|()| "--emulator".to_owned()));
+    if this.service_flags.is_empty() {
+        this.service_flags = STATE_SERVICE.get().map(|url| flag("--base-url", url)).unwrap_or_default();
+    }
     Some((this, commands))
 }
 

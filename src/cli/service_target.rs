@@ -98,6 +98,10 @@ impl PresentState {
             (_, true) => output_dir(config, true),
             (_, false) => output_dir_of_state(config, &dir),
         };
+        if !is_emulated && config.service.base_url.is_none() {
+            let service = Store::service_at(&dir).filter(|service| service.starts_with("http"));
+            service.into_iter().for_each(invocation::note_service_of_state);
+        }
         PresentState { dir, is_emulated, output }
     }
 }

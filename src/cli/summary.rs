@@ -60,6 +60,8 @@ fn say_receipt(receipt: &Receipt, all_or_nothing: &str) {
             false => terms(receipt),
         };
         say!("{file}: batch {batch}: {}{refused}", parts.join(", "));
+    } else if receipt.refused {
+        say!("{file}: nothing was accepted");
     }
     if !receipt.refused {
         group_budgets::lines(&receipt.group_budgets, true).iter().for_each(|line| say!("{line}"));

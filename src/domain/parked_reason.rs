@@ -185,11 +185,12 @@ impl Parked {
                  JOB; to end it: callsheet resolve JOB --charged N or --not-charged, as the account shows"
             }
             Parked::NoProcess => {
-                "no process works on this state; to continue: callsheet run MANIFEST, or callsheet daemon"
+                "no process works on this state; to continue: callsheet daemon, or, with the manifest as it was last \
+                 accepted: callsheet run MANIFEST --batch BATCH"
             }
             Parked::AnotherRun => {
-                "a run that works on other batches has this state open; to continue when it has ended: callsheet run MANIFEST, \
-                 or callsheet daemon"
+                "a run that works on other batches has this state open; to continue when it has ended: callsheet daemon, or, \
+                 with the manifest as it was last accepted: callsheet run MANIFEST --batch BATCH"
             }
         }
     }

@@ -81,7 +81,8 @@ pub enum StoreError {
     },
     /// A finished batch is named, and its folder was moved away.
     #[error(
-        "batch {name} is finished, and its files are no longer in {}; put them back, or use another batch name",
+        "batch {name} is finished, and its files are no longer in {}; put them back; another batch name (--batch) buys its \
+         rows anew",
         .folder.display()
     )]
     BatchMoved {

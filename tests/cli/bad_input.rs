@@ -58,6 +58,7 @@ fn a_folder() {
 fn an_empty_file() {
     assert_snapshot!(refused("batch.csv", ""), @r"
     batch.csv:1: the file is empty, expected a CSV, JSON or JSON Lines list of jobs
+    batch.csv: nothing was accepted
     ");
 }
 
@@ -76,6 +77,7 @@ fn a_spreadsheet_in_utf_16() {
         "\u{feff}".encode_utf16().chain(text.encode_utf16()).flat_map(u16::to_le_bytes).collect();
     assert_snapshot!(refused("batch.csv", utf16), @r#"
     batch.csv:1: the file is UTF-16 text, expected UTF-8 text: CSV, JSON or JSON Lines (hint: save the file as UTF-8; a spreadsheet calls it "CSV UTF-8")
+    batch.csv: nothing was accepted
     "#);
 }
 
@@ -83,6 +85,7 @@ fn a_spreadsheet_in_utf_16() {
 fn a_workbook() {
     assert_snapshot!(refused("batch.xlsx", b"PK\x03\x04\x14\0\x06\0\x08\0"), @r#"
     batch.xlsx:1: the file is a workbook (.xlsx, .ods) or a ZIP archive, expected UTF-8 text: CSV, JSON or JSON Lines (hint: export the sheet: in Excel File > Save As > "CSV UTF-8"; in LibreOffice File > Save As > "Text CSV" with the character set UTF-8; in Google Sheets File > Download > "Comma-separated values")
+    batch.xlsx: nothing was accepted
     "#);
 }
 
@@ -91,6 +94,7 @@ fn duplicate_headers() {
     assert_snapshot!(refused("batch.csv", "kind,prompt,Prompt,prompt\nimage,a,b,c\n"), @r#"
     batch.csv:1:13: Prompt: the column "prompt" sets the same field; keep one
     batch.csv:1:20: prompt: the column appears twice; keep one
+    batch.csv: nothing was accepted
     "#);
 }
 
@@ -99,6 +103,7 @@ fn a_column_that_nobody_knows() {
     assert_snapshot!(refused("batch.csv", "kind,promt,durration\nvideo,a boat,5\n"), @r#"
     batch.csv:1:6: promt: unknown column; did you mean "prompt"? (hint: "options.promt" would be sent to the service, "meta.promt" kept for the results)
     batch.csv:1:12: durration: unknown column; did you mean "duration"? (hint: "options.durration" would be sent to the service, "meta.durration" kept for the results)
+    batch.csv: nothing was accepted
     "#);
 }
 
@@ -116,6 +121,7 @@ fn json_that_breaks_off() {
     let text = r#"[{"kind": "image", "model": "gi-2", "prompt": "a boat"}, {"kind": "#;
     assert_snapshot!(refused("batch.json", text), @r"
     batch.json:1:66: not JSON: the text ends while parsing a value
+    batch.json: nothing was accepted
     ");
 }
 
@@ -132,6 +138,7 @@ fn a_batch_name_in_a_file_that_is_none_keeps_no_other_file_from_being_done() {
     let text = r#"{"batch": "bad name!", "jobs": [{"kind": "image", "model": "gi-2", "prompt": "a boat"}]}"#;
     assert_snapshot!(refused("batch.json", text), @r#"
     batch.json:1: batch: "bad name!" cannot name a batch; 1 to 100 letters, digits, dots, dashes and underscores are accepted, beginning with a letter or a digit
+    batch.json: nothing was accepted
     "#);
     let env = TestEnv::new();
     env.write("bad.json", text);

@@ -2,6 +2,7 @@
 //! nothing else.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
+use std::fs;
 use std::time::Duration;
 
 use serde_json::json;
@@ -169,6 +170,23 @@ fn what_the_task_of_a_job_in_doubt_made_is_fetched_once_its_charge_is_recorded()
     assert!(next().contains("callsheet download batch/image-1"), "{}", next());
     env.run(["download", "batch/image-1"]).exited(0);
     Outputs::of(&env, "batch").is_complete(&manifests::ids("image", 1));
+    env.audit().each_paid_once(1);
+}
+
+/// A command that is copied must reach the same service, and must not buy the rows for a batch of another name.
+#[test]
+fn who_continues_a_batch_is_told_with_its_name_and_its_service() {
+    let env = TestEnv::new();
+    env.write("batch.csv", manifests::manifest("image", 1));
+    env.run(["run", "batch.csv", "--batch", "spring", "--budget", "0"]).exited(4);
+    fs::remove_file(env.path("callsheet.toml")).unwrap();
+    let told = env.run(["budget", "spring", "100"]).exited(0);
+    let service = env.base_url();
+    let service = service.trim_end_matches('/');
+    let copied = format!("callsheet run --base-url {service} MANIFEST --batch spring");
+    let explained = env.run(["explain", "spring/image-1"]).exited(0);
+    assert!(explained.stdout.contains(&copied), "{}{}", told.stderr, explained.stdout);
+    env.run(["run", "--base-url", service, "batch.csv", "--batch", "spring"]).exited(0);
     env.audit().each_paid_once(1);
 }
 

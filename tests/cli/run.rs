@@ -369,7 +369,8 @@ fn without_a_process_nothing_is_said_to_move() {
     env.write("batch.json", json!({"policy": {"attempts": 1}, "jobs": [job]}).to_string());
     env.faults("[[rules]]\ntimes = 1\neffect = { do = 'task-fails', code = 'provider_unavailable' }");
     env.run(["run", "batch.json"]).exited(1);
-    let next = "no process works on this state; to continue: callsheet run MANIFEST, or callsheet daemon";
+    let next = "no process works on this state; to continue: callsheet daemon, or, with the manifest as it was last \
+                accepted: callsheet run MANIFEST --batch batch";
     env.run(["retry", "batch"]).exited(0).says(next);
     let status: Value = serde_json::from_str(&env.run(["status", "--json"]).exited(0).stdout).unwrap();
     let batch = &status["batches"][0];

@@ -45,6 +45,7 @@ fn all_problems_of_a_file_and_of_each_row_are_said_at_once() {
     batch.csv:2:29: deadline: found "soon", expected a span such as 30m or 2h 30m, or an instant such as 2026-12-01T08:00:00Z
     batch.csv:3:9: model: "gi-9" is not in the image catalog, which lists 8 (hint: did you mean gi-2?)
     batch.csv:3:26: count: found "many", expected a whole number from 1 to 1000
+    batch.csv: nothing was accepted
     "#);
     assert_eq!(env.audit().totals.tasks, 0);
     // With the heading mended, the same problems of rows, and the good row is made.
@@ -75,6 +76,7 @@ fn a_bad_policy_hides_no_row() {
     batch.json:2:24: policy.budget: found "much", expected a whole number of credits, 0 or more
     batch.json:2:44: policy.on_drift: found "stop", expected one of report, pause
     batch.json:4:43: model: "gi-9" is not in the image catalog, which lists 8 (hint: did you mean gi-2?)
+    batch.json: nothing was accepted
     "#);
     assert_eq!(env.audit().totals.tasks, 0);
 }

@@ -279,6 +279,17 @@ fn a_run_whose_bucket_does_not_exist_ends_unless_a_budget_ends_it_before() {
 }
 
 #[test]
+fn a_run_ends_whose_files_no_store_takes() {
+    let (env, store) = env(INPUTS);
+    store.remove_bucket();
+    run(&env, &store, &["run", "clips.csv"]).exited(5).says("parked: the object store refuses files");
+    assert!(env.audit().tasks.is_empty());
+    store.restore_bucket();
+    run(&env, &store, &["run", "clips.csv"]).exited(0);
+    env.audit().each_paid_once(1);
+}
+
+#[test]
 fn who_may_only_put_objects_is_let_through() {
     let (env, store) = env(OUTPUTS);
     store.fault(&Method::GET, StoreFault::Code(403, "AuthorizationPermissionMismatch"), 1);

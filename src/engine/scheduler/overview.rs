@@ -105,7 +105,11 @@ impl Scheduler {
         let with_queue =
             waited_batches().filter(|active| active.has_rows() || counts.has_queued(active.record().no));
         let with_queue = with_queue.filter(|active| !self.waits_for_unreadable(active));
-        let parked = with_queue.map(|active| Some((active.record().no, active.parked()?)));
+        let parked_by = |active: &ActiveBatch| {
+            let for_files = || self.waits_for_files(active).then_some(Parked::Store);
+            active.parked().or_else(for_files)
+        };
+        let parked = with_queue.map(|active| Some((active.record().no, parked_by(active)?)));
         // A batch whose queue is not parked waits for something that will come.
         let parked: Vec<(BatchNo, Parked)> = parked.collect::<Option<_>>()?;
         let own = parked.into_iter().filter(|(no, _)| self.scope.contains(*no));
@@ -133,6 +137,14 @@ impl Scheduler {
         let no = active.record().no;
         let mut queued = self.jobs.iter().filter(|open| open.key().batch == no && open.is_queued());
         !active.has_rows() && queued.all(OpenJob::waits_for_unreadable)
+    }
+
+    /// Whether all that is left of a batch needs files of this machine that the object store has refused too often in a row.
+    fn waits_for_files(&self, active: &ActiveBatch) -> bool {
+        let no = active.record().no;
+        let waits = |open: &OpenJob| open.is_queued() && !open.spec().order.files.is_empty();
+        let mut open = self.jobs.iter().filter(|open| open.key().batch == no).peekable();
+        self.input_store.is_given_up() && open.peek().is_some() && open.all(waits)
     }
 
     /// Whether the disk keeps the queue.

@@ -3,6 +3,9 @@
 
 use crate::domain::time::{Millis, Tick};
 
+/// After so many faults in a row a run does not wait for the store any more.
+const FAULTS_MAX: u32 = 5;
+
 /// See the module's documentation.
 #[derive(Debug, Default)]
 pub struct InputStoreState {
@@ -31,6 +34,11 @@ impl InputStoreState {
     /// Whether it refused the last file.
     pub fn is_down(&self) -> bool {
         self.down.is_some()
+    }
+
+    /// Whether it refused files so often in a row that it is not to be waited for.
+    pub fn is_given_up(&self) -> bool {
+        self.faults() >= FAULTS_MAX
     }
 
     /// When a job may ask it again, where that is to come.
