@@ -117,6 +117,9 @@ pub struct Job {
     /// Its owner canceled it after it was submitted: it gets no further attempt until its owner retries it.
     #[serde(default, skip_serializing_if = "is_default")]
     no_more_attempts: bool,
+    /// A state that is gone may have gone on with it after what is known here: each further attempt may have been sent.
+    #[serde(default, skip_serializing_if = "is_default")]
+    may_have_gone_on: bool,
     /// Why each further attempt was begun that nobody asked for: the code of the failure before it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     begun_for: Vec<String>,
@@ -156,6 +159,7 @@ impl Job {
             max_credits: None,
             overdue: false,
             no_more_attempts: false,
+            may_have_gone_on: false,
             begun_for: Vec::new(),
             review: None,
             history: Vec::new(),
@@ -393,9 +397,15 @@ impl Job {
         self.review.get_or_insert_default().decide(decision);
     }
 
-    /// Marks that a state that is gone may have sent it. See [`Attempt::may_have_been_sent`].
+    /// Marks that a state that is gone may have sent it, and gone on with it. See [`Attempt::may_have_been_sent`].
     pub fn mark_may_have_been_sent(&mut self) {
         self.present_mut().may_have_been_sent = true;
+        self.mark_may_have_gone_on();
+    }
+
+    /// Marks that a state that is gone may have gone on with it: what follows its present attempt may have been sent.
+    pub fn mark_may_have_gone_on(&mut self) {
+        self.may_have_gone_on = true;
     }
 
     /// Lets it cost more, or less, than its row says; in credits.

@@ -87,6 +87,9 @@ pub fn recovered(
             if !is_trusted && may_be_sent && !is_paid(&outcome) {
                 outcome.mark_may_have_been_sent();
             }
+            if !is_trusted && matches!(outcome.state(), State::InDoubt { .. }) {
+                outcome.mark_may_have_gone_on();
+            }
             outcome
         }
         (None, None) if !is_keyed => on_its_way(&Job::queued(), spec, now)?,
@@ -166,20 +169,23 @@ fn day_of(job: &Job, no: AttemptNo) -> Option<UtcDay> {
 }
 
 /// A job whose request was on its way goes back to the queue, under the same key and with its hold. One whose
-/// endpoint honours no key stays as it is. One that is queued may have been sent since.
+/// endpoint honours no key stays as it is. One that is queued may have been sent since, and so may the attempts after that of
+/// one whose task was read.
 pub fn requeued(job: Job, spec: &JobSpec, now: Timestamp) -> Job {
-    lifecycle::requeued(job, spec.order.kind.is_keyed(), now)
+    let mut job = lifecycle::requeued(job, spec.order.kind.is_keyed(), now);
+    job.mark_may_have_gone_on();
+    job
 }
 
 /// An open job as it goes on: nothing of it is sent by itself.
 fn goes_on(open: Job, spec: &JobSpec, is_trusted: bool, now: Timestamp) -> Job {
     let is_queued = matches!(open.state(), State::Queued);
-    if is_queued && !spec.order.kind.is_keyed() && !is_trusted {
-        on_its_way(&open, spec, now).unwrap_or(open)
-    } else if !is_queued || !is_trusted {
-        requeued(open, spec, now)
-    } else {
-        open
+    let is_keyed = spec.order.kind.is_keyed();
+    match is_trusted {
+        false if is_queued && !is_keyed => on_its_way(&open, spec, now).unwrap_or(open),
+        false => requeued(open, spec, now),
+        true if is_queued => open,
+        true => lifecycle::requeued(open, is_keyed, now),
     }
 }
 
@@ -370,7 +376,9 @@ mod tests {
         // The database is older than the export.
         let both = Remains { exported: Some(running.clone()), ..left(Some(canceled), Some(queued)) };
         let found = recovered(&spec(Kind::Image), both, || None, false, Timestamp(9)).unwrap();
-        assert_eq!(found.job, running);
+        let mut expected = running.clone();
+        expected.mark_may_have_gone_on();
+        assert_eq!(found.job, expected);
         // The database is an older one: it was turned away, and canceled after that.
         let canceled_since = after(&after(&sent, Event::Requeue, 4), Event::Cancel, 5);
         assert_eq!(stands(&canceled_since, &sent), "canceled#1 0");

@@ -1,4 +1,4 @@
-//! Jobs that had ended unpaid when a state was exported: after that they may have been asked for again, and sent.
+//! Jobs that had ended unpaid when a state was exported, or in doubt: after that they may have been asked for again, and sent.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,8 @@ use crate::store::{JobRecord, Snapshot, StoreError};
 const WRITTEN_MAX: usize = 10_000;
 
 /// Marks in all batches of an export, done or not, what failed, was canceled or has expired without a charge as something that
-/// may have been sent since. Its outcome is written once more.
+/// may have been sent since, and what was in doubt as something that may have been resolved and followed by another attempt.
+/// Its outcome is written once more.
 pub(super) fn mark_all(state: &NewState, records: &mut Snapshot, now: Timestamp) -> Result<(), StoreError> {
     let batches: Vec<BatchNo> = records.batches.iter().map(|batch| batch.no).collect();
     for no in batches {
@@ -21,7 +22,10 @@ pub(super) fn mark_all(state: &NewState, records: &mut Snapshot, now: Timestamp)
         let mut marked = Vec::new();
         for mut record in unpaid {
             // A retry is refused then: it was not sent after its deadline, and is not now.
-            if !could_only_expire(&state.spec_of(&record)?.order, &record.job, now) {
+            if matches!(record.job.state(), State::InDoubt { .. }) {
+                record.job.mark_may_have_gone_on();
+                marked.push(record);
+            } else if !could_only_expire(&state.spec_of(&record)?.order, &record.job, now) {
                 record.job.mark_may_have_been_sent();
                 marked.push(record);
             }
@@ -39,11 +43,15 @@ fn unpaid_of(state: &NewState, records: &Snapshot, no: BatchNo) -> Result<Vec<Jo
     let mut unpaid: BTreeMap<Seq, JobRecord> = BTreeMap::new();
     let mut lines = state.spool(no).outcomes(0, bytes)?;
     while let Some((_, record)) = lines.next_line::<JobRecord>()? {
-        let is_unpaid =
-            matches!(record.job.state(), State::Failed { .. } | State::Canceled { .. } | State::Expired)
-                && record.job.books() == Books::default();
+        let may_go_on = match record.job.state() {
+            State::Failed { .. } | State::Canceled { .. } | State::Expired => {
+                record.job.books() == Books::default() && !record.job.may_have_been_sent()
+            }
+            State::InDoubt { .. } => true,
+            _ => false,
+        };
         let seq = record.key.seq;
-        if is_unpaid && !record.job.may_have_been_sent() {
+        if may_go_on {
             unpaid.insert(seq, record);
         } else {
             unpaid.remove(&seq);

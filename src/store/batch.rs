@@ -320,9 +320,20 @@ impl BatchRecord {
         seq.0 < self.rebuilt_rows
     }
 
-    /// A job is asked for, or resolved, that may have been charged so much. What ended jobs may have been charged stays.
-    pub fn note_asked(&mut self, hold: Credits) {
-        self.may_be_charged = self.may_be_charged.saturating_sub(hold).max(self.may_be_charged_ended);
+    /// A job goes on. What it may have been charged counts from when a state that is gone may have sent it to when it is asked
+    /// for, or resolved; what ended jobs may have been charged stays. True: it counts now and did not before, or the other way
+    /// round.
+    pub fn note_perhaps_sent(&mut self, before: &Job, now: &Job, order: &Order) -> bool {
+        let hold = order.hold().unwrap_or_default();
+        match (before.may_have_been_sent(), now.may_have_been_sent()) {
+            (false, true) => self.may_be_charged = self.may_be_charged + hold,
+            (true, false) => {
+                let rest = self.may_be_charged.saturating_sub(hold.saturating_sub(before.books().held));
+                self.may_be_charged = rest.max(self.may_be_charged_ended);
+            }
+            _ => return false,
+        }
+        true
     }
 
     /// A job that had ended is taken up again, as it stood then: what it may have been charged counts until it is asked for.

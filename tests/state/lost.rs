@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
+use std::path::Path;
 
 use rustix::process::Signal;
 use serde_json::Value;
@@ -274,6 +275,125 @@ fn bought_after_an_export(env: &TestEnv) {
     }
     env.run(["state", "import", "dump.jsonl"]).exited(0);
     env.run(["state", "verify"]).exited(0).says("all fits");
+}
+
+/// A job that runs when the export is made. Then its task fails, and the engine sends it again by itself; of that the state
+/// alone knew.
+fn running_in_an_export_and_bought_again_since(row: &str) -> TestEnv {
+    let env = TestEnv::with_faults(
+        "[[rules]]\ntimes = 1\neffect = { do = 'task-fails', code = 'provider_unavailable' }",
+    );
+    env.write("batch.jsonl", row);
+    let kill_at = |step| {
+        let mut dying = env.command(["run", "batch.jsonl", "--budget", "1000"]);
+        dying.env("CALLSHEET_FAILPOINT", step);
+        Running::start(dying).end().was_killed(step);
+    };
+    kill_at("task-known");
+    env.run(["state", "export", "dump.jsonl"]).exited(0);
+    copy_dir(&env.path("state/db"), &env.path("older"));
+    kill_at("posted");
+    assert_eq!((env.audit().tasks.len(), env.audit().totals.charges), (2, 2));
+    env
+}
+
+fn copy_dir(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        let target = to.join(path.file_name().unwrap());
+        if path.is_dir() {
+            copy_dir(&path, &target);
+        } else if path.is_file() {
+            fs::copy(&path, &target).unwrap();
+        }
+    }
+}
+
+/// What is known of it is what the export has.
+fn go_back_to_the_export(env: &TestEnv, way: &str) {
+    match way {
+        "import" => {
+            fs::remove_dir_all(env.path("state")).unwrap();
+            env.run(["state", "import", "dump.jsonl"]).exited(0);
+        }
+        "export" => {
+            fs::remove_dir_all(env.path("state/db")).unwrap();
+            env.run(["state", "rebuild", "--export", "dump.jsonl"]).exited(0);
+        }
+        _ => {
+            fs::remove_dir_all(env.path("state/db")).unwrap();
+            copy_dir(&env.path("older"), &env.path("state/db"));
+            env.run(["status"]).exited(6);
+            env.run(["state", "rebuild"]).exited(0);
+        }
+    }
+    env.run(["state", "verify"]).exited(0).says("all fits");
+}
+
+const WAYS: [&str; 3] = ["import", "export", "older database"];
+
+#[test]
+fn what_ran_without_a_key_in_an_export_is_not_bought_a_third_time() {
+    for way in WAYS {
+        let env = running_in_an_export_and_bought_again_since(SHORT);
+        go_back_to_the_export(&env, way);
+        env.run(["resume"]).exited(0);
+        env.run(["run", "batch.jsonl", "--budget", "1000"]).exited(7).says("resolve");
+        assert_eq!((states(&env), env.audit().totals.charges), (vec!["in_doubt".into()], 2), "{way}");
+        env.run(["resolve", "batch/short", "--charged", "20"]).exited(0);
+        env.run(["state", "verify"]).exited(0).says("all fits");
+    }
+}
+
+const IMAGE: &str = r#"{"id": "image-1", "kind": "image", "model": "gi-2", "prompt": "a gull"}"#;
+
+#[test]
+fn what_ran_in_an_export_finds_its_next_task_and_is_not_dropped_as_unsent() {
+    for way in WAYS {
+        let env = running_in_an_export_and_bought_again_since(IMAGE);
+        go_back_to_the_export(&env, way);
+        env.run(["resume"]).exited(0);
+        env.run(["run", "batch.jsonl", "--budget", "1000"]).exited(0);
+        let totals = env.audit().totals;
+        assert_eq!((totals.tasks, totals.charges, totals.refunds), (2, 2, 1), "{way}");
+
+        let env = running_in_an_export_and_bought_again_since(IMAGE);
+        go_back_to_the_export(&env, way);
+        env.run(["cancel", "batch"]).exited(0);
+        env.run(["resume", "batch"]).exited(0);
+        env.run(["run", "batch.jsonl", "--budget", "1000"]).exited(7).says("resolve");
+        assert_eq!(states(&env), ["in_doubt"], "{way}");
+        let counted = env.run(["status"]).exited(0);
+        counted.says("up to 8 credits may have been charged before the state was rebuilt");
+        env.run(["resolve", "batch/image-1", "--charged", "8"]).exited(0);
+        let status = env.run(["status", "batch", "--json"]).exited(0).json();
+        let batch = &status["batches"][0];
+        assert_eq!((&batch["charged_credits"], &batch["may_be_charged_credits"]), (&8.into(), &0.into()));
+        env.run(["state", "verify"]).exited(0).says("all fits");
+    }
+}
+
+/// What a person had said of it before the loss may have been followed by another request.
+#[test]
+fn what_was_in_doubt_in_an_export_and_bought_since_is_in_doubt_again_when_it_is_retried() {
+    let env = TestEnv::with_faults("[[rules]]\ntimes = 1\neffect = { do = 'fail-at-submission' }");
+    env.write("batch.jsonl", SHORT);
+    env.run(["run", "batch.jsonl"]).exited(7);
+    env.run(["state", "export", "dump.jsonl"]).exited(0);
+    env.run(["resolve", "batch/short", "--not-charged"]).exited(0);
+    env.run(["retry", "batch"]).exited(0);
+    env.run(["run", "batch.jsonl", "--budget", "1000"]).exited(0);
+    let charges = env.audit().totals.charges;
+    for folder in ["state", "output"] {
+        fs::remove_dir_all(env.path(folder)).unwrap();
+    }
+    env.run(["state", "import", "dump.jsonl"]).exited(0);
+    env.run(["resolve", "batch/short", "--not-charged"]).exited(0);
+    env.run(["retry", "batch"]).exited(0);
+    env.run(["resume"]).exited(0);
+    env.run(["run", "batch.jsonl", "--budget", "1000"]).exited(7);
+    assert_eq!((states(&env), env.audit().totals.charges), (vec!["in_doubt".into()], charges));
 }
 
 /// No key would find its task again: a person has to tell whether it was bought.

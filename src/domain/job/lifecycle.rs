@@ -21,6 +21,7 @@ mod charges_and_refunds;
 mod event;
 mod fetch_again;
 mod history;
+mod restart;
 mod resubmission;
 #[cfg(test)]
 mod tests;
@@ -29,6 +30,8 @@ use crate::domain::credit_hold::{Basis, Hold};
 use crate::domain::credits::Credits;
 use crate::domain::ids::{AttemptNo, TaskId};
 pub use crate::domain::job::lifecycle::event::Event;
+pub(in crate::domain) use crate::domain::job::lifecycle::restart::taken_for_unsent;
+pub use crate::domain::job::lifecycle::restart::{requeued, resumed};
 use crate::domain::job::{
     ATTEMPTS_MAX, Attempt, Books, DOWNLOAD_FAILED, HistoryLine, Job, OutputFile, RESOLVED, State,
 };
@@ -122,41 +125,6 @@ pub fn wants_of(job: &Job, no: AttemptNo) -> Want {
         Some(attempt) if attempt.is_running() => Want::Read,
         _ => Want::Nothing,
     }
-}
-
-/// A job as a new process finds it: a POST that was on its way when the last one ended may have made a task. One that
-/// `needs_inputs` and had none was not sent.
-pub fn resumed(mut job: Job, needs_inputs: bool) -> Job {
-    if needs_inputs && job.present().inputs().is_empty() {
-        return job;
-    }
-    if let State::Submitting { may_have_run, .. } = &mut job.present_mut().state {
-        *may_have_run = true;
-    }
-    job
-}
-
-/// A job whose state was lost or carried elsewhere: a request that was on its way under a key goes back to the queue,
-/// with its key and its hold, and what is queued may have been sent since. Without a key it stays as it is.
-pub fn requeued(mut job: Job, keyed: bool, at: Timestamp) -> Job {
-    let present = job.present_mut();
-    match present.state {
-        State::Queued => present.may_have_been_sent = true,
-        State::Submitting { .. } if keyed => {
-            (present.state, present.may_have_been_sent) = (State::Queued, true);
-            let what = "the state was rebuilt; queued again under the same key, which may have been sent";
-            let line = HistoryLine { at, attempt: present.no, what: what.to_owned(), movement: None };
-            history::push(&mut job.history, line);
-        }
-        _ => {}
-    }
-    job
-}
-
-/// The job as if nothing were known of an earlier request under its present key.
-pub(in crate::domain) fn taken_for_unsent(mut job: Job) -> Job {
-    job.present_mut().may_have_been_sent = false;
-    job
 }
 
 /// A job without its history and its counts of sends: all that decides what can happen to it next. Two jobs that agree
@@ -345,6 +313,9 @@ impl Change {
                         change.attempt_mut().set_inputs(Vec::new());
                     }
                     change.end(State::Queued, "queued again under the same key");
+                    // A state that is gone may have been told the same, and have sent it.
+                    change.attempt_mut().may_have_been_sent |=
+                        state.is_resolved() && change.job.may_have_gone_on;
                 }
                 change.job.no_more_attempts = false;
                 // It was asked for now: what it is late for is over.
@@ -458,6 +429,8 @@ impl Change {
         if may_have_run && !rules.keyed {
             // No key would find the task again that an earlier request may have made.
             let text = "it may have been sent before the state was rebuilt, and has no key to ask under";
+            // A person looks at all that the account was charged.
+            self.job.may_have_gone_on = false;
             self.doubt(Fault::new("interrupted", text), None);
         }
     }
@@ -518,10 +491,17 @@ impl Change {
         self.drop_if_canceled();
     }
 
-    /// A canceled job that would wait in the queue ends there: nothing of its present attempt was sent.
+    /// A canceled job that would wait in the queue ends there: nothing of its present attempt was sent. Where a state that is
+    /// gone may have sent it, it is not sent to find out: only the account tells.
     fn drop_if_canceled(&mut self) {
-        if self.job.no_more_attempts && !self.job.may_have_been_sent() {
-            self.index = self.job.present_index();
+        if !self.job.no_more_attempts {
+            return;
+        }
+        self.index = self.job.present_index();
+        if self.attempt().may_have_been_sent {
+            let text = "it was canceled, and may have been sent before the state was rebuilt or imported";
+            self.doubt(Fault::new("interrupted", text), None);
+        } else {
             self.end(State::DROPPED, "canceled before it was sent");
         }
     }
@@ -654,10 +634,10 @@ impl Change {
     }
 
     /// The job queues under a new key, which is used up by that. Whether an earlier request may be on its way is true
-    /// of the job, where no key tells its attempts apart.
+    /// of the job, where no key tells its attempts apart; a state that is gone may have begun this attempt, too.
     fn begin_attempt(&mut self) {
         let mut next = Attempt::queued(self.job.newest_attempt().next());
-        next.may_have_been_sent = self.attempt().may_have_been_sent;
+        next.may_have_been_sent = self.attempt().may_have_been_sent || self.job.may_have_gone_on;
         let came_to_nothing = |attempt: &Attempt| !attempt.is_running() && attempt.books == Books::default();
         if self.job.attempts.len() >= ATTEMPTS_MAX
             && let Some(oldest) = self.job.attempts.iter().position(came_to_nothing)
@@ -681,6 +661,7 @@ impl Change {
 
     fn end(&mut self, state: State, what: &str) {
         self.note(what, None);
+        self.job.may_have_gone_on &= !matches!(state, State::Succeeded { .. });
         self.attempt_mut().state = state;
     }
 

@@ -40,6 +40,8 @@ pub(super) struct StoredJob {
     #[serde(default)]
     no_more_attempts: bool,
     #[serde(default)]
+    may_have_gone_on: bool,
+    #[serde(default)]
     begun_for: Vec<String>,
     #[serde(default)]
     review: Option<Box<Review>>,
@@ -136,6 +138,7 @@ impl TryFrom<StoredJob> for Job {
             max_credits: stored.max_credits,
             overdue: stored.overdue,
             no_more_attempts: stored.no_more_attempts,
+            may_have_gone_on: stored.may_have_gone_on,
             begun_for: stored.begun_for,
             review: stored.review,
             history: stored.history,

@@ -86,6 +86,7 @@ impl Scheduler {
             active.change_waiting(true, spec.order.hold().unwrap_or_default());
         }
         active.job_reopened(spec, &record.job);
+        active.note_perhaps_sent(&record.job, &job, &spec.order);
         active.uncancel();
         self.open_queued(JobRecord { job: *job, ..record.clone() }, spec.clone());
         QueuedAgain::Yes { same_key }

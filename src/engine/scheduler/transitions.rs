@@ -46,10 +46,7 @@ impl Scheduler {
         }
         let before = open.replace_job(transition.job);
         job_log::moved(&active.record().name, open.spec(), &before, open.job());
-        if before.may_have_been_sent() && !open.job().may_have_been_sent() {
-            // What it may have been charged is set aside now, or known.
-            let hold = open.spec().order.hold().unwrap_or_default();
-            active.note_asked(hold.saturating_sub(before.books().held));
+        if active.note_perhaps_sent(&before, open.job(), &open.spec().order) {
             self.pending.batch_changed(key.batch);
         }
         let (previous, before, before_books) = (&before, before.attempt(), before.books());

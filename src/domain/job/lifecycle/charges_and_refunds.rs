@@ -68,6 +68,7 @@ impl Change {
     /// A person knows whether it was sent by a state that is gone. What that was charged counts for today.
     pub(super) fn note_found_out(&mut self) {
         let today = self.at.utc_day();
+        self.job.may_have_gone_on = false;
         let attempt = self.attempt_mut();
         attempt.may_have_been_sent = false;
         self.day = Some(*attempt.day.get_or_insert(today));

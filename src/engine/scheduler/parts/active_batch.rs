@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::domain::credits::Credits;
 use crate::domain::ids::{BatchNo, Seq};
-use crate::domain::job::{DOWNLOAD_FAILED, Job, JobSpec, State};
+use crate::domain::job::{DOWNLOAD_FAILED, Job, JobSpec, Order, State};
 use crate::domain::ledger::{Movement, OutOfBalance};
 use crate::domain::parked_reason::Parked;
 use crate::domain::pilot::Pilot;
@@ -268,9 +268,9 @@ impl ActiveBatch {
         }
     }
 
-    /// A job is asked for, or resolved, that may have been charged so much.
-    pub fn note_asked(&mut self, hold: Credits) {
-        self.record.note_asked(hold);
+    /// A job goes on: whether a state that is gone may have sent it may be another matter now. True: it is.
+    pub fn note_perhaps_sent(&mut self, before: &Job, now: &Job, order: &Order) -> bool {
+        self.record.note_perhaps_sent(before, now, order)
     }
 
     /// Nothing more of it is sent until it is resumed.

@@ -147,6 +147,54 @@ fn what_may_have_been_sent_is_not_dropped_and_keeps_key_and_hold() {
     }
 }
 
+/// A job of an older state, and what a later one may have done with it.
+#[test]
+fn each_attempt_after_one_of_an_older_state_may_have_been_sent() {
+    let step = |job: &Job, event: Event, terms| {
+        apply(job, job.attempt(), event, terms, Timestamp(0)).unwrap_or_else(|error| panic!("{error}")).job
+    };
+    let told = |job: &Job| {
+        let sent = if job.may_have_been_sent() { "?" } else { "" };
+        format!("{}{sent}#{} {}", job.state().name(), job.attempt().0, job.books().held.0)
+    };
+    let running = |terms| {
+        let mut job = [admit(10), task("pending", 10)]
+            .into_iter()
+            .fold(Job::queued(), |job, event| step(&job, event, terms));
+        job.mark_may_have_gone_on();
+        job
+    };
+    let fails = || Event::Read(failed("busy"));
+    let next = step(&running(TERMS), fails(), TERMS);
+    assert_eq!(told(&next), "queued?#2 0");
+    assert!(apply(&next, AttemptNo(2), Event::Cancel, TERMS, Timestamp(0)).is_err());
+    assert_eq!(told(&step(&next, Event::Replace, TERMS)), "in_doubt?#2 0");
+    // Its key finds what was sent; that may have been followed by others, too.
+    let found = step(&step(&next, admit(10), TERMS), task("pending", 10), TERMS);
+    assert_eq!(told(&step(&found, fails(), TERMS)), "queued?#3 0");
+    let made = [read("success", 10), Event::Fetched(vec![file()])];
+    let made = made.into_iter().fold(found, |job, event| step(&job, event, TERMS));
+    assert!(!made.may_have_gone_on, "it is known to its end");
+    // Its owner cancels it while its task runs: the next attempt is neither sent nor forgotten.
+    let canceled = step(&running(TERMS), Event::Cancel, TERMS);
+    let doubted = step(&canceled, fails(), TERMS);
+    assert_eq!(told(&doubted), "in_doubt?#2 0");
+    let resolved = step(&doubted, Event::Resolve(Credits(7)), TERMS);
+    assert_eq!((told(&resolved), resolved.books().charged), ("failed#2 0".to_owned(), Credits(7)));
+
+    // Without a key only a person tells, once.
+    let doubted = step(&step(&running(KEYLESS), fails(), KEYLESS), admit(10), KEYLESS);
+    assert_eq!(told(&doubted), "in_doubt#2 10");
+    let retried = step(&step(&doubted, Event::Resolve(Credits(0)), KEYLESS), Event::Retry, KEYLESS);
+    assert_eq!(told(&retried), "queued#3 0");
+    // The same where it was in doubt before.
+    for terms in [TERMS, KEYLESS] {
+        let doubted = step(&running(terms), Event::TaskMissing(fault()), terms);
+        let retried = step(&step(&doubted, Event::Resolve(Credits(0)), terms), Event::Retry, terms);
+        assert_eq!(told(&retried), if terms.keyed { "queued?#1 0" } else { "queued?#2 0" });
+    }
+}
+
 #[test]
 fn what_an_allowance_covered_of_a_task_resubmitted_over_is_corrected() {
     let covered = |waived: u64| TaskReading { waived: Some(Credits(waived)), ..reading("pending", 10) };
