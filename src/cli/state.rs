@@ -312,9 +312,9 @@ fn rebuild(command: &StateRebuild, global: &Global) -> Result<Exit, Failure> {
     let published = |batch: &BatchName, layout: Option<&str>, spec: &JobSpec| {
         output_dir.published_outputs(batch, &Layout::of_batch(layout, &default_layout), spec)
     };
-    let (export, in_flight) = (command.export.as_deref(), config.limits.in_flight);
+    let export = command.export.as_deref();
     let group_keys: Vec<GroupKey> = config.budget.groups().keys().cloned().collect();
-    let rebuilt = rebuild_state(&dir, export, &published, in_flight, &group_keys, now);
+    let rebuilt = rebuild_state(&dir, export, &published, &group_keys, now);
     let rebuilt = rebuilt.map_err(|error| match export {
         Some(file) => of_export(error, file),
         None => error.into(),

@@ -52,8 +52,9 @@ pub struct Rebuilt {
     pub from_sidecars: u64,
     /// Jobs that had begun, or may have, and go on.
     pub open: u64,
-    /// What the service may have charged for requests of which nothing is left, in credits: so many as may be in flight
-    /// at once. It counts against the budgets of the state and of the day until these are asked for.
+    /// What the service may have charged for requests of which nothing is left, in credits: for as many jobs of a batch as had
+    /// been sent and had not ended at one time; where that is not known, for all of them, within its budget. It counts against
+    /// the budgets of the state and of the day until these are asked for.
     pub may_be_charged_credits: Credits,
     /// Where the damaged database lies now.
     #[serde(serialize_with = "path_text::shown_if_any")]
@@ -83,17 +84,7 @@ enum WithoutFolder {
     Lost(BatchName),
 }
 
-/// What each job may have been charged of which nothing tells whether it was sent.
-#[derive(Default)]
-struct MayBeCharged {
-    /// Jobs that have not ended.
-    unended: Vec<(Credits, BatchNo)>,
-    /// Jobs that have ended as far as is known, and may have been queued again and sent since.
-    ended: Vec<(Credits, BatchNo)>,
-}
-
-/// Sets the database of the state in `dir` aside and builds a new one. `in_flight` requests may have been on their way at
-/// once; groups have budgets by these keys.
+/// Sets the database of the state in `dir` aside and builds a new one. Groups have budgets by these keys.
 ///
 /// # Errors
 /// [`DumpError`] when accepted rows cannot be read and the export does not have them, when the export
@@ -103,7 +94,6 @@ pub fn rebuild(
     dir: &Path,
     export: Option<&Path>,
     published: &FindPublished<'_>,
-    in_flight: u32,
     group_keys: &[GroupKey],
     now: Timestamp,
 ) -> Result<Rebuilt, DumpError> {
@@ -115,24 +105,6 @@ pub fn rebuild(
     let last_commit = state.last_commit_beside()?.max(salvage.commits).max(export.commits);
     let sources = Sources { state: &state, salvage, trusted, export, published, group_keys, now };
     let mut records = Snapshot::at(last_commit.saturating_add(1));
-    let mut may_be_charged = MayBeCharged::default();
-    for no in state.folders()? {
-        sources.batch(no, &mut records, &mut may_be_charged, &mut rebuilt)?;
-    }
-    // Which of them were in flight nothing tells: the most expensive ones, at worst.
-    let MayBeCharged { unended, ended } = may_be_charged;
-    for (mut holds, has_ended) in [(unended, false), (ended, true)] {
-        holds.sort_unstable_by_key(|(hold, _)| Reverse(*hold));
-        for (hold, no) in holds.into_iter().take(in_flight as usize) {
-            rebuilt.may_be_charged_credits = rebuilt.may_be_charged_credits + hold;
-            for batch in records.batches.iter_mut().filter(|batch| batch.no == no) {
-                batch.may_be_charged = batch.may_be_charged + hold;
-                if has_ended {
-                    batch.may_be_charged_ended = batch.may_be_charged_ended + hold;
-                }
-            }
-        }
-    }
     let mut moved = Vec::new();
     for found in sources.without_folder().into_values() {
         match found {
@@ -140,6 +112,9 @@ pub fn rebuild(
             WithoutFolder::Lost(name) => {
                 let (dir, what) = (dir.to_owned(), "the spool".to_owned());
                 let detail =
+    for no in state.folders()? {
+        sources.batch(no, &mut records, &mut rebuilt)?;
+    }
                     format!("nothing is left of batch {name}; if its folder was moved away, put it back");
                 return Err(StoreError::Damaged { dir, what, detail }.into());
             }
@@ -249,13 +224,7 @@ impl Sources<'_> {
         known.into_iter().map(|(_, batch)| batch).find(|batch| batch.spool_bytes == most)
     }
 
-    fn batch(
-        &self,
-        no: BatchNo,
-        records: &mut Snapshot,
-        may_be_charged: &mut MayBeCharged,
-        rebuilt: &mut Rebuilt,
-    ) -> Result<(), StoreError> {
+    fn batch(&self, no: BatchNo, records: &mut Snapshot, rebuilt: &mut Rebuilt) -> Result<(), StoreError> {
         let spool = self.state.spool(no);
         let rows_bytes = spool.rows_on_disk();
         let Some(known) = self.known(no) else {
@@ -298,13 +267,16 @@ impl Sources<'_> {
             ..
         } = parts;
         if !self.trusted {
-            (batch.rebuilt_rows, batch.may_be_charged) = (batch.rows, Credits::ZERO);
-            batch.may_be_charged_ended = Credits::ZERO;
-            may_be_charged.unended.extend(of_batch.into_iter().map(|hold| (hold, no)));
             if !ended_may_be_charged.is_empty() {
                 rebuilt.notes.push(perhaps_queued_again(&batch.name, ended_may_be_charged.len()));
             }
-            may_be_charged.ended.extend(ended_may_be_charged.into_iter().map(|hold| (hold, no)));
+            let backup = self.state.backed_up(no, None).and_then(|(_, batch)| batch.sent_at_once);
+            let room = batch.budget().saturating_sub(batch.totals.committed());
+            let ended = dearest(ended_may_be_charged, backup, room);
+            let unended = dearest(of_batch, backup, room.saturating_sub(ended));
+            (batch.may_be_charged, batch.may_be_charged_ended) = (unended + ended, ended);
+            rebuilt.may_be_charged_credits = rebuilt.may_be_charged_credits + batch.may_be_charged;
+            (batch.rebuilt_rows, batch.sent_at_once) = (batch.rows, None);
         }
         rebuilt.batches += 1;
         rebuilt.jobs += u64::from(batch.rows);
@@ -356,6 +328,15 @@ struct BatchRebuild {
     /// What each job may have been charged of which nothing tells whether it was sent, beyond what is set aside for it.
     may_be_charged: Vec<Credits>,
     /// What each job may have been charged that has ended, and may have been queued again and sent since.
+/// What jobs may have been charged of which nothing tells whether they were sent: `sent_at_once` of them at most, the most
+/// expensive ones at worst; where that is not known all, within the `room` of their batch's budget.
+fn dearest(mut holds: Vec<Credits>, sent_at_once: Option<u32>, room: Credits) -> Credits {
+    holds.sort_unstable_by_key(|hold| Reverse(*hold));
+    let counted = sent_at_once.map_or(holds.len(), |most| most as usize);
+    let sum = holds.into_iter().take(counted).fold(Credits::ZERO, |sum, hold| sum + hold);
+    if sent_at_once.is_some() { sum } else { sum.min(room) }
+}
+
     ended_may_be_charged: Vec<Credits>,
     /// A wanted version of a row ended because another one took its place: it is queued again.
     goes_back: bool,

@@ -116,6 +116,10 @@ pub struct BatchRecord {
     /// and sent since, in credits: it counts until these are queued again.
     #[serde(default, skip_serializing_if = "is_default")]
     pub may_be_charged_ended: Credits,
+    /// The most jobs of it that had been sent and had not ended at one time, rounded up. Nothing where it is not known: a
+    /// state that is gone may have sent others, or it was begun before that was counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sent_at_once: Option<u32>,
     /// Whether its hooks got the event for its end.
     #[serde(default, skip_serializing_if = "is_default")]
     pub announced: bool,
@@ -236,6 +240,7 @@ impl BatchRecord {
             rebuilt_rows: 0,
             may_be_charged: Credits::ZERO,
             may_be_charged_ended: Credits::ZERO,
+            sent_at_once: Some(0),
             announced: false,
             announced_at: None,
             finished: None,
@@ -334,6 +339,19 @@ impl BatchRecord {
             _ => return false,
         }
         true
+    }
+
+    /// So many jobs of it have been sent and have not ended. Rounded up to a power of two: its backup is written anew with
+    /// each change of the number, before the first request leaves that it counts. Of a batch without a number one begins with
+    /// the first such job: none may be known since none was read.
+    pub fn note_sent_at_once(&mut self, jobs: u32) {
+        let is_more = match self.sent_at_once {
+            Some(most) => jobs > most,
+            None => jobs > 0 && self.rebuilt_rows == 0,
+        };
+        if is_more {
+            self.sent_at_once = Some(jobs.checked_next_power_of_two().unwrap_or(u32::MAX));
+        }
     }
 
     /// A job that had ended is taken up again, as it stood then: what it may have been charged counts until it is asked for.

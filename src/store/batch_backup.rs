@@ -66,6 +66,9 @@ pub(super) struct BatchBackup {
     /// Jobs with a lower number may have been sent by a state that is gone, if they had not begun.
     #[serde(default, skip_serializing_if = "is_default")]
     pub(super) rebuilt_rows: u32,
+    /// The most jobs of it that had been sent and had not ended at one time; nothing where it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) sent_at_once: Option<u32>,
     /// Only the rows of its pilot are sent, until a person continues.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) pilot: Option<Pilot>,
@@ -114,6 +117,7 @@ impl BatchBackup {
             canceled_below: batch.canceled_below,
             paused_by_owner: batch.paused == Some(Pause::Owner),
             rebuilt_rows: batch.rebuilt_rows,
+            sent_at_once: batch.sent_at_once,
             pilot: batch.pilot,
             pilot_from: batch.pilot_from,
             pilot_rows: batch.pilot_rows(),
@@ -160,6 +164,7 @@ impl BatchBackup {
             // A backup of an earlier version tells neither.
             canceled_below: self.canceled_below.max(earlier.canceled_below),
             rebuilt_rows: self.rebuilt_rows.max(earlier.rebuilt_rows),
+            sent_at_once: self.sent_at_once,
             pilot: self.pilot,
             pilot_from: self.pilot_from,
             segments: self.segments(),

@@ -659,3 +659,42 @@ fn what_may_have_been_charged_counts_for_the_budget_of_a_client() {
     env.run(["run", "other.csv"]).exited(4);
     env.audit().each_paid_once(3);
 }
+
+/// Overdue jobs leave their slots to others: more have been sent than slots there are.
+#[test]
+fn what_was_overdue_when_the_database_was_lost_counts_against_the_budgets() {
+    let env = TestEnv::with_faults("[[rules]]\neffect = { do = 'task-never' }");
+    env.configure("[limits]\nin_flight = 2\n[deadlines]\nimage = \"20ms\"\n[budget]\ntotal = 300\n");
+    env.write("batch.csv", manifests::manifest("image", 20));
+    let running = env.start(["run", "batch.csv"]);
+    until("all are sent", || env.audit().tasks.len() == 20);
+    running.signal(Signal::KILL);
+    running.end().was_killed("while its tasks run");
+    env.faults("");
+    fs::remove_dir_all(env.path("state/db")).unwrap();
+    env.run(["state", "rebuild"]).exited(0).says("up to 160 credits may have been charged");
+    env.configure("[budget]\ntotal = 300\n");
+    let other = |n| format!("other-{n},image,gi-2,A lighthouse {n}\n");
+    env.write("other.csv", format!("id,kind,model,prompt\n{}", (1..=20).map(other).collect::<String>()));
+    env.run(["run", "other.csv"]).exited(4).says("the next job needs 8, 4 of 300 credits are left");
+    assert_eq!(env.audit().totals.charges, 37);
+}
+
+/// Which of them were sent nothing tells, but how many were at one time.
+#[test]
+fn no_more_counts_than_was_sent_at_one_time_and_all_where_that_is_not_known() {
+    let env = bought_and_unheard(&manifests::manifest("image", 5), "24");
+    fs::remove_dir_all(env.path("state/db")).unwrap();
+    copy_dir(&env.path("state"), &env.path("kept"));
+    env.run(["state", "rebuild"]).exited(0).says("up to 8 credits may have been charged");
+    // As an earlier version wrote it.
+    fs::remove_dir_all(env.path("state")).unwrap();
+    copy_dir(&env.path("kept"), &env.path("state"));
+    let path = env.path("state/spool/000001/batch.json");
+    let mut backup: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    let fields = backup.as_object_mut().unwrap();
+    assert_eq!(fields.remove("sent_at_once"), Some(1.into()));
+    fields.remove("checksum");
+    fs::write(&path, backup.to_string()).unwrap();
+    env.run(["state", "rebuild"]).exited(0).says("up to 24 credits may have been charged");
+}

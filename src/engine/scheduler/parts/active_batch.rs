@@ -103,6 +103,7 @@ impl ActiveBatch {
         record.reopened = present.reopened;
         record.may_be_charged = present.may_be_charged;
         record.may_be_charged_ended = present.may_be_charged_ended;
+        record.sent_at_once = present.sent_at_once;
         record.skipped = present.skipped.clone();
         record.canceled_below = present.canceled_below;
         // More of it is wanted anew.
@@ -323,9 +324,10 @@ impl ActiveBatch {
         }
     }
 
-    /// When it was finished, if it is.
-    pub fn note_finished(&mut self, now: Timestamp) {
+    /// Before it is made durable: when it was finished, if it is. `sent` jobs have been sent and have not ended.
+    pub fn note_standing(&mut self, sent: u32, now: Timestamp) {
         let record = &mut self.record;
+        record.note_sent_at_once(sent);
         record.finished = record.finished.or(Some(now)).filter(|_| record.is_done());
         record.pilot = record.open_pilot().or(record.pilot.map(Pilot::without_rest));
     }

@@ -158,6 +158,11 @@ impl JobCounts {
         states[JobState::Submitting] + states[JobState::Running]
     }
 
+    /// Jobs of a batch that were sent, and have not ended: what waits for another attempt is among them.
+    pub fn sent_and_open_of(&self, batch: BatchNo) -> u32 {
+        self.open_of(batch).saturating_sub(self.of_batch(batch).never_sent)
+    }
+
     /// Open jobs of a batch that are in the queue.
     pub fn queued_of(&self, batch: BatchNo) -> u32 {
         self.of_batch(batch).states[JobState::Queued]

@@ -115,7 +115,7 @@ impl PendingStep {
         changes.extend(pending.changed_outcomes.iter().cloned().map(Change::End));
         for no in &pending.changed_batches {
             let Some(active) = batches.get_mut(no) else { continue };
-            active.note_finished(now);
+            active.note_standing(jobs.counts().sent_and_open_of(*no), now);
             changes.push(Change::Batch(Box::new(active.record().clone())));
         }
         if pending.are_totals_changed {
