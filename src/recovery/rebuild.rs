@@ -103,22 +103,17 @@ pub fn rebuild(
     let export = export.map_or_else(|| Ok(Snapshot::default()), |path| state.read_export(path))?;
     must_be_of(&state, &salvage, &export)?;
     let last_commit = state.last_commit_beside()?.max(salvage.commits).max(export.commits);
-    let sources = Sources { state: &state, salvage, trusted, export, published, group_keys, now };
+    let mut sources = Sources { state: &state, salvage, trusted, export, published, group_keys, now };
     let mut records = Snapshot::at(last_commit.saturating_add(1));
     let mut moved = Vec::new();
-    for found in sources.without_folder().into_values() {
+    for (no, found) in sources.without_folder() {
         match found {
             WithoutFolder::Moved(line) => moved.push(line),
-            WithoutFolder::Lost(name) => {
-                let (dir, what) = (dir.to_owned(), "the spool".to_owned());
-                let detail =
+            WithoutFolder::Lost(name) => sources.take_folder_from_export(no, &name, &mut rebuilt)?,
+        }
+    }
     for no in state.folders()? {
         sources.batch(no, &mut records, &mut rebuilt)?;
-    }
-                    format!("nothing is left of batch {name}; if its folder was moved away, put it back");
-                return Err(StoreError::Damaged { dir, what, detail }.into());
-            }
-        }
     }
     sources.add_moved(moved, &mut records);
     records.account = sources.salvage.account.clone();
@@ -180,6 +175,34 @@ impl Sources<'_> {
             latest.extend(batches.chain(finished).filter(|(no, _)| !self.state.has_folder(*no)));
         }
         latest
+    }
+
+    /// Puts the folder of an unfinished batch that has none in its place, as the export has it: nothing tells what was done since
+    /// the export was made.
+    fn take_folder_from_export(
+        &mut self,
+        no: BatchNo,
+        name: &BatchName,
+        rebuilt: &mut Rebuilt,
+    ) -> Result<(), StoreError> {
+        let rows_in = |records: &Snapshot| {
+            records.batches.iter().find(|batch| batch.no == no).map(|batch| batch.spool_bytes)
+        };
+        let lack = match (rows_in(&self.export), rows_in(&self.salvage)) {
+            (None, _) => "",
+            (Some(exported), Some(known)) if exported < known => ", and the export lacks some of its rows",
+            (Some(exported), _) => {
+                self.state.take_folder_from_export(no, exported)?;
+                self.trusted = false;
+                rebuilt
+                    .notes
+                    .push(format!("the folder of batch {name} was missing, and was taken from the export"));
+                return Ok(());
+            }
+        };
+        let detail =
+            format!("nothing is left of batch {name}{lack}; if its folder was moved away, put it back");
+        Err(self.state.rows_damaged(no, detail))
     }
 
     /// Adds finished batches whose folders somebody moved away: their names and numbers stay taken, and what they were
@@ -305,6 +328,15 @@ impl Sources<'_> {
     }
 }
 
+/// What jobs may have been charged of which nothing tells whether they were sent: `sent_at_once` of them at most, the most
+/// expensive ones at worst; where that is not known all, within the `room` of their batch's budget.
+fn dearest(mut holds: Vec<Credits>, sent_at_once: Option<u32>, room: Credits) -> Credits {
+    holds.sort_unstable_by_key(|hold| Reverse(*hold));
+    let counted = sent_at_once.map_or(holds.len(), |most| most as usize);
+    let sum = holds.into_iter().take(counted).fold(Credits::ZERO, |sum, hold| sum + hold);
+    if sent_at_once.is_some() { sum } else { sum.min(room) }
+}
+
 /// What is said of jobs that have ended as far as is known, and may have been queued again and sent since.
 fn perhaps_queued_again(batch: &BatchName, jobs: usize) -> String {
     let are = if jobs == 1 { "1 job is" } else { &format!("{jobs} jobs are") };
@@ -328,15 +360,6 @@ struct BatchRebuild {
     /// What each job may have been charged of which nothing tells whether it was sent, beyond what is set aside for it.
     may_be_charged: Vec<Credits>,
     /// What each job may have been charged that has ended, and may have been queued again and sent since.
-/// What jobs may have been charged of which nothing tells whether they were sent: `sent_at_once` of them at most, the most
-/// expensive ones at worst; where that is not known all, within the `room` of their batch's budget.
-fn dearest(mut holds: Vec<Credits>, sent_at_once: Option<u32>, room: Credits) -> Credits {
-    holds.sort_unstable_by_key(|hold| Reverse(*hold));
-    let counted = sent_at_once.map_or(holds.len(), |most| most as usize);
-    let sum = holds.into_iter().take(counted).fold(Credits::ZERO, |sum, hold| sum + hold);
-    if sent_at_once.is_some() { sum } else { sum.min(room) }
-}
-
     ended_may_be_charged: Vec<Credits>,
     /// A wanted version of a row ended because another one took its place: it is queued again.
     goes_back: bool,

@@ -19,7 +19,7 @@ use crate::store::process_lock::{Holding, Lock};
 use crate::store::set_aside::REPLACED;
 use crate::store::snapshot::{Salvaged, Snapshot};
 use crate::store::spool::{Appender, Lines, Spool};
-use crate::store::state_folders::{batch_dir, batch_dirs};
+use crate::store::state_folders::{batch_dir, batch_dirs, sync_dir_and_parent};
 use crate::store::{
     BatchRecord, FinishedBatch, JobRecord, StoreError, catalog_cache, clean_shutdown, commit_count,
     disk_reserve, finished, job_index, set_aside, state_format, verify, version_file, write_atomic,
@@ -152,6 +152,28 @@ impl UnopenedState {
         let name = folder.file_name().unwrap_or_default().to_string_lossy();
         let moved = set_aside::set(&self.dir, &folder, &format!("spool-{name}"))?;
         Ok(moved.map(|moved| moved.to().to_owned()))
+    }
+
+    /// Puts the folder of a batch that has none in its place, as the export has it: it is there in full or not at all. Its rows
+    /// are so many bytes.
+    ///
+    /// # Errors
+    /// When the file system refuses.
+    pub fn take_folder_from_export(&self, no: BatchNo, spool_bytes: u64) -> Result<(), StoreError> {
+        let (exported, folder) = (batch_dir(&self.export_dir(), no), batch_dir(&self.dir, no));
+        job_index::extend(&exported, spool_bytes)?;
+        let spool = folder.parent().unwrap_or(&self.dir);
+        fs::create_dir_all(spool).map_err(StoreError::io(spool))?;
+        fs::File::open(&exported)
+            .and_then(|exported| exported.sync_all())
+            .map_err(StoreError::io(&exported))?;
+        fs::rename(&exported, &folder).map_err(StoreError::io(&folder))?;
+        sync_dir_and_parent(spool).map_err(StoreError::io(spool))
+    }
+
+    /// The rows of a batch are not what they were: `detail` says how.
+    pub fn rows_damaged(&self, no: BatchNo, detail: String) -> StoreError {
+        StoreError::Damaged { dir: self.dir.clone(), what: format!("spool/{:06}/rows", no.0), detail }
     }
 
     /// The rows and outcomes of a batch.

@@ -181,19 +181,71 @@ fn a_finished_batch_that_was_moved_away_is_known_from_an_export() {
 #[test]
 fn a_batch_that_was_not_finished_and_is_gone_stops_a_rebuild() {
     let env = images(2);
-    killed_at(&env, "task-known:1", RUN);
+    env.write("other.csv", "id,kind,model,prompt\nother-1,image,gi-2,A lighthouse\n");
+    env.run(["run", "other.csv", "--budget", "0"]).exited(4);
     env.run(["state", "export", "export.jsonl"]).exited(0);
-    let folder = env.path("state/spool/000001");
+    killed_at(&env, "task-known:1", RUN);
+    let folder = env.path("state/spool/000002");
     fs::rename(&folder, env.path("moved")).unwrap();
     for rebuild in [&["state", "rebuild"][..], &["state", "rebuild", "--export", "export.jsonl"]] {
         let refused = env.run(rebuild.iter().copied()).exited(6);
-        refused.says("nothing is left of batch batch; if its folder was moved away, put it back");
+        refused
+            .says("nothing is left of batch batch; if its folder was moved away, put it back")
+            .says("accepted rows are in an export and nowhere else: callsheet state rebuild --export FILE");
     }
     fs::rename(env.path("moved"), &folder).unwrap();
     env.run(["state", "rebuild"]).exited(0);
     env.run(["resume"]).exited(0);
     env.run(RUN).exited(0);
     env.audit().each_paid_once(2);
+}
+
+/// Of a state whose database is whole, and of one without.
+#[test]
+fn a_batch_whose_folder_is_gone_comes_back_from_an_export() {
+    for is_database_lost in [false, true] {
+        let env = images(3);
+        env.configure("[limits]\nin_flight = 1\n");
+        killed_at(&env, "task-known:1", RUN);
+        env.run(["state", "export", "export.jsonl"]).exited(0);
+        // More is sent since.
+        killed_at(&env, "task-known:2", RUN);
+        let sent = env.audit().tasks.len();
+        fs::remove_dir_all(env.path("state/spool/000001")).unwrap();
+        if is_database_lost {
+            fs::remove_dir_all(env.path("state/db")).unwrap();
+        } else {
+            let hint = "callsheet state rebuild --export FILE";
+            env.run(["status"]).exited(6).says(hint);
+            env.run(["state", "rebuild"]).exited(6).says(hint);
+        }
+        let rebuilt = env.run(["state", "rebuild", "--export", "export.jsonl"]).exited(0);
+        rebuilt.says("the folder of batch batch was missing, and was taken from the export");
+        env.run(["state", "verify"]).exited(0).says("all fits");
+        env.run(RUN).exited(7).says("paused");
+        assert_eq!(env.audit().tasks.len(), sent, "nothing is sent before it is resumed");
+        env.run(["explain", "batch/image-3"]).exited(0);
+        env.run(["resume"]).exited(0);
+        env.run(RUN).exited(0);
+        env.audit().each_paid_once(3);
+        env.run(["state", "verify"]).exited(0).says("all fits");
+    }
+}
+
+/// A later export has the rows that this one lacks.
+#[test]
+fn an_export_that_lacks_rows_of_a_batch_whose_folder_is_gone_is_not_enough() {
+    let env = images(1);
+    env.run(["run", "batch.csv", "--budget", "0"]).exited(4);
+    env.run(["state", "export", "export.jsonl"]).exited(0);
+    env.write("batch.csv", manifests::manifest("image", 2));
+    env.run(["run", "batch.csv", "--budget", "0"]).exited(4);
+    env.run(["state", "export", "later.jsonl"]).exited(0);
+    fs::remove_dir_all(env.path("state/spool/000001")).unwrap();
+    let refused = env.run(["state", "rebuild", "--export", "export.jsonl"]).exited(6);
+    refused.says("nothing is left of batch batch, and the export lacks some of its rows");
+    assert!(!env.path("state/spool/000001").exists());
+    env.run(["state", "rebuild", "--export", "later.jsonl"]).exited(0).says("rebuilt 1 batch with 2 jobs");
 }
 
 /// One of them has spent its budget, and more rows than the queue shows.
