@@ -184,6 +184,11 @@ fn path(dir: &Path) -> PathBuf {
     dir.join("batch.json")
 }
 
+/// Whether a folder has a backup, whatever it says.
+pub(super) fn is_in(dir: &Path) -> bool {
+    path(dir).exists()
+}
+
 /// The field with the checksum of the others. Backups of earlier versions have none.
 const CHECKSUM: &str = "checksum";
 

@@ -6,11 +6,15 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::store::{StoreError, catalog_cache, write_atomic};
+use crate::store::open_check::is_database;
+use crate::store::state_folders::batch_dirs;
+use crate::store::{StoreError, batch_backup, catalog_cache, write_atomic};
 
 /// What the state of the emulator says in place of a service's address.
 pub const EMULATOR_IDENTITY: &str = "the emulator";
 
+/// The file that says that all of a folder but what a plan left is of an import that has not ended.
+pub(super) const IMPORTING: &str = ".importing";
 pub(super) const FILE_NAME: &str = "callsheet-state.json";
 /// Format of the whole directory. In format 2 a job's record is a list of attempts, and a finished batch is a line of
 /// the database; format 1 had finished batches in the database, and old ones in `archive/`.
@@ -34,6 +38,7 @@ pub(super) fn check_folder(dir: &Path) -> Result<(), StoreError> {
     if dir.join(FILE_NAME).exists() {
         return Ok(());
     }
+    must_not_have_lost_marker(dir)?;
     for entry in entries {
         let name = entry.map_err(StoreError::io(dir))?.file_name();
         let name = name.to_string_lossy();
@@ -48,9 +53,27 @@ pub(super) fn check_folder(dir: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// Refuses the folder of a state that has all but the file which says whose it is: another state begun in its place would
+/// know of nothing that it bought.
+fn must_not_have_lost_marker(dir: &Path) -> Result<(), StoreError> {
+    let has_backup =
+        || batch_dirs(dir).is_ok_and(|dirs| dirs.iter().any(|(_, dir)| batch_backup::is_in(dir)));
+    // An import that has not ended has no such file yet.
+    let is_state = !dir.join(IMPORTING).exists() && (is_database(&dir.join("db")) || has_backup());
+    match is_state {
+        true => {
+            Err(StoreError::MarkerDamaged { path: dir.join(FILE_NAME), detail: "it is missing".to_owned() })
+        }
+        false => Ok(()),
+    }
+}
+
 /// The service that a state was begun with; nothing where there is no state.
 pub(super) fn service(dir: &Path) -> Result<Option<String>, StoreError> {
-    Ok(read(dir)?.map(|marker| marker.service))
+    match read(dir)? {
+        Some(marker) => Ok(Some(marker.service)),
+        None => must_not_have_lost_marker(dir).map(|()| None),
+    }
 }
 
 /// Checks that the folder belongs to this version and `service`, and writes so when it is new.

@@ -241,6 +241,11 @@ fn a_marker_that_cannot_be_read_is_named_and_what_it_holds_brings_the_state_back
 }
 
 #[test]
+    fs::remove_file(&marker).unwrap();
+    let refused = refusal(dir.path(), SERVICE);
+    assert_eq!(refused, "STATE/callsheet-state.json is damaged: it is missing");
+    let refused = Store::open_existing(dir.path()).unwrap_err().to_string();
+    assert!(refused.ends_with("callsheet-state.json is damaged: it is missing"), "{refused}");
 fn an_older_database_that_came_back_is_noticed() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(&dir);

@@ -373,7 +373,7 @@ impl NewState {
             remove_made(dir)?;
         }
         must_be_empty(dir)?;
-        let begun = dir.join(IMPORTING);
+        let begun = dir.join(state_format::IMPORTING);
         write_synced(&begun, &[])
             .and_then(|()| fs::File::open(dir)?.sync_all())
             .map_err(StoreError::io(&begun))?;
@@ -459,7 +459,7 @@ impl NewState {
         state_format::claim(&self.dir, &self.service, false)?;
         self.locked = None;
         // What remains of it says nothing about a state.
-        let _ = fs::remove_file(self.dir.join(IMPORTING));
+        let _ = fs::remove_file(self.dir.join(state_format::IMPORTING));
         Ok(())
     }
 
@@ -488,12 +488,9 @@ impl Drop for NewState {
     }
 }
 
-/// The file that says that all of a folder but what a plan left is of an import that has not ended.
-const IMPORTING: &str = ".importing";
-
 /// Whether a folder holds what an import made that was killed.
 fn is_left_over(dir: &Path) -> bool {
-    dir.join(IMPORTING).exists() && !dir.join(state_format::FILE_NAME).exists()
+    dir.join(state_format::IMPORTING).exists() && !dir.join(state_format::FILE_NAME).exists()
 }
 
 /// Removes what an import makes before its folder is a state. That it was begun is removed last.
@@ -510,7 +507,7 @@ fn remove_made(dir: &Path) -> Result<(), StoreError> {
             removed.map_err(StoreError::io(&path))?;
         }
     }
-    let begun = dir.join(IMPORTING);
+    let begun = dir.join(state_format::IMPORTING);
     fs::remove_file(&begun).or_else(ignore_missing).map_err(StoreError::io(&begun))
 }
 

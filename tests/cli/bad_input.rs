@@ -356,6 +356,32 @@ fn a_state_of_another_service() {
 }
 
 #[test]
+fn a_state_that_lacks_the_file_that_says_whose_it_is() {
+    let env = TestEnv::new();
+    env.write("batch.csv", manifests::manifest("image", 1));
+    env.run(["run", "batch.csv"]).exited(0);
+    let marker = env.path("state/callsheet-state.json");
+    let text = std::fs::read(&marker).unwrap();
+    let database = env.path("state/db");
+    for is_database_lost in [false, true] {
+        let _ = std::fs::remove_file(&marker);
+        if is_database_lost {
+            std::fs::remove_dir_all(&database).unwrap();
+        }
+        for command in [&["run", "batch.csv"][..], &["status"], &["state", "verify"], &["state", "rebuild"]] {
+            env.run(command.iter().copied())
+                .exited(6)
+                .says("state/callsheet-state.json is damaged: it is missing")
+                .says("the service.base_url that the state was begun with. Write it again: echo");
+        }
+    }
+    std::fs::write(&marker, text).unwrap();
+    env.run(["state", "rebuild"]).exited(0);
+    env.run(["run", "batch.csv"]).exited(0);
+    env.audit().each_paid_once(1);
+}
+
+#[test]
 fn a_state_whose_database_was_cut_off() {
     let env = TestEnv::new();
     env.write("batch.csv", manifests::manifest("image", 2));
