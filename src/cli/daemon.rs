@@ -13,6 +13,7 @@ use crate::cli::examples;
 use crate::cli::failure::Failure;
 use crate::cli::global_flags::EmulatorArguments;
 use crate::cli::global_flags::Global;
+use crate::cli::service_contact;
 use crate::cli::service_target::{self, ServiceTarget};
 use crate::clock::Clock;
 use crate::config::{Budget, Config, INBOX_SETTLE};
@@ -60,6 +61,11 @@ pub(super) async fn run(command: &DaemonCommand, global: &Global) -> Result<Exit
     let (state, identity, adopts) = (chosen.state.clone(), chosen.identity.clone(), command.adopt_state);
     let store = Arc::new(blocking(move || Store::open(&state, &identity, adopts)).await?);
     let parts = parts(&config, &chosen)?;
+    if adopts {
+        let service = Service::new(chosen.options.clone())?;
+        let backoff = parts.app.settings.backoff;
+        service_contact::adopt(&store, (&service, chosen.identity.as_str()), backoff).await?;
+    }
     let global = global.clone();
     let loaded = Mutex::new(Loaded { file, budget: config.budget.clone() });
     let reload = move || reread(&global, &chosen, &loaded).map_err(|failure| failure.to_string());

@@ -60,6 +60,7 @@ mod review_import;
 mod run;
 mod schedule;
 mod schema;
+mod service_contact;
 mod service_target;
 mod speed_factor;
 mod state;

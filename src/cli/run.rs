@@ -11,7 +11,7 @@ use secrecy::SecretString;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-use crate::api::{Service, ServiceError};
+use crate::api::Service;
 use crate::cli::build;
 use crate::cli::daemon_discovery;
 use crate::cli::end_of_batches;
@@ -25,6 +25,7 @@ use crate::cli::manifest_arguments::ManifestArguments;
 use crate::cli::manifest_input::{self, ManifestInput};
 use crate::cli::next_steps::{self, BatchEnd, FailedJob, NAMED_MAX};
 use crate::cli::progress::Progress;
+use crate::cli::service_contact;
 use crate::cli::service_target::{self, ServiceTarget};
 use crate::cli::submit;
 use crate::cli::summary;
@@ -37,7 +38,6 @@ use crate::domain::credits::Credits;
 use crate::domain::exit_code::Exit;
 use crate::domain::ids::{BatchName, BatchNo};
 use crate::domain::parked_reason::Parked;
-use crate::domain::retry_delay::Backoff;
 use crate::domain::shell_word::job_argument;
 use crate::domain::time::Millis;
 use crate::engine::gallery::Standing;
@@ -75,9 +75,6 @@ pub(super) struct RunCommand {
     #[arg(long, value_name = "ADDRESS", num_args = 0..=1, require_equals = true, default_missing_value = "127.0.0.1:0")]
     pub(super) page: Option<SocketAddr>,
 }
-
-/// How often the service is looked for before a run is given up.
-const REACH_TRIES: u32 = 3;
 
 pub(super) async fn run(command: &RunCommand, global: &Global) -> Result<Exit, Failure> {
     let clock = Clock::start();
@@ -179,6 +176,10 @@ async fn prepare(
     let mut parts = build::app_parts(config, &chosen.output, Some((service.clone(), chosen)))?;
     let uploads = Uploads::new(config.limits.uploads, Metrics::new());
     parts.inputs = build::input_store(config, &uploads, Some(&chosen.state))?;
+    let backoff = parts.settings.backoff;
+    if command.adopt_state {
+        service_contact::adopt(&store, (&service, chosen.identity.as_str()), backoff).await?;
+    }
     let receipts = submit_all(&store, &parts, manifests, global, clock).await?;
     if end_of_batches::has_nothing(&receipts) {
         let exit = end_of_batches::nothing_exit(&receipts);
@@ -195,14 +196,13 @@ async fn prepare(
         only.insert(batch.no);
     }
     let deps = build::engine_deps(service.clone(), chosen, config, &parts)?;
-    let backoff = parts.settings.backoff;
     let mode = Mode::Paying(Box::new(deps));
     let app = App::new(store.clone(), mode, &Scope::Only(only.clone()), parts, clock)?;
     app.engine.show_gauges();
     let listening = listen(&app, &daemon_discovery::socket(config, &chosen.state)).await;
     let page = page.map(|page| serve_page(&app, page));
     if app.engine.scheduler().batches().any(|batch| !batch.has_ended()) {
-        reach(&service, backoff).await?;
+        service_contact::reach(&service, backoff).await?;
     }
     check_folders(&app).await?;
     Ok(Ok(Box::new(Prepared { store, service, app, only, receipts, listening, page })))
@@ -290,23 +290,6 @@ fn serve_page(app: &App, page: BoundPage) -> tokio::task::JoinHandle<()> {
     say!("page: http://{address}/");
     let access = Arc::new(TcpAccess::new(token));
     tokio::spawn(listener::serve_tcp(listener, app.router_without_manifests(), access))
-}
-
-/// Asks for the balance before anything is sent. Once a run is under way it outlasts any outage; one that
-/// cannot even begin tells the waiting caller at once.
-async fn reach(service: &Service, backoff: Backoff) -> Result<(), ServiceError> {
-    let mut tried = 0;
-    loop {
-        match service.credits().await {
-            Ok(_) => return Ok(()),
-            Err(ServiceError::Unreachable { .. }) if tried + 1 < REACH_TRIES => {
-                let wait = backoff.wait(tried, fastrand::f64(), None);
-                tokio::time::sleep(std::time::Duration::from_millis(wait.0)).await;
-                tried += 1;
-            }
-            Err(error) => return Err(error),
-        }
-    }
 }
 
 /// Runs the engine with progress, until it stands still or a signal stops it. Signals are waited for until the process

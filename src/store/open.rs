@@ -30,19 +30,35 @@ use crate::store::{
 
 impl Store {
     /// Opens the state in `dir`, making it when the folder is empty or missing. `service` is the
-    /// service it belongs to; `adopt` hands an existing state over to it.
+    /// service it belongs to; with `adopts` another one's is opened, too, and stays so until [`Store::adopt`].
     ///
     /// # Errors
     /// [`StoreError`]: in use, another version's, another service's, damaged, or not writable.
-    pub fn open(dir: &Path, service: &str, adopt: bool) -> Result<Store, StoreError> {
-        Store::open_for(dir, service, adopt, Holding::ForLong)
+    pub fn open(dir: &Path, service: &str, adopts: bool) -> Result<Store, StoreError> {
+        Store::open_for(dir, service, adopts, Holding::ForLong)
     }
 
-    fn open_for(dir: &Path, service: &str, adopt: bool, holding: Holding) -> Result<Store, StoreError> {
+    /// Whether the state belongs to another service.
+    ///
+    /// # Errors
+    /// [`StoreError`] when that cannot be read.
+    pub fn is_of_another(&self, service: &str) -> Result<bool, StoreError> {
+        Ok(state_format::service(&self.dir)?.is_some_and(|ours| ours != service))
+    }
+
+    /// Hands the state over to another service, once that is known to answer.
+    ///
+    /// # Errors
+    /// [`StoreError`] when that cannot be written.
+    pub fn adopt(&self, service: &str) -> Result<(), StoreError> {
+        state_format::adopt(&self.dir, service)
+    }
+
+    fn open_for(dir: &Path, service: &str, adopts: bool, holding: Holding) -> Result<Store, StoreError> {
         state_format::check_folder(dir)?;
         fs::create_dir_all(dir).map_err(StoreError::io(dir))?;
         let lock = Lock::take(dir, holding)?;
-        state_format::claim(dir, service, adopt)?;
+        state_format::claim(dir, service, adopts)?;
         // First, since they may be large: what they take up is room for this process.
         open_check::sweep(dir)?;
         disk_reserve::take(dir)?;

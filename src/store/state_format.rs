@@ -76,12 +76,17 @@ pub(super) fn service(dir: &Path) -> Result<Option<String>, StoreError> {
     }
 }
 
-/// Checks that the folder belongs to this version and `service`, and writes so when it is new.
-pub(super) fn claim(dir: &Path, service: &str, adopt: bool) -> Result<(), StoreError> {
+/// Hands a state over to another service.
+pub(super) fn adopt(dir: &Path, service: &str) -> Result<(), StoreError> {
+    write(dir, service)
+}
+
+/// Checks that the folder belongs to this version and `service`, and writes so when it is new. With `adopts` it may belong
+/// to another service, and does so until [`adopt`].
+pub(super) fn claim(dir: &Path, service: &str, adopts: bool) -> Result<(), StoreError> {
     let Some(marker) = read(dir)? else { return write(dir, service) };
-    match marker.service == service {
+    match marker.service == service || adopts {
         true => raise(dir),
-        false if adopt => write(dir, service),
         false => Err(StoreError::OtherService {
             dir: dir.to_owned(),
             found: marker.service,

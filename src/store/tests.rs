@@ -204,6 +204,11 @@ fn another_service_is_refused_unless_the_state_is_handed_over() {
         "STATE belongs to https://media.example, not to https://other.example"
     );
     drop(Store::open(dir.path(), other, true).unwrap());
+    // Nothing says yet that the other one is there.
+    let store = Store::open(dir.path(), SERVICE, false).unwrap();
+    assert_eq!((store.is_of_another(SERVICE).unwrap(), store.is_of_another(other).unwrap()), (false, true));
+    store.adopt(other).unwrap();
+    drop(store);
     assert!(refusal(dir.path(), SERVICE).contains("belongs to https://other.example"));
 }
 
@@ -236,16 +241,16 @@ fn a_marker_that_cannot_be_read_is_named_and_what_it_holds_brings_the_state_back
         let refused = refusal(dir.path(), SERVICE);
         assert!(refused.starts_with("STATE/callsheet-state.json is damaged: "), "{refused}");
     }
-    fs::write(&marker, format!("{{\"format\": 2, \"service\": \"{SERVICE}\"}}\n")).unwrap();
-    drop(open(&dir));
-}
-
-#[test]
     fs::remove_file(&marker).unwrap();
     let refused = refusal(dir.path(), SERVICE);
     assert_eq!(refused, "STATE/callsheet-state.json is damaged: it is missing");
     let refused = Store::open_existing(dir.path()).unwrap_err().to_string();
     assert!(refused.ends_with("callsheet-state.json is damaged: it is missing"), "{refused}");
+    fs::write(&marker, format!("{{\"format\": 2, \"service\": \"{SERVICE}\"}}\n")).unwrap();
+    drop(open(&dir));
+}
+
+#[test]
 fn an_older_database_that_came_back_is_noticed() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(&dir);

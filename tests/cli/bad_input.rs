@@ -8,7 +8,7 @@ use std::io::{BufWriter, Write};
 use insta::assert_snapshot;
 
 use crate::support::collect_outputs::Outputs;
-use crate::support::process::{Outcome, Running};
+use crate::support::process::Outcome;
 use crate::support::{TestEnv, manifests};
 
 /// The most memory that a run of a debug build may take, whatever it is handed. A run of one row takes
@@ -350,9 +350,28 @@ fn a_state_of_another_service() {
     let suggested = format!("callsheet run --state {state} --adopt-state MANIFEST");
     other.run(["plan", "batch.csv", "--state", &state]).exited(2).says(&suggested);
 
-    let mut command = other.command(["run", "batch.csv", "--adopt-state", "--state", &state]);
-    command.arg("--batch=adopted");
-    Running::start(command).end().exited(0);
+    // A service that is not there gets nothing.
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let mistyped = format!("http://{}", nobody.local_addr().unwrap());
+    drop(nobody);
+    let adopts = ["--adopt-state", "--batch=adopted", "--state", &state];
+    for command in [&["run", "batch.csv"][..], &["daemon"]] {
+        let arguments = command
+            .iter()
+            .chain(&adopts)
+            .copied()
+            .filter(|flag| command[0] == "run" || !flag.starts_with("--batch"));
+        other.run(arguments.chain(["--base-url", &mistyped])).exited(5);
+    }
+    // Nor does one whose state cannot be opened.
+    let (database, kept) = (env.path("state/db"), env.path("kept"));
+    std::fs::rename(&database, &kept).unwrap();
+    other.run(["run", "batch.csv"].into_iter().chain(adopts)).exited(6);
+    std::fs::rename(&kept, &database).unwrap();
+    env.run(["run", "batch.csv"]).exited(0);
+
+    other.run(["run", "batch.csv"].into_iter().chain(adopts)).exited(0);
+    env.run(["run", "batch.csv"]).exited(2).says("belongs to");
 }
 
 #[test]
