@@ -42,6 +42,10 @@ pub fn classify_post(raw: &RawResponse, kind: Kind) -> PostAnswer {
     }
     match (raw.status, fault.code.as_str()) {
         (401, _) | (_, "unauthorized") => return PostAnswer::Unauthorised(fault),
+        // Whatever it is called: by this code it is known later for what it was.
+        (402, _) if is_envelope => {
+            return PostAnswer::OutOfCredits(Fault { code: "insufficient_credits".to_owned(), ..fault });
+        }
         (402, _) | (_, "insufficient_credits") => return PostAnswer::OutOfCredits(fault),
         _ => {}
     }
@@ -264,7 +268,10 @@ mod tests {
             PostAnswer::TaskNamed(task, fault) => format!("read {task} ({})", fault.code),
             PostAnswer::Refused(fault) => format!("refused ({})", fault.code),
             PostAnswer::Unauthorised(_) => "park: key".into(),
-            PostAnswer::OutOfCredits(_) => "park: credits".into(),
+            PostAnswer::OutOfCredits(fault) => {
+                assert!(fault.is_want_of_credits(), "{fault}");
+                "park: credits".into()
+            }
             PostAnswer::Again { fault, may_have_run, .. } => {
                 format!("again ({}){}", fault.code, if may_have_run { ", may have run" } else { "" })
             }
@@ -301,6 +308,7 @@ mod tests {
             (401, &envelope("unauthorized", None), "park: key"),
             (402, &envelope("insufficient_credits", None), "park: credits"),
             (402, "", "park: credits"),
+            (402, &envelope("payment_required", None), "park: credits"),
             (403, &envelope("unauthorized", None), "park: key"),
             (400, &envelope("insufficient_credits", None), "park: credits"),
             (404, &envelope("not_found", None), "refused (not_found)"),

@@ -499,6 +499,17 @@ impl Job {
         matches!(self.state(), State::Succeeded { .. }) && (self.overdue || is_resubmitted)
     }
 
+    /// Whether its request may have made a task that is not known, and was not answered since for want of credits (402): the
+    /// answer to it was lost.
+    pub fn lacks_answer(&self) -> bool {
+        match self.state() {
+            State::Submitting { may_have_run: true, fault, .. } => {
+                fault.as_ref().is_none_or(|fault| !fault.is_want_of_credits())
+            }
+            _ => false,
+        }
+    }
+
     /// Whether it takes up one of the service's slots.
     pub fn holds_slot(&self) -> bool {
         !self.overdue && matches!(self.state(), State::Submitting { .. } | State::Running { .. })

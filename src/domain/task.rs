@@ -117,6 +117,11 @@ impl Fault {
     pub fn new(code: impl Into<String>, message: impl Into<String>) -> Fault {
         Fault { code: code.into(), message: message.into(), docs: None }
     }
+
+    /// Whether the service refused for want of credits (402).
+    pub fn is_want_of_credits(&self) -> bool {
+        matches!(self.code.as_str(), "insufficient_credits" | "http_402")
+    }
 }
 
 impl fmt::Display for Fault {

@@ -665,6 +665,12 @@ fn parked_reason(
         (State::Fetching { .. }, Parked::Disk | Parked::Scratch | Parked::NoProcess | Parked::AnotherRun) => {
             Some(format!("its outputs are not downloaded: {why}"))
         }
+        // It is sent again all the same.
+        (State::Submitting { .. }, Parked::Credits)
+            if record.job.lacks_answer() && spec.order.kind.is_keyed() =>
+        {
+            None
+        }
         _ => None,
     }
 }

@@ -148,3 +148,22 @@ fn an_image_that_renders_inside_the_call_takes_the_time_it_needs() {
     assert_eq!((audit.posts(), audit.totals.replays), (1, 0), "nobody lost patience");
     assert_eq!(Outputs::of(&env, "batch").column("state"), ["succeeded"]);
 }
+
+/// Its charge took the last credits, and its key returns its task whatever is left.
+#[test]
+fn a_task_whose_creation_had_no_answer_is_fetched_from_an_empty_account() {
+    let env = TestEnv::with_credits(10);
+    env.configure_service("plan = \"none\"", "");
+    env.faults(
+        "[[rules]]\non = 'create'\ncontains = 'alpha'\ntimes = 5\neffect = { do = 'drop', when = 'after' }\n\
+         [[rules]]\non = 'create'\ncontains = 'beta'\neffect = { do = 'delay', ms = 20, when = 'before' }\n",
+    );
+    let row = |id: &str| json!({"id": id, "kind": "video", "model": "house-c1", "prompt": id});
+    env.write("two.json", json!([row("alpha"), row("beta")]).to_string());
+    env.run(["run", "two.json"]).exited(4).says("the next job needs 10 credits, the balance is 0");
+    let totals = env.audit().totals;
+    assert_eq!((totals.tasks, totals.charged_credits, totals.refused_402), (1, 10, 1), "{totals:?}");
+    let lines = Outputs::of(&env, "two").lines;
+    assert_eq!((&lines[0]["state"], &lines[0]["charged_credits"]), (&json!("succeeded"), &json!(10)));
+    assert_eq!(lines[1]["state"], "queued");
+}

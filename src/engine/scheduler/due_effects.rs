@@ -106,9 +106,13 @@ impl Scheduler {
         self.requests_left() > 0 && self.reading_slots.has_room(tasks, self.settings.poll_min)
     }
 
-    /// Whether a job's POST may be sent again.
+    /// Whether a job's POST may be sent again. Where the answer to an earlier one was lost, nothing that the account lacks keeps
+    /// it: its key returns the task that was made of it, free of charge, or is answered with one more 402 (Idempotency, 2 and 4).
     pub(super) fn may_post_again(&mut self, key: JobKey, now: Now) -> bool {
         let Some(open) = self.jobs.get(&key) else { return true };
+        if open.job().lacks_answer() && open.spec().order.kind.is_keyed() {
+            return self.account.may_ask_for_task(&key);
+        }
         let post = (key, &open.spec().order, open.job().books().held);
         let is_busy = |other: &JobKey| self.jobs.get(other).is_some_and(OpenJob::is_busy);
         self.account.may_post_again(post, is_busy, now.wall)

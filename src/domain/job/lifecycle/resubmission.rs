@@ -62,10 +62,7 @@ impl Job {
 
 /// Whether the answer to a request waits for the account's owner: for credits, or for a key.
 fn waits_for_owner(fault: &Fault) -> bool {
-    matches!(
-        fault.code.as_str(),
-        "insufficient_credits" | "unauthorized" | "auth_required" | "http_401" | "http_402"
-    )
+    fault.is_want_of_credits() || matches!(fault.code.as_str(), "unauthorized" | "auth_required" | "http_401")
 }
 
 impl Change {

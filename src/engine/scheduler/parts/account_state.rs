@@ -364,6 +364,16 @@ impl AccountState {
         self.out_of_credits.may_try(key, allowance, is_busy, now)
     }
 
+    /// Whether the POST of a job may be sent again whose answer was lost: nothing is counted for it, since what it holds counts
+    /// against the balance already.
+    pub fn may_ask_for_task(&mut self, key: &JobKey) -> bool {
+        let may_ask = self.key_lets(Call::Post);
+        if may_ask {
+            self.out_of_credits.unblock(key);
+        }
+        may_ask
+    }
+
     /// Whether a job may still be sent that was let out and of which nothing was sent: its hold is among what counts
     /// against the balance. `is_busy` is that of [`AccountState::may_post_again`].
     pub fn still_lets(

@@ -184,17 +184,64 @@ fn a_job_that_the_balance_covers_goes_before_a_dearer_one_that_it_does_not() {
     assert_eq!(stage.pass(Millis(1)).step(vec![]), "balance?");
 }
 
+/// The service returns the task of a repeated key, whatever is left on the account.
 #[test]
-fn a_resend_waits_for_the_balance_too() {
+fn a_request_whose_answer_was_lost_is_repeated_on_an_empty_account() {
+    let mut stage = Stage::of(2);
+    stage.step(vec![]);
+    stage.posted(0, lost());
+    assert_eq!(stage.posted(1, refused()), "balance?");
+    assert_eq!(stage.step(balance(0)), "");
+    assert_eq!(stage.scheduler.standstill(), None, "its answer is to come");
+    stage.pass_until("post 0#1");
+    assert_eq!(stage.scheduler.account.left(), Some(Credits::ZERO), "nothing is counted twice");
+    assert_eq!(stage.posted(0, task("success")), "fetch 0#1, balance?");
+    stage.step(vec![Input::Fetched(Stage::key(0), AttemptNo(1), Ok(files()))]);
+    assert_eq!(stage.ended, ["job-0 succeeded"]);
+    assert_eq!((stage.batch.totals.held, stage.batch.totals.spent), (Credits::ZERO, Credits(PRICE)));
+}
+
+#[test]
+fn a_request_on_its_way_at_a_kill_is_repeated_on_an_empty_account() {
+    let mut stage = Stage::of(2);
+    stage.step(vec![]);
+    assert_eq!(stage.posted(1, refused()), "balance?");
+    stage.step(balance(0));
+    stage.restart();
+    assert_eq!(stage.step(vec![]), "post 0#1, balance?");
+    assert_eq!(stage.posted(0, task("success")), "fetch 0#1");
+}
+
+#[test]
+fn a_request_that_was_answered_402_after_a_lost_answer_waits_for_the_balance() {
     let mut stage = Stage::of(2);
     stage.step(vec![]);
     stage.posted(0, lost());
     assert_eq!(stage.posted(1, refused()), "balance?");
     assert_eq!(stage.step(balance(PRICE - 1)), "");
-    stage.pass(Millis(4_000)).step(vec![]);
+    stage.pass_until("post 0#1");
+    assert_eq!(stage.posted(0, refused()), "", "no task was made: the repeated key is refused, too");
+    stage.pass(Millis(1_000)).step(vec![]);
     assert_eq!(stage.scheduler.standstill(), Some(Standstill::Parked(Parked::Credits)));
+    stage.restart();
+    assert_eq!(stage.step(vec![]), "balance?", "nor is it sent once more after a restart");
+    assert_eq!(stage.step(balance(PRICE - 1)), "");
     stage.pass_until("balance?");
     assert_eq!(stage.step(balance(PRICE)), "post 0#1", "it covers one");
+    assert_eq!(stage.posted(0, PostAnswer::Unauthorised(fault("unauthorized"))), "balance?");
+    assert_eq!(stage.pass(Millis(10_000)).step(vec![]), "", "a refused key keeps it as ever");
+}
+
+/// It may have drawn the last of the allowance.
+#[test]
+fn a_request_whose_answer_was_lost_is_repeated_although_its_allowance_is_used_up() {
+    let mut stage = with_images(2, 0, slots(2));
+    assert_eq!(stage.step(vec![]), "post 0#1, post 1#1");
+    stage.posted(0, lost());
+    assert_eq!(stage.posted(1, refused()), "balance?");
+    assert_eq!(stage.step(balance(0)), "");
+    stage.pass_until("post 0#1");
+    assert_eq!(stage.posted(0, waived()), "fetch 0#1, balance?");
 }
 
 #[test]
