@@ -110,10 +110,11 @@ pub(super) enum Command {
     Retry(RetryCommand),
     /// Record the actual charge of a job in doubt, or of an overdue one
     ///
-    /// A job is in doubt when it may have been charged and the service offers no way to find out. Its credits count
-    /// as spent until you check the account and record the charge. The same command ends an overdue job
-    /// whose request or task never finishes. A job that was not charged can be sent again with
-    /// `callsheet retry`.
+    /// A job is in doubt when it may have been charged and no answer of the service told how much. Its credits count
+    /// as spent until you look the charge up (`callsheet tasks ID`, if its task is known, or the account) and record it. The
+    /// same command ends an overdue job whose request or task never finishes. A job that was not charged can be sent again
+    /// with `callsheet retry`. If no task of a job is known, its outputs are not downloaded after --charged: see
+    /// `callsheet explain JOB` first.
     Resolve(ResolveCommand),
     /// Set the budget of a batch
     ///

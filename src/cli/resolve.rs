@@ -40,6 +40,7 @@ pub(super) async fn run(command: &ResolveCommand, global: &Global) -> Result<Exi
     if outcomes.iter().any(|outcome| outcome.result.refused.is_none()) {
         let job = printable(&command.job);
         let other = outcomes.iter().find_map(|outcome| outcome.result.one_of_several);
+        let has_task = outcomes.iter().any(|outcome| outcome.result.has_task);
         match (charged, other) {
             // Another attempt was made since.
             (0, Some(no)) => say!(
@@ -54,9 +55,15 @@ pub(super) async fn run(command: &ResolveCommand, global: &Global) -> Result<Exi
             (_, Some(no)) => {
                 say!("{job}: a charge of {} is recorded for attempt {no}", Credits(charged));
             }
+            (_, None) if has_task => say!(
+                "{job}: a charge of {} is recorded; if its task has succeeded at the service, this fetches its outputs, free of \
+                 charge: callsheet download {}",
+                Credits(charged),
+                shell_word(&command.job)
+            ),
             (_, None) => say!(
-                "{job}: a charge of {} is recorded; if it has a task that has succeeded at the service, this fetches its \
-                 outputs, free of charge: callsheet download {}",
+                "{job}: a charge of {} is recorded; no task of it is known, so its outputs cannot be downloaded; to see what \
+                 can be done: callsheet explain {}",
                 Credits(charged),
                 shell_word(&command.job)
             ),

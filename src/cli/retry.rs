@@ -106,7 +106,8 @@ pub(super) async fn run(command: &RetryCommand, global: &Global) -> Result<Exit,
                 "are older versions of edited rows: to want one again, submit a manifest with its text",
             );
             let download = format!(
-                "are paid for: callsheet download {} fetches their outputs, if their tasks are known",
+                "are paid for: callsheet download {} fetches their outputs; if no task of a job is known, callsheet explain JOB \
+                 says what can be done",
                 shell_word(&request.name)
             );
             list(&result.paid, &download);

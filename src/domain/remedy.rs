@@ -4,13 +4,14 @@ use crate::domain::credit_hold::ABOVE_MAX;
 use crate::domain::gone_input::INPUT_GONE;
 use crate::domain::job::{DOWNLOAD_FAILED, Job, MADE_BEFORE, Order, RESOLVED, State};
 use crate::domain::job_reference::{INPUT_LENGTH, INPUT_TOO_LONG};
+use crate::domain::request::Kind;
 use crate::domain::retry_delay;
 use crate::domain::time::Timestamp;
 
 /// What helps a job that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Remedy {
-    /// Nothing: it was resolved as charged, and no task of it is known.
+    /// None of its own: it was resolved as charged, and no task of it is known. See [`nothing_to_download`].
     Nothing,
     /// It is paid for, and its outputs can be downloaded again.
     Download,
@@ -61,14 +62,14 @@ pub fn remedy_for(code: &str, is_charged: bool, has_inputs: bool) -> Remedy {
 
 /// What helps a job that failed, was canceled or expired, as a command; `name` is what commands call it, as it is typed. A retry
 /// queues no job again whose request would be rejected again, or that is paid for.
-pub fn remedy_command(name: &str, job: &Job) -> String {
+pub fn remedy_command(name: &str, kind: Kind, job: &Job) -> String {
     if job.state().is_replaced() {
         return "another version of its row was wanted before it was sent; to want this one again, submit a manifest \
                 with its text"
             .to_owned();
     }
     match remedy(job) {
-        Some(Remedy::Nothing) => NOTHING_TO_DOWNLOAD.to_owned(),
+        Some(Remedy::Nothing) => nothing_to_download(name, kind),
         Some(Remedy::Download) => format!("callsheet download {name}"),
         Some(Remedy::RaiseLimit) => format!("callsheet retry {name} --max-credits N"),
         Some(Remedy::MoveFileAway) => {
@@ -80,9 +81,22 @@ pub fn remedy_command(name: &str, job: &Job) -> String {
     }
 }
 
-/// Said of [`Remedy::Nothing`].
-pub const NOTHING_TO_DOWNLOAD: &str =
-    "it was resolved as charged, and no task of it is known: nothing can be downloaded";
+/// Said of [`Remedy::Nothing`]; `name` is what commands call it.
+pub fn nothing_to_download(name: &str, kind: Kind) -> String {
+    let told = "it was resolved as charged, and no task of it is known";
+    match kind.is_keyed() {
+        true => format!("{told}: its outputs cannot be downloaded. {}", ask_under_its_key(name)),
+        false => format!("{told}: nothing can be downloaded"),
+    }
+}
+
+/// How a person has the outputs of a request after all whose answer was lost. What it was charged is then known by its task's
+/// record, in place of what a person recorded.
+pub fn ask_under_its_key(name: &str) -> String {
+    format!(
+        "To have them: callsheet resolve {name} --not-charged, then callsheet retry {name} sends the same request under the          same key: if a task was made under it, that is returned without a second charge; if none was, it is bought"
+    )
+}
 
 /// Whether a job could only expire: it was never sent, and the deadline of its row, an instant, has passed. One that may have
 /// been sent by a state that is gone was perhaps sent in time.
@@ -161,13 +175,15 @@ mod tests {
         let failed = |code: &str, charged| {
             let state = State::Failed { fault: Fault::new(code, "said so"), task: None };
             let books = Books { charged: Credits(charged), ..Books::default() };
-            remedy_command("b/gull", &Job::at(AttemptNo(1), state).with_books(books))
+            remedy_command("b/gull", Kind::Video, &Job::at(AttemptNo(1), state).with_books(books))
         };
         assert_eq!(failed("provider_unavailable", 0), "callsheet retry b/gull");
         assert_eq!(failed(ABOVE_MAX, 0), "callsheet retry b/gull --max-credits N");
         assert_eq!(failed(INPUT_GONE, 0), "do what its error says, then: callsheet retry b/gull");
         assert_eq!(failed(DOWNLOAD_FAILED, 8), "callsheet download b/gull");
-        assert!(failed(RESOLVED, 8).ends_with("nothing can be downloaded"));
+        assert!(failed(RESOLVED, 8).contains("resolve b/gull --not-charged, then callsheet retry b/gull"));
+        let keyless = nothing_to_download("b/gull", Kind::ShortsStudio);
+        assert!(keyless.ends_with("no task of it is known: nothing can be downloaded"), "{keyless}");
         for code in ["content_rejected", "invalid_input", INPUT_TOO_LONG] {
             assert_eq!(
                 failed(code, 0),
@@ -176,10 +192,10 @@ mod tests {
         }
         let fault = Fault::new(crate::domain::row_versions::REPLACED, "said so");
         let replaced = State::Canceled { task: None, fault: Some(fault) };
-        let told = remedy_command("b/gull", &Job::at(AttemptNo(1), replaced));
+        let told = remedy_command("b/gull", Kind::Video, &Job::at(AttemptNo(1), replaced));
         assert!(told.ends_with("submit a manifest with its text"), "{told}");
         assert_eq!(
-            remedy_command("b/gull", &Job::at(AttemptNo(1), State::Expired)),
+            remedy_command("b/gull", Kind::Video, &Job::at(AttemptNo(1), State::Expired)),
             "callsheet retry b/gull"
         );
     }

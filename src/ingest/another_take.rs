@@ -97,7 +97,7 @@ pub async fn another_take(
     match record.job.state() {
         State::Succeeded { .. } => {}
         State::Failed { .. } | State::Canceled { .. } | State::Expired => {
-            let hint = remedy_command(&shell_word(&name), &record.job);
+            let hint = remedy_command(&shell_word(&name), spec.order.kind, &record.job);
             return Err(TakeError::refused(format!("{name} is {}", record.job.state().name()), hint));
         }
         state => {

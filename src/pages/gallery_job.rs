@@ -209,6 +209,11 @@ fn next_step(name: &str, spec: &JobSpec, job: &Job) -> Option<NextStep> {
             "callsheet resolve JOB --charged N",
         ),
         State::Failed { .. } if after.is_some_and(|after| after != Remedy::Retry) => match after {
+            Some(Remedy::Nothing) if spec.order.kind.is_keyed() => step(
+                "It was recorded as charged, and no task of it is known. A retry under its key returns the task that was made, \
+                 without a second charge, or buys it if none was; before it:",
+                "callsheet resolve JOB --not-charged",
+            ),
             Some(Remedy::Nothing) => {
                 step("It was recorded as charged, and no task of it is known: nothing can be downloaded.", "")
             }

@@ -11,8 +11,8 @@ use crate::domain::job::{Job, JobSpec, State};
 use crate::domain::job_reference::{EndedTake, JobInput, MissingInput, parent};
 use crate::domain::job_state::JobState;
 use crate::domain::parked_reason::Parked;
-use crate::domain::remedy::{missed_its_deadline, remedy_command};
-use crate::domain::shell_word::job_argument;
+use crate::domain::remedy::{ask_under_its_key, missed_its_deadline, remedy_command};
+use crate::domain::shell_word::{job_argument, shell_word};
 use crate::domain::time::Timestamp;
 use crate::engine::engine_client::EngineClient;
 use crate::engine::scheduler::{BatchOverview, PlannedStep, Withheld, ended_take};
@@ -345,7 +345,7 @@ fn wait_for(
         {
             "the deadline of its row has passed; to have it made, add that row with another id".to_owned()
         }
-        MissingInput::Ended(_) => remedy_command(&name, &first.record.job),
+        MissingInput::Ended(_) => remedy_command(&name, first.spec.order.kind, &first.record.job),
         MissingInput::AwaitsReview => format!("callsheet review approve {name}"),
         MissingInput::Rejected if input.variation.is_some() => {
             format!("callsheet review approve {name}")
@@ -455,14 +455,22 @@ fn next(
     }
     let name = job_argument(&batch.name, &spec.label);
     let to_end_it = format!("callsheet resolve {name} --charged N or --not-charged, as the account shows");
+    let unfetched = match record.job.task() {
+        Some(_) => "",
+        None => "; its outputs are not downloaded then, since no task of it is known",
+    };
     if let Some(parked_reason) =
         parked.and_then(|parked| parked_reason(batch, spec, record, parked, shortage))
     {
         return match record.job.state() {
+            // Once it is sent again, its key returns its task: nothing is to be looked up.
+            State::Submitting { .. } if matches!(parked, Some(Parked::Credits | Parked::Key)) => {
+                parked_reason
+            }
             State::Submitting { may_have_run: true, .. } | State::Running { .. }
                 if record.job.is_overdue() =>
             {
-                format!("{parked_reason}. It is overdue. To end it: {to_end_it}")
+                format!("{parked_reason}. It is overdue. To end it: {to_end_it}{unfetched}")
             }
             _ => parked_reason,
         };
@@ -470,7 +478,7 @@ fn next(
     let overdue = match record.job.is_overdue() {
         false => String::new(),
         true => {
-            format!(" It is overdue, so it is asked less often. To end it instead: {to_end_it}")
+            format!(" It is overdue, so it is asked less often. To end it instead: {to_end_it}{unfetched}")
         }
     };
     if let Some(waits) = planned.and_then(|planned| next_of_waiting(spec, &record.job, planned, &overdue)) {
@@ -494,16 +502,26 @@ fn next(
              callsheet download {name}; to have another made at its price: callsheet review another-take {name}"
         ),
         State::InDoubt { .. } => {
-            let fetch = match record.job.task() {
-                Some(task) => format!(
-                    ". If task {task} has succeeded at the service, callsheet download {name} fetches its outputs once the \
-                     charge is recorded, free of charge"
+            let (look, fetch) = match record.job.task() {
+                Some(task) => (
+                    format!("look its task up (callsheet tasks {})", shell_word(&task.0)),
+                    format!(
+                        ". If task {task} has succeeded at the service, callsheet download {name} fetches its outputs once the \
+                         charge is recorded, free of charge"
+                    ),
                 ),
-                None => String::new(),
+                None if spec.order.kind.is_keyed() => (
+                    "check the account".to_owned(),
+                    format!(
+                        ". No task of it is known: after --charged N its outputs are not downloaded. {}",
+                        ask_under_its_key(&name)
+                    ),
+                ),
+                None => ("check the account".to_owned(), String::new()),
             };
             format!(
-                "nothing: check the account and record the charge: callsheet resolve {name} --charged N, or \
-                 --not-charged; until then its credits count as spent{fetch}"
+                "nothing: {look} and record the charge: callsheet resolve {name} --charged N, or --not-charged; until then \
+                 its credits count as spent{fetch}"
             )
         }
         State::Succeeded { .. } | State::Failed { .. } | State::Canceled { .. } | State::Expired => {
@@ -647,6 +665,12 @@ fn parked_reason(
             let shortage = shortage.map(|shortage| format!("; of its batch, {shortage}")).unwrap_or_default();
             Some(format!("it is parked: {why}{shortage}"))
         }
+        // It is sent again all the same.
+        (State::Submitting { .. }, Parked::Credits)
+            if record.job.lacks_answer() && spec.order.kind.is_keyed() =>
+        {
+            None
+        }
         (
             State::Submitting { .. },
             Parked::Key | Parked::Credits | Parked::NoProcess | Parked::AnotherRun,
@@ -664,12 +688,6 @@ fn parked_reason(
         }
         (State::Fetching { .. }, Parked::Disk | Parked::Scratch | Parked::NoProcess | Parked::AnotherRun) => {
             Some(format!("its outputs are not downloaded: {why}"))
-        }
-        // It is sent again all the same.
-        (State::Submitting { .. }, Parked::Credits)
-            if record.job.lacks_answer() && spec.order.kind.is_keyed() =>
-        {
-            None
         }
         _ => None,
     }

@@ -1,7 +1,7 @@
 //! What comes next for a job, in the words of `explain`: when it goes on by itself, and what helps once it has ended.
 
 use crate::domain::job::{Attempt, Job, JobSpec, State};
-use crate::domain::remedy::{NOTHING_TO_DOWNLOAD, Remedy, missed_its_deadline, remedy, with_other_fields};
+use crate::domain::remedy::{Remedy, missed_its_deadline, nothing_to_download, remedy, with_other_fields};
 use crate::domain::time::Timestamp;
 use crate::engine::scheduler::{PlannedStep, WaitReason};
 
@@ -82,7 +82,7 @@ pub(super) fn next_of_failed(spec: &JobSpec, job: &Job, name: &str, expires: Opt
     if let State::Failed { fault, .. } = job.state() {
         match remedy(job) {
             None | Some(Remedy::Retry) => {}
-            Some(Remedy::Nothing) => return NOTHING_TO_DOWNLOAD.to_owned(),
+            Some(Remedy::Nothing) => return nothing_to_download(name, spec.order.kind),
             Some(Remedy::Download) => {
                 return format!(
                     "it is paid for; callsheet download {name} tries to fetch its outputs again, free of charge"

@@ -192,6 +192,35 @@ fn who_continues_a_batch_is_told_with_its_name_and_its_service() {
 
 /// Which of two manifests a row is of is not known; the first one again would bring back what the second has in a newer version.
 #[test]
+/// A person looked the charge up, and it was right: only the outputs are missing.
+#[test]
+fn what_a_request_without_an_answer_made_is_fetched_although_its_charge_was_recorded() {
+    let env = TestEnv::with_faults("[[rules]]\non = 'create'\neffect = { do = 'drop', when = 'after' }\n");
+    env.write(
+        "m.json",
+        json!([{"id": "boat", "kind": "image", "model": "gi-2", "prompt": "x", "deadline": "1s"}])
+            .to_string(),
+    );
+    let next = || env.run(["explain", "m/boat", "--json"]).exited(0).json()["next"].to_string();
+    env.run(["run", "m.json"]).exited(7);
+    assert!(next().contains("its outputs are not downloaded then"), "{}", next());
+    env.run(["resolve", "m/boat", "--charged", "8"])
+        .exited(0)
+        .says("no task of it is known, so its outputs cannot be downloaded")
+        .says("callsheet explain m/boat");
+    env.faults("");
+    let told = "callsheet resolve m/boat --not-charged, then callsheet retry m/boat";
+    assert!(next().contains(told), "{}", next());
+    env.run(["retry", "m/boat"]).exited(0).says("callsheet explain JOB says what can be done");
+    env.run(["resolve", "m/boat", "--not-charged"]).exited(0);
+    env.run(["retry", "m/boat"]).exited(0).says("1 queued again, each under its old key");
+    env.run(["run", "m.json"]).exited(0);
+    let line = Outputs::of(&env, "m").lines.remove(0);
+    assert_eq!((&line["state"], &line["charged_credits"]), (&json!("succeeded"), &json!(8)));
+    env.audit().each_paid_once(1);
+    env.run(["state", "verify"]).exited(0).says("all fits");
+}
+
 fn after_two_manifests_of_a_batch_no_command_names_one_of_them() {
     let env = TestEnv::with_faults("[[rules]]\ncontains = 'storm'\neffect = { do = 'content-rejected' }\n");
     env.write("a.csv", "id,kind,model,prompt\na,image,gi-2,a fox\n");

@@ -185,6 +185,9 @@ pub struct CommandOutcome {
     /// The attempt whose charge was recorded, where its job goes by another one, or the task of another is watched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub one_of_several: Option<u32>,
+    /// The task is known of the attempt whose charge was recorded.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub has_task: bool,
     /// Jobs that are older versions of edited rows: the newer ones are wanted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub superseded: Vec<String>,
@@ -219,6 +222,7 @@ impl CommandOutcome {
         self.missed_deadline.extend(more.missed_deadline);
         self.watched.extend(more.watched);
         self.one_of_several = self.one_of_several.or(more.one_of_several);
+        self.has_task |= more.has_task;
         self.edited.extend(more.edited);
         self.superseded.extend(more.superseded);
         self.may_have_been_sent += more.may_have_been_sent;

@@ -53,8 +53,8 @@ impl Scheduler {
         {
             return self.resolve_queued((spec, record), charged, now);
         }
-        let attempt = match job.attempt_to_resolve(asked, charged) {
-            Ok(attempt) => attempt.no(),
+        let (attempt, has_task) = match job.attempt_to_resolve(asked, charged) {
+            Ok(attempt) => (attempt.no(), attempt.task().is_some()),
             Err(refused) => {
                 return Ok(CommandOutcome::refused(refused));
             }
@@ -75,6 +75,6 @@ impl Scheduler {
         let is_watched = |open: &OpenJob| open.job().watched_attempts().next().is_some();
         let is_one_of_several = is_another || self.jobs.get(&key).is_some_and(is_watched);
         let one_of_several = is_one_of_several.then_some(attempt.0);
-        Ok(CommandOutcome { jobs: 1, one_of_several, ..CommandOutcome::default() })
+        Ok(CommandOutcome { jobs: 1, one_of_several, has_task, ..CommandOutcome::default() })
     }
 }
