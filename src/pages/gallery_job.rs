@@ -204,8 +204,8 @@ fn next_step(name: &str, spec: &JobSpec, job: &Job) -> Option<NextStep> {
     let after = remedy(job);
     match job.state() {
         State::InDoubt { .. } => step(
-            "It may have been charged, and the service offers no way to find out. Check the account and record the \
-             charge, or --not-charged; until then its credits count as spent.",
+            "It may have been charged, and no answer of the service told how much. Look the charge up and record it, \
+             or --not-charged; until then its credits count as spent.",
             "callsheet resolve JOB --charged N",
         ),
         State::Failed { .. } if after.is_some_and(|after| after != Remedy::Retry) => match after {

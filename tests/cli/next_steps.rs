@@ -154,6 +154,7 @@ fn what_the_task_of_a_job_in_doubt_made_is_fetched_once_its_charge_is_recorded()
     let env = TestEnv::with_faults(
         "[[rules]]\non = 'poll'\nper = 'task'\ntimes = 8\neffect = { do = 'answer', status = 404 }\n",
     );
+    env.configure("[deadlines]\nwatch_overdue_for = \"1ms\"\n");
     env.write("batch.csv", manifests::manifest("image", 1));
     env.run(["run", "batch.csv"]).exited(7).says("1 job is in doubt");
     let next = || env.run(["explain", "batch/image-1", "--json"]).exited(0).json()["next"].to_string();
@@ -164,6 +165,7 @@ fn what_the_task_of_a_job_in_doubt_made_is_fetched_once_its_charge_is_recorded()
          recorded"
     );
     assert!(told.contains(&fetches), "{told}");
+    assert!(told.contains(&format!("callsheet tasks {task}")), "{told}");
     env.run(["resolve", "batch/image-1", "--charged", "8"])
         .exited(0)
         .says("free of charge: callsheet download batch/image-1");
@@ -190,8 +192,6 @@ fn who_continues_a_batch_is_told_with_its_name_and_its_service() {
     env.audit().each_paid_once(1);
 }
 
-/// Which of two manifests a row is of is not known; the first one again would bring back what the second has in a newer version.
-#[test]
 /// A person looked the charge up, and it was right: only the outputs are missing.
 #[test]
 fn what_a_request_without_an_answer_made_is_fetched_although_its_charge_was_recorded() {
@@ -221,6 +221,8 @@ fn what_a_request_without_an_answer_made_is_fetched_although_its_charge_was_reco
     env.run(["state", "verify"]).exited(0).says("all fits");
 }
 
+/// Which of two manifests a row is of is not known; the first one again would bring back what the second has in a newer version.
+#[test]
 fn after_two_manifests_of_a_batch_no_command_names_one_of_them() {
     let env = TestEnv::with_faults("[[rules]]\ncontains = 'storm'\neffect = { do = 'content-rejected' }\n");
     env.write("a.csv", "id,kind,model,prompt\na,image,gi-2,a fox\n");

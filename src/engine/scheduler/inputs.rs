@@ -15,7 +15,10 @@ use crate::engine::scheduler::{FetchFault, Input, Mode, NoBalance, Scheduler, Sc
 
 /// How often in a row the service may say that it does not know a task before that is believed: the waits between these
 /// readings grow as after faults.
-const MISSING_MAX: u32 = 8;
+const MISSING_MAX: u8 = 8;
+/// For how long it says so of a task that was seen running: its other answers may be away for as long, or come from another
+/// copy of its records. No longer than overdue tasks are watched.
+const MISSING_FOR: Millis = Millis::from_secs(3600);
 /// Downloads of a job that may fail in a row before it is given up until somebody asks again.
 const FETCH_TRIES_MAX: u32 = 8;
 /// After so many downloads in a row whose result host was not available people are told.
@@ -218,8 +221,7 @@ impl Scheduler {
             ReadAnswer::Missing(fault) => {
                 self.count_fault(key, attempt);
                 self.note_wait_reason(key, attempt, WaitReason::Fault);
-                let missing = self.jobs.get_mut(&key).map_or(0, |mut open| open.count_missing(attempt));
-                if missing >= MISSING_MAX {
+                if self.is_missing_for_good(key, attempt, now) {
                     self.apply(key, attempt, Event::TaskMissing(fault), now)?;
                 }
                 Some(self.wait_times.after_fault(faults, None).max(self.settings.poll_min))
@@ -238,6 +240,17 @@ impl Scheduler {
         };
         self.follow_up(key, attempt, wait, now);
         Ok(())
+    }
+
+    /// Whether a task that was not found once more is taken for gone. Where it has succeeded only its outputs are lost, which
+    /// can be asked for again: its charge is known.
+    fn is_missing_for_good(&mut self, key: JobKey, attempt: AttemptNo, now: Now) -> bool {
+        let Some(mut open) = self.jobs.get_mut(&key) else { return false };
+        let (times, lasted) = open.count_missing(attempt, now.tick);
+        let state = open.job().attempt_of(attempt).map(Attempt::state);
+        let has_succeeded = matches!(state, Some(State::Fetching { .. }));
+        let most = MISSING_FOR.min(self.settings.watch_overdue_for);
+        times >= MISSING_MAX && (has_succeeded || lasted >= most)
     }
 
     /// The question for the balance came to this.

@@ -50,7 +50,9 @@ struct AttemptProgress {
     /// Faults in a row, of whatever is being tried.
     faults: u32,
     /// Readings in a row that did not find its task.
-    missing: u32,
+    missing: u8,
+    /// When the first of them was, in seconds.
+    missing_since_s: u32,
     /// What is known of its download, once it has one: most jobs are in flight for longer than that takes.
     download: Option<Box<DownloadProgress>>,
     /// Since when this process has had it in flight.
@@ -114,6 +116,7 @@ impl AttemptProgress {
             used_before_s: 0,
             faults: 0,
             missing: 0,
+            missing_since_s: 0,
             download: None,
             in_flight_since: None,
             task_since: None,
@@ -372,11 +375,14 @@ impl OpenJob {
         self.progress(attempt).into_iter().for_each(|of| (of.was_read, of.faults, of.missing) = (true, 0, 0));
     }
 
-    /// The task of an attempt was not found. Returns how often in a row.
-    pub fn count_missing(&mut self, attempt: AttemptNo) -> u32 {
-        self.progress(attempt).map_or(0, |of| {
+    /// The task of an attempt was not found. Returns how often in a row, and for how long.
+    pub fn count_missing(&mut self, attempt: AttemptNo, now: Tick) -> (u8, Millis) {
+        self.progress(attempt).map_or((0, Millis(0)), |of| {
+            if of.missing == 0 {
+                of.missing_since_s = u32::try_from(now.0 / 1000).unwrap_or(u32::MAX);
+            }
             of.missing = of.missing.saturating_add(1);
-            of.missing
+            (of.missing, now.since(Tick(u64::from(of.missing_since_s) * 1000)))
         })
     }
 
@@ -588,6 +594,10 @@ mod tests {
         open
     }
 
+    fn in_seconds((times, seconds): (u8, u64)) -> (u8, Millis) {
+        (times, Millis::from_secs(seconds))
+    }
+
     #[test]
     fn an_attempt_in_flight_takes_no_memory_for_a_download_that_it_does_not_have_yet() {
         assert!(size_of::<AttemptProgress>() <= 96, "{} bytes", size_of::<AttemptProgress>());
@@ -611,9 +621,10 @@ mod tests {
         assert_eq!(open.count_as().action, NextAction::Nothing, "the next attempt waits for admission");
         assert!(open.count_as().busy, "a reading of the first is under way");
         assert_eq!(open.effect_ended(FIRST), 1);
-        assert_eq!((open.count_missing(FIRST), open.count_missing(FIRST)), (1, 2));
+        let missing = |open: &mut OpenJob, s: u64| open.count_missing(FIRST, Tick(s * 1000));
+        assert_eq!([1, 5, 9].map(|s| missing(&mut open, s)), [(1, 0), (2, 4), (3, 8)].map(in_seconds));
         open.reset_faults(FIRST);
-        assert_eq!((open.count_missing(FIRST), open.effect_ended(AttemptNo(2))), (1, 0));
+        assert_eq!((missing(&mut open, 10), open.effect_ended(AttemptNo(2))), (in_seconds((1, 0)), 0));
     }
 
     #[test]
