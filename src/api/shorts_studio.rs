@@ -20,6 +20,8 @@ use crate::domain::task::{Fault, PostAnswer, ReadAnswer, TaskReading, TaskStatus
 
 /// Before the id of a task that is known by its `requestId` alone.
 const REQUEST: &str = "request:";
+/// Why an answer is no reading that shows another task than the one that was asked for.
+const OF_ANOTHER_TASK: &str = "the answer is about another task";
 
 /// Path and query that read a task.
 pub(super) fn poll_path(task: &TaskId) -> String {
@@ -56,7 +58,23 @@ pub fn classify_read(raw: &RawResponse, task: &TaskId) -> ReadAnswer {
     }
     match reading(raw, Some(task)) {
         Ok(reading) => ReadAnswer::Task(reading),
+        Err(why) if raw.status == 202 && why != OF_ANOTHER_TASK => ReadAnswer::Task(running(task)),
         Err(why) => ReadAnswer::Again { fault: Fault::new("broken_answer", why), wait: None },
+    }
+}
+
+/// What 202 says by itself.
+fn running(task: &TaskId) -> TaskReading {
+    TaskReading {
+        id: task.clone(),
+        status: TaskStatus::Processing,
+        model: None,
+        options: None,
+        charged: None,
+        waived: None,
+        urls: Vec::new(),
+        fault: None,
+        record: None,
     }
 }
 
@@ -75,7 +93,7 @@ fn reading(raw: &RawResponse, known: Option<&TaskId>) -> Result<TaskReading, &'s
     if let (Some((object, _)), Some(known)) = (&named, known)
         && names_another(object, known)
     {
-        return Err("the answer is about another task");
+        return Err(OF_ANOTHER_TASK);
     }
     let (object, id) = match (named, known) {
         // As it was given first, so that one task has one name.
@@ -227,6 +245,10 @@ mod tests {
         for word in ["failed", "success", "canceled", "processing"] {
             assert_eq!(poll(202, &format!(r#"{{"status":"{word}"}}"#)), "t Processing ? []");
         }
+        for body in ["", "<html>", r#"{"code":1,"message":"busy"}"#, "[]", r#"{"data":{"requestId":"r"}}"#] {
+            assert_eq!(poll(202, body), "t Processing ? []", "{body}");
+        }
+        assert_eq!(poll(202, r#"{"data":{"taskId":"u"}}"#), "again", "it is about another task");
         assert_eq!(poll(200, "{}"), "again");
         assert_eq!(poll(200, r#"{"status":"success","url":"http://x/1"}"#), "t Success ? [\"http://x/1\"]");
         assert_eq!(poll(200, r#"{"data":{"status":"failed","costCredits":0}}"#), "t Failed 0 []");
