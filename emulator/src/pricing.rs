@@ -143,9 +143,9 @@ pub(crate) fn image(mode: &ImageMode, ask: ImageAsk<'_>) -> Result<u64, NoPrice>
     whole(amount.ok_or(NoPrice)?.0)
 }
 
-/// Music: `max(base, ceil(duration_seconds))`, where the catalog has the base.
+/// Music: `max(60, ceil(duration_seconds))`, or more than 60 where the catalog has a higher base.
 pub(crate) fn music(base: Decimal, duration_seconds: Decimal) -> u64 {
-    whole(base.max(duration_seconds)).unwrap_or(u64::MAX)
+    whole(base.max(duration_seconds).max(Decimal::from(60))).unwrap_or(u64::MAX)
 }
 
 /// Speech: a credit for so many characters of the trimmed text, and at least the catalog's minimum.
@@ -244,6 +244,8 @@ mod tests {
     fn music_speech_and_their_edges() {
         let music_of = |text: &str| music(Decimal::from(60), text.parse().unwrap());
         assert_eq!((music_of("3"), music_of("60"), music_of("60.01"), music_of("300")), (60, 60, 61, 300));
+        let with_base = |base: u64| music(Decimal::from(base), Decimal::from(10));
+        assert_eq!([0, 30, 90].map(with_base), [60, 60, 90], "the document's minimum stays");
         let speech_of = |per_credit: u64, least: u64, characters| {
             let rate = SpeechRate {
                 characters_per_credit: Decimal::from(per_credit),

@@ -167,3 +167,16 @@ fn a_task_whose_creation_had_no_answer_is_fetched_from_an_empty_account() {
     assert_eq!((&lines[0]["state"], &lines[0]["charged_credits"]), (&json!("succeeded"), &json!(10)));
     assert_eq!(lines[1]["state"], "queued");
 }
+
+#[test]
+fn music_costs_its_minimum_however_low_the_catalog_goes() {
+    let env = TestEnv::new();
+    env.prices(&json!({"multiply": 0.5}));
+    env.write(
+        "song.json",
+        json!([{"kind": "music", "prompt": "a waltz", "duration_seconds": 10}]).to_string(),
+    );
+    let ran = env.run(["run", "song.json", "--json"]).exited(0);
+    assert!(!ran.stderr.contains("drift"), "{}", ran.stderr);
+    assert_eq!(env.audit().totals.charged_credits, 60);
+}
