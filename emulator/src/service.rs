@@ -231,14 +231,24 @@ impl Service {
         })
     }
 
-    /// `GET /api/v1/tasks/{taskId}`.
+    /// `GET /api/v1/tasks/{taskId}`, which tells of every kind but Shorts Studio.
     pub(crate) fn poll(&self, id: &str) -> Result<Value, ApiError> {
+        self.read_task(id, |kind| kind != Kind::ShortsStudio)
+    }
+
+    /// `GET /api/v1/shorts-studio`, which tells of no other kind.
+    pub(crate) fn poll_short(&self, id: &str) -> Result<Value, ApiError> {
+        self.read_task(id, |kind| kind == Kind::ShortsStudio)
+    }
+
+    fn read_task(&self, id: &str, is_told: impl Fn(Kind) -> bool) -> Result<Value, ApiError> {
         let id = Uuid::parse_str(id).ok().filter(|_| id.len() == 36);
         let id = id.ok_or_else(|| ApiError::not_found("task"))?;
         self.with_state(|state, now_ms| {
             state.totals.polls += 1;
             let user = state.user();
-            let tracked = state.tracked_task_mut(id).ok_or_else(|| ApiError::not_found("task"))?;
+            let tracked = state.tracked_task_mut(id).filter(|tracked| is_told(tracked.task.kind));
+            let tracked = tracked.ok_or_else(|| ApiError::not_found("task"))?;
             let status = tracked.task.status(now_ms);
             let running = matches!(status, Status::Pending | Status::Processing);
             let hasty = tracked.usage.polled(now_ms, running, scaled(ADVISED_POLL_MS, self.speed));

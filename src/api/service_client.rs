@@ -95,11 +95,17 @@ impl Service {
         }
     }
 
-    /// The record of any task of the account (`GET /api/v1/tasks/{taskId}`), as it came; nothing where the service knows
-    /// none of that name.
+    /// The record of any task of the account (`GET /api/v1/tasks/{taskId}`), as it came, or what its poll shows of a task of
+    /// Shorts Studio, which the document does not list there; nothing where the service knows none of that name.
     pub async fn task(&self, task: &TaskId) -> Result<Option<Value>, ServiceError> {
         let path = format!("/api/v1/tasks/{}", path_segment(&task.0));
-        self.ask(&path, |raw| response::parse_task_record(raw, task)).await
+        match self.ask(&path, |raw| response::parse_task_record(raw, task)).await? {
+            Some(record) => Ok(Some(record)),
+            None => {
+                let path = shorts_studio::poll_path(task);
+                self.ask(&path, |raw| shorts_studio::parse_task_record(raw, task)).await
+            }
+        }
     }
 
     /// The balance (`GET /api/v1/credits`).

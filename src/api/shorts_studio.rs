@@ -78,6 +78,28 @@ fn running(task: &TaskId) -> TaskReading {
     }
 }
 
+/// The record of a task as its poll shows it; nothing where the endpoint does not know the task.
+pub(super) fn parse_task_record(raw: &RawResponse, task: &TaskId) -> Result<Option<Value>, Fault> {
+    match classify_read(raw, task) {
+        ReadAnswer::Task(reading) => {
+            let body: Option<Value> = serde_json::from_slice(&raw.body).ok();
+            let places = ["/data/task", "/data", "/task", ""];
+            let shown = places.iter().find_map(|place| body.as_ref()?.pointer(place)?.as_object().cloned());
+            let mut record = shown.unwrap_or_default();
+            record.entry("id").or_insert_with(|| task.0.clone().into());
+            if reading.status == TaskStatus::Processing {
+                record.insert("status".to_owned(), "processing".into());
+            }
+            Ok(Some(record.into()))
+        }
+        // It says no more of what it does not know than that it refuses it.
+        _ if matches!(raw.status, 400 | 404 | 405) => Ok(None),
+        ReadAnswer::Missing(fault) | ReadAnswer::Unauthorised(fault) | ReadAnswer::Again { fault, .. } => {
+            Err(fault)
+        }
+    }
+}
+
 fn is_success(raw: &RawResponse) -> bool {
     (200..300).contains(&raw.status)
 }
@@ -275,6 +297,20 @@ mod tests {
         ] {
             assert_eq!(read(task, &format!("{{\"data\":{{{ids}{done}}}}}")), expected, "{task} {ids}");
         }
+    }
+
+    #[test]
+    fn the_record_of_a_task_is_what_its_poll_shows() {
+        let record = |status, body: &str| {
+            let record = parse_task_record(&raw(status, body), &TaskId("t".into()));
+            record.map(|record| record.map(|record| record.to_string())).map_err(|fault| fault.code)
+        };
+        let done = r#"{"code":0,"data":{"taskId":"t","status":"success","url":"http://x/1"}}"#;
+        let shown = r#"{"id":"t","status":"success","taskId":"t","url":"http://x/1"}"#;
+        assert_eq!(record(200, done), Ok(Some(shown.to_owned())));
+        assert_eq!(record(202, ""), Ok(Some(r#"{"id":"t","status":"processing"}"#.to_owned())));
+        assert_eq!(record(404, r#"{"code":-1,"message":"no"}"#), Ok(None));
+        assert_eq!(record(500, ""), Err("http_500".to_owned()));
     }
 
     #[test]

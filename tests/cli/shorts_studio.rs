@@ -153,3 +153,15 @@ fn what_was_made_before_is_named_with_the_file_that_tells_so_and_not_with_a_retr
     env.run(["run", "m.json"]).exited(0);
     assert_eq!(env.audit().totals.charged_credits, 2 * paid, "bought again as it was wanted");
 }
+
+#[test]
+fn the_record_of_a_short_is_what_its_poll_shows() {
+    let env = TestEnv::new();
+    env.write("m.json", manifest());
+    env.run(["run", "m.json"]).exited(0);
+    let task = env.audit().tasks[0].id.clone();
+    let shown = env.run(["tasks", &task, "--json"]).exited(0).json();
+    assert_eq!((&shown["status"], &shown["costCredits"]), (&json!("success"), &json!(20)), "{shown:#}");
+    let unknown = "00000000-0000-4000-8000-000000000000";
+    env.run(["tasks", unknown]).exited(2).says("the service knows no task");
+}

@@ -307,7 +307,10 @@ async fn shorts_studio_is_202_while_it_runs_and_its_errors_are_bare() {
     assert_eq!(bare.as_object().unwrap().keys().collect::<Vec<_>>(), ["code", "message"]);
     let (status, body) = bench.post("/api/v1/shorts-studio", &json!({"taskId": "seg"})).await;
     assert_eq!(status, 202);
-    let path = format!("/api/v1/shorts-studio?taskId={}", body["data"]["taskId"].as_str().unwrap());
+    let task = body["data"]["taskId"].as_str().unwrap();
+    let elsewhere = bench.get(&format!("/api/v1/tasks/{task}")).await.0;
+    assert_eq!(elsewhere, 404, "the document lists the other kinds there alone");
+    let path = format!("/api/v1/shorts-studio?taskId={task}");
     assert_eq!(bench.get(&path).await.0, 202);
     bench.emulator.advance(Duration::from_secs(600));
     let (status, body) = bench.get(&path).await;

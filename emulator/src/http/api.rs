@@ -284,9 +284,9 @@ async fn shorts_poll(
             return bare(&error);
         }
         let task = match (task_id, request_id) {
-            (Some(id), _) => service.poll(&id),
+            (Some(id), _) => service.poll_short(&id),
             (None, Some(id)) => match service.task_of_request(&id) {
-                Some(id) => service.poll(&id.to_string()),
+                Some(id) => service.poll_short(&id.to_string()),
                 None => Err(ApiError::not_found("task")),
             },
             (None, None) => Err(ApiError::invalid("taskId or requestId is required")),
