@@ -121,6 +121,15 @@ impl Pilot {
         Pilot { rest_jobs: 0, rest_credits: Credits::ZERO, ..self }
     }
 
+    /// All that waits is dropped but so many jobs, which cost no more than all of it.
+    #[must_use]
+    pub fn without_rest_beyond(self, kept: u32) -> Pilot {
+        match self.rest_jobs.min(kept) {
+            0 => self.without_rest(),
+            rest_jobs => Pilot { rest_jobs, ..self },
+        }
+    }
+
     /// With no more waiting than waited before and came since: `jobs`, for so many credits.
     #[must_use]
     pub fn at_most(self, before: Pilot, jobs: u32, credits: Credits) -> Pilot {

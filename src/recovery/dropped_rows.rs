@@ -116,7 +116,7 @@ impl Dropping<'_> {
         let job = lifecycle::apply(&record.job, attempt, reason, rules, self.now).ok()?.job;
         if job.is_over() {
             let is_superseded = self.versions.is_superseded(spec.seq);
-            self.batch.count_ended(spec.order.kind, job.state(), is_superseded);
+            self.batch.count_ended((spec.seq, spec.order.kind), job.state(), is_superseded);
             self.batch.replaced = self.batch.replaced + self.batch.unspent_of(&job, &spec.order);
         }
         Some(JobRecord { job, ..record.clone() })

@@ -61,7 +61,7 @@ pub fn import(dump: impl Read, dir: &Path, now: Timestamp) -> Result<Imported, D
             Some(Pause::Owner) => imported.paused_by_owner.push(batch.name.to_string()),
             _ => batch.paused = Some(Pause::Rebuilt),
         }
-        (batch.rebuilt_rows, batch.sent_at_once) = (batch.rows, None);
+        batch.mark_rebuilt();
         imported.paused += 1;
         if state.takes_files(batch)? {
             imported.without_files.push(batch.name.clone());

@@ -299,7 +299,7 @@ impl Sources<'_> {
             let unended = dearest(of_batch, backup, room.saturating_sub(ended));
             (batch.may_be_charged, batch.may_be_charged_ended) = (unended + ended, ended);
             rebuilt.may_be_charged_credits = rebuilt.may_be_charged_credits + batch.may_be_charged;
-            (batch.rebuilt_rows, batch.sent_at_once) = (batch.rows, None);
+            batch.mark_rebuilt();
         }
         rebuilt.batches += 1;
         rebuilt.jobs += u64::from(batch.rows);
@@ -369,7 +369,7 @@ impl BatchRebuild {
     /// Finds every row, and the segments that they make.
     fn read_rows(from: &Sources<'_>, mut batch: BatchRecord) -> Result<BatchRebuild, StoreError> {
         let mut rows = vec![None; batch.rows as usize];
-        let mut segments = SegmentBuilder::new(batch.pilot_rows(), from.group_keys);
+        let mut segments = SegmentBuilder::new(batch.pilot_rows(), batch.rebuilt_bytes, from.group_keys);
         let mut lines = from.state.spool(batch.no).rows(0, batch.spool_bytes)?;
         while let Some((at, spec)) = lines.next_line::<JobSpec>()? {
             if let Some(row) = rows.get_mut(spec.seq.0 as usize) {
@@ -378,7 +378,7 @@ impl BatchRebuild {
             segments.add(&spec.order, at, lines.at());
         }
         batch.segments = segments.segments();
-        (batch.ended, batch.totals) = (Ended::default(), Totals::default());
+        (batch.ended, batch.rebuilt_ended, batch.totals) = (Ended::default(), 0, Totals::default());
         (batch.replaced, batch.counts_dropped) = (Credits::ZERO, true);
         batch.kinds.clear();
         (batch.rejections, batch.paused) = (0, batch.paused.filter(|pause| *pause == Pause::Owner));
@@ -479,7 +479,8 @@ impl BatchRebuild {
             }
             self.book(&found.job);
             if found.job.is_over() {
-                self.batch.count_ended(spec.order.kind, found.job.state(), is_superseded);
+                let job = (spec.seq, spec.order.kind);
+                self.batch.count_ended(job, found.job.state(), is_superseded);
                 self.batch.replaced = self.batch.replaced + self.batch.unspent_of(&found.job, &spec.order);
                 self.batch.unreviewed += u32::from(!is_superseded && found.job.awaits_review());
                 self.batch.decided += u32::try_from(found.job.decisions().len()).unwrap_or(u32::MAX);

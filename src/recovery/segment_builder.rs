@@ -18,15 +18,22 @@ pub(super) struct SegmentBuilder<'a> {
     census: Census,
     /// Where the rows of a pilot lie.
     pilot_rows: Vec<(u64, u64)>,
+    /// Where the rows begin that came in since the state was rebuilt or imported.
+    since_rebuilt: u64,
 }
 
 /// Most runs that are told apart. Versions that did not sort rows by class left as many as there are rows.
 const RUNS_MAX: usize = 512;
 
 impl SegmentBuilder<'_> {
-    /// One for a batch the rows of whose pilot lie there, by byte, in their order, where groups have budgets by these keys.
-    pub(super) fn new(pilot_rows: Vec<(u64, u64)>, group_keys: &[GroupKey]) -> SegmentBuilder<'_> {
-        SegmentBuilder { pilot_rows, group_keys, ..SegmentBuilder::default() }
+    /// One for a batch the rows of whose pilot lie there, by byte, in their order, and those that came in since the state was
+    /// rebuilt or imported from byte `since_rebuilt` on, where groups have budgets by these keys.
+    pub(super) fn new(
+        pilot_rows: Vec<(u64, u64)>,
+        since_rebuilt: u64,
+        group_keys: &[GroupKey],
+    ) -> SegmentBuilder<'_> {
+        SegmentBuilder { pilot_rows, since_rebuilt, group_keys, ..SegmentBuilder::default() }
     }
 
     fn is_of_pilot(&self, at: u64) -> bool {
@@ -38,7 +45,9 @@ impl SegmentBuilder<'_> {
     pub(super) fn add(&mut self, order: &Order, at: u64, end: u64) {
         let priority = order.priority;
         let row = Segment { pilot: self.is_of_pilot(at), ..Segment::mixed(priority, at, end) };
-        let joins = |last: &Segment| (last.priority, last.pilot) == (row.priority, row.pilot);
+        let joins = |last: &Segment| {
+            (last.priority, last.pilot) == (row.priority, row.pilot) && at != self.since_rebuilt
+        };
         match self.mixed.last_mut() {
             Some(last) if joins(last) => last.end = end,
             _ => self.mixed.push(row),

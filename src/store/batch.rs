@@ -108,6 +108,12 @@ pub struct BatchRecord {
     /// imported when it had so many.
     #[serde(default, skip_serializing_if = "is_default")]
     pub rebuilt_rows: u32,
+    /// How many bytes its rows had then; 0 where a version of the program noted it that did not note this.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub rebuilt_bytes: u64,
+    /// How many of these jobs have ended; fewer where a version of the program noted it that did not count them.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub rebuilt_ended: u32,
     /// What these may have been charged and nothing tells, in credits: it counts against the budgets of the batch, of the
     /// state, of the day and of groups until they are asked for.
     #[serde(default, skip_serializing_if = "is_default")]
@@ -238,6 +244,8 @@ impl BatchRecord {
             canceled_below: 0,
             skipped: BTreeSet::new(),
             rebuilt_rows: 0,
+            rebuilt_bytes: 0,
+            rebuilt_ended: 0,
             may_be_charged: Credits::ZERO,
             may_be_charged_ended: Credits::ZERO,
             sent_at_once: Some(0),
@@ -325,6 +333,43 @@ impl BatchRecord {
         seq.0 < self.rebuilt_rows
     }
 
+    /// The state was rebuilt or imported: what has not begun may have been sent.
+    pub fn mark_rebuilt(&mut self) {
+        (self.rebuilt_rows, self.rebuilt_bytes) = (self.rows, self.spool_bytes);
+        (self.rebuilt_ended, self.sent_at_once) = (self.ended.all(), None);
+    }
+
+    /// Rows before this byte that have not begun may have been sent by a state that is gone. Where only their number is known
+    /// it may be any.
+    fn perhaps_sent_below(&self) -> u64 {
+        match (self.rebuilt_rows, self.rebuilt_bytes) {
+            (0, _) => 0,
+            (_, 0) => u64::MAX,
+            (_, bytes) => bytes,
+        }
+    }
+
+    /// Whether rows have not begun that may have been sent by a state that is gone.
+    pub fn has_rows_perhaps_sent(&self) -> bool {
+        let below = self.perhaps_sent_below();
+        self.segments.iter().any(|segment| !segment.is_through() && segment.cursor < below)
+    }
+
+    /// How many jobs have not begun, where `open` jobs have begun and not ended.
+    pub fn not_begun(&self, open: u32) -> u32 {
+        self.rows.saturating_sub(open).saturating_sub(self.ended.all())
+    }
+
+    /// How many of these may have been sent by a state that is gone, where that knew `open_before` of those that are open: at
+    /// most so many where it is not known which jobs have ended.
+    pub fn not_begun_perhaps_sent(&self, open: u32, open_before: u32) -> u32 {
+        if !self.has_rows_perhaps_sent() {
+            return 0;
+        }
+        let left = self.rebuilt_rows.saturating_sub(open_before).saturating_sub(self.rebuilt_ended);
+        left.min(self.not_begun(open))
+    }
+
     /// A job goes on. What it may have been charged counts from when a state that is gone may have sent it to when it is asked
     /// for, or resolved; what ended jobs may have been charged stays. True: it counts now and did not before, or the other way
     /// round.
@@ -376,7 +421,7 @@ impl BatchRecord {
     /// Whether the rows of a segment may leave the queue: all, or those of the pilot and those that are dropped. What is left
     /// of an earlier pilot waits.
     pub fn may_send(&self, segment: &Segment) -> bool {
-        let is_dropped = segment.end <= self.canceled_below && self.rebuilt_rows == 0;
+        let is_dropped = segment.end <= self.canceled_below && segment.cursor >= self.perhaps_sent_below();
         self.pilot.is_none() || is_dropped || (segment.pilot && segment.end > self.pilot_from)
     }
 

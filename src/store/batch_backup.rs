@@ -69,6 +69,9 @@ pub(super) struct BatchBackup {
     /// The most jobs of it that had been sent and had not ended at one time; nothing where it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) sent_at_once: Option<u32>,
+    /// How many bytes its rows had then.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub(super) rebuilt_bytes: u64,
     /// Only the rows of its pilot are sent, until a person continues.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) pilot: Option<Pilot>,
@@ -118,6 +121,7 @@ impl BatchBackup {
             paused_by_owner: batch.paused == Some(Pause::Owner),
             rebuilt_rows: batch.rebuilt_rows,
             sent_at_once: batch.sent_at_once,
+            rebuilt_bytes: batch.rebuilt_bytes,
             pilot: batch.pilot,
             pilot_from: batch.pilot_from,
             pilot_rows: batch.pilot_rows(),
@@ -148,6 +152,8 @@ impl BatchBackup {
     /// An earlier record of the batch, with all that the backup says in its place.
     pub(super) fn laid_over(&self, earlier: BatchRecord) -> BatchRecord {
         let has_grown = self.spool_bytes != earlier.spool_bytes;
+        let rebuilt = (self.rebuilt_rows, self.rebuilt_bytes);
+        let (rebuilt_rows, rebuilt_bytes) = rebuilt.max((earlier.rebuilt_rows, earlier.rebuilt_bytes));
         BatchRecord {
             rows: self.rows,
             spool_bytes: self.spool_bytes,
@@ -163,7 +169,8 @@ impl BatchBackup {
             paused: self.paused_by_owner.then_some(Pause::Owner).or(earlier.paused),
             // A backup of an earlier version tells neither.
             canceled_below: self.canceled_below.max(earlier.canceled_below),
-            rebuilt_rows: self.rebuilt_rows.max(earlier.rebuilt_rows),
+            rebuilt_rows,
+            rebuilt_bytes,
             sent_at_once: self.sent_at_once,
             pilot: self.pilot,
             pilot_from: self.pilot_from,

@@ -3,6 +3,7 @@
 //! Rows that have not begun lie in the spool, and ended jobs in the outcomes: without these numbers only a
 //! reading of both would tell.
 
+use crate::domain::ids::Seq;
 use crate::domain::job::State;
 use crate::domain::request::Kind;
 use crate::store::{BatchRecord, Ended, KindCounts};
@@ -37,8 +38,13 @@ impl BatchRecord {
     }
 
     /// Counts a job that has ended; a state that is not final counts nowhere.
-    pub fn count_ended(&mut self, kind: Kind, state: &State, is_superseded: bool) {
+    pub fn count_ended(&mut self, (seq, kind): (Seq, Kind), state: &State, is_superseded: bool) {
+        let before = self.ended.all();
         self.ended.count(state, is_superseded);
+        if self.may_have_been_sent(seq) {
+            let more = self.ended.all().saturating_sub(before);
+            self.rebuilt_ended = self.rebuilt_ended.saturating_add(more);
+        }
         // A batch that was accepted before kinds were counted has none of its own.
         if let Some(of_kind) = self.kinds.get_mut(&kind) {
             of_kind.ended.count(state, is_superseded);
@@ -46,8 +52,13 @@ impl BatchRecord {
     }
 
     /// Counts one ended job less: it was taken up again.
-    pub fn count_reopened(&mut self, kind: Kind, state: &State, is_superseded: bool) {
+    pub fn count_reopened(&mut self, (seq, kind): (Seq, Kind), state: &State, is_superseded: bool) {
+        let before = self.ended.all();
         self.ended.reopen(state, is_superseded);
+        if self.may_have_been_sent(seq) {
+            let less = before.saturating_sub(self.ended.all());
+            self.rebuilt_ended = self.rebuilt_ended.saturating_sub(less);
+        }
         if let Some(of_kind) = self.kinds.get_mut(&kind) {
             of_kind.ended.reopen(state, is_superseded);
         }

@@ -344,7 +344,7 @@ impl Scheduler {
             |key: &JobKey| self.jobs.get(key).is_some_and(|open| open.job().may_have_been_sent());
         !record.has_ended()
             && active.has_expired(now)
-            && (record.rebuilt_rows > 0 && active.has_rows()
+            && (record.has_rows_perhaps_sent()
                 || self.jobs.all_candidates(record.no).iter().any(may_have_been_sent))
     }
 

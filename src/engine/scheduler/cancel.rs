@@ -22,9 +22,11 @@ impl Scheduler {
             queued.partition(|open| open.job().may_have_been_sent());
         let kept = u32::try_from(kept.len()).unwrap_or(u32::MAX);
         let queued: Vec<JobKey> = queued.iter().map(|open| open.key()).collect();
-        let open = self.jobs.counts().open_of(no);
+        let (not_begun, not_begun_perhaps_sent) = self.not_begun(no);
         let Some(active) = self.batches.get_mut(&no) else { return Ok(CommandOutcome::default()) };
-        let (mut jobs, may_have_been_sent) = active.cancel(open, kept);
+        let may_have_been_sent = not_begun_perhaps_sent.saturating_add(kept);
+        active.cancel(may_have_been_sent);
+        let mut jobs = not_begun.saturating_sub(not_begun_perhaps_sent);
         self.pending.batch_changed(no);
         for key in queued {
             self.cancel_queued(key);
@@ -42,15 +44,24 @@ impl Scheduler {
 
     /// Jobs of a canceled batch that wait and may have been sent by a state that is gone: they are not dropped.
     pub(super) fn canceled_and_perhaps_sent(&self, no: BatchNo) -> u32 {
-        let Some(active) = self.batches.get(&no).filter(|active| active.record().canceled) else { return 0 };
-        let record = active.record();
+        if self.batches.get(&no).is_none_or(|active| !active.record().canceled) {
+            return 0;
+        }
         let of_batch = self.jobs.iter().filter(|open| open.key().batch == no);
         let queued = of_batch
             .filter(|open| matches!(open.job().state(), State::Queued) && open.job().may_have_been_sent());
-        let begun = self.jobs.counts().open_of(no).saturating_add(record.ended.all());
-        let since = record.rows.saturating_sub(record.rebuilt_rows);
-        let not_begun = record.rows.saturating_sub(begun).saturating_sub(since);
+        let (_, not_begun) = self.not_begun(no);
         not_begun.saturating_add(u32::try_from(queued.count()).unwrap_or(u32::MAX))
+    }
+
+    /// How many jobs of a batch have not begun, and how many of these may have been sent by a state that is gone.
+    fn not_begun(&self, no: BatchNo) -> (u32, u32) {
+        let Some(record) = self.batch(no) else { return (0, 0) };
+        let open = self.jobs.counts().open_of(no);
+        let of_batch = self.jobs.iter().map(OpenJob::key).filter(|key| key.batch == no);
+        let before = of_batch.filter(|key| record.may_have_been_sent(key.seq)).count();
+        let before = u32::try_from(before).unwrap_or(u32::MAX);
+        (record.not_begun(open), record.not_begun_perhaps_sent(open, before))
     }
 
     pub(super) fn cancel_job(

@@ -51,11 +51,11 @@ impl Scheduler {
             if event == Event::Expire
                 && let Some(active) = self.batches.get_mut(&no)
                 && active.record().pilot.is_some()
-                && active.record().rebuilt_rows == 0
+                && !active.record().has_rows_perhaps_sent()
                 && active.record().canceled_below < active.record().spool_bytes
             {
                 // What waits after its pilot is dropped, too, unless it may have been sent by a state that is gone.
-                active.drop_rest_of_pilot();
+                active.drop_rest_of_pilot(0);
                 self.pending.batch_changed(no);
             }
             self.drop_rows(no, &event, now)?;

@@ -228,7 +228,7 @@ impl Disk {
         }
         for batch in self.batches.values_mut().filter(|batch| !batch.is_done()) {
             batch.paused = Some(Pause::Rebuilt);
-            batch.rebuilt_rows = batch.rows;
+            batch.mark_rebuilt();
         }
     }
 
@@ -253,9 +253,7 @@ impl Disk {
             if is_whole {
                 batch = BatchRecord { segments: Vec::new(), skipped: BTreeSet::new(), ..before.clone() };
                 (batch.ended, batch.totals) = (Ended::default(), Totals::default());
-                (batch.kinds, batch.rejections) = (BTreeMap::new(), 0);
-            } else {
-                batch.rebuilt_rows = rows;
+                (batch.kinds, batch.rejections, batch.rebuilt_ended) = (BTreeMap::new(), 0, 0);
             }
             let versions = self.row_versions(&before);
             let specs = &self.spool[&no][..usize::try_from(spool_bytes).unwrap()];
@@ -278,7 +276,11 @@ impl Disk {
                 found.push(job);
                 let (priority, class) = class_of(spec);
                 match batch.segments.last_mut() {
-                    Some(last) if (last.priority, last.class) == (priority, class) => last.end = at + 1,
+                    Some(last)
+                        if (last.priority, last.class) == (priority, class) && at != batch.rebuilt_bytes =>
+                    {
+                        last.end = at + 1;
+                    }
                     _ => batch.segments.push(Segment {
                         priority,
                         class,
@@ -315,10 +317,14 @@ impl Disk {
                 }
                 let key = JobKey { batch: no, seq: spec.seq };
                 if job.is_over() {
-                    batch.count_ended(spec.order.kind, job.state(), versions.is_superseded(spec.seq));
+                    let is_superseded = versions.is_superseded(spec.seq);
+                    batch.count_ended((spec.seq, spec.order.kind), job.state(), is_superseded);
                 }
                 let place = if job.is_over() { &mut self.outcomes } else { &mut self.open };
                 place.insert(key, JobRecord { key, id: spec.id, row_at: at, job });
+            }
+            if !is_whole {
+                batch.mark_rebuilt();
             }
             if !batch.is_done() {
                 batch.paused = Some(Pause::Rebuilt);

@@ -89,7 +89,7 @@ impl ActiveBatch {
         let present = std::mem::replace(&mut self.record, record);
         let record = &mut self.record;
         record.totals = present.totals;
-        record.ended = present.ended;
+        (record.ended, record.rebuilt_ended) = (present.ended, present.rebuilt_ended);
         record.unreviewed = present.unreviewed;
         record.decided = present.decided;
         record.review_announced = present.review_announced && !has_more;
@@ -196,11 +196,13 @@ impl ActiveBatch {
         self.record.pilot.iter_mut().for_each(|pilot| pilot.change_waiting(is_wanted, hold));
     }
 
-    /// What waits for the end of its pilot is dropped. What of it is wanted again later waits as before.
-    pub fn drop_rest_of_pilot(&mut self) {
+    /// What waits for the end of its pilot is dropped, but for `kept` jobs that may have been sent by a state that is gone.
+    /// What of it is wanted again later waits as before.
+    pub fn drop_rest_of_pilot(&mut self, kept: u32) {
         let record = &mut self.record;
-        (record.canceled_below, record.pilot_announced) = (record.spool_bytes, false);
-        record.pilot = record.pilot.map(Pilot::without_rest);
+        record.canceled_below = record.spool_bytes;
+        record.pilot_announced &= kept > 0;
+        record.pilot = record.pilot.map(|pilot| pilot.without_rest_beyond(kept));
         if record.pilot.is_some() {
             self.windows = windows_of(record);
         }
@@ -340,28 +342,14 @@ impl ActiveBatch {
         self.record.totals.apply(movement)
     }
 
-    /// Its owner drops what is not sent. `open` jobs have begun, and `kept` of them wait in the queue and may have been
-    /// sent by a state that is gone: with any such, it is paused, since they are not dropped. Returns how many that have
-    /// not begun are dropped, and how many jobs in all may have been sent.
-    pub fn cancel(&mut self, open: u32, kept: u32) -> (u32, u32) {
-        let record = &mut self.record;
-        let begun = open.saturating_add(record.ended.all());
-        let not_begun = record.rows.saturating_sub(begun);
-        record.canceled = true;
-        record.canceled_below = record.spool_bytes;
-        // Rows that came in since the state was rebuilt were not sent by another.
-        let since = record.rows.saturating_sub(record.rebuilt_rows);
-        let may_have_been_sent = kept.saturating_add(match record.rebuilt_rows {
-            0 => 0,
-            _ => not_begun.saturating_sub(since),
-        });
-        if may_have_been_sent > 0 {
-            // What waits after its pilot stays, too: only a person who continues has it sent.
-            record.paused = Some(Pause::Rebuilt);
-        } else {
-            self.drop_rest_of_pilot();
+    /// Its owner drops what is not sent. `perhaps_sent` jobs, begun or not, may have been sent by a state that is gone: with
+    /// any such, it is paused, since they are not dropped.
+    pub fn cancel(&mut self, perhaps_sent: u32) {
+        self.record.canceled = true;
+        if perhaps_sent > 0 {
+            self.record.paused = Some(Pause::Rebuilt);
         }
-        (not_begun.saturating_sub(may_have_been_sent.saturating_sub(kept)), may_have_been_sent)
+        self.drop_rest_of_pilot(perhaps_sent);
     }
 
     /// A job of it ends before its turn: its row is passed over. False: there are too many such already.
@@ -391,7 +379,7 @@ impl ActiveBatch {
         let is_superseded = self.versions.is_superseded(spec.seq);
         let record = &mut self.record;
         record.inputs_announced = false;
-        record.count_ended(spec.order.kind, job.state(), is_superseded);
+        record.count_ended((spec.seq, spec.order.kind), job.state(), is_superseded);
         record.replaced = record.replaced + record.unspent_of(job, &spec.order);
         let pause = match job.state() {
             State::Failed { fault, .. } if record.is_rejection(&fault.code, spec.order.kind, in_row_max) => {
@@ -423,7 +411,7 @@ impl ActiveBatch {
     pub fn job_reopened(&mut self, spec: &JobSpec, ended: &Job) {
         self.last_failures.retain(|(failed, _)| *failed != spec.seq);
         let is_superseded = self.versions.is_superseded(spec.seq);
-        self.record.count_reopened(spec.order.kind, ended.state(), is_superseded);
+        self.record.count_reopened((spec.seq, spec.order.kind), ended.state(), is_superseded);
         let unspent = self.record.unspent_of(ended, &spec.order);
         self.record.replaced = self.record.replaced.saturating_sub(unspent);
         self.record.note_reopened(ended, &spec.order);
@@ -650,12 +638,12 @@ mod tests {
     #[test]
     fn what_comes_after_a_cancel_is_wanted_and_what_may_have_been_sent_keeps_its_place() {
         let mut active = loaded();
-        assert_eq!(active.cancel(0, 0), (4, 0));
+        active.cancel(0);
         assert!(active.is_canceled() && active.front_rows(9, false, |_| true).is_empty());
         assert_eq!(active.rows_to_drop(true, 3).all, [Seq(0), Seq(1), Seq(2)]);
         let mut active = loaded();
         active.record.rebuilt_rows = 2;
-        assert_eq!(active.cancel(0, 0), (2, 2));
+        active.cancel(2);
         assert_eq!(active.record().paused, Some(Pause::Rebuilt));
         assert_eq!(active.rows_to_drop(true, 9), DroppedRows::default(), "the first may have been sent");
     }
@@ -685,7 +673,7 @@ mod tests {
     fn another_manifest_keeps_what_is_known_and_wants_the_rest_anew() {
         let mut active = loaded();
         active.pause(Pause::Owner);
-        active.cancel(0, 0);
+        active.cancel(0);
         active.take_rows_up_to(Seq(0));
         let mut more = batch().into_record();
         (more.rows, more.spool_bytes) = (5, 5);

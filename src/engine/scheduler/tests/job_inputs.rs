@@ -30,13 +30,13 @@ fn with_parents(seq: u32, parents: &[u32], review: bool) -> Arc<JobSpec> {
 }
 
 /// A batch of these rows: each with its parents.
-fn stage(rows: &[&[u32]]) -> Stage {
+pub(super) fn stage(rows: &[&[u32]]) -> Stage {
     let mut stage = Stage::of(u32::try_from(rows.len()).unwrap());
     stage.specs = (0..).zip(rows).map(|(seq, parents)| with_parents(seq, parents, false)).collect();
     stage
 }
 
-fn found(stage: &mut Stage, seq: u32) -> String {
+pub(super) fn found(stage: &mut Stage, seq: u32) -> String {
     let attempt = stage.attempt(seq);
     let addresses = stage.specs[seq as usize].order.inputs.iter().map(|_| FoundInput {
         address: "https://r/now".to_owned(),
@@ -47,7 +47,7 @@ fn found(stage: &mut Stage, seq: u32) -> String {
 }
 
 /// A job that was posted runs to its end. Returns what follows from that.
-fn finish(stage: &mut Stage, seq: u32) -> String {
+pub(super) fn finish(stage: &mut Stage, seq: u32) -> String {
     stage.posted(seq, task("pending"));
     stage.pass_until(&format!("read {seq}#1"));
     assert_eq!(stage.read(seq, ReadAnswer::Task(reading("success"))), format!("fetch {seq}#1"));
@@ -248,7 +248,7 @@ fn a_row_to_be_reviewed_feeds_nothing_before_it_is_approved() {
     assert_eq!(decide(&mut stage, Verdict::Approved), "inputs 1#1 of [0]");
 }
 
-fn decide(stage: &mut Stage, seq: u32, verdict: Verdict) -> String {
+pub(super) fn decide(stage: &mut Stage, seq: u32, verdict: Verdict) -> String {
     let record = stage.outcomes[&Stage::key(seq)].clone();
     let sha256 = record.job.outputs().iter().map(|file| file.sha256.clone()).collect();
     let decision = Decision { verdict, by: "ana".to_owned(), at: Timestamp(0), note: None, sha256 };

@@ -1,5 +1,6 @@
 //! What waits, and what it stands in the way of: nothing but its own class.
 
+use super::job_inputs::finish;
 use super::*;
 use crate::domain::manifest::row::Deadline;
 use crate::domain::pilot::Pilot;
@@ -375,4 +376,136 @@ fn rows_of_the_rest_that_are_being_canceled_and_one_that_is_wanted_again_are_not
     stage.scheduler.execute(Command::AddBatch(Box::new(more)), stage.now).unwrap();
     assert_eq!(stage.step(vec![]), "");
     assert_eq!(stage.batch.pilot.unwrap().rest_jobs, 1);
+}
+
+impl Stage {
+    /// The state is carried elsewhere as it stands, and goes on there, with this many rows more, the first `pilot` of them
+    /// before the others.
+    fn carry_over_and_add(&mut self, more: u32, pilot: u32) {
+        self.batch.mark_rebuilt();
+        self.restart();
+        let mut longer = self.batch.clone();
+        let (from, rows) = (longer.spool_bytes, longer.rows);
+        let (first, end) = (from + u64::from(pilot), from + u64::from(more));
+        let urgent = |seq: u32| {
+            let mut spec = (*spec(seq, Kind::Video)).clone();
+            spec.order.priority = 5;
+            Arc::new(spec)
+        };
+        self.specs.extend((rows..rows + more).map(urgent));
+        if pilot > 0 {
+            longer.segments.push(Segment { pilot: true, ..Segment::mixed(5, from, first) });
+            let rest_jobs = more - pilot;
+            longer.pilot = Some(Pilot { jobs: pilot, rest_jobs, ..Pilot::default() });
+            longer.pilot_from = from;
+        }
+        longer.segments.push(Segment::mixed(5, first, end));
+        (longer.rows, longer.spool_bytes) = (rows + more, end);
+        longer.planned = longer.planned + Credits(PRICE).times(more);
+        self.scheduler.execute(Command::AddBatch(Box::new(longer)), self.now).unwrap();
+    }
+
+    /// How many jobs a cancel drops, and how many stay that may have been sent.
+    fn cancel(&mut self) -> (u32, u32) {
+        let outcome = self.scheduler.execute(Command::Cancel(BatchNo(1)), self.now).unwrap();
+        (outcome.jobs, outcome.may_have_been_sent)
+    }
+}
+
+fn one_at_a_time(rows: u32) -> Stage {
+    Stage::with(rows, Settings { limits: Limits { in_flight: 1, ..settings().limits }, ..settings() })
+}
+
+#[test]
+fn a_row_that_a_gone_state_may_have_sent_is_not_sent_after_a_cancel_though_newer_ones_have_begun() {
+    let mut stage = one_at_a_time(3);
+    assert_eq!(stage.step(vec![]), "post 0#1");
+    assert_eq!(stage.posted(0, PostAnswer::Refused(fault("generic"))), "post 1#1");
+    assert_eq!(stage.posted(1, PostAnswer::Refused(fault("generic"))), "post 2#1");
+    // As many have ended as it has rows that may have been sent; the third waits.
+    let mut stage =
+        Stage { batch: stage.batch.clone(), outcomes: stage.outcomes.clone(), ..one_at_a_time(3) };
+    (stage.batch.segments[0].cursor, stage.batch.totals) = (2, Totals::default());
+    stage.carry_over_and_add(3, 0);
+    assert_eq!(stage.step(vec![]), "post 3#1", "the newer ones are more urgent");
+    assert_eq!(stage.cancel(), (2, 1));
+    assert_eq!(stage.step(vec![]), "");
+    assert_eq!(finish(&mut stage, 3), "");
+    assert_eq!(stage.step(vec![]), "");
+    assert_eq!(stage.batch.paused, Some(Pause::Rebuilt));
+    assert_eq!(stage.ended, ["job-4 canceled", "job-5 canceled", "job-3 succeeded"]);
+    let resumed = stage.scheduler.execute(Command::Resume(BatchNo(1)), stage.now).unwrap();
+    assert_eq!(resumed.canceled_go_on, 1);
+    assert_eq!(stage.step(vec![]), "post 2#1");
+}
+
+/// An earlier version of the program noted how many rows there were, and not how long they are.
+#[test]
+fn what_may_have_been_sent_is_kept_where_only_its_number_was_noted() {
+    let mut stage = one_at_a_time(1);
+    stage.carry_over_and_add(3, 0);
+    let mut record = stage.scheduler.batches.get(&BatchNo(1)).unwrap().record().clone();
+    record.rebuilt_bytes = 0;
+    stage.batch = record;
+    stage.restart();
+    assert_eq!(stage.step(vec![]), "post 1#1");
+    assert_eq!(stage.cancel(), (2, 1));
+    assert_eq!(stage.step(vec![]), "");
+    assert_eq!(finish(&mut stage, 1), "");
+    assert_eq!((stage.batch.paused, stage.batch.ended.canceled), (Some(Pause::Rebuilt), 2));
+}
+
+/// One row of it is done, and may not have been sent any more; so is the pilot of four rows that came in since.
+fn after_a_pilot_in_a_state_that_was_carried_over() -> Stage {
+    let mut stage = Stage::of(1);
+    stage.carry_over_and_add(4, 1);
+    assert_eq!(stage.step(vec![]), "post 1#1", "what came before the pilot waits, too");
+    finish(&mut stage, 1);
+    stage
+}
+
+#[test]
+fn a_cancel_drops_what_came_after_a_loss_and_waits_after_its_pilot() {
+    let mut stage = Stage::of(1);
+    assert_eq!(stage.step(vec![]), "post 0#1");
+    finish(&mut stage, 0);
+    stage.carry_over_and_add(4, 1);
+    assert_eq!(stage.step(vec![]), "post 1#1");
+    finish(&mut stage, 1);
+    assert_eq!(stage.scheduler.standstill(), Some(Standstill::Parked(Parked::Pilot)));
+    assert_eq!(stage.cancel(), (3, 0));
+    assert_eq!(stage.step(vec![]), "");
+    assert_eq!((stage.batch.ended.canceled, stage.batch.paused), (3, None));
+    assert_eq!(stage.scheduler.standstill(), Some(Standstill::Done));
+}
+
+#[test]
+fn a_cancel_keeps_what_may_have_been_sent_and_waits_after_a_pilot() {
+    let mut stage = after_a_pilot_in_a_state_that_was_carried_over();
+    assert_eq!(stage.cancel(), (3, 1));
+    assert_eq!(stage.step(vec![]), "");
+    let pilot_rest = |stage: &Stage| stage.batch.pilot.map(|pilot| pilot.rest_jobs);
+    assert_eq!((stage.batch.ended.canceled, pilot_rest(&stage)), (3, Some(1)));
+    stage.restart();
+    stage.scheduler.execute(Command::Resume(BatchNo(1)), stage.now).unwrap();
+    assert_eq!(stage.step(vec![]), "");
+    assert_eq!(stage.scheduler.standstill(), Some(Standstill::Parked(Parked::Pilot)));
+    stage.scheduler.execute(Command::Continue(BatchNo(1)), stage.now).unwrap();
+    assert_eq!(stage.step(vec![]), "post 0#1");
+}
+
+#[test]
+fn what_came_after_a_loss_and_waits_after_its_pilot_expires() {
+    let mut stage = Stage::of(1);
+    assert_eq!(stage.step(vec![]), "post 0#1");
+    finish(&mut stage, 0);
+    stage.carry_over_and_add(4, 1);
+    assert_eq!(stage.step(vec![]), "post 1#1");
+    finish(&mut stage, 1);
+    stage.batch.policy.expires = Some(Deadline::At(stage.now.wall.after(Millis(1_000))));
+    stage.restart();
+    stage.pass(Millis(1_000));
+    assert_eq!(stage.step(vec![]), "");
+    assert_eq!(stage.batch.ended.expired, 3);
+    assert_eq!(stage.scheduler.standstill(), Some(Standstill::Done));
 }

@@ -147,7 +147,7 @@ fn an_attempt_that_waited_while_its_batch_was_canceled_is_not_sent() {
     let mut stage = Stage::of(1);
     stage.step(vec![]);
     stage.posted(0, task("failed"));
-    stage.scheduler.batches.get_mut(&BatchNo(1)).unwrap().cancel(1, 0);
+    stage.scheduler.batches.get_mut(&BatchNo(1)).unwrap().cancel(0);
     assert_eq!(stage.pass(Millis(300_000)).step(vec![]), "");
     assert_eq!(stage.ended, ["job-0 canceled"]);
 }
