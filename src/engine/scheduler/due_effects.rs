@@ -57,6 +57,14 @@ impl Scheduler {
                         self.postpone(key, attempt, now);
                     }
                 },
+                // Surely nothing was made of what was found: by now the inputs may have been decided otherwise.
+                Want::Post if self.waits_with_inputs(key) && !self.knows_inputs(key) => {
+                    self.want_inputs(key);
+                    self.postpone(key, attempt, now);
+                }
+                Want::Post if self.waits_with_inputs(key) && self.takes_others(key) => {
+                    self.lost_inputs(key, attempt, now)?;
+                }
                 Want::Post if !is_keyed => self.mark_outcome_unknown(key, now)?,
                 Want::Post if self.requests_left() == 0 || !self.may_post_again(key, now) => {
                     self.postpone(key, attempt, now);

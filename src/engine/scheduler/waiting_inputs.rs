@@ -64,11 +64,16 @@ impl Scheduler {
         }
     }
 
-    /// An open job has left the queue. What is known of its inputs is kept until they are found.
+    /// An open job has left the queue. What is known of its inputs is kept until they are found and its request may have made
+    /// a task.
     pub(super) fn unqueue(&mut self, key: JobKey) {
         self.jobs.unqueue(&key);
         let Some(open) = self.jobs.get(&key) else { return };
-        match open.lacks_found_inputs() && matches!(open.job().state(), State::Submitting { .. }) {
+        let needs_inputs = match open.job().state() {
+            State::Submitting { may_have_run, .. } => !may_have_run || open.lacks_found_inputs(),
+            _ => false,
+        };
+        match needs_inputs {
             true => self.inputs.looks_for(key, &open.spec().order),
             false => self.inputs.has_left(key, &open.spec().order),
         }
@@ -397,6 +402,22 @@ impl Scheduler {
         // The files of a row follow its references; they are decided about by nobody.
         let found = found.iter().take(open.spec().order.inputs.len());
         takes.is_none_or(|takes| takes.into_iter().ne(found.map(|input| input.take)))
+    }
+
+    /// Whether a job that takes outputs of others, and surely has no task, waits to be sent again.
+    pub(super) fn waits_with_inputs(&self, key: JobKey) -> bool {
+        let takes_outputs =
+            |open: &OpenJob| open.spec().order.kind.is_keyed() && !open.spec().order.inputs.is_empty();
+        !self.was_taken(key) && self.jobs.get(&key).is_some_and(takes_outputs)
+    }
+
+    /// Whether the inputs that were found for a job are not those any more that it takes.
+    pub(super) fn takes_others(&self, key: JobKey) -> bool {
+        let Some(open) = self.jobs.get(&key) else { return false };
+        let Some(takes) = self.inputs.takes(key.batch, &open.spec().order) else { return true };
+        // Without any choice none is noted.
+        let noted = open.job().present().input_takes().iter().copied().chain(std::iter::repeat(0));
+        takes.into_iter().zip(noted).any(|(take, noted)| take.unwrap_or(0) != noted)
     }
 
     /// Inputs with what is sent for those of which the length is taken; nothing where no catalog is known.

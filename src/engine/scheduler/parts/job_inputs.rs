@@ -37,7 +37,8 @@ impl Lookup {
 struct BatchInputs {
     lookup: Lookup,
     ended: HashMap<JobId, EndedTake>,
-    /// Jobs, of this batch and of others, that are queued or look for their inputs, by those whose outputs they need.
+    /// Jobs, of this batch and of others, that are queued, look for their inputs or were sent with them and may be turned away,
+    /// by those whose outputs they need.
     children: HashMap<JobId, BTreeSet<JobKey>>,
     /// Queued jobs that lack an input.
     waiting: BTreeSet<Seq>,
@@ -164,7 +165,7 @@ impl JobInputs {
         self.note_child(key, order);
     }
 
-    /// A job that is not queued looks for its inputs: what is known of them is kept.
+    /// A job that is not queued looks for its inputs, or may still be turned away: what is known of them is kept.
     pub fn looks_for(&mut self, key: JobKey, order: &Order) {
         if let Some(known) = self.batches.get_mut(&key.batch) {
             known.waiting.remove(&key.seq);

@@ -1,6 +1,9 @@
 //! Jobs whose POST surely made no task: what is asked before they are sent again.
 
+use super::job_inputs;
 use super::*;
+use crate::domain::job_reference::FoundInput;
+use crate::domain::review::Verdict;
 use crate::engine::scheduler::Command;
 use crate::store::Pause;
 
@@ -181,4 +184,77 @@ fn a_stop_with_many_of_them_ends_after_all_are_in_the_queue() {
     let held = stage.steps_at_once(|stage, _| stage.batch.totals.held.0 / PRICE);
     assert_eq!(held, [300 - 2 * 136, 0], "no commit carries more than it should");
     assert_eq!(stage.scheduler.standstill(), Some(Standstill::Stopped));
+}
+
+/// A row and one that takes its output, which was turned away.
+fn child_turned_away() -> Stage {
+    let mut stage = job_inputs::stage(&[&[], &[0]]);
+    stage.step(vec![]);
+    assert_eq!(job_inputs::finish(&mut stage, 0), "inputs 1#1 of [0]");
+    assert_eq!(job_inputs::found(&mut stage, 1), "post 1#1");
+    assert_eq!(stage.posted(1, turned_away()), "");
+    stage
+}
+
+fn seconds_pass_in_silence(stage: &mut Stage) {
+    for _ in 0..100 {
+        assert_eq!(stage.pass(Millis(1_000)).step(vec![]), "");
+    }
+}
+
+#[test]
+fn one_whose_inputs_stand_is_sent_again_with_them() {
+    let mut stage = child_turned_away();
+    stage.pass_until("post 1#1");
+    job_inputs::decide(&mut stage, 0, Verdict::Approved);
+    assert_eq!(stage.posted(1, turned_away()), "");
+    stage.pass_until("post 1#1");
+    stage.posted(1, task("pending"));
+    assert_eq!(stage.durable[&Stage::key(1)].job.present().inputs(), ["https://r/now"]);
+}
+
+#[test]
+fn one_whose_input_was_rejected_meanwhile_is_not_sent_again() {
+    let mut stage = child_turned_away();
+    job_inputs::decide(&mut stage, 0, Verdict::Rejected);
+    seconds_pass_in_silence(&mut stage);
+    let child = |stage: &Stage| {
+        let job = &stage.durable[&Stage::key(1)].job;
+        (job.state().name(), job.books().held)
+    };
+    assert_eq!(child(&stage), WAITING);
+    assert_eq!(job_inputs::decide(&mut stage, 0, Verdict::Approved), "inputs 1#1 of [0]");
+    // What may have made a task is asked for with what it said.
+    assert_eq!(job_inputs::found(&mut stage, 1), "post 1#1");
+    stage.posted(1, lost());
+    job_inputs::decide(&mut stage, 0, Verdict::Rejected);
+    stage.pass_until("post 1#1");
+}
+
+#[test]
+fn one_whose_input_is_another_take_by_then_looks_for_that() {
+    let mut stage = job_inputs::stage(&[&[], &[], &[0]]);
+    let fingerprint = stage.specs[0].fingerprint;
+    let second = JobSpec { id: JobId::derive(fingerprint, 2), ..(*stage.specs[1]).clone() };
+    stage.specs[1] = Arc::new(JobSpec { fingerprint, variation: 2, ..second });
+    let mut child = (*stage.specs[2]).clone();
+    child.order.inputs[0].takes = 2;
+    stage.specs[2] = Arc::new(child);
+    let found = |stage: &mut Stage, take| {
+        let address = "https://r/now".to_owned();
+        let found = vec![FoundInput { address, take: Some(take), length: None }];
+        stage.step(vec![Input::InputsFound(Stage::key(2), AttemptNo::FIRST, Ok(found))])
+    };
+    stage.step(vec![]);
+    job_inputs::finish(&mut stage, 0);
+    job_inputs::finish(&mut stage, 1);
+    assert_eq!(job_inputs::decide(&mut stage, 0, Verdict::Picked), "inputs 2#1 of [0]");
+    assert_eq!(found(&mut stage, 1), "post 2#1");
+    stage.posted(2, turned_away());
+    stage.pass_until("post 2#1");
+    stage.posted(2, turned_away());
+    job_inputs::decide(&mut stage, 0, Verdict::Withdrawn);
+    job_inputs::decide(&mut stage, 1, Verdict::Picked);
+    stage.pass_until("inputs 2#1 of [1]");
+    assert_eq!(found(&mut stage, 2), "post 2#1");
 }
