@@ -73,11 +73,16 @@ pub enum HoldRefusal {
     },
 }
 
-/// The price at which a job that costs this is admitted, where it may cost `max`.
+/// The price at which a job that costs this is admitted, where it may cost `max`. No more is held than any task is charged.
 ///
 /// # Errors
 /// [`HoldRefusal`]: it must not be sent at this price.
 pub fn hold_for(cost: &Result<Cost, Diagnostic>, max: Option<Credits>) -> Result<Hold, HoldRefusal> {
+    let Hold { hold, basis } = uncapped(cost, max)?;
+    Ok(Hold { hold: hold.min(Credits::TASK_MAX), basis })
+}
+
+fn uncapped(cost: &Result<Cost, Diagnostic>, max: Option<Credits>) -> Result<Hold, HoldRefusal> {
     let cost = match cost {
         Ok(cost) => cost,
         Err(finding) => {
@@ -176,6 +181,8 @@ mod tests {
     fn where_nothing_bounds_it_the_maximum_is_held() {
         assert_eq!(decide(&cost(None, 0, false), Some(7)), "7 MaxCredits");
         assert_eq!(decide(&cost(None, 20, false), Some(30)), "30 MaxCredits");
+        let beyond = Credits::TASK_MAX.0 + 1;
+        assert_eq!(decide(&cost(None, 20, false), Some(beyond)), "1000000000000 MaxCredits");
         let short = "the price is not known: why; it needs max_credits of 20 or more";
         assert_eq!(decide(&cost(None, 20, false), Some(19)), short);
         let none = "the price is not known: why; it needs max_credits of 1 or more";

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::job_inputs;
 use super::*;
 use crate::domain::credit_hold::{ABOVE_MAX, Basis, Hold};
 use crate::domain::job::Job;
@@ -460,4 +461,19 @@ fn a_clip_that_would_be_too_long_ends_free_of_charge() {
     assert_eq!(fault.code, "input_too_long");
     assert!(fault.message.ends_with("callsheet retry b/job-1 --set duration=10s"), "{}", fault.message);
     assert_eq!(stage.batch.totals.held, Credits::ZERO);
+}
+
+#[test]
+fn what_may_cost_beyond_all_measure_and_takes_an_output_is_sent() {
+    let mut stage = job_inputs::stage(&[&[], &[0]]);
+    let mut child = (*stage.specs[1]).clone();
+    let beyond = Credits(2 * Credits::TASK_MAX.0);
+    (child.order.price, child.order.max_credits) = (None, Some(beyond));
+    stage.specs[1] = Arc::new(child);
+    stage.batch.policy.budget = Some(beyond);
+    stage.restart();
+    stage.step(vec![]);
+    assert_eq!(job_inputs::finish(&mut stage, 0), "inputs 1#1 of [0]");
+    assert_eq!(job_inputs::found(&mut stage, 1), "post 1#1");
+    assert_eq!(stage.batch.totals.held, Credits::TASK_MAX);
 }
