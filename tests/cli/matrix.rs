@@ -101,6 +101,29 @@ fn a_daemon_reads_tables_only_where_its_configuration_allows() {
 }
 
 #[test]
+fn a_template_that_would_run_for_ever_stops_no_inbox() {
+    let env = TestEnv::new();
+    let daemon = env.daemon("info");
+    eventually("the inbox", || env.path("jobs/inbox").exists().then_some(()));
+    let nested =
+        "{% set n=namespace(a=[1]) %}{% for i in range(30000) %}{% set n.a=[n.a] %}{% endfor %}{{p}}";
+    let doubled =
+        format!("{{% set a = [1] %}}{}{{{{ a|length }}}}{{{{ p }}}}", "{% set a = a + a %}".repeat(60));
+    for (name, template) in [("nested.json", nested), ("doubled.json", doubled.as_str())] {
+        let manifest = serde_json::json!({
+            "matrix": {"p": ["a"]},
+            "jobs": [{"kind": "sound-effect", "prompt": template}]
+        });
+        drop_in(&env, name, &manifest.to_string());
+        let refused = receipt(&env, &format!("jobs/rejected/{name}.receipt.json"));
+        assert_eq!(refused["problems"][0]["field"], "prompt", "{refused:#}");
+    }
+    drop_in(&env, "good.csv", "kind,prompt\nsound-effect,a bell\n");
+    assert_eq!(receipt(&env, "jobs/accepted/good.csv.receipt.json")["new"], 1);
+    daemon.stop();
+}
+
+#[test]
 fn what_is_wrong_is_said_before_anything_is_sent() {
     let env = env();
     env.write("tables/products.csv", "sku,title\nA-1,red mug\n");

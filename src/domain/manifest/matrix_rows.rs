@@ -70,7 +70,7 @@ impl MatrixRows {
         rows_max: u32,
         limits: &Limits,
     ) -> Result<MatrixRows, Vec<Diagnostic>> {
-        let templates = Templates::new();
+        let templates = Templates::new(&matrix);
         let mut problems = Diagnostics::default();
         let of_defaults = defaults.map(|part| (part.in_document(document), "defaults."));
         let of_defaults = match of_defaults {

@@ -40,6 +40,7 @@ mod row_template;
 mod source;
 mod spanned;
 mod spreadsheet_values;
+mod template_check;
 #[cfg(test)]
 mod tests;
 mod url_list;

@@ -10,8 +10,9 @@ use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior};
 
 use crate::domain::diagnostic::Diagnostic;
 
-use super::matrix::{Combination, Matrix};
+use super::matrix::{Axis, Combination, Matrix};
 use super::messages::{nearest, quoted};
+use super::template_check::{self, AxisDepths, FILTERS_LEFT_OUT, FUNCTIONS_LEFT_OUT, TemplateFault};
 
 /// Work that one text may take: about 6 MB of text, or 100,000 steps.
 const FUEL: u64 = 100_000;
@@ -25,24 +26,32 @@ pub(super) fn is_template(text: &str) -> bool {
 #[derive(Debug)]
 pub(super) struct Templates {
     environment: Environment<'static>,
+    /// Of each axis.
+    depths: Vec<AxisDepths>,
 }
 
 impl Templates {
-    pub(super) fn new() -> Templates {
+    /// For the axes of that matrix.
+    pub(super) fn new(matrix: &Matrix) -> Templates {
         let mut environment = Environment::new();
         environment.set_undefined_behavior(UndefinedBehavior::Strict);
         environment.set_auto_escape_callback(|_| AutoEscape::None);
         environment.set_fuel(Some(FUEL));
         // Errors tell which part of the text they are about.
         environment.set_debug(true);
-        Templates { environment }
+        FILTERS_LEFT_OUT.iter().for_each(|name| environment.remove_filter(name));
+        FUNCTIONS_LEFT_OUT.iter().for_each(|name| environment.remove_global(name));
+        let depths = |axis: &Axis| AxisDepths::of(axis.values.iter().map(|value| &value.value));
+        Templates { environment, depths: matrix.axes().iter().map(depths).collect() }
     }
 
-    /// The axes that a template names.
+    /// The axes that a template names. No other template may be filled.
     ///
     /// # Errors
-    /// When it is no template, or names something that is no axis.
+    /// When it is no template, names something that is no axis, or could take too much work.
     pub(super) fn axes_of(&self, text: &str, matrix: &Matrix) -> Result<BTreeSet<usize>, Diagnostic> {
+        let names = matrix.axes().iter().map(|axis| axis.name.as_str());
+        template_check::check(text, names.zip(&self.depths)).map_err(|fault| refused(text, fault))?;
         let template = self.environment.template_from_str(text).map_err(|error| problem(text, &error, ""))?;
         let mut axes = BTreeSet::new();
         for name in template.undeclared_variables(false) {
@@ -90,7 +99,7 @@ impl Templates {
 
 /// What names there are: `product.name, product.sku, locale`.
 fn names(matrix: &Matrix, combination: &Combination) -> String {
-    let of_axis = |(axis, found): (usize, &super::matrix::Axis)| {
+    let of_axis = |(axis, found): (usize, &Axis)| {
         let fields = matrix.value(axis, combination).and_then(|value| value.value.as_object());
         match fields {
             Some(fields) => fields.keys().map(|field| format!("{}.{field}", found.name)).collect(),
@@ -98,6 +107,23 @@ fn names(matrix: &Matrix, combination: &Combination) -> String {
         }
     };
     matrix.axes().iter().enumerate().flat_map(of_axis).collect::<Vec<_>>().join(", ")
+}
+
+fn refused(text: &str, fault: TemplateFault) -> Diagnostic {
+    match fault {
+        TemplateFault::Syntax(error) => problem(text, &error, ""),
+        TemplateFault::TooLong => {
+            Diagnostic::new("the template needs too many steps: it has more than 1,000 words and signs")
+                .hint("put what tells the rows apart into a table")
+        }
+        TemplateFault::Nests(part) => {
+            let part = quoted(text.get(part).unwrap_or(text));
+            let message =
+                format!("{part} could need too many steps: it puts lists or objects together, or may do so");
+            Diagnostic::new(message)
+                .hint("take single values of them: \"a.x|int + b.x|int\", \"a.x ~ b.x\", \"[a.x, b.x]\"")
+        }
+    }
 }
 
 fn problem(text: &str, error: &Error, names: &str) -> Diagnostic {

@@ -18,7 +18,11 @@ fn table(name: &str) -> Result<Vec<u8>, String> {
 
 /// `line:column {fields} (combination)` of each row, and what is wrong.
 fn read(text: &str) -> Vec<String> {
-    let opened = super::super::open("m.json", text.as_bytes(), &limits(), &mut table);
+    read_within(text, &limits())
+}
+
+fn read_within(text: &str, limits: &Limits) -> Vec<String> {
+    let opened = super::super::open("m.json", text.as_bytes(), limits, &mut table);
     let manifest = match opened {
         Ok(manifest) => manifest,
         Err(refused) => return refused.problems.iter().map(|problem| format!("refused {problem}")).collect(),
@@ -130,6 +134,126 @@ fn what_is_wrong_with_a_template_is_said_where_it_stands_and_for_which_combinati
     let rows = read(r#"{"matrix": {"n": [1]}, "jobs": [{"prompt": "{{ 'x' * 100000000 }}{{ n }}"}]}"#);
     assert_eq!(rows.len(), 1);
     assert!(rows[0].contains("too many steps") || rows[0].contains("too large"), "{rows:?}");
+}
+
+/// What comes of a prompt that is filled with `p` from a list of texts, `n` from a number and `product` from an object.
+fn prompt(template: &str) -> String {
+    let text = serde_json::json!({
+        "matrix": {"p": ["a"], "n": [2], "product": [{"name": "mug", "tags": ["red", "big"], "price": 5}]},
+        "jobs": [
+            {"prompt": template},
+            {"prompt": "{{ p }}{{ n }}{{ product.name }}"},
+        ]
+    });
+    read_within(&text.to_string(), &Limits::default()).swap_remove(0)
+}
+
+#[test]
+fn a_template_that_could_run_for_ever_is_refused_at_once() {
+    let times = |times: usize, text: &str| text.repeat(times);
+    let deep = [
+        // Nested as deep as the fuel allows: dropping it would overflow the stack.
+        "{% set n=namespace(a=[1]) %}{% for i in range(30000) %}{% set n.a=[n.a] %}{% endfor %}{{p}}"
+            .to_owned(),
+        format!("{{% set a=[p] %}}{}", times(33_000, "{% set a=[a] %}")),
+        format!("{{% set a=p|list %}}{}", times(33_000, "{% set a=a|reverse %}")),
+        format!("{{% set a=p|list %}}{}", times(33_000, "{% set a=a[0:] %}")),
+        format!("{{{{ p{} }}}}", times(33_000, ".x")),
+        format!("{{{{ p{} }}}}", times(33_000, " ~ p")),
+        format!("{{{{ p{} }}}}", times(33_000, "|upper")),
+        format!("{{% if p %}}{}{{% endif %}}", times(33_000, "{% elif p %}")),
+        format!("{{{{ {}p }}}}", times(33_000, "not ")),
+        "{% for x in [p] recursive %}{{ loop([[x]]) }}{% endfor %}".to_owned(),
+        // Twice as much with each step.
+        format!("{{% set a = [1,2,3,4] %}}{}{{{{ a|length }}}}", times(60, "{% set a = a + a %}")),
+        format!(
+            "{{% set a=[p] %}}{{% set b=[p] %}}{}{{{{ a == b }}}}",
+            times(40, "{% set a=[a,a] %}{% set b=[b,b] %}")
+        ),
+        format!("{{% set a=[p] %}}{}{{{{ a ~ \"\" }}}}", times(10, "{% set a=[a,a,a,a,a,a,a,a] %}")),
+        format!("{{% set a={{1: p}} %}}{}{{{{ a }}}}", times(40, "{% set a={1: a, 2: a} %}")),
+        format!("{{% set a=p|list %}}{}{{{{ a }}}}", times(40, "{% set a=(a, a) %}")),
+        format!(
+            "{{% set a=p|list %}}{}{{{{ a }}}}",
+            times(40, "{% set a=[0, 0]|map('default', a, true)|list %}")
+        ),
+        format!("{{% set a=p|list %}}{}{{{{ a }}}}", times(40, "{% set a=a|zip(a)|list %}")),
+        format!("{{% set a=p|list %}}{}{{{{ a }}}}", times(40, "{% set a=a|chain(a) %}")),
+        format!(
+            "{{% set a=product.tags %}}{}{{{{ a }}}}",
+            times(40, "{% with b = a %}{% set a = a + b %}{% endwith %}")
+        ),
+        "{% for x in product.tags|items recursive %}{{ loop(x + x) }}{% endfor %}".to_owned(),
+        "{{ product.tags * 100000000 }}".to_owned(),
+        "{{ [1, 2] * 100000000 == 3 }}".to_owned(),
+        "{{ product == product }}".to_owned(),
+        "{{ p|list|map('batch', 2)|list }}{{ range(*product.tags) }}".to_owned(),
+    ];
+    for template in deep {
+        let begin: String = template.chars().take(100).collect();
+        let found = prompt(&template);
+        assert!(found.starts_with("refused 1:"), "{begin}: {found}");
+        let is_named = found.contains("too many steps") || found.contains("unknown name \"namespace\"");
+        assert!(is_named || found.contains("recursion limits"), "{begin}: {found}");
+    }
+}
+
+#[test]
+fn the_longest_templates_fit_on_the_stack() {
+    for (begin, step, end) in [
+        ("{{ p", "|upper", " }}"),
+        ("{{ p", " ~ p", " }}"),
+        ("{% if p == 1 %}", "{% elif p %}x", "{% endif %}"),
+        ("{% set a = p|list %}", "{% set a = a[0:] %}", "{{ a|length }}"),
+        ("{% set a = p|list %}", "{% set a = a|reverse %}", "{{ a|list }}"),
+    ] {
+        let template = |steps: usize| format!("{begin}{}{end}", step.repeat(steps));
+        let is_too_long = |steps: usize| prompt(&template(steps)).contains("words and signs");
+        let (mut longest, mut too_long) = (1, 1_000);
+        assert!(!is_too_long(longest) && is_too_long(too_long), "{begin}");
+        while longest + 1 < too_long {
+            let middle = usize::midpoint(longest, too_long);
+            *(if is_too_long(middle) { &mut too_long } else { &mut longest }) = middle;
+        }
+        let found = prompt(&template(longest));
+        assert!(found.starts_with("1:"), "{begin} {longest}: {found}");
+    }
+    let found = prompt(&format!("{{{{ product{} }}}}", ".name".repeat(450)));
+    assert!(found.contains("is not defined"), "{found}");
+}
+
+#[test]
+fn templates_may_do_what_stays_as_small_as_the_axes_are() {
+    for (template, expected) in [
+        ("{{ product.name | upper }}", "MUG"),
+        ("{% if p in ['a', 'b'] %}yes{% else %}no{% endif %}", "yes"),
+        ("{{ {'a': 'Jetzt', 'b': 'Now'}[p] }}", "Jetzt"),
+        ("{{ [p, product.name, n] | join(', ') }}", "a, mug, 2"),
+        ("{{ product.tags | map('upper') | join(' ') }}", "RED BIG"),
+        ("{{ n + product.price }} {{ n * product.price }} {{ n|int + 1 }}", "7 10 3"),
+        ("{{ 'a ' + product.name + ' in ' + p }}", "a mug in a"),
+        (
+            "{% for tag in product.tags %}{{ loop.index + 1 }}{{ tag + p }}{% if not loop.last %}, {% endif %}{% endfor %}",
+            "2reda, 3biga",
+        ),
+        ("{% for tag in product.tags + ['new'] %}{{ tag }} {% endfor %}", "red big new"),
+        ("{% for name, value in {'x': 1}|items %}{{ name }}{{ value * 2 }}{% endfor %}", "x2"),
+        ("{% set price = product.price * 2 %}{{ price * 2 }}{{ product.tags|length * 2 }}", "204"),
+        (
+            "{{ 'red' in product.tags and product.tags[0] == 'red' and product.tags == ['red', 'big'] }}",
+            "True",
+        ),
+        ("{{ product.size | default('large') }}{{ product.tags | first | capitalize }}", "largeRed"),
+        ("{% set text %}x{{ p }}{% endset %}{{ text * 2 }}{{ text ~ text }}", "xaxaxaxa"),
+    ] {
+        let found = prompt(template);
+        assert!(
+            found.contains(&format!("\"prompt\":{}", serde_json::json!(expected))),
+            "{template}: {found}"
+        );
+    }
+    let found = prompt("{% for i in range(20000) %}{{ i }}{% endfor %}{{ p }}");
+    assert!(found.contains("cannot be filled") || found.contains("too many steps"), "{found}");
 }
 
 #[test]
