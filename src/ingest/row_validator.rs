@@ -96,12 +96,18 @@ impl RowValidator<'_> {
     /// Sets the values of `meta` that are not the row's to choose. They are no part of its identity.
     fn set_meta(&self, row: &mut Row) {
         for (name, value) in &self.rules.context.options.meta {
-            let before = row.meta.insert(name.clone(), Value::from(value.as_str()));
-            if before.as_ref().is_some_and(|before| before.as_str() != Some(value)) {
-                let field = format!("meta.{name}");
-                let message = format!("is set to \"{value}\" by the inbox; what the row says is not used");
-                row.notes.push(Diagnostic::at(row.place(&field), message).in_field(field));
+            // Budgets and selections find a column in any case, so none beside it may say otherwise.
+            let given = row.meta.keys().filter(|column| column.eq_ignore_ascii_case(name));
+            for column in given.cloned().collect::<Vec<_>>() {
+                let before = row.meta.remove(&column);
+                if before.as_ref().and_then(Value::as_str) != Some(value) {
+                    let field = format!("meta.{column}");
+                    let message =
+                        format!("is set to \"{value}\" by the inbox; what the row says is not used");
+                    row.notes.push(Diagnostic::at(row.place(&field), message).in_field(field));
+                }
             }
+            row.meta.insert(name.clone(), Value::from(value.as_str()));
         }
     }
 

@@ -644,6 +644,21 @@ fn an_inbox_decides_meta_and_no_key() {
     let export = String::from_utf8(export).unwrap();
     assert_eq!(export.matches(r#""client":"acme""#).count(), 2, "{export}");
     assert!(!export.contains("beta") && export.contains(r#""sku":"8""#), "{export}");
+    // In another case it is the same column.
+    let same = text.replace("meta.client", "meta.Client");
+    let meta = std::collections::BTreeMap::from([("client".to_owned(), "acme".to_owned())]);
+    let said = ingest.said("clients/acme", "same.csv", &same, |options| IngestOptions {
+        place: place.clone(),
+        meta,
+        ..options
+    });
+    let notes: Vec<String> = said.notes.iter().map(ToString::to_string).collect();
+    assert_eq!(notes, ["2:21: meta.Client: is set to \"acme\" by the inbox; what the row says is not used"]);
+    let mut export = Vec::new();
+    ingest.store.export(&mut export).unwrap();
+    let export = String::from_utf8(export).unwrap();
+    assert_eq!(export.matches(r#""client":"acme""#).count(), 4, "{export}");
+    assert!(!export.contains("beta") && !export.contains("Client"), "{export}");
     // Without it the rows are the same jobs.
     assert_eq!(
         ingest.said("clients/acme", "jobs.csv", text, |options| IngestOptions { place, ..options }).have,

@@ -65,6 +65,24 @@ fn a_client_spends_no_more_than_its_limit_whatever_its_batches() {
 }
 
 #[test]
+fn a_row_does_not_leave_the_client_of_its_inbox_by_a_column_in_another_case() {
+    let env = TestEnv::new();
+    env.configure(
+        "[budget.by.\"meta.Client\"]\ndefault = 8\n[[inbox]]\npath = \"acme\"\nsettle = \"50ms\"\nmeta = { client = \"acme\" }",
+    );
+    env.write("acme/one.csv", manifest(&["vip", "vip"]).replace("meta.client", "meta.Client"));
+    let daemon = env.daemon("info");
+    until("the limit", || {
+        let status = env.run(["status", "--json"]).exited(0).json();
+        status["batches"][0]["parked_by"] == "group_budget"
+    });
+    assert_eq!(spent(&env), IMAGE);
+    let status = env.run(["status", "--json"]).exited(0).json();
+    assert_eq!(status["batches"][0]["budget_shortage"]["group"], "meta.Client acme", "{status}");
+    daemon.stop();
+}
+
+#[test]
 fn a_job_is_told_the_limit_of_its_own_client() {
     let env = TestEnv::new();
     limited(&env, "values = { acme = 8, blue = 100 }\nper_day = { values = { blue = 8 } }");
