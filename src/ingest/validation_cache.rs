@@ -12,6 +12,7 @@ use crate::domain::diagnostic::Diagnostic;
 use crate::domain::ids::{BatchName, Fingerprint};
 use crate::domain::manifest::row::Row;
 use crate::domain::request::Request;
+use crate::domain::row_selection::meta_value;
 use crate::ingest::IngestContext;
 use crate::store::staging::{AllowanceDraw, RowRequest, StagedOrder, StagedRow};
 
@@ -163,7 +164,7 @@ impl CachedRow {
         let asked = &known.request;
         let is_same_group = |key: &GroupKey| match key {
             GroupKey::Inbox => true,
-            GroupKey::Meta(column) => known.meta.get(column) == meta.get(column),
+            GroupKey::Meta(column) => meta_value(&known.meta, column) == meta_value(meta, column),
         };
         (known.kind, known.priority, known.deadline) == (kind, priority, deadline)
             && (known.max_credits, known.review) == (max_credits, review)
@@ -314,7 +315,7 @@ mod tests {
 
     prop_compose! {
         fn rows()(requests in properties::mixed())(
-            terms in prop::collection::vec((0u8..2, 0u8..3, 0u8..4, 0u8..8), requests.len()),
+            terms in prop::collection::vec((0u8..2, 0u8..6, 0u8..4, 0u8..8), requests.len()),
             requests in Just(requests),
         ) -> Vec<Row> {
             let row = |(line, ((kind, request), (id, client, sku, term))): (u64, ((Kind, Request), _))| {
@@ -323,7 +324,8 @@ mod tests {
                 row.request = request;
                 row.id = (id > 0).then(|| format!("row-{line}"));
                 if client > 0 {
-                    row.meta.insert("client".to_owned(), Value::from(client));
+                    let column = if client % 2 > 0 { "client" } else { "Client" };
+                    row.meta.insert(column.to_owned(), Value::from(client / 2));
                 }
                 if sku > 0 {
                     row.meta.insert("prompt".to_owned(), Value::from(if sku > 1 { "a fox" } else { "é\"" }));

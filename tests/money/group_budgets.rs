@@ -65,6 +65,16 @@ fn a_client_spends_no_more_than_its_limit_whatever_its_batches() {
 }
 
 #[test]
+fn a_column_in_another_case_is_of_the_same_client() {
+    let env = TestEnv::new();
+    limited(&env, "default = 10000\nvalues = { acme = 8 }");
+    let rows = [vec!["acme"; 40], vec!["beta"; 4]].concat();
+    env.write("a.csv", manifest(&rows).replace("meta.client", "meta.Client"));
+    env.run(["run", "a.csv"]).exited(4).says("parked: the budget of a client");
+    assert_eq!(spent(&env), 5 * IMAGE, "one is left for acme, and all of the other client");
+}
+
+#[test]
 fn a_row_does_not_leave_the_client_of_its_inbox_by_a_column_in_another_case() {
     let env = TestEnv::new();
     env.configure(
