@@ -82,6 +82,10 @@ pub(super) fn read_table(
         if used(cells) == 0 {
             continue;
         }
+        let open = |(index, cell)| matches!(late_quote(cell, index, record), Some(LateQuote::Open));
+        if let Some(index) = cells.iter().enumerate().position(open) {
+            return Err(open_quote(record.cells.get(index).copied().unwrap_or(record.at)));
+        }
         if let Some(problem) = ragged(cells, record, names.len()) {
             return Err(problem);
         }
@@ -204,13 +208,59 @@ fn row(cells: CellTexts<'_>, record: &CsvRecord, columns: &[Column], limits: &Li
         return ReadRow::Bad(BadRow::unread(problem));
     }
     let mut draft = RowBuilder::new(record.at, None, limits);
+    let mut notes = Vec::new();
     for (index, (cell, column)) in cells.iter().zip(columns).enumerate() {
         if let Some(field) = column.field.as_ref().filter(|_| !cell.is_empty()) {
             let at = record.cells.get(index).copied().unwrap_or(record.at);
+            match late_quote(cell, index, record) {
+                None => {}
+                Some(LateQuote::Open) => {
+                    draft.refuse_value(
+                        &column.canonical,
+                        at,
+                        open_quote(at).in_field(shortened(&column.spelled)),
+                    );
+                    continue;
+                }
+                Some(LateQuote::Closed) => {
+                    let message = "the quotes are part of the value, because a space is before them";
+                    let note = Diagnostic::at(at, message).hint("to leave them out, remove the space");
+                    notes.push(note.in_field(shortened(&column.spelled)));
+                }
+            }
             draft.set(field, &column.canonical, &column.spelled, at, CellValue::Cell(cell));
         }
     }
-    draft.finish().map_or_else(ReadRow::Bad, ReadRow::Good)
+    match draft.finish() {
+        Ok(mut row) => {
+            row.notes.append(&mut notes);
+            ReadRow::Good(row)
+        }
+        Err(bad) => ReadRow::Bad(bad),
+    }
+}
+
+/// Quotes behind a space, which quote nothing.
+enum LateQuote {
+    /// The last of them is closed in another cell, or not at all: a separator was probably meant to be text.
+    Open,
+    /// They are around the whole cell.
+    Closed,
+}
+
+fn late_quote(cell: &str, index: usize, record: &CsvRecord) -> Option<LateQuote> {
+    if !cell.starts_with('"') || !record.is_bare(index) {
+        return None;
+    }
+    match cell.matches('"').count() {
+        count if !count.is_multiple_of(2) => Some(LateQuote::Open),
+        _ => cell.ends_with('"').then_some(LateQuote::Closed),
+    }
+}
+
+fn open_quote(at: Position) -> Diagnostic {
+    Diagnostic::at(at, "a space is before the quote, so the cell ends at the next separator")
+        .hint("remove the space before the quote")
 }
 
 /// Cells missing or left over. Empty ones left over are a spreadsheet's habit and mean nothing.

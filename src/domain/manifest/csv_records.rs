@@ -169,6 +169,11 @@ impl CsvRecord {
         self.column += bytes.iter().filter(|byte| begins_character(**byte)).count() as u64;
     }
 
+    /// Whether a cell is not opened by a quote: one that stands behind white space is part of its text.
+    pub(super) fn is_bare(&self, cell: usize) -> bool {
+        self.starts.get(cell).and_then(|start| self.bytes.get(*start)) != Some(&b'"')
+    }
+
     /// The cells as ranges of `bytes`, without the quotes around them; false where one has quotes within it.
     pub(super) fn plain_cells(&self, ranges: &mut Vec<Range<usize>>) -> bool {
         if self.starts.len() != self.cells.len() {

@@ -54,6 +54,45 @@ fn quotes_newlines_and_unicode() {
 }
 
 #[test]
+fn a_quote_behind_a_space_quotes_nothing_and_is_spoken_of() {
+    let hint = "(hint: remove the space before the quote)";
+    let open = "a space is before the quote, so the cell ends at the next separator";
+    check(
+        "id, prompt, meta.x\na, \"hello, world\"\nb, \"say \"\"hi\"\", now\"\nc, \"Stop!\" he said, x\nd, \"\n",
+        &[
+            &format!("bad 2:3: prompt: {open} {hint}"),
+            &format!("bad 3:3: prompt: {open} {hint}"),
+            r#"4:1 {"id":"c","meta":{"x":"x"},"prompt":"\"Stop!\" he said"}"#,
+            "bad 5:1: found 2 cells, expected 3, one for each column (hint: an empty cell needs its separator too)",
+        ],
+    );
+    let text = "id, prompt, meta.x\nb, \"hello\", z\nc,\"\"\"hello\"\"\", z\n";
+    let rows: Vec<_> = open_rows(text);
+    let said = |row: &ReadRow| match row {
+        ReadRow::Good(row) => {
+            (row.request.prompt.clone(), row.notes.iter().map(ToString::to_string).collect())
+        }
+        _ => (None, Vec::new()),
+    };
+    let note = "2:3: prompt: the quotes are part of the value, because a space is before them (hint: to leave them out, \
+                remove the space)";
+    let quoted = Some("\"hello\"".to_owned());
+    assert_eq!(
+        rows.iter().map(said).collect::<Vec<_>>(),
+        [(quoted.clone(), vec![note.to_owned()]), (quoted, Vec::new())]
+    );
+    let table = |text: &str| {
+        super::super::csv::read_table(text.as_bytes(), &limits()).map_err(|problem| problem.to_string())
+    };
+    assert_eq!(table("sku, name\nA, \"red, mug\"\n"), Err(format!("2:3: {open} {hint}")));
+    assert!(table("sku, name\nA, \"red\"\n").is_ok());
+}
+
+fn open_rows(text: &str) -> Vec<ReadRow> {
+    open("a.csv", text.as_bytes(), &limits()).unwrap().collect()
+}
+
+#[test]
 fn json_in_a_quoted_cell() {
     check(
         "id,options.at,image_urls\n1,\"{\"\"type\"\": \"\"Point\"\", \"\"of\"\": [1.5, 2]}\",\"[\"\"https://a/1\"\"]\"\n",
