@@ -158,6 +158,21 @@ fn bad_rows_take_no_good_rows_down() {
 }
 
 #[test]
+fn the_id_of_a_row_that_cannot_be_read_is_used() {
+    let ingest = ingest();
+    let row = |count: u32, prompt: &str| {
+        format!("{{\"id\":\"a\",\"kind\":\"sound-effect\",\"prompt\":\"{prompt}\",\"count\":{count}}}\n")
+    };
+    let slip = row(0, "wind") + &row(1, "rain");
+    let receipt = ingest.accept("spring.jsonl", &slip);
+    let problems: Vec<String> = receipt.problems.iter().map(ToString::to_string).collect();
+    assert_eq!((receipt.new, receipt.invalid), (0, 2), "{problems:?}");
+    assert!(problems[1].starts_with("2: id: is already used at line 1"), "{problems:?}");
+    // The row that is meant is bought once.
+    ingest.check("spring.jsonl", &row(1, "wind"), "1 new 0 have 0 invalid 5 credits");
+}
+
+#[test]
 fn strict_is_all_or_nothing() {
     let ingest = Ingest { strict: true, ..ingest() };
     let receipt = ingest.accept("m.csv", &format!("{HEADER}a,image,flat,fox,,\nb,image,nope,owl,,\n"));

@@ -123,7 +123,10 @@ impl VerdictTable {
                 }
                 Tag::KnownLabel | Tag::DerivedLabel => versions.add_wanted(&entry),
                 Tag::OlderLabel => versions.add_older(&entry),
-                Tag::UnreadLabel => versions.note_unread(&entry.place),
+                Tag::UnreadLabel => {
+                    versions.note_unread(&entry.place);
+                    labels.entry(entry.place).or_insert(entry.number);
+                }
                 Tag::LeftOutRow => {
                     let row = seen.entry(entry.fingerprint).or_default();
                     row.asked = row.asked.saturating_add(entry.count);
