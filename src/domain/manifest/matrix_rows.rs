@@ -1,16 +1,20 @@
 //! The rows of a manifest with a matrix: each of its jobs, once for each combination of the axes that the job names.
 
 use std::cell::RefCell;
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+use serde_json::Value;
 
 use crate::domain::diagnostic::{Diagnostic, Diagnostics, Position};
 
 use super::Limits;
+use super::fields::{Field, META, OPTIONS};
 use super::job;
 use super::matrix::{Combination, Matrix};
 use super::row::{ReadRow, Row};
-use super::row_template::Templates;
+use super::row_template::{Templates, is_template};
 use super::spanned::{PositionTracker, Spanned, next_element, offset_within};
+use super::template_check::is_never_empty;
 
 /// Rows that a matrix may make unless its manifest asks for more.
 pub(super) const ROWS_MAX: u32 = 10_000;
@@ -38,8 +42,10 @@ impl Part {
 #[derive(Debug)]
 struct TemplatedJob {
     part: Part,
-    /// The axes that it names.
+    /// The axes that it names, and those of the defaults that it takes.
     axes: Vec<usize>,
+    /// The fields for which it takes no default, by their canonical names.
+    own: BTreeSet<String>,
     /// Combinations of these for which it was made.
     made: HashSet<Combination>,
 }
@@ -75,7 +81,7 @@ impl MatrixRows {
         let of_defaults = defaults.map(|part| (part.in_document(document), "defaults."));
         let of_defaults = match of_defaults {
             Some((part, prefix)) => axes_of(part, prefix, &matrix, &templates, limits, &mut problems),
-            None => BTreeSet::new(),
+            None => BTreeMap::new(),
         };
         let mut found = Vec::new();
         let mut offset = offset_within(document, jobs.text) + 1;
@@ -85,10 +91,12 @@ impl MatrixRows {
             let begin = offset_within(document, element);
             let part = Spanned::new(element, tracker.to(begin));
             offset = begin + element.len();
-            let mut axes = axes_of(part, "", &matrix, &templates, limits, &mut problems);
-            axes.extend(&of_defaults);
+            let of_job = axes_of(part, "", &matrix, &templates, limits, &mut problems);
+            let own = own_fields(part);
+            let taken = of_defaults.iter().filter(|(field, _)| !own.contains(*field)).map(|(_, axes)| axes);
+            let axes: BTreeSet<usize> = of_job.values().chain(taken).flatten().copied().collect();
             let (part, axes) = (Part::of(document, part), axes.into_iter().collect());
-            found.push(TemplatedJob { part, axes, made: HashSet::new() });
+            found.push(TemplatedJob { part, axes, own, made: HashSet::new() });
         }
         problems.finish()?;
         for (axis, named) in matrix.axes().iter().enumerate() {
@@ -171,8 +179,14 @@ impl MatrixRows {
         let (number, combination) = self.next_job()?;
         let job = self.jobs.get(number)?;
         let fill = |_: &str, text: &str, _: Position| self.templates.fill(text, &self.matrix, &combination);
-        let read_defaults =
-            self.defaults.map(|part| job::read_filled(part.in_document(document), None, limits, Some(&fill)));
+        // The combination may not have the axes of a default that the job does not take.
+        let fill_default = |field: &str, text: &str, at: Position| match job.own.contains(&canonical(field)) {
+            true => Ok(String::new()),
+            false => fill(field, text, at),
+        };
+        let read_defaults = self
+            .defaults
+            .map(|part| job::read_filled(part.in_document(document), None, limits, Some(&fill_default)));
         let part = job.part.in_document(document);
         let read = match &read_defaults {
             Some(Err(bad)) => Err(bad.clone()),
@@ -218,7 +232,7 @@ impl MatrixRows {
     }
 }
 
-/// The axes that the templates of a job name; what is wrong with these is noted.
+/// The axes that the templates of a job name, by field; what is wrong with these is noted.
 fn axes_of(
     job: Spanned<'_>,
     prefix: &str,
@@ -226,12 +240,12 @@ fn axes_of(
     templates: &Templates,
     limits: &Limits,
     problems: &mut Diagnostics,
-) -> BTreeSet<usize> {
-    let found = RefCell::new((BTreeSet::new(), Vec::new()));
+) -> BTreeMap<String, BTreeSet<usize>> {
+    let found = RefCell::new((BTreeMap::<String, BTreeSet<usize>>::new(), Vec::new()));
     let look = |field: &str, text: &str, at: Position| {
         let (axes, problems) = &mut *found.borrow_mut();
         match templates.axes_of(text, matrix) {
-            Ok(named) => axes.extend(named),
+            Ok(named) => axes.entry(canonical(field)).or_default().extend(named),
             Err(problem) => problems.push(problem.positioned(at).in_field(format!("{prefix}{field}"))),
         }
         // Whatever is wrong with the job besides is said of its rows.
@@ -243,4 +257,38 @@ fn axes_of(
         problems.push(problem);
     }
     axes
+}
+
+/// The fields that a job gives itself for every combination. A template that may be empty leaves the default in force.
+fn own_fields(job: Spanned<'_>) -> BTreeSet<String> {
+    let stays = |value: &Value| match value {
+        Value::String(text) if is_template(text) => is_never_empty(text),
+        Value::String(text) => !text.trim().is_empty(),
+        _ => true,
+    };
+    let Ok(Value::Object(fields)) = job.value() else { return BTreeSet::new() };
+    let mut own = BTreeSet::new();
+    for (name, value) in &fields {
+        match (format!("{name}."), value) {
+            (prefix, Value::Object(members)) if [OPTIONS, META].contains(&prefix.as_str()) => {
+                let members = members.iter().filter(|(_, value)| stays(value));
+                own.extend(members.map(|(member, _)| canonical(&format!("{prefix}{member}"))));
+            }
+            _ if stays(value) => {
+                own.insert(canonical(name));
+            }
+            _ => {}
+        }
+    }
+    own
+}
+
+/// The one name of a field, as a job spells it or its member of `options` and `meta`.
+fn canonical(spelled: &str) -> String {
+    let field = match (spelled.strip_prefix(OPTIONS), spelled.strip_prefix(META)) {
+        (Some(option), _) => Some(Field::option(option)),
+        (None, Some(name)) => Some(Field::Meta(name.to_owned())),
+        (None, None) => Field::bare(spelled),
+    };
+    field.map_or_else(|| spelled.to_owned(), |field| field.canonical())
 }

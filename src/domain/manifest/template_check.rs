@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use minijinja::Error;
 use minijinja::machinery::ast::{BinOpKind, Call, CallArg, CompareOpKind, Expr, Filter, Stmt};
-use minijinja::machinery::{Span, parse, tokenize};
+use minijinja::machinery::{Span, Token, parse, tokenize};
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Value, ValueKind};
 
@@ -61,6 +61,19 @@ pub(super) fn check<'a>(
         let offset = |offset: u32| usize::try_from(offset).unwrap_or(usize::MAX);
         TemplateFault::Nests(offset(span.start_offset)..offset(span.end_offset))
     })
+}
+
+/// Whether a template makes a text that is not blank whatever its values are.
+pub(super) fn is_never_empty(text: &str) -> bool {
+    let mut has_text = false;
+    for token in tokenize(text, false, SyntaxConfig::default()) {
+        match token {
+            Ok((Token::TemplateData(text), _)) => has_text |= !text.trim().is_empty(),
+            Ok((Token::BlockStart, _)) | Err(_) => return false,
+            Ok(_) => {}
+        }
+    }
+    has_text
 }
 
 impl AxisDepths {

@@ -105,6 +105,54 @@ fn defaults_may_be_templates_too() {
 }
 
 #[test]
+fn a_default_that_a_job_replaces_makes_no_further_rows_of_it() {
+    let matrix = r#""matrix": {"p": ["a", "b"], "n": [1, 2]}"#;
+    let rows = |defaults: &str, jobs: &str| {
+        let text = format!("{{{matrix}, \"defaults\": {defaults}, \"jobs\": [{jobs}]}}");
+        let rows = read(&text);
+        rows.into_iter().map(|row| row.split_once(' ').unwrap().1.to_owned()).collect::<Vec<_>>()
+    };
+    let defaults = r#"{"prompt": "sound of {{ p }}", "duration": "{{ n }}s", "meta": {"n": "{{ n }}"}}"#;
+    let own = r#""options": {"duration": "5s"}, "meta": {"n": "x", "k": 1}"#;
+    assert_eq!(
+        rows(
+            defaults,
+            &format!(
+                "{{{own}}}, {{\"prompt\": \"jingle\", {own}}}, {{\"prompt\": \"part {{{{ n }}}}\", {own}}}"
+            )
+        ),
+        [
+            r#"{"meta":{"k":1,"n":"x"},"options":{"duration":"5s"},"prompt":"sound of a"} (p "a")"#,
+            r#"{"meta":{"k":1,"n":"x"},"options":{"duration":"5s"},"prompt":"jingle"}"#,
+            r#"{"meta":{"k":1,"n":"x"},"options":{"duration":"5s"},"prompt":"part 1"} (n 1)"#,
+            r#"{"meta":{"k":1,"n":"x"},"options":{"duration":"5s"},"prompt":"part 2"} (n 2)"#,
+            r#"{"meta":{"k":1,"n":"x"},"options":{"duration":"5s"},"prompt":"sound of b"} (p "b")"#,
+        ]
+    );
+    // What a job leaves as it is, or may leave, is the default's; null takes it away.
+    let defaults = r#"{"prompt": "sound of {{ p }}", "meta": {"n": "{{ n }}"}}"#;
+    let count = |job: &str| rows(defaults, job).len();
+    assert_eq!(count(r#"{"meta": {"n": null}, "prompt": "the {{ p }}"}, {}"#), 2 + 4);
+    assert_eq!(count(r#"{"prompt": "{{ p }}", "meta": {"n": ""}}"#), 4);
+    assert_eq!(count(r#"{"prompt": "{% if n > 1 %}jingle{% endif %}", "meta": {"n": 1}}"#), 4);
+    assert_eq!(count(r#"{"prompt": "jingle {{ n }}", "meta": {"n": 1}}, {}"#), 2 + 4);
+    // A combination without the axis of a default still makes the jobs that do not take it.
+    let text = r#"{"matrix": {"p": ["a"], "n": [1], "include": [{"n": 2}]}, "defaults": {"prompt": "of {{ p }}"},
+        "jobs": [{"prompt": "jingle {{ n }}"}, {"meta": {"k": 1}}]}"#;
+    assert_eq!(
+        read(text),
+        [
+            r#"2:18 {"prompt":"jingle 1"} (n 1)"#,
+            r#"2:48 {"meta":{"k":1},"prompt":"of a"} (p "a")"#,
+            r#"2:18 {"prompt":"jingle 2"} (n 2)"#,
+        ]
+    );
+    let unused =
+        r#"{"matrix": {"p": ["a"]}, "defaults": {"prompt": "{{ p }}"}, "jobs": [{"prompt": "jingle"}]}"#;
+    assert!(read(unused)[0].contains("no job names the axis \"p\""), "{:?}", read(unused));
+}
+
+#[test]
 fn without_a_matrix_braces_are_text() {
     let rows = read(r#"[{"id": "a-{{ b }}", "prompt": "{% raw"}]"#);
     assert_eq!(rows, [r#"1:2 {"id":"a-{{ b }}","prompt":"{% raw"}"#]);
