@@ -8,7 +8,7 @@ use crate::domain::ids::Fingerprint;
 use crate::domain::manifest::Manifest;
 use crate::domain::manifest::row::{ReadRow, Row};
 use crate::domain::row_selection::RowSelection;
-use crate::ingest::row_validator::{IdentifiedRow, RowRules, RowValidator};
+use crate::ingest::row_validator::{RowRules, RowValidator};
 
 /// Says row by row, in the order of the manifest, whether it is in the part.
 #[derive(Debug)]
@@ -107,10 +107,7 @@ pub(super) fn draw<R: Read>(
         if !matches(selection, Some(&row), validator.rules) {
             continue;
         }
-        let Ok(IdentifiedRow { fingerprint: Fingerprint(identity), .. }) = validator.identify(&mut row)
-        else {
-            continue;
-        };
+        let Some(Fingerprint(identity)) = validator.identity_for_drawing(&mut row) else { continue };
         least.push((identity, ordinal));
         if least.len() > most {
             least.pop();

@@ -220,6 +220,18 @@ impl RowValidator<'_> {
         Ok(IdentifiedRow { kind, fingerprint, inputs, files, body })
     }
 
+    /// Where a row is in a random order. Who a row is that takes outputs of others is not known before these are, so it
+    /// is drawn by its body as it is written.
+    pub(super) fn identity_for_drawing(&self, row: &mut Row) -> Option<Fingerprint> {
+        match self.identify(row) {
+            Ok(identified) => Some(identified.fingerprint),
+            Err(Unidentified::Inputs(kind, _)) => {
+                self.rules.files.files_of(row).is_ok().then(|| self.identity(kind, row, &[], &[]).0)
+            }
+            Err(Unidentified::Kind(_)) => None,
+        }
+    }
+
     /// Notes that variations of a row were made of different takes, and how more of them are made of the chosen ones.
     fn note_mixed(&self, row: &mut Row, variation: u32, inputs: &[JobInput], chosen: &[JobInput]) {
         let (Some(id), Some((input, now))) =

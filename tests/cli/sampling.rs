@@ -66,6 +66,29 @@ fn a_part_has_the_keys_of_the_whole() {
 }
 
 #[test]
+fn a_random_part_has_rows_that_take_outputs_of_others() {
+    let env = TestEnv::new();
+    let clip = |n: usize| {
+        format!(
+            "{{\"id\":\"c{n}\",\"kind\":\"video\",\"model\":\"house-c1\",\"prompt\":\"clip {n}\",\"duration\":\"2s\",\"image_urls\":[\"job:s\"]}}\n"
+        )
+    };
+    let still = "{\"id\":\"s\",\"kind\":\"image\",\"model\":\"gi-2\",\"prompt\":\"a fox\"}\n".to_owned();
+    env.write("batch.jsonl", still + &(1..=6).map(clip).collect::<String>());
+    let planned = |flags: &[&str]| -> BTreeSet<String> {
+        let words = ["plan", "batch.jsonl", "--json"].iter().chain(flags).copied();
+        let plan = env.run(words).exited(0).json();
+        plan["rows"].as_array().unwrap().iter().map(|row| row["id"].as_str().unwrap().to_owned()).collect()
+    };
+    let clips = planned(&["--random", "3", "--where", "kind=video"]);
+    assert_eq!(clips.len(), 4, "three, and the still that they need: {clips:?}");
+    assert!(clips.contains("s"), "{clips:?}");
+    assert_eq!(clips, planned(&["--random", "3", "--where", "kind=video"]), "the same again");
+    assert_eq!(planned(&["--random", "7"]).len(), 7);
+    assert!(planned(&["--random", "3"]).len() >= 3);
+}
+
+#[test]
 fn the_whole_adds_the_rest_and_buys_nothing_twice() {
     let env = TestEnv::new();
     env.write("batch.csv", manifest());
