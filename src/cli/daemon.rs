@@ -257,6 +257,14 @@ impl From<DaemonError> for Failure {
                     _ => "give an address of this machine and a free port, or remove control.http",
                 })
             }
+            DaemonError::InboxTaken { is_of_jobs, .. } => {
+                Failure::new(Exit::Usage, message).hint(match is_of_jobs {
+                    true => "stop that daemon first, or give this one another manifest directory: --jobs DIR",
+                    false => {
+                        "stop that daemon first, or give this one a configuration without that [[inbox]]: --config FILE"
+                    }
+                })
+            }
             DaemonError::Hooks(_) => Failure::new(Exit::Usage, message).hint(
                 "hooks.webhook needs a secret: hooks.webhook_secret_file, or the credential webhook-secret",
             ),

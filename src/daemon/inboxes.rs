@@ -1,25 +1,32 @@
 //! Every inbox: what is complete in it is taken in, and filed away with its receipt.
 
 use std::collections::{BTreeMap, HashMap};
+use std::fs;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::clock::Clock;
 use crate::config::InboxConfig;
+use crate::daemon::DaemonError;
 use crate::domain::batch_origin::SourcePlace;
 use crate::domain::diagnostic::{Diagnostic, Position};
 use crate::domain::manifest::row::Policy;
 use crate::domain::time::Millis;
 use crate::engine::{blocking, to_the_end};
 use crate::ingest::inbox::dispose::{self, DisposeError, Filed, Folders};
+use crate::ingest::inbox::folder_lock::{FolderLock, FolderLockError};
 use crate::ingest::inbox::{FileStat, Inbox, ReadyManifest, WatchOptions};
 use crate::ingest::ingest_handle::{self, IngestError, IngestHandle};
 use crate::ingest::receipt::Receipt;
 use crate::ingest::{IngestOptions, ManifestError, manifest_file};
 
+/// How long a locked inbox is waited for: a daemon that ends may hold its inboxes a little longer than its state.
+const LOCK_TRIES: u32 = 20;
+const LOCK_TRY_INTERVAL: Duration = Duration::from_millis(100);
 /// Before a manifest that was being written is read again.
 const WRITER_RETRY_INTERVAL: Millis = Millis::from_secs(2);
 /// The first wait before a retry of something that a person or the service has to fix...
@@ -94,9 +101,34 @@ impl WatchedInbox {
     }
 }
 
+/// Locks an inbox before it is watched. One that cannot be opened is retried, and reported, by those who watch it.
+///
+/// # Errors
+/// [`DaemonError::InboxTaken`]: another process watches it.
+pub(super) async fn lock(place: &InboxPlace) -> Result<Option<FolderLock>, DaemonError> {
+    let mut tries = 0;
+    loop {
+        let folder = place.folders.inbox.clone();
+        let take = move || {
+            fs::create_dir_all(&folder)?;
+            FolderLock::take(&folder)
+        };
+        tries += 1;
+        match blocking(take).await {
+            Ok(lock) => return Ok(Some(lock)),
+            Err(FolderLockError::Io(_)) => return Ok(None),
+            Err(FolderLockError::Taken(holder)) if tries == LOCK_TRIES => {
+                let (inbox, is_of_jobs) = (place.folders.inbox.clone(), place.name.is_none());
+                return Err(DaemonError::InboxTaken { inbox, holder, is_of_jobs });
+            }
+            Err(FolderLockError::Taken(_)) => tokio::time::sleep(LOCK_TRY_INTERVAL).await,
+        }
+    }
+}
+
 /// Begins to watch an inbox. What it comes to an end by is told to `broken`.
 pub(super) fn watch(
-    InboxSettings { place, terms }: InboxSettings,
+    (InboxSettings { place, terms }, lock): (InboxSettings, Option<FolderLock>),
     ingest: IngestHandle,
     clock: Clock,
     broken: mpsc::Sender<String>,
@@ -114,7 +146,7 @@ pub(super) fn watch(
         last_errors: HashMap::new(),
     };
     tokio::spawn(async move {
-        let inbox = Inbox::open(&folder, WatchOptions::settling(worker.place.settle), clock);
+        let inbox = Inbox::open(&folder, lock, WatchOptions::settling(worker.place.settle), clock);
         if worker.run(inbox).await.is_ok() {
             // The receiver ends the process, so that a restart watches it again.
             let _ = broken.send(format!("the inbox {} is no longer watched", folder.display())).await;

@@ -1,6 +1,6 @@
 //! The service: one engine that never stands still, and everything that feeds it.
 //!
-//! Order of a start: systemd is notified that the state is being loaded, the state is loaded, the socket listens, finished batches that were not announced are announced,
+//! Order of a start: systemd is notified that the state is being loaded, inboxes are locked, the state is loaded, the socket listens, finished batches that were not announced are announced,
 //! inboxes and schedules are watched, the engine prepares the outputs of unfinished batches and takes its first step, and
 //! only then systemd is notified that the service is ready. Until then it is asked for more time, however long that takes.
 //! Order of a stop: nothing new is accepted or sent, requests in flight finish, the socket is removed.
@@ -32,6 +32,7 @@ use crate::daemon::signals::Signals;
 use crate::domain::time::Millis;
 use crate::engine::{EngineDeps, EngineError, Mode, Scope, Stop};
 use crate::hooks::{HookTimeouts, Hooks, HooksError};
+use crate::ingest::inbox::folder_lock::LockHolder;
 use crate::ingest::ingest_handle;
 use crate::server::access::TcpAccess;
 use crate::server::app::{App, AppParts};
@@ -85,6 +86,14 @@ pub enum DaemonError {
     /// It cannot listen on `control.http`.
     #[error("failed to listen on control.http = \"{at}\": {source}")]
     ListenTcp { at: SocketAddr, source: std::io::Error },
+    /// Another process watches an inbox.
+    #[error("the inbox {} is watched by {holder}; each manifest in it would be bought twice", .inbox.display())]
+    InboxTaken {
+        inbox: PathBuf,
+        holder: LockHolder,
+        /// It is that of the jobs folder.
+        is_of_jobs: bool,
+    },
     /// Hooks cannot be set up.
     #[error(transparent)]
     Hooks(#[from] HooksError),
@@ -108,6 +117,10 @@ pub async fn run(
 ) -> Result<(), DaemonError> {
     let signals = Signals::listen(reload_signal)
         .map_err(|error| DaemonError::Broken(format!("failed to listen for signals: {error}")))?;
+    let mut locks = Vec::new();
+    for inbox in &parts.inboxes {
+        locks.push(inboxes::lock(&inbox.place).await?);
+    }
     let incoming = store.dir().to_owned();
     ingest_handle::sweep_incoming(&incoming)
         .map_err(|source| DaemonError::Folder { path: incoming.join("incoming"), source })?;
@@ -146,7 +159,7 @@ pub async fn run(
     let watched: Vec<String> =
         inboxes.iter().map(|inbox| inbox.place.folders.inbox.display().to_string()).collect();
     let watch_inbox = |inbox| inboxes::watch(inbox, ingest.clone(), clock, break_sender.clone());
-    let inboxes = inboxes.into_iter().map(watch_inbox).collect();
+    let inboxes = inboxes.into_iter().zip(locks).map(watch_inbox).collect();
     let (stop_sender, stop) = watch::channel(Stop::No);
     let (retention, spans) = watch::channel(retention);
     tokio::spawn(retention::run(store.clone(), hooks.clone(), clock, spans));

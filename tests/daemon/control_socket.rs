@@ -107,7 +107,7 @@ fn a_named_socket_means_its_daemon() {
 fn a_daemon_leaves_the_socket_of_a_living_one_alone() {
     let env = with_one_socket();
     let first = env.daemon("info");
-    let second = env.run(["daemon", "--state", "other"]).exited(2);
+    let second = env.run(["daemon", "--state", "other", "--jobs", "other"]).exited(2);
     second
         .says(&format!("control.sock is taken: a daemon (process {}, since 20", first.pid()))
         .says("another socket");

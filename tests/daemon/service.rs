@@ -592,7 +592,7 @@ fn a_second_daemon_is_told_who_has_the_state() {
     let first = env.daemon("info");
     let second = env.run(["daemon"]).exited(2).says(&format!("a daemon (process {}, since 20", first.pid()));
     second.says("socket state/callsheet.sock) works on ").says("callsheet submit");
-    let elsewhere = ["daemon", "--state", "other", "--socket", "state/callsheet.sock"];
+    let elsewhere = ["daemon", "--state", "other", "--jobs", "other", "--socket", "state/callsheet.sock"];
     env.run(elsewhere)
         .exited(2)
         .says(&format!("state/callsheet.sock is taken: a daemon (process {}, ", first.pid()));
@@ -601,6 +601,35 @@ fn a_second_daemon_is_told_who_has_the_state() {
     assert!(env.path("state/callsheet.sock").exists());
     let second = env.daemon("info");
     second.stop();
+}
+
+#[test]
+fn a_second_daemon_on_an_inbox_refuses_to_start_and_names_the_first() {
+    let env = TestEnv::new();
+    env.configure("[[inbox]]\npath = \"clients/acme\"");
+    let first = env.daemon("info");
+    let watched =
+        |inbox: &str| format!("the inbox {inbox} is watched by another daemon (process {})", first.pid());
+    for other in [&["daemon", "--emulator"][..], &["daemon", "--state", "other"]] {
+        env.run(other.iter().copied()).exited(2).says(&watched("jobs/inbox")).says("--jobs DIR");
+    }
+    let elsewhere = env.run(["daemon", "--emulator", "--jobs", "other"]).exited(2);
+    elsewhere.says(&watched("clients/acme")).says("[[inbox]]");
+    assert!(!env.path("state/emulator/callsheet.sock").exists());
+    env.run(["doctor", "--json"]);
+    env.write("jobs/inbox/.batch.csv", manifests::manifest("image", 2));
+    std::fs::rename(env.path("jobs/inbox/.batch.csv"), env.path("jobs/inbox/batch.csv")).unwrap();
+    until("it to be filed", || env.path("jobs/accepted/batch.csv").exists());
+    until("the end", || status(&env, "batch")["state"] == "done");
+    // With folders of its own it starts.
+    env.configure("");
+    let beside = env.start(["daemon", "--emulator", "--jobs", "other", "--log-level", "info"]);
+    beside.says("ready");
+    beside.stop();
+    // A daemon that was killed leaves its inboxes to the next one.
+    kill(first);
+    env.daemon("info").stop();
+    env.audit().each_paid_once(2);
 }
 
 #[test]

@@ -76,7 +76,7 @@ impl FsEvents {
 
     /// Only what ends a writer's work is a sign: reading a file makes events, too, and our own reading
     /// must not call us.
-    fn receive(&self, folder: &Path, event: notify::Result<Event>) {
+    fn receive(&self, folder: &Path, beside: &Path, event: notify::Result<Event>) {
         let Ok(event) = event else { return self.ask_for_scan() };
         if event.need_rescan() {
             return self.ask_for_scan();
@@ -84,7 +84,7 @@ impl FsEvents {
         let Some(path) = event.paths.first() else { return };
         let sign = match event.kind {
             EventKind::Remove(_) | EventKind::Modify(ModifyKind::Name(RenameMode::From))
-                if path == folder =>
+                if path == folder || path == beside =>
             {
                 return self.ask_for_scan();
             }
@@ -92,7 +92,7 @@ impl FsEvents {
             EventKind::Modify(ModifyKind::Name(RenameMode::To)) => CompletionSign::Renamed,
             _ => return,
         };
-        if let Some(name) = path.file_name().filter(|_| path != folder) {
+        if let Some(name) = path.file_name().filter(|_| path.parent() == Some(folder)) {
             self.sign(name.to_owned(), sign);
         }
     }
@@ -113,8 +113,16 @@ impl FolderWatch {
     pub(super) fn begin(path: &Path, events: &Arc<FsEvents>) -> notify::Result<FolderWatch> {
         let (events, root) = (Arc::clone(events), path.to_owned());
         let folder = which(path)?;
-        let mut watcher = notify::recommended_watcher(move |event| events.receive(&root, event))?;
+        let parent = match path.parent() {
+            Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
+            other => other.unwrap_or(path),
+        };
+        let beside = parent.join(path.file_name().unwrap_or_default());
+        let mut watcher = notify::recommended_watcher(move |event| events.receive(&root, &beside, event))?;
         watcher.watch(path, RecursiveMode::NonRecursive)?;
+        // The folder is held open while it is locked, and until it is closed the kernel does not tell that it was removed. The
+        // folder above it does; where that cannot be watched, the next scan finds it.
+        let _ = watcher.watch(parent, RecursiveMode::NonRecursive);
         Ok(FolderWatch { folder, _watcher: watcher })
     }
 

@@ -16,6 +16,7 @@ use rustix::io::Errno;
 use crate::domain::time::{Millis, Tick};
 use crate::ingest::inbox::ReadyManifest;
 use crate::ingest::inbox::complete_manifest::{CompletionSign, FileStat, FileState};
+use crate::ingest::inbox::folder_lock::{FolderLock, FolderLockError};
 use crate::ingest::inbox::ignored_names::{has_manifest_ending, is_left_alone, other_ending_report};
 use crate::ingest::inbox::settle_time::SettleTimes;
 
@@ -29,6 +30,8 @@ type Name = Arc<OsStr>;
 #[derive(Debug)]
 pub(super) struct FileIndex {
     folder: PathBuf,
+    /// Keeps other processes from handing out the same files.
+    lock: Option<FolderLock>,
     files: HashMap<Name, IndexedFile>,
     due: BTreeSet<(Tick, Name)>,
     /// The file that was written first comes first.
@@ -67,10 +70,12 @@ enum FileStage {
 }
 
 impl FileIndex {
-    /// The folder need not exist yet. `settle` is how long what is written there in place has to stay unchanged.
-    pub(super) fn new(folder: &Path, settle: Millis) -> FileIndex {
+    /// The folder need not exist yet; `lock` is its lock, where that was taken already. `settle` is how long what is written
+    /// there in place has to stay unchanged.
+    pub(super) fn new(folder: &Path, lock: Option<FolderLock>, settle: Millis) -> FileIndex {
         FileIndex {
             folder: folder.to_owned(),
+            lock,
             files: HashMap::new(),
             due: BTreeSet::new(),
             ready: BTreeSet::new(),
@@ -129,20 +134,42 @@ impl FileIndex {
                 self.forget_what_is_gone();
             }
             Err(error) => {
-                let trouble = error.to_string();
+                let trouble = match &error {
+                    FolderLockError::Io(error) => format!(
+                        "cannot be read: {error}; it is retried with every scan: the user that runs callsheet needs the \
+                         rights to read, write and enter it"
+                    ),
+                    FolderLockError::Taken(_) => format!(
+                        "{error}: this daemon accepts nothing from it until that one ends; it is retried with every scan"
+                    ),
+                };
                 if self.trouble.as_ref() != Some(&trouble) {
-                    let folder = self.folder.display();
-                    self.reports.push(format!(
-                        "inbox {folder} cannot be read: {trouble}; it is retried with every scan: the user that runs \
-                         callsheet needs the rights to read, write and enter it"
-                    ));
+                    self.reports.push(format!("inbox {} {trouble}", self.folder.display()));
                     self.trouble = Some(trouble);
                 }
             }
         }
     }
 
-    fn walk(&mut self, now: Tick) -> io::Result<()> {
+    /// Locks what the folder's name stands for now. Nothing is known of a folder that cannot be locked.
+    fn keep_locked(&mut self) -> Result<(), FolderLockError> {
+        if let Some(lock) = &self.lock
+            && lock.is_of(&self.folder)?
+        {
+            return Ok(());
+        }
+        self.lock = None;
+        match FolderLock::take(&self.folder) {
+            Ok(lock) => self.lock = Some(lock),
+            Err(error) => {
+                self.forget_all();
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    fn walk(&mut self, now: Tick) -> Result<(), FolderLockError> {
         let entries = match fs::read_dir(&self.folder) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 fs::create_dir_all(&self.folder)?;
@@ -150,6 +177,7 @@ impl FileIndex {
             }
             other => other?,
         };
+        self.keep_locked()?;
         // At every scan: the folder may have been mounted meanwhile.
         if let Ok(stat) = rustix::fs::statfs(&self.folder) {
             self.waits = SettleTimes::on(stat.f_type, self.settle);
@@ -201,7 +229,14 @@ impl FileIndex {
         }
         self.is_full = is_full;
         self.passed_over = passed_over;
-        trouble.map_or(Ok(()), Err)
+        trouble.map_or(Ok(()), |error| Err(error.into()))
+    }
+
+    fn forget_all(&mut self) {
+        self.files.clear();
+        self.due.clear();
+        self.ready.clear();
+        self.passed_over.clear();
     }
 
     fn forget_what_is_gone(&mut self) {
@@ -227,6 +262,10 @@ impl FileIndex {
     /// The ready file that was written first, if it is still what it was. It is not handed out again
     /// before it changes, is put back, or leaves the folder.
     pub(super) fn hand_out(&mut self, now: Tick) -> Option<ReadyManifest> {
+        // Another folder may have taken its place since the last scan, which another process watches.
+        if !self.ready.is_empty() && self.keep_locked().is_err() {
+            self.forget_all();
+        }
         while let Some((_, name)) = self.ready.first() {
             let name = Arc::clone(name);
             let path = self.path(&name);

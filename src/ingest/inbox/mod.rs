@@ -13,6 +13,7 @@ mod complete_manifest;
 mod dir;
 pub mod dispose;
 mod dispose_names;
+pub mod folder_lock;
 mod fs_events;
 mod ignored_names;
 mod index;
@@ -31,6 +32,7 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use crate::clock::Clock;
 use crate::domain::time::{Millis, Tick};
 pub use crate::ingest::inbox::complete_manifest::FileStat;
+use crate::ingest::inbox::folder_lock::FolderLock;
 use crate::ingest::inbox::fs_events::{FolderWatch, FsEvents};
 use crate::ingest::inbox::index::FileIndex;
 pub use crate::ingest::inbox::settle_time::NETWORK_SETTLE;
@@ -72,14 +74,14 @@ pub struct Inbox {
 
 impl Inbox {
     /// Begins to watch `folder`, which is made where there is none. Trouble with it is logged, once, and
-    /// it is tried again with every scan.
+    /// it is tried again with every scan. `lock` is the folder's lock, where that was taken already.
     ///
     /// Must be called within a runtime.
-    pub fn open(folder: &Path, watch: WatchOptions, clock: Clock) -> Inbox {
+    pub fn open(folder: &Path, lock: Option<FolderLock>, watch: WatchOptions, clock: Clock) -> Inbox {
         let events = Arc::new(FsEvents::default());
         // One at a time, so that each is looked at just before it is handed out.
         let (sender, ready) = mpsc::channel(1);
-        let watcher = InboxWatcher::new(folder, watch, clock, Arc::clone(&events));
+        let watcher = InboxWatcher::new((folder, lock), watch, clock, Arc::clone(&events));
         Inbox { ready, events, watcher: tokio::spawn(watch_folder(watcher, sender)) }
     }
 
@@ -122,8 +124,13 @@ struct InboxWatcher {
 }
 
 impl InboxWatcher {
-    fn new(folder: &Path, watch: WatchOptions, clock: Clock, events: Arc<FsEvents>) -> InboxWatcher {
-        let (index, next_scan) = (FileIndex::new(folder, watch.settle), clock.now().tick);
+    fn new(
+        (folder, lock): (&Path, Option<FolderLock>),
+        watch: WatchOptions,
+        clock: Clock,
+        events: Arc<FsEvents>,
+    ) -> InboxWatcher {
+        let (index, next_scan) = (FileIndex::new(folder, lock, watch.settle), clock.now().tick);
         let WatchOptions { rescan, events: has_events, .. } = watch;
         let folder = folder.to_owned();
         InboxWatcher {

@@ -14,6 +14,7 @@ use tempfile::TempDir;
 
 use super::complete_manifest::CompletionSign;
 use super::dispose::{DisposeError, Folders, file_away};
+use super::folder_lock::FolderLockError;
 use super::*;
 use crate::domain::quote::Rules;
 use crate::domain::time::Timestamp;
@@ -36,7 +37,7 @@ struct Folder {
 impl Folder {
     fn new() -> Folder {
         let dir = tempfile::tempdir().unwrap();
-        let index = FileIndex::new(&dir.path().join("inbox"), SETTLE);
+        let index = FileIndex::new(&dir.path().join("inbox"), None, SETTLE);
         fs::create_dir(dir.path().join("inbox")).unwrap();
         Folder { dir, index }
     }
@@ -151,7 +152,7 @@ fn a_file_that_changes_just_before_it_is_handed_out_waits() {
 #[test]
 fn a_file_that_is_written_in_place_is_left_alone_for_as_long_as_the_inbox_says() {
     let mut folder = Folder::new();
-    folder.index = FileIndex::new(&folder.dir.path().join("inbox"), Millis(700));
+    folder.index = FileIndex::new(&folder.dir.path().join("inbox"), None, Millis(700));
     folder.write("m.csv", "x");
     folder.index.note(OsStr::new("m.csv"), CompletionSign::Closed, Tick(0));
     assert!(folder.ready(Tick(699)).is_empty());
@@ -281,6 +282,44 @@ fn ten_thousand_files_at_once_come_in_order_and_once_each() {
     assert!(folder.found().is_empty());
 }
 
+#[test]
+fn what_another_process_watches_is_left_to_it_until_it_ends() {
+    let mut folder = Folder::new();
+    let inbox = folder.dir.path().join("inbox");
+    let held = FolderLock::take(&inbox).unwrap();
+    folder.write("m.csv", "x");
+    assert!(folder.found().is_empty());
+    folder.index.note(OsStr::new("m.csv"), CompletionSign::Renamed, LATER);
+    assert!(folder.ready(LATER).is_empty() && folder.found().is_empty());
+    let reports = folder.index.take_reports();
+    assert!(reports.len() == 1 && reports[0].contains("inbox is watched by another daemon"), "{reports:?}");
+    drop(held);
+    assert_eq!(folder.found(), ["m.csv"]);
+    assert!(folder.index.take_reports()[0].contains("can be read again"));
+    assert!(matches!(FolderLock::take(&inbox), Err(FolderLockError::Taken(_))));
+}
+
+#[test]
+fn a_folder_that_takes_the_place_of_a_locked_one_is_locked_anew() {
+    let mut folder = Folder::new();
+    let inbox = folder.dir.path().join("inbox");
+    folder.write("m.csv", "x");
+    folder.index.scan(Tick(0));
+    folder.index.settle(LATER);
+    assert!(folder.index.has_ready());
+    // Between two scans, and another process was faster.
+    fs::rename(&inbox, folder.dir.path().join("away")).unwrap();
+    fs::create_dir(&inbox).unwrap();
+    folder.write("m.csv", "x");
+    let held = FolderLock::take(&inbox).unwrap();
+    assert!(folder.ready(LATER).is_empty() && folder.found().is_empty());
+    drop(held);
+    assert_eq!(folder.found(), ["m.csv"]);
+    assert!(FolderLock::take(&inbox).is_err());
+    drop(folder.index);
+    FolderLock::take(&inbox).unwrap();
+}
+
 /// An open inbox, and a folder beside it to write files in.
 struct InboxTest {
     dir: TempDir,
@@ -298,7 +337,7 @@ impl InboxTest {
     async fn open(watch: WatchOptions) -> InboxTest {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("inbox")).unwrap();
-        let inbox = Inbox::open(&dir.path().join("inbox"), watch, Clock::start());
+        let inbox = Inbox::open(&dir.path().join("inbox"), None, watch, Clock::start());
         let mut test = InboxTest { dir, inbox };
         if !watch.events {
             return test;
@@ -529,7 +568,8 @@ async fn a_crash_between_commit_and_disposal_leads_to_a_second_reading_that_adds
     store.commit(&[Change::Batch(Box::new(accepted.batch.unwrap()))]).unwrap();
 
     // Nothing is filed: the next process finds the manifest where it was.
-    test.inbox = Inbox::open(&test.dir.path().join("inbox"), RARELY, Clock::start());
+    let soon = WatchOptions { rescan: Millis(50), ..RARELY };
+    test.inbox = Inbox::open(&test.dir.path().join("inbox"), None, soon, Clock::start());
     let manifest = test.next_ready().await;
     let Accepted { receipt, batch, .. } = read_in(&store, &manifest.path);
     assert!(batch.is_none());
