@@ -1,9 +1,9 @@
 //! Schedules: batches that begin by themselves.
 //!
 //! What is due is decided in [`crate::domain::schedule::catch_up`]; here the clock is looked at, runs are handed
-//! to the one way in, and what was handled is kept. A run is taken in first and noted afterwards: if the process
-//! dies between the two, the next one takes the same run in under the same name, and finds all of it there.
-//! A run that cannot be taken in (the manifest is being written, the disk is full) is noted as waiting, and tried again until
+//! to the one way in, and what was handled is kept. A run is noted as waiting, taken in, and noted as handled: if the
+//! process dies between any two of these, the next one takes the same run in under the same name, and finds all of it there.
+//! A run that cannot be taken in (the manifest is being written, the disk is full) stays noted as waiting, and is tried again until
 //! it can, or until the next is due; its manifest is read anew.
 //!
 //! The clock is looked at every few seconds at least, however far the next run is: it may be set.
@@ -341,20 +341,22 @@ impl<D: RunIngest> ScheduleRunner<D> {
         self.is_unsaved |= self.records.len() != before;
     }
 
-    /// Starts what is due.
+    /// Starts what is due. All that is due is kept before the first manifest is read, which may take long: if the process ends
+    /// meanwhile, the next one goes on with it.
     async fn look(&mut self, now: Now) -> Result<(), EngineEnded> {
-        let mut taken_in = Ok(());
-        for index in 0..self.configured.len() {
-            let configured = self.configured[index].clone();
-            self.decide(&configured, now).await;
-            taken_in = self.take_in(&configured, now).await;
+        let all = self.configured.clone();
+        for configured in &all {
+            self.decide(configured, now).await;
             self.note_progress(&configured.name);
-            if taken_in.is_err() {
-                break;
-            }
         }
         self.save();
-        taken_in
+        for configured in &all {
+            let taken_in = self.take_in(configured, now).await;
+            self.note_progress(&configured.name);
+            self.save();
+            taken_in?;
+        }
+        Ok(())
     }
 
     /// Moves what is due to what is waiting.

@@ -14,6 +14,8 @@ struct Script {
     /// So many times a row cannot be validated, and the others are taken in.
     not_validated: Mutex<u32>,
     gone: Mutex<bool>,
+    /// After so many runs the service does not answer.
+    hangs_after: Mutex<Option<usize>>,
     unfinished: Mutex<Vec<BatchName>>,
     /// Somebody writes the manifest until then.
     written_until: Mutex<Timestamp>,
@@ -23,6 +25,10 @@ impl RunIngest for &Script {
     async fn take_in(&self, manifest: &Path, options: IngestOptions) -> Result<Receipt, IngestError> {
         if *self.gone.lock().unwrap() {
             return Err(EngineGone.into());
+        }
+        let taken = self.taken.lock().unwrap().len();
+        if self.hangs_after.lock().unwrap().is_some_and(|most| taken >= most) {
+            std::future::pending::<()>().await;
         }
         let mut refusals = self.refusals.lock().unwrap();
         if *refusals > 0 {
@@ -340,6 +346,45 @@ async fn a_run_that_is_tried_again_outlasts_a_restart() {
     look(&mut runner, "2026-11-22T03:00:00Z").await;
     look(&mut stage.begin(daily()), "2026-11-23T09:00:00Z").await;
     assert!(stage.taken().is_empty());
+}
+
+#[tokio::test]
+async fn what_is_due_outlasts_a_daemon_that_ends_while_it_is_taken_in_for_the_first_time() {
+    let stage = Stage::new();
+    let both = || ["news", "other"].map(|name| configured(name, "0 3 * * *", Missed::Skip)).to_vec();
+    let mut runner = stage.begin(both());
+    look(&mut runner, "2026-11-21T02:59:50Z").await;
+    *stage.script.hangs_after.lock().unwrap() = Some(0);
+    tokio::select! {
+        biased;
+        _ = runner.look(at("2026-11-21T03:00:00Z")) => panic!("it was not taken in"),
+        () = std::future::ready(()) => {}
+    }
+    drop(runner);
+    *stage.script.hangs_after.lock().unwrap() = None;
+    let mut runner = stage.begin(both());
+    look(&mut runner, "2026-11-21T03:30:00Z").await;
+    assert_eq!(stage.taken(), ["news-2026-11-21T0300Z", "other-2026-11-21T0300Z"]);
+    let mut runner = stage.begin(both());
+    look(&mut runner, "2026-11-21T03:31:00Z").await;
+    assert!(stage.taken().is_empty());
+}
+
+#[tokio::test]
+async fn a_run_that_was_taken_in_is_kept_before_the_next_schedule_is_looked_at() {
+    let stage = Stage::new();
+    let both = || ["news", "other"].map(|name| configured(name, "0 3 * * *", Missed::Skip)).to_vec();
+    let mut runner = stage.begin(both());
+    look(&mut runner, "2026-11-21T02:59:50Z").await;
+    *stage.script.hangs_after.lock().unwrap() = Some(1);
+    tokio::select! {
+        biased;
+        _ = runner.look(at("2026-11-21T03:00:00Z")) => panic!("the second was not taken in"),
+        () = std::future::ready(()) => {}
+    }
+    let kept = read(stage.dir.path()).unwrap();
+    assert!(kept["news"].waiting.is_empty() && kept["news"].last_run.is_some(), "{kept:?}");
+    assert_eq!(kept["other"].waiting.len(), 1);
 }
 
 #[tokio::test]
