@@ -17,6 +17,7 @@ use clap::Args;
 use serde::Serialize;
 
 use crate::cli::doctor::daemon::Daemon;
+use crate::cli::doctor::hooks::SecretUse;
 use crate::cli::examples;
 use crate::cli::failure::Failure;
 use crate::cli::global_flags::Global;
@@ -113,7 +114,7 @@ pub(super) async fn run(command: &DoctorCommand, global: &Global) -> Result<Exit
     };
     let mut checks = vec![configuration::file(global)];
     if command.config_only {
-        checks.extend(hooks::all(&config, global, false));
+        checks.extend(hooks::all(&config, global, SecretUse::Reload));
         checks.extend(configuration::token(&config, false));
         checks.extend(configuration::reload(&config, global).await);
         return report(&checks, global);
@@ -150,7 +151,8 @@ pub(super) async fn run(command: &DoctorCommand, global: &Global) -> Result<Exit
     let has_other_rights = is_served && daemon.is_of_another_user();
     checks.extend(directories::all(&config, &state, chosen.as_ref(), has_other_rights));
     checks.extend(schedules::all(&config, &state, clock.now().wall, is_served));
-    checks.extend(hooks::all(&config, global, is_served));
+    let used = if is_served { SecretUse::Running } else { SecretUse::Start };
+    checks.extend(hooks::all(&config, global, used));
     checks.extend(configuration::token(&config, is_served));
     checks.extend(daemon.checks(chosen.as_ref()));
     report(&checks, global)
