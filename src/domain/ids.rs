@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use serde::de::Visitor;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use sha2::{Digest, Sha256};
 
 /// Number of a batch inside one state directory; never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -44,19 +45,44 @@ impl BatchName {
     /// The nearest name that is valid: a manifest called `Spring sale!.csv` makes the batch
     /// `Spring-sale`.
     pub fn from_file_stem(stem: &str) -> Result<BatchName, BadBatchName> {
-        let mapped: String =
-            stem.chars().map(|c| if c.is_alphanumeric() || "._-".contains(c) { c } else { '-' }).collect();
-        let mut name = mapped.trim_matches(|c| "._-".contains(c)).to_owned();
-        while name.len() > BATCH_NAME_MAX_BYTES {
-            name.pop();
+        let name = valid_characters(stem);
+        cut(&name, BATCH_NAME_MAX_BYTES).parse().map_err(|_| BadBatchName(stem.to_owned()))
+    }
+
+    /// The same for a text that is made of a name, `whole`. Where it is too long, a hash of `whole` takes the place of its end:
+    /// names that differ only there stay different.
+    pub fn from_name(text: &str, whole: &str) -> Result<BatchName, BadBatchName> {
+        let name = valid_characters(text);
+        if name.len() <= BATCH_NAME_MAX_BYTES {
+            return BatchName::from_file_stem(text);
         }
-        name.parse().map_err(|_| BadBatchName(stem.to_owned()))
+        let digest = Sha256::digest(whole);
+        let [a, b, c, d, ..] = digest[..] else { return Err(BadBatchName(text.to_owned())) };
+        let suffix = format!("-{:08x}", u32::from_be_bytes([a, b, c, d]));
+        let kept = cut(&name, BATCH_NAME_MAX_BYTES - suffix.len());
+        format!("{kept}{suffix}").parse().map_err(|_| BadBatchName(text.to_owned()))
     }
 
     /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
+}
+
+/// What no batch name may have is replaced, and left out at both ends.
+fn valid_characters(text: &str) -> String {
+    let mapped: String =
+        text.chars().map(|c| if c.is_alphanumeric() || "._-".contains(c) { c } else { '-' }).collect();
+    mapped.trim_matches(|c| "._-".contains(c)).to_owned()
+}
+
+/// The beginning of a text, of so many bytes at most.
+fn cut(text: &str, most: usize) -> &str {
+    let mut end = text.len().min(most);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
 }
 
 impl FromStr for BatchName {
@@ -257,6 +283,20 @@ mod tests {
         assert_eq!(name("春"), Some("春".into()));
         assert_eq!(name("..."), None);
         assert_eq!(name(&"x".repeat(300)), Some("x".repeat(100)));
+    }
+
+    #[test]
+    fn names_that_are_made_of_long_ones_stay_different() {
+        let name = |text: &str, whole: &str| BatchName::from_name(text, whole).unwrap().to_string();
+        assert_eq!((name("x-y-2", "$(x y)"), name("-x y-", "x y")), ("x-y-2".into(), "x-y".into()));
+        let long = ["a", "b"].map(|end| format!("{}{end}", "é".repeat(50)));
+        let [of_a, of_b] = long.each_ref().map(|stem| {
+            let cut = BatchName::from_file_stem(stem).unwrap();
+            assert_eq!(cut.as_str(), "é".repeat(50));
+            name(&format!("{cut}-2"), stem)
+        });
+        assert!(of_a != of_b && of_a.starts_with(&"é".repeat(45)) && of_a.len() == 99, "{of_a} {of_b}");
+        assert!(BatchName::from_name("...", "...").is_err());
     }
 
     #[test]

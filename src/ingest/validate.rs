@@ -332,7 +332,9 @@ impl Validated {
         }
         if let Some(present) = present {
             let own = self.origin.as_ref().filter(|_| options.batch.is_none());
-            if let Some(problem) = own.and_then(|own| foreign(path, name, own, present, &self.receipt)) {
+            if let Some(problem) =
+                own.and_then(|own| foreign((path, options), name, own, present, &self.receipt))
+            {
                 self.refuse(problem);
             }
             self.receipt.changes = batch_terms::differences(&present.terms.policy, &self.terms.policy);
@@ -439,7 +441,7 @@ fn references(
 /// Why a manifest does not belong to the batch whose name it would take: the batch came from elsewhere, and they
 /// have no row in common.
 fn foreign(
-    path: &Path,
+    (path, options): (&Path, &IngestOptions),
     name: &BatchName,
     own: &Origin,
     batch: &Present,
@@ -449,6 +451,27 @@ fn foreign(
     if receipt.have > 0 || receipt.added() == 0 {
         return None;
     }
+    let message = format!(
+        "the batch {name} belongs to {owner}, and no row of this manifest is in it: the manifest was rejected"
+    );
+    // One that was dropped is moved away, and no flag was given with it.
+    let is_dropped = options.expected.is_some();
+    let hint = if is_dropped { hint_of_dropped(name, own) } else { hint_of_named(path, name, own, owner) };
+    Some(Diagnostic::at(Position::line(1), message).hint(hint))
+}
+
+fn hint_of_dropped(name: &BatchName, own: &Origin) -> String {
+    let other = match own.stem {
+        Some(_) => "drop it again under another name",
+        None => "change batch in it and drop it again",
+    };
+    format!(
+        "for a batch of its own, {other}; to add it to that one, submit the file beside this receipt: callsheet submit FILE \
+         --batch {name}"
+    )
+}
+
+fn hint_of_named(path: &Path, name: &BatchName, own: &Origin, owner: &Origin) -> String {
     let file = path.file_name().unwrap_or_default().to_string_lossy();
     let (file, beside) = match &own.place {
         SourcePlace::Folder(folder) => {
@@ -458,17 +481,15 @@ fn foreign(
         SourcePlace::Inbox(inbox) => (file.into_owned(), inbox.clone()),
         SourcePlace::Schedule(_) | SourcePlace::Socket => (file.into_owned(), "socket".to_owned()),
     };
+    let stem = own.stem.as_deref().unwrap_or(name.as_str());
     // Of two files of one folder, neither is told apart by the folder.
-    let beside = if owner.place == own.place { format!("{name}-2") } else { format!("{beside}-{name}") };
-    let beside = BatchName::from_file_stem(&beside).unwrap_or_else(|_| name.clone());
-    let message = format!(
-        "the batch {name} belongs to {owner}, and no row of this manifest is in it: the manifest was rejected"
-    );
-    let hint = format!(
-        "for a batch of its own: callsheet run {} --batch {beside}; to add it to that one: --batch {name}",
-        shell_word(&file)
-    );
-    Some(Diagnostic::at(Position::line(1), message).hint(hint))
+    let names = [format!("{beside}-{name}"), format!("{name}-2")];
+    let names = names.iter().skip(usize::from(owner.place == own.place));
+    let another = names.filter_map(|text| BatchName::from_name(text, stem).ok()).find(|other| other != name);
+    let of_its_own = another.map(|other| {
+        format!("for a batch of its own: callsheet run {} --batch {other}; ", shell_word(&file))
+    });
+    format!("{}to add it to that one: --batch {name}", of_its_own.unwrap_or_default())
 }
 
 /// Why nothing may be added to the batch: its time was over before. An end that is over as it is given does not

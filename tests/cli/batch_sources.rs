@@ -74,6 +74,55 @@ fn file_names_that_are_mapped_to_one_batch_name_are_two_sources() {
 }
 
 #[test]
+fn file_names_that_differ_only_where_a_batch_name_ends_get_batches_of_their_own() {
+    let env = TestEnv::new();
+    // What follows the hint for one of them must not edit the batch of another.
+    let files = ["a", "b", "c"].map(|end| format!("{}-{end}.csv", "x".repeat(100)));
+    for (index, file) in files.iter().enumerate() {
+        env.write(file, images("x", index + 1).replace("a harbour", &format!("harbour {index}")));
+    }
+    env.run(["run", &files[0]]).exited(0);
+    let mut batches = vec!["x".repeat(100)];
+    for file in &files[1..] {
+        let said = env.run(["run", file]).exited(2).says("for a batch of its own: callsheet run").stderr;
+        let (_, batch) = said.split_once("csv --batch ").unwrap();
+        batches.push(batch.split(';').next().unwrap().to_owned());
+    }
+    assert!(batches.iter().collect::<std::collections::BTreeSet<_>>().len() == 3, "{batches:?}");
+    for (file, batch) in files.iter().zip(&batches).skip(1) {
+        env.run(["run", file, "--batch", batch]).exited(0);
+    }
+    env.audit().each_paid_once(6);
+}
+
+#[test]
+fn a_dropped_manifest_of_another_source_is_told_what_can_be_done_where_it_lies() {
+    let env = TestEnv::new();
+    env.configure("[[inbox]]\npath = \"acme\"");
+    env.write("x.csv", images("x", 1));
+    env.write("y.csv", images("y", 1));
+    env.run(["run", "x.csv"]).exited(0);
+    env.run(["run", "y.csv", "--batch", "acme--x"]).exited(0);
+    let daemon = env.daemon("info");
+    for (inbox, home, batch) in [("jobs/inbox", "jobs", "x"), ("acme", "acme", "acme--x")] {
+        env.write(&format!("{inbox}/.x.csv"), images(home, 2));
+        fs::rename(env.path(inbox).join(".x.csv"), env.path(inbox).join("x.csv")).unwrap();
+        let receipt = env.path(home).join("rejected/x.csv.receipt.json");
+        // Its receipt is there first.
+        until("it to be rejected", || env.path(home).join("rejected/x.csv").exists());
+        let receipt: Value = serde_json::from_slice(&fs::read(receipt).unwrap()).unwrap();
+        let hint = receipt["problems"][0]["hint"].as_str().unwrap();
+        assert!(hint.starts_with("for a batch of its own, drop it again under another name; "), "{hint}");
+        assert!(hint.ends_with(&format!("callsheet submit FILE --batch {batch}")), "{hint}");
+        fs::rename(env.path(home).join("rejected/x.csv"), env.path(inbox).join("other.csv")).unwrap();
+        until("it to be accepted", || env.path(home).join("accepted/other.csv").exists());
+    }
+    until("the end", || env.audit().totals.charges == 6);
+    daemon.stop();
+    env.audit().each_paid_once(6);
+}
+
+#[test]
 fn each_inbox_has_batches_and_a_ceiling_of_its_own() {
     let env = TestEnv::new();
     env.configure(
