@@ -122,6 +122,8 @@ async fn look(global: &Global) -> Result<InForce, Failure> {
             Ok((told.name, Schedule::parse(&told.cron, Some(&told.timezone))?))
         };
         let schedules = told.schedules.into_iter().map(parse).collect::<Result<_, _>>()?;
+        // With --socket it may be any daemon's; one of an earlier version does not say where it works.
+        let state = if health.state.as_os_str().is_empty() { state } else { health.state };
         return Ok(InForce { schedules, state });
     }
     let named = |config: &ScheduleConfig| Ok::<_, ScheduleError>((config.name.clone(), config.schedule()?));

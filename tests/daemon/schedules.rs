@@ -89,6 +89,12 @@ fn by_hand_a_run_begins_at_once_and_within_its_budget() {
     env.run(["schedule", "run", "weekly"]).exited(2).says("no schedule is called weekly; there are yearly");
     let listed = env.run(["schedule", "list", "--json"]).exited(0).json();
     assert_eq!(listed["schedules"][0]["last_run"]["batch"], batch.as_str());
+    // From elsewhere, too: whoever looks for a run before starting another must find it.
+    let socket = env.path("state/callsheet.sock");
+    std::fs::create_dir(env.path("far")).unwrap();
+    let mut far = env.command(["schedule", "list", "--json", "--socket", socket.to_str().unwrap()]);
+    far.current_dir(env.path("far"));
+    assert_eq!(Running::start(far).end().exited(0).json(), listed);
     daemon.stop();
     assert_eq!(env.audit().totals.charges, 0);
 }
