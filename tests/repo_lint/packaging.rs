@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -152,6 +153,29 @@ fn units_and_configuration_name_the_same_places() {
         let is_made = path.starts_with("target/") || path.contains('*');
         assert!(is_made || Path::new(env!("CARGO_MANIFEST_DIR")).join(path).is_file(), "{path}");
     }
+}
+
+#[test]
+fn the_package_is_configured_where_systemd_is_missing_or_makes_no_folders() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let configure = |programs: &[(&str, &str)]| {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, script) in programs.iter().chain(&[("cat", "exec /bin/cat"), ("systemctl", "exit 0")]) {
+            let path = dir.path().join(name);
+            fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        let mut command = Command::new("/bin/sh");
+        command.arg(root.join("systemd/debian/postinst")).arg("configure");
+        command.env_clear().env("PATH", dir.path()).output().unwrap()
+    };
+    let made = configure(&[("systemd-sysusers", "exit 0"), ("systemd-tmpfiles", "exit 73")]);
+    for done in [configure(&[]), made] {
+        assert!(done.status.success(), "{done:?}");
+        assert!(String::from_utf8_lossy(&done.stdout).starts_with("callsheet: next steps"), "{done:?}");
+    }
+    // A user that cannot be made is an error.
+    assert!(!configure(&[("systemd-sysusers", "exit 1")]).status.success());
 }
 
 #[test]
