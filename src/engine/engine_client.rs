@@ -1,9 +1,9 @@
 //! An owner's questions and commands: what is named is found in the state, and the engine decides.
 
-use std::collections::HashSet;
-use std::sync::Arc;
+use std::collections::{BTreeMap, HashSet};
+use std::sync::{Arc, PoisonError};
 
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedMutexGuard, mpsc};
 
 use crate::domain::budget::BudgetShortage;
 use crate::domain::credits::Credits;
@@ -36,12 +36,21 @@ pub struct EngineClient {
     engine: Handle,
     /// One walk that takes jobs up again at a time: a second could take up what the first has just done.
     reopening: Arc<tokio::sync::Mutex<()>>,
+    /// One sync of the outputs of a batch at a time.
+    syncing: Arc<std::sync::Mutex<BTreeMap<BatchNo, Arc<tokio::sync::Mutex<()>>>>>,
+}
+
+/// Held by the one command that may change jobs that have ended. A command that spends waits for it before it begins: it is
+/// dropped if its client goes away meanwhile.
+#[derive(Debug)]
+pub struct Reopening {
+    _guard: OwnedMutexGuard<()>,
 }
 
 impl EngineClient {
     /// A client of the engine that works on a state.
     pub fn new(store: Arc<Store>, engine: Handle) -> EngineClient {
-        EngineClient { store, engine, reopening: Arc::default() }
+        EngineClient { store, engine, reopening: Arc::default(), syncing: Arc::default() }
     }
 
     /// Whether the engine works on the jobs, or only answers and notes commands.
@@ -79,9 +88,20 @@ impl EngineClient {
         Ok(self.engine.execute_on_found(command, as_of).await?)
     }
 
-    /// Held by who changes jobs that have ended.
-    pub fn reopening(&self) -> &tokio::sync::Mutex<()> {
-        &self.reopening
+    /// Waits until no other command changes jobs that have ended.
+    pub async fn reopening(&self) -> Reopening {
+        Reopening { _guard: self.reopening.clone().lock_owned().await }
+    }
+
+    /// Waits until no other command syncs the outputs of a batch.
+    pub(super) async fn syncing(&self, batch: BatchNo) -> OwnedMutexGuard<()> {
+        let lock = {
+            let mut locks = self.syncing.lock().unwrap_or_else(PoisonError::into_inner);
+            // Those that nobody holds or waits for.
+            locks.retain(|_, lock| Arc::strong_count(lock) > 1);
+            locks.entry(batch).or_default().clone()
+        };
+        lock.lock_owned().await
     }
 
     /// Every batch in numbers, oldest first, with what keeps it from going on. A key, credits, a disk and `min_balance`
@@ -294,6 +314,7 @@ impl EngineClient {
     /// [`EngineError`] when the state refuses.
     pub async fn retry(
         &self,
+        alone: &Reopening,
         target: &Target,
         max_credits: Option<Credits>,
         only_failed: bool,
@@ -312,7 +333,7 @@ impl EngineClient {
             };
             Command::Retry(found.into_iter().map(allow).collect())
         };
-        self.reopen(target, wanted, allowed).await
+        self.reopen(alone, target, wanted, allowed).await
     }
 
     /// Takes up every job of what is named that is paid for and whose outputs are not all on disk as they
@@ -322,6 +343,7 @@ impl EngineClient {
     /// [`EngineError`] when the state refuses.
     pub async fn fetch_again(
         &self,
+        alone: &Reopening,
         target: &Target,
         output_dir: OutputDir,
         default_layout: Layout,
@@ -337,24 +359,24 @@ impl EngineClient {
             let is_missing =
                 is_asked_for && record.job.state().is_final() && output_dir.published(output_spec).is_none();
             if is_missing {
-                let mut edited = found.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                let mut edited = found.lock().unwrap_or_else(PoisonError::into_inner);
                 let room = EDITED_LISTED_MAX.saturating_sub(edited.len());
                 edited.extend(output_dir.edited(output_spec).into_iter().take(room));
             }
             is_missing
         };
-        let mut outcome = self.reopen(target, missing, Command::FetchAgain).await?;
-        outcome.edited.append(&mut edited.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
+        let mut outcome = self.reopen(alone, target, missing, Command::FetchAgain).await?;
+        outcome.edited.append(&mut edited.lock().unwrap_or_else(PoisonError::into_inner));
         Ok(outcome)
     }
 
     async fn reopen(
         &self,
+        _alone: &Reopening,
         target: &Target,
         wanted: impl Fn(&BatchRecord, &JobSpec, &JobRecord) -> bool + Send + 'static,
         command: impl Fn(Vec<FoundJob>) -> Command,
     ) -> Result<CommandOutcome, EngineError> {
-        let _one_at_a_time = self.reopening.lock().await;
         let (store, target) = (self.store.clone(), target.clone());
         let (sender, mut chunks) = mpsc::channel(1);
         let walking = tokio::task::spawn_blocking(move || send_in_chunks(&store, &target, wanted, &sender));

@@ -171,8 +171,8 @@ impl EngineClient {
         output_dir: &OutputDir,
         default_layout: &Layout,
     ) -> Result<SyncOutcome, EngineError> {
-        let _one_at_a_time = self.reopening().lock().await;
         let (batch, target) = (target.batch().clone(), target.clone());
+        let _one_at_a_time = self.syncing(batch.no).await;
         let state = self.store().clone();
         let (mut as_of, mut ended) = (state.outcomes_bytes(&batch)?, HashSet::new());
         let walk = blocking(move || {
@@ -216,6 +216,8 @@ impl EngineClient {
             }
             drop(synced);
             if !noted.is_empty() {
+                // No other command changes them between the look at what has changed and the commit.
+                let _alone = self.reopening().await;
                 // Those that stand otherwise since they were read are looked at again by the next sync.
                 as_of = state.add_ended_since(&batch, as_of, &mut ended)?;
                 noted.retain(|((_, record), _)| !ended.contains(&record.key.seq));

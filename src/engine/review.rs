@@ -8,7 +8,7 @@ use crate::domain::ids::{BatchNo, JobId, JobKey};
 use crate::domain::job::JobSpec;
 use crate::domain::review::{self, Decision, ReviewAction, Take, Verdict};
 use crate::domain::time::Timestamp;
-use crate::engine::engine_client::EngineClient;
+use crate::engine::engine_client::{EngineClient, Reopening};
 use crate::engine::name_lookup::{self, FindError, NamedJob, Target};
 use crate::engine::row_takes::{RowTakes, row_takes};
 use crate::engine::scheduler::{Command, FoundJob, still_watched};
@@ -63,8 +63,12 @@ impl EngineClient {
     ///
     /// # Errors
     /// [`EngineError`] when the engine has ended or the state cannot be read.
-    pub async fn review(&self, asked: Vec<AskedDecision>, by: &str) -> Result<Vec<DecidedJob>, EngineError> {
-        let _one_at_a_time = self.reopening().lock().await;
+    pub async fn review(
+        &self,
+        _alone: &Reopening,
+        asked: Vec<AskedDecision>,
+        by: &str,
+    ) -> Result<Vec<DecidedJob>, EngineError> {
         let mut answers: Vec<DecidedJob> = Vec::with_capacity(asked.len());
         let mut placed: HashMap<BatchNo, RowTakes> = HashMap::new();
         let mut pending: Vec<Planned> = Vec::new();

@@ -11,7 +11,7 @@ use crate::domain::job_state::JobState;
 use crate::domain::path_text::ExactPath;
 use crate::domain::shell_word::shell_word;
 use crate::domain::task::{DISK_FAULT, Fault};
-use crate::engine::engine_client::EngineClient;
+use crate::engine::engine_client::{EngineClient, Reopening};
 use crate::engine::gallery::Gallery;
 use crate::engine::job_iter::JobIter;
 use crate::engine::output_store::OutputStore;
@@ -471,9 +471,13 @@ fn exceeds_hold(named: &Target, request: &ResolveRequest) -> Option<String> {
 ///
 /// # Errors
 /// [`HandlerError`].
-pub async fn retry(engine: &EngineClient, request: &RetryRequest) -> Result<BatchOutcomes, HandlerError> {
+pub async fn retry(
+    engine: &EngineClient,
+    alone: &Reopening,
+    request: &RetryRequest,
+) -> Result<BatchOutcomes, HandlerError> {
     let named = engine.find(&request.name).await?;
-    let result = engine.retry(&named, request.max_credits.map(Credits), request.failed).await?;
+    let result = engine.retry(alone, &named, request.max_credits.map(Credits), request.failed).await?;
     Ok(BatchOutcomes { batches: vec![BatchOutcome { batch: named.batch().name.clone(), result }] })
 }
 
@@ -525,7 +529,8 @@ pub async fn download(
             return Err(HandlerError::NotCompared { name: name.to_owned(), fault });
         }
     }
-    let result = engine.fetch_again(&named, dir, layout).await?;
+    let alone = engine.reopening().await;
+    let result = engine.fetch_again(&alone, &named, dir, layout).await?;
     let result = CommandOutcome { restored, ..result };
     Ok(BatchOutcomes { batches: vec![BatchOutcome { batch: named.batch().name.clone(), result }] })
 }

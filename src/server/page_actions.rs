@@ -429,6 +429,8 @@ async fn carry_out(
 ) -> Result<Response, ApiError> {
     let viewer = operator(app, who, form)?;
     let (object, action) = (object?, Action::parse(action)?);
+    // What the question is compared with stays as it is until it is done.
+    let alone = if action == Action::Retry { Some(app.engine.reopening().await) } else { None };
     if let Some(question) = asked_anew(app, &viewer, &object, action, form).await? {
         return Ok(question);
     }
@@ -479,7 +481,8 @@ async fn carry_out(
         (Action::Retry, _) => {
             let failed = form.get("failed") == Some("true");
             let request = RetryRequest { name, max_credits, failed };
-            to_the_end(async move { handlers::retry(&engine, &request).await })
+            let Some(alone) = alone else { return Err(ApiError::usage("that cannot be done here")) };
+            to_the_end(async move { handlers::retry(&engine, &alone, &request).await })
                 .await
                 .map(|done| said(action, &done))
         }

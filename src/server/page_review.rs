@@ -159,9 +159,10 @@ async fn carry_out(app: &Arc<AppState>, who: Who, name: &str, form: &Form) -> Re
     let request = DecideRequest { decisions: vec![decision], by: Some(BY.to_owned()) };
     request.check().map_err(ApiError::usage)?;
     let (engine, output_dir) = (app.engine.clone(), app.output_dir());
+    let alone = engine.reopening().await;
     // It runs to its end, even if the browser goes away.
-    let decided =
-        to_the_end(async move { review_handlers::decide(&engine, &output_dir, request).await }).await?;
+    let work = async move { review_handlers::decide(&engine, &alone, &output_dir, request).await };
+    let decided = to_the_end(work).await?;
     let waiting = decided.batches.first().map_or(0, |batch| batch.waiting_for_review);
     let Some(outcome) = decided.decisions.into_iter().next() else {
         return Err(ApiError::usage("nothing was decided"));

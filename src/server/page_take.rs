@@ -120,8 +120,9 @@ async fn bought(app: &Arc<AppState>, who: Who, id: String, form: &Form) -> Resul
     Ok(lead_to(app, &page, said))
 }
 
-/// It runs to its end, even if the browser goes away.
+/// It runs to its end once it has begun, even if the browser goes away.
 async fn carry_out(app: &Arc<AppState>, request: AnotherTakeRequest) -> Result<AnotherTake, ApiError> {
-    let app = app.clone();
-    to_the_end(async move { review_handlers::another_take(&app.engine, &app.ingest, &request).await }).await
+    let (app, alone) = (app.clone(), app.engine.reopening().await);
+    let work = async move { review_handlers::another_take(&app.engine, &alone, &app.ingest, &request).await };
+    to_the_end(work).await
 }

@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 
 use crate::domain::exit_code::Exit;
 use crate::domain::ids::BatchNo;
-use crate::engine::engine_client::EngineClient;
+use crate::engine::engine_client::{EngineClient, Reopening};
 use crate::engine::job_iter::JobIter;
 use crate::engine::review::AskedDecision;
 use crate::engine::{Target, blocking};
@@ -62,18 +62,18 @@ pub fn outputs(
     Ok(())
 }
 
-/// Plans or accepts another take of a job's row.
+/// Plans or accepts another take of a job's row, one after the other: the second of two that ask for the same take finds it
+/// there.
 ///
 /// # Errors
 /// [`ApiError`]; nothing was accepted then.
 pub(super) async fn another_take(
     engine: &EngineClient,
+    _alone: &Reopening,
     ingest: &IngestHandle,
     request: &AnotherTakeRequest,
 ) -> Result<AnotherTake, ApiError> {
     let order = request.order().map_err(ApiError::usage)?;
-    // One after the other: the second of two that ask for the same take finds it there.
-    let _alone = engine.reopening().lock().await;
     let named = match engine.find(&request.job).await.map_err(HandlerError::from)? {
         Target::Job(named) => named,
         Target::Batch(batch) => {
@@ -95,6 +95,7 @@ pub(super) async fn another_take(
 /// [`HandlerError`].
 pub async fn decide(
     engine: &EngineClient,
+    alone: &Reopening,
     output_dir: &OutputDir,
     request: DecideRequest,
 ) -> Result<Decisions, HandlerError> {
@@ -104,7 +105,8 @@ pub async fn decide(
         let note = decision.note.map(|note| note.trim().to_owned()).filter(|note| !note.is_empty());
         AskedDecision { job: decision.job, action: decision.decision, note, sha256: decision.sha256 }
     };
-    let decided = engine.review(request.decisions.into_iter().map(asked).collect(), &by).await?;
+    let asked = request.decisions.into_iter().map(asked).collect();
+    let decided = engine.review(alone, asked, &by).await?;
     let mut changed: BTreeMap<BatchNo, bool> = BTreeMap::new();
     let mut decisions = Vec::with_capacity(decided.len());
     for (job, decided) in names.into_iter().zip(decided) {

@@ -178,7 +178,8 @@ async fn review(State(app): Shared, Query(query): Query<ReviewRequest>) -> Resul
 async fn decide(State(app): Shared, JsonBody(body): JsonBody<DecideRequest>) -> Result<Response, ApiError> {
     body.check().map_err(ApiError::usage)?;
     let output_dir = app.output_dir();
-    let work = async move { review_handlers::decide(&app.engine, &output_dir, body).await };
+    let alone = app.engine.reopening().await;
+    let work = async move { review_handlers::decide(&app.engine, &alone, &output_dir, body).await };
     Ok(Json(to_the_end(work).await?).into_response())
 }
 
@@ -186,7 +187,8 @@ async fn another_take(
     State(app): Shared,
     JsonBody(body): JsonBody<AnotherTakeRequest>,
 ) -> Result<Response, ApiError> {
-    let work = async move { review_handlers::another_take(&app.engine, &app.ingest, &body).await };
+    let alone = app.engine.reopening().await;
+    let work = async move { review_handlers::another_take(&app.engine, &alone, &app.ingest, &body).await };
     Ok(Json(to_the_end(work).await?).into_response())
 }
 
@@ -265,7 +267,8 @@ fn lines(make: impl FnOnce(Sink<'_>) -> Result<(), HandlerError> + Send + 'stati
     ([(header::CONTENT_TYPE, NDJSON)], Body::from_stream(stream)).into_response()
 }
 
-// A command runs to its end once it was received, even if the client disconnects.
+// A command runs to its end once it has begun, even if the client disconnects. One that changes jobs that have ended waits for
+// others of these before: if its client gives up meanwhile, nothing of it is done later.
 
 async fn pause(State(app): Shared, JsonBody(body): JsonBody<PauseRequest>) -> Result<Response, ApiError> {
     let work = async move { handlers::pause(&app.engine, body.batch.as_ref()).await };
@@ -291,7 +294,8 @@ async fn cancel(State(app): Shared, JsonBody(body): JsonBody<CancelRequest>) -> 
 }
 
 async fn retry(State(app): Shared, JsonBody(body): JsonBody<RetryRequest>) -> Result<Response, ApiError> {
-    let work = async move { handlers::retry(&app.engine, &body).await };
+    let alone = app.engine.reopening().await;
+    let work = async move { handlers::retry(&app.engine, &alone, &body).await };
     Ok(Json(to_the_end(work).await?).into_response())
 }
 
@@ -300,12 +304,13 @@ async fn retry_edited(
     JsonBody(body): JsonBody<RetryEditedRequest>,
 ) -> Result<Response, ApiError> {
     let fields = body.edits().map_err(ApiError::usage)?;
+    // What is taken anew must not be queued again meanwhile.
+    let alone = app.engine.reopening().await;
     let work = async move {
+        let _alone = alone;
         let named = app.engine.find(&body.name).await.map_err(HandlerError::from)?;
         let choice = JobChoice { job: named.job(), only_failed: body.failed };
         let options = EditedRetryOptions { choice, fields, is_plan: body.plan };
-        // What is taken anew must not be queued again meanwhile.
-        let _alone = app.engine.reopening().lock().await;
         let retried = retry_edited::retry_edited(&app.ingest, named.batch().clone(), options).await;
         retried.map_err(|error| ingest_error(&error))
     };

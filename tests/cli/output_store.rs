@@ -122,6 +122,41 @@ fn a_batch_that_was_done_without_a_store_is_put_there_by_a_sync() {
 }
 
 #[test]
+fn a_sync_keeps_no_other_command_waiting() {
+    let (env, store) = env();
+    env.configure("");
+    run(&env, &store, &["run", "stills.csv"]).exited(0);
+    env.configure(STORE);
+    env.write("others.csv", STILLS.replace("a fox", "a hare"));
+    let daemon = Running::start(command(&env, &store, &["daemon", "--log-level", "info"]));
+    daemon.says("ready");
+    run(&env, &store, &["submit", "others.csv", "--budget", "0"]).exited(0);
+    run(&env, &store, &["cancel", "others"]).exited(0);
+    store.hold_puts(true);
+    let before = puts(&store);
+    let sync = Running::start(command(&env, &store, &["outputs", "sync", "stills"]));
+    until("an upload", || puts(&store) > before);
+    let second = Running::start(command(&env, &store, &["outputs", "sync", "stills", "--json"]));
+    run(&env, &store, &["retry", "others"]).exited(0);
+    run(&env, &store, &["review", "reject", "stills/a", "--note", "too dark"]).exited(0);
+    store.hold_puts(false);
+    sync.end().exited(0).says("2 uploaded");
+    let second = second.end().exited(0).json();
+    assert_eq!(
+        (&second["jobs"], &second["uploaded"]),
+        (&2.into(), &0.into()),
+        "one after the other: {second}"
+    );
+    // What was decided meanwhile stays, and the object is known.
+    let explained = run(&env, &store, &["explain", "stills/a"]).exited(0).stdout;
+    assert!(explained.contains("too dark"), "{explained}");
+    let object = &Outputs::of(&env, "stills").lines[0]["files"][0]["object"];
+    assert_eq!(object, "s3://media/out/stills/a.png");
+    daemon.stop();
+    env.audit().each_paid_once(2);
+}
+
+#[test]
 fn objects_of_others_are_never_replaced() {
     let (env, store) = env();
     let theirs = store.path_of("out/stills/a.png");

@@ -318,16 +318,11 @@ fn every_refusal_is_as_the_page_says() {
     daemon.stop();
 }
 
-#[test]
-fn a_budget_is_set_though_its_client_leaves_while_it_waits() {
-    let env = TestEnv::new();
-    let daemon = env.daemon("info");
-    let budget = || env.run(["status", "birds", "--json"]).json()["batches"][0]["budget_credits"].clone();
-    env.write("birds.csv", manifests::manifest("image", 1));
-    env.run(["submit", "birds.csv", "--budget", "0"]).exited(0);
-    env.write("birds.csv", manifests::manifest("image", 40_000));
-    let submit = env.start(["submit", "birds.csv"]);
-    // Rows are written from then on, and whoever changes the batch waits.
+/// Submits a manifest that is still being read on return: whoever changes the batch waits.
+fn begin_to_submit(env: &TestEnv, manifest: &str) -> Running {
+    env.write(manifest, manifests::manifest("image", 40_000));
+    let submit = env.start(["submit", manifest]);
+    // Rows are written from then on.
     until("rows in a draft", || {
         let drafts = std::fs::read_dir(env.path("state/spool")).into_iter().flatten().filter_map(Result::ok);
         let mut files = drafts
@@ -335,16 +330,58 @@ fn a_budget_is_set_though_its_client_leaves_while_it_waits() {
             .flat_map(|entry| std::fs::read_dir(entry.path()).into_iter().flatten().filter_map(Result::ok));
         files.any(|file| file.metadata().is_ok_and(|found| found.len() > 0))
     });
-    let body = r#"{"batch": "birds", "budget": 7}"#;
+    submit
+}
+
+/// Sends a command, and is there as long as its response is waited for.
+fn send(env: &TestEnv, daemon: &Running, path: &str, body: &str) -> UnixStream {
     let mut client = UnixStream::connect(env.path("state/callsheet.sock")).unwrap();
-    let head =
-        format!("POST /v1/budget HTTP/1.1\r\nhost: callsheet\r\ncontent-length: {}\r\n\r\n", body.len());
+    let head = format!("POST {path} HTTP/1.1\r\nhost: callsheet\r\ncontent-length: {}\r\n\r\n", body.len());
     client.write_all(format!("{head}{body}").as_bytes()).unwrap();
-    daemon.says("/v1/budget");
+    daemon.says(path);
+    client
+}
+
+#[test]
+fn a_budget_is_set_though_its_client_leaves_while_it_waits() {
+    let env = TestEnv::new();
+    let daemon = env.daemon("info");
+    let budget = || env.run(["status", "birds", "--json"]).json()["batches"][0]["budget_credits"].clone();
+    env.write("birds.csv", manifests::manifest("image", 1));
+    env.run(["submit", "birds.csv", "--budget", "0"]).exited(0);
+    let submit = begin_to_submit(&env, "birds.csv");
+    let client = send(&env, &daemon, "/v1/budget", r#"{"batch": "birds", "budget": 7}"#);
     assert_eq!(budget(), 0, "it waits for the manifest");
     drop(client);
     submit.end().exited(0);
     until("the budget", || budget() == 7);
     daemon.stop();
     env.audit().each_paid_once(0);
+}
+
+#[test]
+fn a_retry_is_not_carried_out_after_its_client_has_left() {
+    let env = TestEnv::new();
+    let daemon = env.daemon("info");
+    env.write("birds.csv", manifests::manifest("image", 1));
+    env.run(["submit", "birds.csv", "--budget", "8", "--wait"]).exited(0);
+    env.write("fish.csv", manifests::manifest("image", 2));
+    env.run(["submit", "fish.csv", "--budget", "0"]).exited(0);
+    env.run(["cancel", "fish"]).exited(0);
+    let submit = begin_to_submit(&env, "birds.csv");
+    // One command that changes what has ended waits for the manifest, and the other waits for that.
+    let first =
+        send(&env, &daemon, "/v1/review/take", r#"{"job": "birds/image-1", "take": 2, "price_credits": 8}"#);
+    let retry = send(&env, &daemon, "/v1/retry", r#"{"name": "fish"}"#);
+    let canceled = || env.run(["status", "fish", "--json"]).json()["batches"][0]["canceled"].clone();
+    assert_eq!(canceled(), 2, "it waits");
+    drop(retry);
+    env.run(["cancel", "fish"]).exited(0);
+    submit.end().exited(0);
+    // This one comes after all that waits.
+    env.run(["retry", "birds"]);
+    assert_eq!(canceled(), 2);
+    drop(first);
+    daemon.stop();
+    env.audit().each_paid_once(1);
 }

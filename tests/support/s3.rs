@@ -102,6 +102,8 @@ impl Faults {
 struct Shared {
     seen: Mutex<Vec<(Method, String)>>,
     faults: Faults,
+    /// Whether what is put waits.
+    holds_puts: tokio::sync::watch::Sender<bool>,
     /// Where the buckets are.
     root: Mutex<PathBuf>,
     /// When the credentials end that machines are given here.
@@ -297,6 +299,11 @@ impl S3Server {
         self.shared.faults.add(method, fault, times);
     }
 
+    /// What is put from now on waits until this says otherwise.
+    pub fn hold_puts(&self, holds: bool) {
+        self.shared.holds_puts.send_replace(holds);
+    }
+
     /// Nothing goes wrong from now on.
     pub fn mend(&self) {
         self.shared.faults.clear();
@@ -359,6 +366,10 @@ async fn answer(
     }
     let method = request.method().clone();
     shared.seen.lock().unwrap().push((method.clone(), request.uri().path().to_owned()));
+    if method == Method::PUT {
+        // Its sender is as old as the server.
+        let _ = shared.holds_puts.subscribe().wait_for(|holds| !holds).await;
+    }
     let fault = shared.faults.next(&method);
     let refused = |status: u16, code: &str| {
         let body = format!("<Error><Code>{code}</Code><Message>as the test says</Message></Error>");
