@@ -68,16 +68,23 @@ impl Scheduler {
 
     fn parked_batches(&self) -> BTreeMap<Parked, u64> {
         let mut parked = BTreeMap::new();
-        let key = self.account.key_is_refused().then_some(Parked::Key);
-        for active in self.batches.iter() {
+        let blocked = self.blocked_batches();
+        for active in self.batches.iter().filter(|active| !active.record().has_ended()) {
             let has_queue = active.has_rows() || self.jobs.counts().has_queued(active.record().no);
             let paused = active.record().paused.map(|_| Parked::Paused);
-            if has_queue && let Some(reason) = key.or(active.parked()).or(paused) {
+            let kept_by =
+                self.kept_by(active, &blocked).filter(|reason| has_queue || keeps_sent_jobs(*reason));
+            if let Some(reason) = kept_by.or(paused.filter(|_| has_queue)) {
                 *parked.entry(reason).or_default() += 1;
             }
         }
         parked
     }
+}
+
+/// Whether it also keeps jobs from going on that were sent: their tasks are not read, or their outputs not downloaded.
+fn keeps_sent_jobs(reason: Parked) -> bool {
+    matches!(reason, Parked::Key | Parked::Disk | Parked::Store | Parked::Scratch)
 }
 
 /// Adds the jobs of a batch that have not begun, and those that have ended.
@@ -116,8 +123,8 @@ mod tests {
     use crate::domain::job::{Job, State};
     use crate::domain::ledger::Totals;
     use crate::domain::time::{Tick, Timestamp};
-    use crate::engine::scheduler::BegunJob;
     use crate::engine::scheduler::tests::{settings, spec};
+    use crate::engine::scheduler::{BegunJob, NoBalance};
     use crate::store::{BatchRecord, Ended, JobRecord, Pause, Segment};
 
     const NOW: Now = Now { wall: Timestamp(60_000), tick: Tick(0) };
@@ -180,6 +187,22 @@ mod tests {
             shown(&scheduler.gauges(NOW)),
             "2 queued video, 2 queued image, 1 queued music, 1 succeeded image"
         );
+    }
+
+    #[test]
+    fn what_keeps_jobs_that_were_sent_is_told_with_an_empty_queue() {
+        let mut record = BatchRecord::new(BatchNo(1), "b".parse().unwrap(), Timestamp(10_000));
+        record.count_accepted(Kind::Video);
+        record.rows = 1;
+        let mut scheduler = Scheduler::new(settings(), Totals::default());
+        scheduler.add_batch(BatchRecord { paused: Some(Pause::Owner), ..record });
+        take(&mut scheduler, 0, Kind::Video, State::Running { task: TaskId("t".into()) });
+        assert_eq!(scheduler.gauges(NOW).parked, BTreeMap::new(), "a pause keeps nothing that was sent");
+        let refused = Err(NoBalance::Unauthorised);
+        scheduler.account.balance_answered(refused, (Credits::ZERO, Credits::ZERO), Tick(0));
+        assert_eq!(scheduler.gauges(NOW).parked, BTreeMap::from([(Parked::Key, 1)]));
+        scheduler.disk.set_low(true);
+        assert_eq!(scheduler.gauges(NOW).parked, BTreeMap::from([(Parked::Disk, 1)]));
     }
 
     #[test]

@@ -203,7 +203,7 @@ impl Scheduler {
     }
 
     /// Batches with jobs that the balance does not cover.
-    fn blocked_batches(&self) -> BTreeSet<BatchNo> {
+    pub(super) fn blocked_batches(&self) -> BTreeSet<BatchNo> {
         self.account.blocked().iter().map(|key| key.batch).collect()
     }
 
@@ -215,24 +215,8 @@ impl Scheduler {
     ) -> BatchOverview {
         let no = active.record().no;
         let overview = overview_of(active.record(), self.jobs.counts().of_batch(no).states);
-        let key = self.account.key_is_refused().then_some(Parked::Key);
-        let disk = self.disk.is_low().then_some(Parked::Disk);
-        let store = self.output_store.refuses().then_some(Parked::Store);
-        let store = store.or((!self.scratch.has_room()).then_some(Parked::Scratch));
-        // Jobs with files wait for theirs, and nothing of the batch moves.
-        let waits = self.jobs.counts().queued_of(no) > 0 || active.has_rows();
-        let store = store.or((self.is_kept_by_result_hosts && waits).then_some(Parked::ResultHost));
-        let is_still = self.jobs.counts().queued_of(no) == self.jobs.counts().open_of(no);
-        let files = (self.input_store.is_down() && waits && is_still).then_some(Parked::Store);
-        let alone = waits && is_still && self.input_waits.any_alone(no);
-        let files = files.or(alone.then_some(Parked::InputsUnavailable));
-        // Its answer is waited for before anything is sent.
-        let awaits = self.output_store.is_awaited() && waits && self.mode == Mode::Paying;
-        let unanswered = (awaits || self.output_store.is_unanswered()).then_some(Parked::Store);
-        let files = unanswered.or(files);
         // A pause is named first: no key, credits or room would make a paused batch go on.
-        let credits = blocked.contains(&no).then_some(Parked::Credits);
-        let parked = overview.parked.or(disk).or(key).or(store).or(active.parked()).or(files).or(credits);
+        let parked = overview.parked.or_else(|| self.kept_by(active, blocked));
         let is_for_balance = matches!(parked, Some(Parked::Credits | Parked::MinBalance));
         let is_for_credits = is_for_balance || parked == Some(Parked::BatchBudget);
         let next = if is_for_credits { self.next_hold(active) } else { None };
@@ -259,6 +243,29 @@ impl Scheduler {
             last_failures,
             ..overview
         }
+    }
+
+    /// What keeps a batch from going on beside a pause: what keeps all of them first. `blocked` are those with jobs that the
+    /// balance does not cover.
+    pub(super) fn kept_by(&self, active: &ActiveBatch, blocked: &BTreeSet<BatchNo>) -> Option<Parked> {
+        let no = active.record().no;
+        let key = self.account.key_is_refused().then_some(Parked::Key);
+        let disk = self.disk.is_low().then_some(Parked::Disk);
+        let store = self.output_store.refuses().then_some(Parked::Store);
+        let store = store.or((!self.scratch.has_room()).then_some(Parked::Scratch));
+        // Jobs with files wait for theirs, and nothing of the batch moves.
+        let waits = self.jobs.counts().queued_of(no) > 0 || active.has_rows();
+        let store = store.or((self.is_kept_by_result_hosts && waits).then_some(Parked::ResultHost));
+        let is_still = self.jobs.counts().queued_of(no) == self.jobs.counts().open_of(no);
+        let files = (self.input_store.is_down() && waits && is_still).then_some(Parked::Store);
+        let alone = waits && is_still && self.input_waits.any_alone(no);
+        let files = files.or(alone.then_some(Parked::InputsUnavailable));
+        // Its answer is waited for before anything is sent.
+        let awaits = self.output_store.is_awaited() && waits && self.mode == Mode::Paying;
+        let unanswered = (awaits || self.output_store.is_unanswered()).then_some(Parked::Store);
+        let files = unanswered.or(files);
+        let credits = blocked.contains(&no).then_some(Parked::Credits);
+        disk.or(key).or(store).or(active.parked()).or(files).or(credits)
     }
 
     /// By batch the jobs in the queue of which a task of an earlier attempt is still running.
