@@ -56,6 +56,7 @@ fn budget_card(batch: &BatchView) -> Markup {
         name: "Budget of the batch".to_owned(),
         held: sums.held,
         spent: sums.spent,
+        perhaps: sums.perhaps,
         limit: Some(sums.limit),
     };
     html! {

@@ -81,6 +81,8 @@ pub struct BatchCredits {
     pub limit: u64,
     pub held: u64,
     pub spent: u64,
+    /// What its jobs may have been charged that nothing tells.
+    pub perhaps: u64,
     pub waived: u64,
     pub refunded: u64,
 }
@@ -220,11 +222,12 @@ fn counts(batch: &BatchView) -> Markup {
     } }
 }
 
-/// `12 spent, 4 held of 48 credits`
+/// `12 spent, 4 held, 8 perhaps charged of 48 credits`
 pub fn spending(credits: &BatchCredits) -> Markup {
     html! {
         (grouped(credits.spent)) " spent"
         @if credits.held > 0 { ", " (grouped(credits.held)) " held" }
+        @if credits.perhaps > 0 { ", " (grouped(credits.perhaps)) " perhaps charged" }
         " of " (grouped(credits.limit)) " credits"
     }
 }

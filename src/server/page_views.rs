@@ -42,6 +42,7 @@ pub(super) fn overview(
         name: name.to_owned(),
         held: totals.held.0,
         spent: totals.spent.0,
+        perhaps: account.may_be_charged.0,
         limit: limit.map(|limit| limit.0),
     };
     let mut budgets = vec![
@@ -88,6 +89,7 @@ pub(super) fn batch_view(batch: &BatchStatus) -> BatchView {
             limit: batch.budget_credits,
             held: batch.held_credits,
             spent: batch.charged_credits,
+            perhaps: batch.may_be_charged_credits,
             waived: batch.waived_credits,
             refunded: batch.refunded_credits,
         },

@@ -3,7 +3,7 @@
 mod control_socket;
 mod inbox_order;
 mod input_files;
-mod live_page;
+pub(crate) mod live_page;
 mod log_reader;
 mod metrics_of_a_run;
 mod monitoring;

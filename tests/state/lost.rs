@@ -8,7 +8,9 @@ use std::path::Path;
 use rustix::process::Signal;
 use serde_json::Value;
 
+use crate::daemon::live_page::Server;
 use crate::support::collect_outputs::Outputs;
+use crate::support::own_address::own_address;
 use crate::support::process::Running;
 use crate::support::{TestEnv, manifests, until};
 
@@ -506,7 +508,8 @@ fn buy_unheard_and_lose_the_database(env: &TestEnv, run: &[&str], tasks: usize) 
 #[test]
 fn what_was_canceled_and_then_bought_after_all_is_counted_and_found_again() {
     let env = TestEnv::new();
-    env.configure("[limits]\nin_flight = 3\n[budget]\ntotal = 24\n");
+    let limits = "[limits]\nin_flight = 3\n[budget]\ntotal = 24\n";
+    env.configure(limits);
     env.write("batch.csv", manifests::manifest("image", 3));
     env.run(["run", "batch.csv", "--budget", "0"]).exited(4);
     env.run(["cancel", "batch"]).exited(0).says("3 canceled");
@@ -522,6 +525,23 @@ fn what_was_canceled_and_then_bought_after_all_is_counted_and_found_again() {
     env.write("other.csv", "id,kind,model,prompt\nother-1,image,gi-2,A lighthouse at dusk\n");
     env.run(["run", "other.csv"]).exited(4).says("the next job needs 8, 0 of 24 credits are left");
     env.audit().each_paid_once(3);
+    // The pages and the metrics tell of no room that is not there.
+    let address = own_address();
+    env.configure(&format!("{limits}[control]\nhttp = \"{address}\"\n"));
+    let daemon = env.daemon("info");
+    let server = Server { env, address, daemon };
+    for (page, told) in [
+        ("/", "<b>0</b> left of 24"),
+        ("/", "24 perhaps charged"),
+        ("/batches/batch", "24 perhaps charged"),
+        ("/metrics", "callsheet_budget_room_credits{budget=\"total\"} 0\n"),
+    ] {
+        let shown = server.ask(&format!("GET {page}"), &[], "").body;
+        assert!(shown.contains(told), "{page} {told}: {shown}");
+    }
+    let Server { env, daemon, .. } = server;
+    daemon.stop();
+    env.configure(limits);
     // Another one, of a whole database, knows of it.
     env.run(["state", "rebuild"]).exited(0);
     env.run(["status"]).exited(0).says(counted);

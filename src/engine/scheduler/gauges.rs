@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use crate::domain::budget;
 use crate::domain::gauge_values::Gauges;
 use crate::domain::job_state::JobState;
+use crate::domain::ledger::Totals;
 use crate::domain::parked_reason::Parked;
 use crate::domain::request::Kind;
 use crate::domain::time::{Millis, Now};
@@ -38,14 +39,16 @@ impl Scheduler {
             add(&mut jobs, kind, KindCounts { rows: ended.all(), ended }, 0);
         }
         let (total, day) = (self.budgets.total(), self.budgets.day(now.wall.utc_day()));
+        let may_be_charged = self.may_be_charged();
+        let room = |totals: Totals, limit| budget::room(totals.with_may_be_charged(may_be_charged), limit);
         let limits = &self.settings.limits;
         Gauges {
             jobs,
             held: total.held,
             charged: self.budgets.charged(),
             refunded: total.refunded,
-            room_total: budget::room(total, limits.total),
-            room_day: budget::room(day, limits.per_day),
+            room_total: room(total, limits.total),
+            room_day: room(day, limits.per_day),
             room_min_balance: limits
                 .min_balance
                 .and_then(|least| Some(self.account.balance_left(now.tick).0?.saturating_sub(least))),
@@ -121,7 +124,6 @@ mod tests {
     use crate::domain::credits::Credits;
     use crate::domain::ids::{AttemptNo, BatchNo, JobKey, Seq, TaskId};
     use crate::domain::job::{Job, State};
-    use crate::domain::ledger::Totals;
     use crate::domain::time::{Tick, Timestamp};
     use crate::engine::scheduler::tests::{settings, spec};
     use crate::engine::scheduler::{BegunJob, NoBalance};
@@ -220,6 +222,9 @@ mod tests {
             (overview.room_total, overview.room_day, overview.room_min_balance),
             (Some(Credits(55)), Some(Credits(0)), None)
         );
+        scheduler.set_may_be_charged(BTreeMap::from([(BatchNo(2), Credits(30))]));
+        let room = scheduler.gauges(NOW).room_total;
+        assert_eq!(room, Some(Credits(25)), "what may have been charged counts against it");
         assert_eq!(
             (overview.charged, overview.refunded, overview.held),
             (Credits(48), Credits(8), Credits(5))
