@@ -8,6 +8,7 @@ use serde::Deserialize;
 use crate::domain::budget::BudgetSetting;
 use crate::domain::credits::Credits;
 use crate::domain::ids::BatchName;
+use crate::domain::job::Job;
 use crate::domain::job_state::JobState;
 use crate::domain::plural::counted;
 use crate::domain::remedy::keys_of_retry;
@@ -29,7 +30,8 @@ use crate::store::StoreError;
 
 /// The field with the most that its form may spend, as it was shown, in credits.
 const MOST: &str = "most";
-/// The field that tells how often it had been tried when its form was shown: the form again is known by it.
+/// The field that tells how often it had been retried, or what had happened to it, when its form was shown: the form again is
+/// known by it.
 const SEEN: &str = "seen";
 
 /// What a form does.
@@ -324,7 +326,7 @@ async fn question_of_job(app: &AppState, id: &str, action: Action) -> Result<Con
                     format!("May spend {} at most, unless the field says more.", credits(hold))
                 });
             let most = hold.map(|hold| Field::hidden(MOST, &hold.0));
-            let seen = Field::hidden(SEEN, &job.attempt().0);
+            let seen = Field::hidden(SEEN, &last_seen(job));
             let fields = [Some(max_credits(hold)), most, Some(seen)].into_iter().flatten().collect();
             view("Retry", "retry", "It is queued again.", Some(cost), fields)
         }
@@ -356,6 +358,12 @@ async fn question_of_job(app: &AppState, id: &str, action: Action) -> Result<Con
             return Err(ApiError::usage("this action is for batches, not for jobs"));
         }
     })
+}
+
+/// The last that happened to a job: a retry that keeps its key changes no attempt.
+fn last_seen(job: &Job) -> String {
+    let history = job.history();
+    format!("{}-{}", history.len(), history.last().map_or(0, |line| line.at.0))
 }
 
 /// What a retry of a batch takes up.
@@ -406,11 +414,13 @@ async fn asked_anew(
         Object::Job(id) if action == Action::Retry => question_of_job(app, id, action).await?,
         _ => return Ok(None),
     };
-    let now = |name: &str| view.fields.iter().find(|field| field.name == name)?.value.parse::<u64>().ok();
-    let (most, seen) = (form.number(MOST)?, form.number(SEEN)?);
+    let now = |name: &str| Some(view.fields.iter().find(|field| field.name == name)?.value.as_str());
+    let (most, most_now) = (form.number(MOST)?, now(MOST).and_then(|most| most.parse::<u64>().ok()));
     let why = match () {
-        () if now(SEEN).is_some() && now(SEEN) != seen => "It was retried since this page was shown.",
-        () if now(MOST).is_some_and(|now| most.is_none_or(|most| now > most)) => {
+        () if now(SEEN).is_some() && now(SEEN) != form.get(SEEN) => {
+            "It was retried since this page was shown."
+        }
+        () if most_now.is_some_and(|now| most.is_none_or(|most| now > most)) => {
             "It may spend more now than this page showed."
         }
         () => return Ok(None),

@@ -104,6 +104,37 @@ fn the_form_of_a_retry_retries_once_even_if_its_job_fails_again() {
     assert_eq!(server.env.audit().tasks.len(), 3);
 }
 
+/// The identity of the only job of a batch.
+fn only_job(server: &Server, batch: &str) -> String {
+    let listed = server.env.run(["jobs", batch, "--json"]).exited(0).stdout;
+    let listed: Value = serde_json::from_str(&listed).unwrap();
+    listed["job"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn the_form_of_a_retry_retries_once_even_if_its_job_is_canceled_again() {
+    let server = serve(true, "");
+    let cookie = server.login();
+    let cookie = cookie.as_str();
+    server.env.write("w.csv", manifests::manifest("image", 1));
+    server.env.run(["submit", "w.csv", "--budget", "0"]).exited(0);
+    server.env.run(["cancel", "w/image-1"]).exited(0);
+    let page = format!("/jobs/{}/retry", only_job(&server, "w"));
+    let asked = server.ask(&format!("GET {page}"), &[cookie], "");
+    let form = filled(&asked, &["most", "seen"], "");
+    let send = || server.ask(&format!("POST {page}"), &[cookie], &form);
+    let done = send();
+    assert_eq!(done.status, 303, "{}", done.body);
+    assert_eq!(status(&server, "w")["queued"], 1);
+    server.env.run(["cancel", "w/image-1"]).exited(0);
+    let again = send();
+    assert_eq!(again.status, 409, "its key is the same, {}", again.body);
+    assert!(again.body.contains("It was retried since this page was shown."), "{}", again.body);
+    assert_eq!(status(&server, "w")["canceled"], 1);
+    server.daemon.stop();
+    server.env.audit().each_paid_once(0);
+}
+
 #[test]
 fn what_cannot_be_read_is_refused_in_a_way_that_can() {
     let server = serve(false, "");
