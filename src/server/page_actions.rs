@@ -33,6 +33,8 @@ const MOST: &str = "most";
 /// The field that tells how often it had been retried, or what had happened to it, when its form was shown: the form again is
 /// known by it.
 const SEEN: &str = "seen";
+/// The field with the number of the attempt whose charge its form asks for, where no other one is chosen.
+const SHOWN_ATTEMPT: &str = "shown_attempt";
 
 /// What a form does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -347,11 +349,15 @@ async fn question_of_job(app: &AppState, id: &str, action: Action) -> Result<Con
                 is_required: false,
                 kind: FieldKind::Check,
             };
-            let fields = vec![
-                number("charged", "Charged, in credits", None, true),
-                number("attempt", "Attempt, where several are in doubt or watched", None, false),
-                above,
+            let shown = job.attempt_to_resolve(None, Credits::ZERO).ok();
+            let shown = shown.map(|attempt| Field::hidden(SHOWN_ATTEMPT, &attempt.no().0));
+            let fields = [
+                Some(number("charged", "Charged, in credits", None, true)),
+                Some(number("attempt", "Attempt, where several are in doubt or watched", None, false)),
+                Some(above),
+                shown,
             ];
+            let fields = fields.into_iter().flatten().collect();
             view("Record the charge of", "resolve", text, held, fields)
         }
         Action::Pause | Action::Resume | Action::Continue | Action::Budget => {
@@ -399,7 +405,7 @@ async fn retry_cost(app: &AppState, name: &BatchName) -> Result<RetryCost, ApiEr
 }
 
 /// The question again, where it is another one than the form answers: more may be spent than was shown, or what it asked
-/// about was taken up again since, as by the same form.
+/// about was taken up again since, as by the same form, or is another attempt.
 async fn asked_anew(
     app: &AppState,
     viewer: &Viewer,
@@ -412,6 +418,10 @@ async fn asked_anew(
             question_of_batch(app, name, action, &ActionQuery::default()).await?
         }
         Object::Job(id) if action == Action::Retry => question_of_job(app, id, action).await?,
+        // Who chose an attempt means that one.
+        Object::Job(id) if action == Action::Resolve && form.get("attempt").is_none() => {
+            question_of_job(app, id, action).await?
+        }
         _ => return Ok(None),
     };
     let now = |name: &str| Some(view.fields.iter().find(|field| field.name == name)?.value.as_str());
@@ -419,6 +429,9 @@ async fn asked_anew(
     let why = match () {
         () if now(SEEN).is_some() && now(SEEN) != form.get(SEEN) => {
             "It was retried since this page was shown."
+        }
+        () if now(SHOWN_ATTEMPT) != form.get(SHOWN_ATTEMPT) => {
+            "It is not the attempt any more whose charge this page asked for."
         }
         () if most_now.is_some_and(|now| most.is_none_or(|most| now > most)) => {
             "It may spend more now than this page showed."
@@ -506,7 +519,8 @@ async fn carry_out(
             let charged = form
                 .number("charged")?
                 .ok_or_else(|| ApiError::usage("charged: expected a number of credits"))?;
-            let attempt = form.number("attempt")?.map(|n| u32::try_from(n).unwrap_or(u32::MAX));
+            let attempt = form.number("attempt")?.or(form.number(SHOWN_ATTEMPT)?);
+            let attempt = attempt.map(|n| u32::try_from(n).unwrap_or(u32::MAX));
             let above_hold = form.get("above_hold") == Some("true");
             let request = ResolveRequest { name, charged, attempt, above_hold };
             let output_dir = app.output_dir();

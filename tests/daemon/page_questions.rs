@@ -136,6 +136,38 @@ fn the_form_of_a_retry_retries_once_even_if_its_job_is_canceled_again() {
 }
 
 #[test]
+fn a_charge_is_recorded_for_the_attempt_that_was_shown() {
+    let server = serve(true, "");
+    server.env.faults("[[rules]]\non = 'create'\neffect = { do = 'drop', when = 'after' }\n");
+    let cookie = server.login();
+    let cookie = cookie.as_str();
+    let job =
+        r#"{"id": "short", "kind": "shorts-studio", "options": {"topic": "a boat"}, "max_credits": 20}"#;
+    server.env.write("w.jsonl", job);
+    server.env.run(["submit", "w.jsonl", "--wait"]).exited(7);
+    let page = format!("/jobs/{}/resolve", only_job(&server, "w"));
+    let asked = server.ask(&format!("GET {page}"), &[cookie], "");
+    assert_eq!(asked.field("shown_attempt"), "1");
+    // Meanwhile somebody else records it, and the next attempt is in doubt, too.
+    server.env.run(["resolve", "w/short", "--not-charged"]).exited(0);
+    server.env.run(["retry", "w/short"]).exited(0);
+    let in_doubt = || status(&server, "w")["in_doubt"] == 1;
+    until("the second to be in doubt", || server.env.audit().tasks.len() == 2 && in_doubt());
+    let send = |page_shown: &Answer| {
+        let form = filled(page_shown, &["shown_attempt"], "charged=0&attempt=");
+        server.ask(&format!("POST {page}"), &[cookie], &form)
+    };
+    let again = send(&asked);
+    assert_eq!((again.status, again.field("shown_attempt").as_str()), (409, "2"), "{}", again.body);
+    assert!(again.body.contains("It is not the attempt any more"), "{}", again.body);
+    assert!(in_doubt(), "nothing is recorded");
+    let done = send(&again);
+    assert_eq!(done.status, 303, "{}", done.body);
+    assert!(!in_doubt());
+    server.daemon.stop();
+}
+
+#[test]
 fn what_cannot_be_read_is_refused_in_a_way_that_can() {
     let server = serve(false, "");
     for path in ["/batches/%FF", "/batches/x%FF/gallery/a.png", "/jobs/%FF", "/batches/x/%FF"] {
