@@ -132,6 +132,10 @@ pub(super) async fn authenticate(
     } else if is_of_program(path) {
         return refuse_without_token();
     } else if let Some(session) = session_of(headers).filter(|session| tcp.sessions.is_open(session)) {
+        // A page of the same site has the cookie sent with what it embeds. What a person opens is shown to that person alone.
+        if is_of_other_site(headers) && text(headers, "sec-fetch-mode") != Some("navigate") {
+            return refuse_page_of_other_site();
+        }
         Access::Everything { principal: session.to_owned(), session: Some(session.to_owned()) }
     } else if path == "/login" || path.starts_with("/assets/") {
         Access::Nothing
@@ -164,7 +168,11 @@ fn refuse_without_token() -> Response {
 /// A page of another site can make a browser send what it likes; it changes nothing here.
 fn refuse_other_site(request: &Request) -> Option<Response> {
     let is_refused = !is_reading(request.method()) && is_of_other_site(request.headers());
-    is_refused.then(|| refuse(StatusCode::FORBIDDEN, "the request comes from a page of another site", None))
+    is_refused.then(refuse_page_of_other_site)
+}
+
+fn refuse_page_of_other_site() -> Response {
+    refuse(StatusCode::FORBIDDEN, "the request comes from a page of another site", None)
 }
 
 /// Routes of programs: no browser's session opens them.

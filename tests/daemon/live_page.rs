@@ -205,6 +205,21 @@ fn a_login_opens_the_pages_and_a_form_needs_its_token() {
     let bearer = format!("authorization: Bearer {TOKEN}");
     assert_eq!(server.ask("GET /v1/status", &[&bearer], "").status, 200);
     assert_eq!(server.ask("POST /v1/pause", &[&bearer], "{}").status, 200);
+    // Other pages of the same site embed nothing of these, and lead to them.
+    let path = "/batches/batch/gallery/gallery/data/0000.js";
+    for (path, site, mode, expected) in [
+        ("/batches/batch", "same-origin", "cors", 200),
+        (path, "same-site", "no-cors", 403),
+        (path, "cross-site", "no-cors", 403),
+        ("/", "same-site", "cors", 403),
+        ("/", "same-site", "navigate", 200),
+    ] {
+        let headers = [&format!("sec-fetch-site: {site}"), &format!("sec-fetch-mode: {mode}")];
+        let answer = server.ask(&format!("GET {path}"), &[cookie, headers[0], headers[1]], "");
+        assert_eq!(answer.status, expected, "{path} {site} {mode}: {}", answer.body);
+        let policy = answer.header("cross-origin-resource-policy");
+        assert!(expected == 403 || policy == Some("same-origin"), "{path}: {}", answer.head);
+    }
 
     let asked = server.ask("GET /batches/batch/budget?budget=90", &[cookie], "");
     assert!(asked.body.contains("May then spend"), "{}", asked.body);
