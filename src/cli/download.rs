@@ -93,7 +93,9 @@ async fn request(
     command: &DownloadCommand,
     global: &Global,
 ) -> Result<Vec<BatchOutcome>, Failure> {
-    let outcomes = client.call(&DownloadRequest { name: command.name.clone() }).await?;
+    // With an object store it may take as long as a sync.
+    let patient = client.without_time_limit()?;
+    let outcomes = patient.call(&DownloadRequest { name: command.name.clone() }).await?;
     let outcomes = batch_outcomes::print(outcomes, global)?;
     for BatchOutcome { batch, result } in outcomes.iter().filter(|outcome| outcome.result.restored > 0) {
         let jobs = counted(result.restored, "job");

@@ -82,7 +82,7 @@ async fn sync(request: &SyncOutputsRequest, global: &Global) -> Result<SyncedOut
     let config = service_target::config(global)?;
     let state = PresentState::find(global, &config);
     if let Some(daemon) = daemon_discovery::find_daemon(global, &config, state.is_emulated).await? {
-        return Ok(daemon.client.call(request).await?);
+        return Ok(daemon.client.without_time_limit()?.call(request).await?);
     }
     let (store, clock) = (Arc::new(Store::open_existing(&state.dir)?), Clock::start());
     let mut parts = build::app_parts(&config, &state.output, None)?;

@@ -28,7 +28,8 @@ use crate::server::protocol::{
     Submission,
 };
 
-/// How long the daemon may take to begin a response. Ingesting a million rows takes a minute.
+/// How long the daemon may take to begin a response, and to go on with it. Ingesting a million rows takes a minute. What moves
+/// the outputs of a batch may take hours: see [`Client::without_time_limit`].
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 /// So much of a manifest is read at once, in bytes.
 const CHUNK_BYTES: usize = 64 * 1024;
@@ -135,12 +136,20 @@ impl Client {
                 });
             }
         }
-        let http = http_client()
-            .unix_socket(socket)
-            .read_timeout(RESPONSE_TIMEOUT)
-            .build()
-            .map_err(|error| broken(error.to_string()))?;
+        let http = http_client().unix_socket(socket).read_timeout(RESPONSE_TIMEOUT).build();
+        let http = http.map_err(|error| broken(error.to_string()))?;
         Ok(Client { http, transport: Transport::Unix(socket.to_owned()) })
+    }
+
+    /// The same client for commands that take as long as there is to do: it waits for as long as the daemon keeps the connection.
+    ///
+    /// # Errors
+    /// [`ClientError::ConnectionLost`] when it cannot be made.
+    pub fn without_time_limit(&self) -> Result<Client, ClientError> {
+        let Transport::Unix(socket) = &self.transport else { return Ok(self.clone()) };
+        let http = http_client().unix_socket(socket.as_path()).build();
+        let http = http.map_err(|error| self.connection_lost(error.to_string()))?;
+        Ok(Client { http, transport: self.transport.clone() })
     }
 
     /// Sends a request.

@@ -30,7 +30,7 @@ const CONNECTIONS_MAX: usize = 64;
 const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long it may take to send the next bytes of a body.
 pub(super) const BODY_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a connection may last, whatever happens on it.
+/// How long a connection may last. It lasts longer only for a client that waits for its response: a command may take hours.
 const CONNECTION_LIFETIME_MAX: Duration = Duration::from_secs(15 * 60);
 /// So many bytes of a request's body count as progress.
 const PROGRESS_BYTES: usize = 16 * 1024;
@@ -47,6 +47,7 @@ pub(super) struct LongLived;
 pub(super) struct ConnectionLimit {
     permits: Arc<Semaphore>,
     body_timeout: Duration,
+    lifetime: Duration,
     table: Arc<Mutex<ConnectionTable>>,
 }
 
@@ -59,6 +60,7 @@ impl ConnectionLimit {
         ConnectionLimit {
             permits: Arc::new(Semaphore::new(connections)),
             body_timeout,
+            lifetime: CONNECTION_LIFETIME_MAX,
             table: Arc::default(),
         }
     }
@@ -77,17 +79,28 @@ impl ConnectionLimit {
         let id = activity.id;
         let router = router
             .layer(RequestBodyTimeoutLayer::new(self.body_timeout))
-            .layer(middleware::from_fn_with_state(activity, track_phase));
+            .layer(middleware::from_fn_with_state(activity.clone(), track_phase));
+        let lifetime = self.lifetime;
         let connection = hyper::server::conn::http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(HEADER_TIMEOUT)
             .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
         let task = tokio::spawn(async move {
             let _permit = permit;
-            match tokio::time::timeout(CONNECTION_LIFETIME_MAX, connection).await {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => tracing::debug!(%error, "control connection failed"),
-                Err(_) => tracing::debug!("control connection closed: it lasted too long"),
+            let mut connection = std::pin::pin!(connection);
+            let mut waited = false;
+            loop {
+                match tokio::time::timeout(lifetime, connection.as_mut()).await {
+                    Ok(Ok(())) => break,
+                    Ok(Err(error)) => break tracing::debug!(%error, "control connection failed"),
+                    Err(_) => {
+                        // What was waited for until a moment ago is still on its way.
+                        let waits = activity.is_responding();
+                        if !std::mem::replace(&mut waited, waits) && !waits {
+                            break tracing::debug!("control connection closed: it lasted too long");
+                        }
+                    }
+                }
             }
         });
         table.insert(id, task.abort_handle());
@@ -180,6 +193,12 @@ impl Activity {
     fn leave(&self) {
         lock(&self.table).connections.remove(&self.id);
         drop(self.permit.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+
+    /// Whether its client waits for a response.
+    fn is_responding(&self) -> bool {
+        let table = lock(&self.table);
+        table.connections.get(&self.id).is_some_and(|connection| connection.phase == Phase::Responding)
     }
 
     fn enter(&self, phase: Phase) {
@@ -381,6 +400,31 @@ mod tests {
         listening.set_nonblocking(true).unwrap();
         let still_open = listening.read(&mut [0; 8]).unwrap_err();
         assert_eq!(still_open.kind(), std::io::ErrorKind::WouldBlock, "and it was not closed for the other");
+    }
+
+    #[tokio::test]
+    async fn a_connection_lasts_as_long_as_its_client_waits_for_a_response() {
+        let lifetime = Duration::from_millis(500);
+        let limit = ConnectionLimit { lifetime, ..ConnectionLimit::of(2, BODY_TIMEOUT) };
+        let (started, mut starts) = tokio::sync::mpsc::channel(1);
+        let finish = Arc::new(Semaphore::new(0));
+        let finished = finish.clone();
+        let router = Router::new().route(
+            "/",
+            post(async move || {
+                started.send(()).await.unwrap();
+                finished.acquire().await.unwrap().forget();
+                "done"
+            }),
+        );
+        let mut waiting = connect(&limit, &router).await;
+        waiting.write_all(b"POST / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
+        starts.recv().await.unwrap();
+        let mut sending = connect(&limit, &router).await;
+        sending.write_all(b"POST / HTTP/1.1\r\n").unwrap();
+        assert_eq!(read_to_end(sending).await, "", "it waits for none");
+        finish.add_permits(1);
+        assert!(read_to_end(waiting).await.ends_with("done"), "it is older");
     }
 
     /// The response to a body that comes in `chunks`, with a pause in milliseconds before each.
