@@ -2,7 +2,8 @@
 //!
 //! The socket's file says who may use it: everything. Over TCP without a token there is only reading, from this machine.
 //! With one the token opens everything, as a header for programs, or by a login whose session opens the pages and their
-//! forms. Whatever comes of a page of another site is refused.
+//! forms; other credentials than a token, such as a reverse proxy passes on, are ignored. Whatever comes of a page of another
+//! site is refused.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -124,8 +125,8 @@ pub(super) async fn authenticate(
             );
         }
         Access::Reading
-    } else if let Some(given) = text(headers, "authorization") {
-        if !bearer(given).is_some_and(|given| tcp.is_token(given)) {
+    } else if let Some(given) = text(headers, "authorization").and_then(bearer) {
+        if !tcp.is_token(given) {
             return refuse_without_token();
         }
         Access::trusted()

@@ -205,6 +205,12 @@ fn a_login_opens_the_pages_and_a_form_needs_its_token() {
     let bearer = format!("authorization: Bearer {TOKEN}");
     assert_eq!(server.ask("GET /v1/status", &[&bearer], "").status, 200);
     assert_eq!(server.ask("POST /v1/pause", &[&bearer], "{}").status, 200);
+    // A reverse proxy passes on what it asks for itself.
+    let basic = "authorization: Basic dXNlcjpwYXNz";
+    assert_eq!(server.ask("GET /", &[cookie, basic], "").status, 200);
+    assert_eq!(server.ask("GET /", &[basic], "").status, 303);
+    assert_eq!(server.ask("GET /v1/status", &[cookie, basic], "").status, 401);
+    assert_eq!(server.ask("GET /", &[cookie, "authorization: Bearer wrong"], "").status, 401);
     // Other pages of the same site embed nothing of these, and lead to them.
     let path = "/batches/batch/gallery/gallery/data/0000.js";
     for (path, site, mode, expected) in [
