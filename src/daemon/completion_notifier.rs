@@ -16,7 +16,7 @@ use crate::engine::scheduler::Command;
 use crate::engine::{self, EngineError, Handle, StepView};
 use crate::hooks::{BatchDone, Hooks, HooksError};
 use crate::server::handlers::OutputPlaces;
-use crate::store::{BatchRecord, Change, Store, StoreError};
+use crate::store::{AwaitedByHooks, BatchRecord, Change, Store, StoreError};
 
 /// Between two tries to write what cannot be written.
 const RETRY_INTERVAL: Duration = Duration::from_secs(30);
@@ -176,11 +176,13 @@ impl CompletionWorker {
             Err(error) => return Err(EngineError::from(error).into()),
         };
         // It may have been taken up again.
-        let is_told = match () {
-            () if batch.is_done() => batch.announced,
-            () if batch.waits_for_review() => batch.review_announced,
-            () if waits_for_inputs && !batch.has_ended() => batch.inputs_announced,
-            () if self.waits_after_pilot(&batch)? => batch.pilot_announced,
+        let (awaited, is_told) = match () {
+            () if batch.is_done() => (None, batch.announced),
+            () if batch.waits_for_review() => (Some(AwaitedByHooks::Review), batch.review_announced),
+            () if waits_for_inputs && !batch.has_ended() => {
+                (Some(AwaitedByHooks::Inputs), batch.inputs_announced)
+            }
+            () if self.waits_after_pilot(&batch)? => (Some(AwaitedByHooks::Pilot), batch.pilot_announced),
             () => return Ok(()),
         };
         let output_dir = self.output_places.borrow().dir.clone();
@@ -192,7 +194,7 @@ impl CompletionWorker {
                 return Ok(());
             }
             let (output, decisions) = (output_dir.batch_dir(&record.name), report.decisions());
-            let event = match waits_for_inputs && !record.has_ended() {
+            let event = match awaited == Some(AwaitedByHooks::Inputs) {
                 true => BatchDone::waiting(&record, decisions, &output, now),
                 false => BatchDone::of(&record, decisions, &output, now),
             };
@@ -200,10 +202,10 @@ impl CompletionWorker {
         };
         blocking(tell).await?;
         tracing::info!(batch = %batch.name, "results written");
-        let told = match (is_told, batch.is_done()) {
+        let told = match (is_told, awaited) {
             (true, _) => return Ok(()),
-            (false, true) => Command::MarkAnnounced(Box::new(batch)),
-            (false, false) => Command::MarkWaitAnnounced(no),
+            (false, None) => Command::MarkAnnounced(Box::new(batch)),
+            (false, Some(awaited)) => Command::MarkWaitAnnounced(no, awaited),
         };
         self.handle.execute(told).await.map_err(EngineError::from)?;
         Ok(())

@@ -188,6 +188,17 @@ pub struct BatchRecord {
     pub versions_pending: Option<u64>,
 }
 
+/// What a batch waits for that its hooks are told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AwaitedByHooks {
+    /// Decisions of a person: all else has ended.
+    Review,
+    /// That a person continues after its pilot.
+    Pilot,
+    /// Rows that a person has to see to.
+    Inputs,
+}
+
 /// Why a batch is paused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -535,5 +546,34 @@ impl BatchRecord {
             _ => {}
         }
         self.review_announced &= self.unreviewed > 0;
+    }
+
+    /// Hooks have announced what it waited for when they were called; what it waits for since then is still to be announced.
+    /// `waits_for_inputs`: all that is left of it waits for rows that need a person.
+    pub fn mark_wait_announced(&mut self, told: AwaitedByHooks, waits_for_inputs: bool) {
+        let is_told = |awaited, before| told == awaited || before;
+        self.review_announced =
+            self.waits_for_review() && is_told(AwaitedByHooks::Review, self.review_announced);
+        self.pilot_announced =
+            self.waits_after_pilot() && is_told(AwaitedByHooks::Pilot, self.pilot_announced);
+        self.inputs_announced = waits_for_inputs && is_told(AwaitedByHooks::Inputs, self.inputs_announced);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_batch_waits_for_since_its_hooks_were_called_is_still_to_be_announced() {
+        let mut batch = BatchRecord::new(BatchNo(1), "b".parse().unwrap(), Timestamp(0));
+        batch.unreviewed = 1;
+        assert!(batch.waits_for_review());
+        batch.mark_wait_announced(AwaitedByHooks::Pilot, false);
+        assert!(!batch.review_announced && !batch.pilot_announced, "somebody has continued meanwhile");
+        batch.mark_wait_announced(AwaitedByHooks::Review, false);
+        assert!(batch.review_announced);
+        batch.mark_wait_announced(AwaitedByHooks::Inputs, true);
+        assert!(batch.review_announced && batch.inputs_announced);
     }
 }

@@ -96,7 +96,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock};
 
 // What is committed.
-pub use crate::store::batch::{BatchRecord, Pause, Segment};
+pub use crate::store::batch::{AwaitedByHooks, BatchRecord, Pause, Segment};
 pub use crate::store::commit::{COMMIT_MAX_JOBS, Change};
 pub use crate::store::ended_counts::{Ended, KindCounts};
 pub use crate::store::job_record::{JobRecord, OutcomeOutline};

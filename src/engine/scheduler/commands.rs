@@ -20,7 +20,7 @@ use crate::domain::utc_day::UtcDay;
 use crate::engine::scheduler::parts::active_batch::ActiveBatch;
 use crate::engine::scheduler::parts::open_job::OpenJob;
 use crate::engine::scheduler::{BegunJob, Scheduler, SchedulerError, Settings};
-use crate::store::{BatchRecord, JobRecord, Pause};
+use crate::store::{AwaitedByHooks, BatchRecord, JobRecord, Pause};
 
 /// Why a decision was not recorded.
 pub const CHANGED_MEANWHILE: &str = "its outputs have changed meanwhile; look at them and decide again";
@@ -67,8 +67,8 @@ pub enum Command {
     Decide(Vec<(FoundJob, Decision)>),
     /// Outputs of one batch were found in the object store: each job with its files and their objects.
     NoteStored(Vec<(FoundJob, Vec<OutputFile>)>),
-    /// Hooks have announced that a batch waits: for decisions, or after its pilot.
-    MarkWaitAnnounced(BatchNo),
+    /// Hooks have announced that a batch waits, and for what.
+    MarkWaitAnnounced(BatchNo, AwaitedByHooks),
     /// Hooks have announced that a batch is done, as it stood then.
     MarkAnnounced(Box<BatchRecord>),
     /// Other limits, budgets, waits and deadlines.
@@ -87,7 +87,7 @@ impl Command {
             | Command::SetBudget(no, _)
             | Command::SetDefaultBudget(no, _)
             | Command::Cancel(no)
-            | Command::MarkWaitAnnounced(no) => Some(*no),
+            | Command::MarkWaitAnnounced(no, _) => Some(*no),
             Command::Decide(decided) => decided.first().map(|((_, record), _)| record.key.batch),
             Command::NoteStored(stored) => stored.first().map(|((_, record), _)| record.key.batch),
             Command::CancelJob(found) | Command::Resolve(found, ..) => Some(found.1.key.batch),
@@ -291,7 +291,9 @@ impl Scheduler {
             Command::MarkAnnounced(announced) => {
                 Ok(self.change(announced.no, |batch| batch.mark_announced(&announced, now)))
             }
-            Command::MarkWaitAnnounced(no) => Ok(self.change(no, ActiveBatch::mark_wait_announced)),
+            Command::MarkWaitAnnounced(no, told) => {
+                Ok(self.change(no, |batch| batch.mark_wait_announced(told)))
+            }
             Command::Decide(decided) => {
                 self.prices.renew_for_owner(now.tick);
                 Ok(self.decide(decided, now))

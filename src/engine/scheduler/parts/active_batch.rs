@@ -16,7 +16,7 @@ use crate::domain::time::{Now, Timestamp};
 use crate::engine::scheduler::job_log;
 use crate::engine::scheduler::messages::{Effect, EndedVersion, LastFailure, SpooledRow};
 use crate::engine::scheduler::parts::row_windows::{RowWindow, window_rows, windows_of};
-use crate::store::{BatchRecord, Pause};
+use crate::store::{AwaitedByHooks, BatchRecord, Pause};
 
 /// Jobs of a batch that may be canceled one by one before their turn: their numbers travel with the
 /// batch's record.
@@ -306,11 +306,9 @@ impl ActiveBatch {
         self.parked() == Some(Parked::Inputs)
     }
 
-    /// Hooks have announced that it waits: for decisions, after its pilot, or for rows that a person has to see to.
-    pub fn mark_wait_announced(&mut self) {
-        self.record.review_announced = self.record.waits_for_review();
-        self.record.inputs_announced = self.waits_for_rows();
-        self.record.pilot_announced = !self.record.inputs_announced && self.record.waits_after_pilot();
+    /// Hooks have announced what it waited for.
+    pub fn mark_wait_announced(&mut self, told: AwaitedByHooks) {
+        self.record.mark_wait_announced(told, self.waits_for_rows());
     }
 
     /// A person decided about outputs of a job, which awaits a decision now, or does not any more.
