@@ -8,6 +8,7 @@ use callsheet::domain::job::{Books, JobSpec, State};
 use callsheet::domain::job_reference::JobInput;
 use callsheet::domain::manifest::row::{Deadline, OnDeadline};
 use callsheet::domain::review;
+use callsheet::domain::task::Fault;
 use callsheet::domain::time::Now;
 use callsheet::engine::scheduler::{Scheduler, Settings};
 use callsheet::store::{BatchRecord, Ended, JobRecord};
@@ -218,7 +219,7 @@ impl Oracle {
         let was_sent = !self.sent.insert(key);
         let record = disk.open.get(&key).filter(|record| record.job.attempt() == attempt);
         let state = record.map(|record| record.job.state());
-        let Some(State::Submitting { may_have_run, .. }) = state else {
+        let Some(State::Submitting { may_have_run, fault, .. }) = state else {
             return Err(format!("{who} is sent, and what is durable of it is {state:?}"));
         };
         check(!memory.is_stopping, || format!("{who} is sent after a stop"))?;
@@ -226,11 +227,14 @@ impl Oracle {
         let held = record.map_or(0, |record| record.job.books().held.0);
         let is_covered = memory.short.is_none_or(|balance| balance.is_some_and(|balance| balance >= held));
         let is_covered = is_covered || spec.order.allowance().is_some();
-        check(is_covered, || {
+        // Its key returns its task free of charge, or it is answered 402 itself.
+        let may_have_run = *may_have_run || memory.resumed.contains(&key);
+        let asks_for_task = may_have_run && !fault.as_ref().is_some_and(Fault::is_want_of_credits);
+        check(is_covered || asks_for_task, || {
             format!("{who} is sent after a 402, and neither the balance nor an allowance covers it")
         })?;
         // What surely made no task is let out anew each time.
-        let made_none = !may_have_run && !memory.resumed.contains(&key);
+        let made_none = !may_have_run;
         let by_length = times_sent(&spec.order, inputs).zip(spec.order.cheapest);
         let price = by_length.map(|(times, least)| Credits(least.0 * times)).or(spec.order.price);
         if let Some(price) = price.filter(|_| made_none && settings.rules.is_some()) {
