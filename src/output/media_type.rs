@@ -44,7 +44,8 @@ pub fn detect_media_type(
     if head.is_empty() {
         return refuse("empty".to_owned());
     }
-    let declared = declared.and_then(|text| text.split(';').next()).map(str::trim).unwrap_or_default();
+    let declared = declared.and_then(|text| text.split(';').next()).unwrap_or_default();
+    let declared = &*declared.trim().to_ascii_lowercase();
     // The only picture that is text, so it is taken for one where its host and its content say so.
     if declared == SVG && fits(SVG) && is_svg(head) {
         return Ok(Media { content_type: SVG.to_owned(), ext: "svg".to_owned() });
@@ -62,8 +63,22 @@ pub fn detect_media_type(
         let said = if declared.is_empty() { "of no known type" } else { declared };
         return found.map_or_else(|| refuse(said.to_owned()), Ok);
     }
-    let ext = mime_guess::get_mime_extensions_str(declared).and_then(|all| all.first());
-    Ok(Media { content_type: declared.to_owned(), ext: ext.map_or("bin", |ext| ext).to_owned() })
+    let of_link = by_extension(url).filter(|media| media.content_type == declared).map(|media| media.ext);
+    let ext = of_link.unwrap_or_else(|| usual_extension(declared).to_owned());
+    Ok(Media { content_type: declared.to_owned(), ext })
+}
+
+/// The extension that files of a type mostly have.
+fn usual_extension(content_type: &str) -> &'static str {
+    match content_type {
+        "audio/mpeg" | "audio/mp3" => "mp3",
+        "audio/ogg" => "ogg",
+        "image/jpeg" | "image/jpg" => "jpg",
+        // The first by the alphabet.
+        other => {
+            mime_guess::get_mime_extensions_str(other).and_then(|all| all.first()).map_or("bin", |ext| ext)
+        }
+    }
 }
 
 /// The format of an MPEG-4 file by its brand. There are more brands than anybody lists: one that is of no picture and no
@@ -163,6 +178,29 @@ mod tests {
             detect_media_type(Kind::Music, b"\x00\x01\x02odd", Some("application/octet-stream"), URL)
                 .is_err()
         );
+    }
+
+    #[test]
+    fn a_format_that_the_host_alone_names_has_its_usual_extension() {
+        // MP3 with a checksum, and MPEG 2.5.
+        for head in [&b"\xff\xfa\x90\x64\0\0"[..], b"\xff\xe3\x18\xc4\0\0"] {
+            for (declared, url, ext) in [
+                ("audio/mpeg", URL, "mp3"),
+                ("Audio/MPEG; x=1", URL, "mp3"),
+                ("audio/mp3", URL, "mp3"),
+                ("audio/mpeg", "https://results.test/1.MPGA?x=1", "mpga"),
+                ("audio/mpeg", "https://results.test/1.wav", "mp3"),
+                ("audio/ogg", URL, "ogg"),
+                ("audio/x-new", URL, "bin"),
+            ] {
+                let found = detect_media_type(Kind::Music, head, Some(declared), url).unwrap();
+                assert_eq!(found.ext, ext, "{declared} {url}");
+                assert!(declared.to_lowercase().starts_with(&found.content_type), "{}", found.content_type);
+            }
+        }
+        let jpeg =
+            |declared| detect_media_type(Kind::Image, b"\x00\x01odd", Some(declared), URL).unwrap().ext;
+        assert_eq!((jpeg("image/jpeg"), jpeg("IMAGE/JPG")), ("jpg".to_owned(), "jpg".to_owned()));
     }
 
     #[test]
