@@ -30,6 +30,8 @@ pub struct JobKey {
 #[serde(try_from = "String", into = "String")]
 pub struct BatchName(String);
 
+/// The list of batches lies beside their folders, under this name.
+const LIST_OF_BATCHES: &str = "index.html";
 /// Longest batch name, in bytes.
 const BATCH_NAME_MAX_BYTES: usize = 100;
 
@@ -43,10 +45,13 @@ pub struct BadBatchName(String);
 
 impl BatchName {
     /// The nearest name that is valid: a manifest called `Spring sale!.csv` makes the batch
-    /// `Spring-sale`.
+    /// `Spring-sale`. One that is reserved is followed by `_`.
     pub fn from_file_stem(stem: &str) -> Result<BatchName, BadBatchName> {
         let name = valid_characters(stem);
-        cut(&name, BATCH_NAME_MAX_BYTES).parse().map_err(|_| BadBatchName(stem.to_owned()))
+        match cut(&name, BATCH_NAME_MAX_BYTES).parse() {
+            Ok(BatchName(reserved)) if is_reserved(&reserved) => Ok(BatchName(format!("{reserved}_"))),
+            other => other.map_err(|_| BadBatchName(stem.to_owned())),
+        }
     }
 
     /// The same for a text that is made of a name, `whole`. Where it is too long, a hash of `whole` takes the place of its end:
@@ -61,6 +66,11 @@ impl BatchName {
         let suffix = format!("-{:08x}", u32::from_be_bytes([a, b, c, d]));
         let kept = cut(&name, BATCH_NAME_MAX_BYTES - suffix.len());
         format!("{kept}{suffix}").parse().map_err(|_| BadBatchName(text.to_owned()))
+    }
+
+    /// Whether the folder of a batch of this name would take the place of a file of ours. Older versions accepted it.
+    pub fn is_reserved(&self) -> bool {
+        is_reserved(&self.0)
     }
 
     /// The name as text.
@@ -83,6 +93,11 @@ fn cut(text: &str, most: usize) -> &str {
         end -= 1;
     }
     &text[..end]
+}
+
+/// On some file systems names are the same whose letters differ in their case.
+fn is_reserved(name: &str) -> bool {
+    name.eq_ignore_ascii_case(LIST_OF_BATCHES)
 }
 
 impl FromStr for BatchName {
@@ -281,6 +296,8 @@ mod tests {
         assert_eq!(name("Spring sale!"), Some("Spring-sale".into()));
         assert_eq!(name("../../etc"), Some("etc".into()));
         assert_eq!(name("春"), Some("春".into()));
+        assert_eq!(name("index.html"), Some("index.html_".into()));
+        assert_eq!(name("Index.HTML"), Some("Index.HTML_".into()));
         assert_eq!(name("..."), None);
         assert_eq!(name(&"x".repeat(300)), Some("x".repeat(100)));
     }

@@ -680,3 +680,28 @@ fn an_inbox_decides_meta_and_no_key() {
         2
     );
 }
+
+#[test]
+fn the_name_of_the_list_of_batches_names_no_new_batch() {
+    let ingest = ingest();
+    let text = format!("{HEADER}a,image,flat,fox,,\n");
+    let path = ingest.dir.path().join("index.html.csv");
+    fs::write(&path, &text).unwrap();
+    let accept_as = |batch: Option<&str>| {
+        let options = IngestOptions { batch: batch.map(|name| name.parse().unwrap()), ..ingest.options() };
+        accept(&ingest.store, &path, &ingest.context(options), Timestamp(0)).unwrap()
+    };
+    let name = |accepted: &Accepted| accepted.receipt.batch.as_ref().map(ToString::to_string).unwrap();
+    let refused = accept_as(Some("Index.html"));
+    assert!(refused.batch.is_none());
+    let said = refused.receipt.problems[0].to_string();
+    assert!(said.contains("Index.html cannot name a batch: the list of batches has that name"), "{said}");
+    let plain = accept_as(None);
+    assert_eq!(name(&plain), "index.html_");
+    // One of an older version keeps its name, under which its rows were bought.
+    let older = BatchRecord { name: "index.html".parse().unwrap(), ..plain.batch.unwrap() };
+    drop(plain.lock);
+    ingest.store.commit(&[Change::Batch(Box::new(older))]).unwrap();
+    assert_eq!(name(&accept_as(None)), "index.html");
+    assert!(accept_as(Some("index.html")).receipt.problems.is_empty());
+}

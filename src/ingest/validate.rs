@@ -190,8 +190,12 @@ pub(super) fn validate_opened(
     receipt.batch = Some(name.clone());
     let present = batches.take_up(&name, &mut draft)?;
     let mut terms = resolve(options, &header, present.as_ref());
-    let of_terms = [layout_problem(&terms.policy), pilot_problem(options, &manifest)];
-    for problem in of_terms.into_iter().flatten() {
+    let of_whole = [
+        reserved_name(&name, present.as_ref()),
+        layout_problem(&terms.policy),
+        pilot_problem(options, &manifest),
+    ];
+    for problem in of_whole.into_iter().flatten() {
         refuse_file(vec![problem], &mut receipt, &mut draft)?;
     }
     let expired = expired(&mut terms, present.as_ref(), now);
@@ -583,10 +587,21 @@ fn bad_name(header: &Header, options: &IngestOptions) -> Option<Diagnostic> {
     Some(Diagnostic::at(Position::line(1), bad.to_string()).in_field("batch"))
 }
 
+/// Why no new batch can have the name.
+fn reserved_name(name: &BatchName, batch: Option<&Present>) -> Option<Diagnostic> {
+    if batch.is_some() || !name.is_reserved() {
+        return None;
+    }
+    let message =
+        format!("{name} cannot name a batch: the list of batches has that name in the output directory");
+    let hint = "choose another name, in the manifest as `batch` or as in --batch index-html";
+    Some(Diagnostic::at(Position::line(1), message).hint(hint))
+}
+
 /// What a manifest's batch is called.
 struct Named {
     name: BatchName,
-    /// What it would have been called before batches of an inbox carried the inbox's name.
+    /// What it would have been called before batches of an inbox carried the inbox's name, and before names were reserved.
     formerly: Option<BatchName>,
     /// The file's stem, where the batch is called after it.
     stem: Option<String>,
@@ -603,13 +618,14 @@ fn named(path: &Path, header: &Header, options: &IngestOptions) -> Result<Named,
             (BatchName::from_file_stem(&stem)?, Some(stem))
         }
     };
+    let reserved = stem.as_deref().and_then(|stem| stem.parse().ok()).filter(BatchName::is_reserved);
     let SourcePlace::Inbox(inbox) = &options.place else {
-        return Ok(Named { name: plain, formerly: None, stem });
+        return Ok(Named { name: plain, formerly: reserved, stem });
     };
     let full = format!("{inbox}--{plain}");
     // One that was written out is refused rather than cut.
     let name = if stem.is_some() { BatchName::from_file_stem(&full)? } else { full.parse()? };
-    Ok(Named { name, formerly: Some(plain), stem })
+    Ok(Named { name, formerly: Some(reserved.unwrap_or(plain)), stem })
 }
 
 /// Whether a manifest of an inbox keeps to the batch that it made before batches of an inbox carried the inbox's
