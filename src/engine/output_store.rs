@@ -4,6 +4,7 @@
 //! and only those of the job and of other versions of its row are replaced; where another one has the name, the object is
 //! called after the job's identity, too.
 
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -49,7 +50,12 @@ pub(super) enum KeepFault {
     /// A file is not on disk any more as it was published.
     File(Fault),
     /// The output disk takes nothing more.
-    Disk(Fault),
+    Disk {
+        /// What the disk said.
+        fault: Fault,
+        /// How large the file is that it refused, in bytes.
+        wanted_bytes: u64,
+    },
 }
 
 impl KeepFault {
@@ -58,8 +64,14 @@ impl KeepFault {
         let (KeepFault::Store(fault)
         | KeepFault::Object(fault)
         | KeepFault::File(fault)
-        | KeepFault::Disk(fault)) = self;
+        | KeepFault::Disk { fault, .. }) = self;
         fault
+    }
+
+    /// A file of so many bytes could not be written.
+    fn of_disk(error: &io::Error, wanted_bytes: u64) -> KeepFault {
+        let fault = Fault::new(DISK_FAULT, error.to_string());
+        if is_disk_error(error) { KeepFault::Disk { fault, wanted_bytes } } else { KeepFault::File(fault) }
     }
 }
 
@@ -345,10 +357,8 @@ impl OutputStore {
         now: Timestamp,
     ) -> Result<Option<Vec<OutputFile>>, KeepFault> {
         let Inside { storage, uploads, .. } = &*self.0;
-        let disk = |error: &std::io::Error| {
-            let fault = Fault::new(DISK_FAULT, error.to_string());
-            if is_disk_error(error) { KeepFault::Disk(fault) } else { KeepFault::File(fault) }
-        };
+        let wanted_bytes = files.iter().map(|file| file.bytes).sum();
+        let disk = |error: &io::Error| KeepFault::of_disk(error, wanted_bytes);
         let (made, batch) = (output_dir.clone(), job.batch.clone());
         blocking(move || made.make_batch_dir(&batch)).await.map_err(|error| disk(&error))?;
         let _slot = uploads.slot().await;
@@ -406,7 +416,6 @@ impl OutputStore {
         address: &str,
         file: &OutputFile,
     ) -> Result<bool, KeepFault> {
-        let disk = |error: std::io::Error| KeepFault::File(Fault::new(DISK_FAULT, error.to_string()));
         let to = output_dir.batch_dir(batch).join(&file.path);
         if tokio::fs::symlink_metadata(&to).await.is_ok() {
             return Ok(false);
@@ -415,8 +424,12 @@ impl OutputStore {
         if !self.copy_to(address, &part, file).await? {
             return Ok(false);
         }
-        tokio::fs::rename(&part, &to).await.map_err(disk)?;
-        Ok(true)
+        let named = tokio::fs::rename(&part, &to).await;
+        if named.is_err() {
+            // What stays is swept at the next start.
+            let _ = tokio::fs::remove_file(&part).await;
+        }
+        named.map(|()| true).map_err(|error| KeepFault::of_disk(&error, file.bytes))
     }
 
     /// Whether there is an object at an address. True where the store does not say.
@@ -428,7 +441,8 @@ impl OutputStore {
         }
     }
 
-    /// Copies an object to a file that it makes. False: the store does not have it any more.
+    /// Copies an object to a file that it makes. False: the store does not have it any more. Nothing stays of one that was not
+    /// copied whole.
     ///
     /// # Errors
     /// [`KeepFault`].
@@ -441,17 +455,18 @@ impl OutputStore {
         let storage = &self.0.storage;
         let Some(name) = storage.name_in(address) else { return Ok(false) };
         let expected = Expected { bytes: file.bytes, sha256: &file.sha256, content_type: &file.content_type };
-        match copy_out(storage, name, to, expected).await {
+        let copied = copy_out(storage, name, to, expected).await;
+        if !matches!(copied, Ok(true)) {
+            // Nothing of what came is wanted; mostly nothing did.
+            let _ = tokio::fs::remove_file(to).await;
+        }
+        match copied {
             Ok(true) => Ok(true),
-            Ok(false) | Err(GetError::Changed(_)) => {
-                // Nothing of what came is wanted; mostly nothing did.
-                let _ = tokio::fs::remove_file(to).await;
-                Ok(false)
-            }
+            Ok(false) | Err(GetError::Changed(_)) => Ok(false),
             Err(GetError::Storage(error)) => {
                 Err(self.fault_of(Unkept::Unread(address.to_owned(), error)).await)
             }
-            Err(GetError::File(error)) => Err(KeepFault::File(Fault::new(DISK_FAULT, error.to_string()))),
+            Err(GetError::File(error)) => Err(KeepFault::of_disk(&error, file.bytes)),
         }
     }
 
@@ -526,4 +541,59 @@ async fn remove(parts: &[Part]) {
 
 fn store_fault(error: &StorageError) -> KeepFault {
     KeepFault::Store(Fault::new(STORE_FAULT, error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use sha2::{Digest, Sha256};
+    use url::Url;
+
+    use super::*;
+    use crate::domain::hex::hex;
+    use crate::engine::scheduler::FetchFault;
+    use crate::output::OutputOptions;
+
+    #[tokio::test]
+    async fn an_output_that_comes_back_to_a_full_disk_waits_for_it_and_leaves_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let share = dir.path().join("share");
+        fs::create_dir_all(share.join("b")).unwrap();
+        fs::write(share.join("b/a.png"), "boat").unwrap();
+        let url = Url::from_directory_path(&share).unwrap();
+        let storage = ObjectStorage::open("output.store", &url, &|_| None, None).unwrap();
+        let file = OutputFile {
+            path: "a.png".to_owned(),
+            bytes: 4,
+            sha256: hex(&Sha256::digest("boat")),
+            content_type: "image/png".to_owned(),
+            edited: None,
+            object: Some(storage.address_of("b/a.png")),
+        };
+        let store = OutputStore::new(storage, Uploads::new(1, Metrics::new()));
+        let output_dir = OutputDir::new(&dir.path().join("output"), OutputOptions::default());
+        let (batch, job): (BatchName, _) = ("b".parse().unwrap(), JobId([1; 16]));
+        output_dir.prepare(&batch).unwrap();
+        let part = output_dir.part_path(&batch, job, 1);
+        symlink("/dev/full", &part).unwrap();
+        let back = async || {
+            store.bring_back(&output_dir, (&batch, job), file.object.as_deref().unwrap(), &file).await
+        };
+        let refused = back().await.unwrap_err();
+        assert!(matches!(refused, KeepFault::Disk { wanted_bytes: 4, .. }), "{refused:?}");
+        assert!(matches!(FetchFault::from(refused), FetchFault::DiskRefuses { wanted_bytes: 4, .. }));
+        assert!(part.symlink_metadata().is_err());
+        assert_eq!(back().await, Ok(true));
+        assert_eq!(fs::read(output_dir.batch_dir(&batch).join("a.png")).unwrap(), b"boat");
+        // It cannot have its name: nothing is left then, either.
+        fs::remove_dir_all(output_dir.batch_dir(&batch)).unwrap();
+        output_dir.prepare(&batch).unwrap();
+        let named = OutputFile { path: "none/a.png".to_owned(), ..file.clone() };
+        let refused =
+            store.bring_back(&output_dir, (&batch, job), file.object.as_deref().unwrap(), &named).await;
+        assert!(matches!(refused, Err(KeepFault::File(_))), "{refused:?}");
+        assert!(part.symlink_metadata().is_err());
+    }
 }

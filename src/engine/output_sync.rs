@@ -71,7 +71,8 @@ impl From<KeepFault> for FetchFault {
         match fault {
             KeepFault::Store(fault) => FetchFault::StoreRefuses(fault),
             KeepFault::Object(fault) => FetchFault::ObjectRefused(fault),
-            KeepFault::File(fault) | KeepFault::Disk(fault) => FetchFault::Passing(fault),
+            KeepFault::File(fault) => FetchFault::Passing(fault),
+            KeepFault::Disk { fault, wanted_bytes } => FetchFault::DiskRefuses { fault, wanted_bytes },
         }
     }
 }
@@ -242,7 +243,7 @@ impl SyncOutcome {
                     self.missing_jobs.push(spec.label.clone());
                 }
             }
-            Err(KeepFault::Store(fault) | KeepFault::Disk(fault)) => {
+            Err(KeepFault::Store(fault) | KeepFault::Disk { fault, .. }) => {
                 self.fault.get_or_insert_with(|| fault.clone());
             }
             Err(KeepFault::Object(fault) | KeepFault::File(fault)) => {
@@ -280,7 +281,7 @@ async fn sync_job(
                 return Ok(Synced::Stored { is_new, is_restored: false, files });
             }
             Err(fault @ (KeepFault::Store(_) | KeepFault::Object(_))) => return Err(fault),
-            Ok(_) | Err(KeepFault::File(_) | KeepFault::Disk(_)) => {}
+            Ok(_) | Err(KeepFault::File(_) | KeepFault::Disk { .. }) => {}
         }
     }
     let (files, is_restored) = match outputs.on_disk(output_dir, stored, false).await {
