@@ -250,14 +250,19 @@ impl OutputDir {
     pub fn check_space(&self, bytes: u64) -> io::Result<()> {
         let mut file = tempfile::tempfile_in(&self.root)?;
         match rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes.max(PROBE_BYTES)) {
-            // A file system that cannot: a piece of a file has to do.
-            Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
-                let piece = [0xa5; 4096];
-                (0..PROBE_BYTES / 4096).try_for_each(|_| file.write_all(&piece))?;
-                file.sync_data()
-            }
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => self.check_space_by_writing(&mut file, bytes),
             other => Ok(other?),
         }
+    }
+
+    /// The same on a file system that cannot: so many bytes must be free, and a piece of a file is written.
+    fn check_space_by_writing(&self, file: &mut File, bytes: u64) -> io::Result<()> {
+        if self.free_bytes().is_some_and(|free| free < bytes) {
+            return Err(Errno::NOSPC.into());
+        }
+        let piece = [0xa5; 4096];
+        (0..PROBE_BYTES / 4096).try_for_each(|_| file.write_all(&piece))?;
+        file.sync_data()
     }
 
     pub fn root(&self) -> &Path {

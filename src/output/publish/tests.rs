@@ -197,6 +197,18 @@ fn an_output_folder_that_is_gone_is_made_anew_by_nobody_but_a_person() {
     output_dir.prepare(&bench.batch).unwrap();
 }
 
+#[test]
+fn a_file_system_that_sets_no_room_aside_is_asked_how_much_is_free() {
+    let bench = bench();
+    let check = |bytes| {
+        let mut file = tempfile::tempfile_in(bench.dir.path()).unwrap();
+        bench.output_dir.check_space_by_writing(&mut file, bytes)
+    };
+    check(1).unwrap();
+    let free_bytes = bench.output_dir.free_bytes().unwrap();
+    assert!(is_disk_full(&check(2 * free_bytes).unwrap_err()));
+}
+
 /// The folder of an output may depend on its number.
 #[test]
 fn each_output_may_have_a_folder_of_its_own() {
