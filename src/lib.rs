@@ -19,7 +19,7 @@
 //! The service itself, offline, is a crate of its own: `callsheet-emulator`, in `emulator/`.
 //!
 //! Beside them: [`clock`], the only reader of the system's clocks, [`metrics`], for a monitoring
-//! system, and [`failpoint`], where tests may kill the process.
+//! system, [`file_system`], for names and folders on any disk, and [`failpoint`], where tests may kill the process.
 
 pub mod api;
 pub mod cli;
@@ -30,6 +30,7 @@ pub mod daemon;
 pub mod domain;
 pub mod engine;
 pub mod failpoint;
+pub mod file_system;
 pub mod hooks;
 pub mod ingest;
 pub mod metrics;

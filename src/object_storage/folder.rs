@@ -11,12 +11,14 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use object_store::UpdateVersion;
+use rustix::fs::RenameFlags;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use tempfile::NamedTempFile;
 
 use crate::domain::hex::hex;
 use crate::failpoint;
+use crate::file_system::rename;
 use crate::object_storage::object_metadata::Metadata;
 use crate::object_storage::{Expected, FoundObject, GetError, OwnedReplaces, PutError, StorageError};
 
@@ -128,10 +130,13 @@ impl Folder {
             note_draft.persist(&note_of_new).map_err(|error| error.error)?;
             failpoint::hit("noted");
             let replaced = match replaces {
-                OwnedReplaces::Nothing => match draft.persist_noclobber(&path) {
-                    Ok(_) => None,
-                    Err(error) if error.error.kind() == ErrorKind::AlreadyExists => return Ok(Put::Taken),
-                    Err(error) => return Err(error.error),
+                OwnedReplaces::Nothing => match rename(draft.path(), &path, RenameFlags::NOREPLACE) {
+                    Ok(()) => {
+                        draft.into_temp_path().keep().map_err(|error| error.error)?;
+                        None
+                    }
+                    Err(error) if error.kind() == ErrorKind::AlreadyExists => return Ok(Put::Taken),
+                    Err(error) => return Err(error),
                 },
                 OwnedReplaces::Any => draft.persist(&path).map(|_| None).map_err(|error| error.error)?,
                 OwnedReplaces::This(before) => {

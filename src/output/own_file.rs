@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::RenameFlags;
 
-use crate::output::publish::rename;
+use crate::file_system::rename;
 
 /// Bytes of a file by which it is told whose it is.
 const HEAD_BYTES: u64 = 512;

@@ -20,7 +20,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rustix::fs::{Access, CWD, FallocateFlags, Mode, OFlags, RenameFlags};
+use rustix::fs::{Access, FallocateFlags, Mode, OFlags};
 use rustix::io::Errno;
 use sha2::{Digest, Sha256};
 
@@ -533,19 +533,6 @@ pub fn append(path: &Path, bytes: u64) -> io::Result<File> {
         return Err(io::ErrorKind::InvalidData.into());
     }
     Ok(file)
-}
-
-pub(super) fn rename(from: &Path, to: &Path, flags: RenameFlags) -> io::Result<()> {
-    match rustix::fs::renameat_with(CWD, from, CWD, to, flags) {
-        // A file system without the flag: the owner is looked up right before.
-        Err(Errno::INVAL | Errno::NOSYS) if flags.contains(RenameFlags::NOREPLACE) => {
-            match to.symlink_metadata() {
-                Ok(_) => Err(Errno::EXIST.into()),
-                Err(_) => fs::rename(from, to),
-            }
-        }
-        other => Ok(other?),
-    }
 }
 
 /// SHA-256 of a file, in hexadecimal.

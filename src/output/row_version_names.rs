@@ -14,11 +14,12 @@ use rustix::fs::RenameFlags;
 use crate::domain::ids::BatchName;
 use crate::domain::job::{Job, JobSpec, OutputFile};
 use crate::failpoint;
+use crate::file_system::rename;
 use crate::output::file_names::{self, Layout};
 use crate::output::group_sync::sync_folders;
 use crate::output::output_spec::OutputSpec;
 use crate::output::publish::name_when_taken::{is_edited, is_taken};
-use crate::output::publish::{OutputDir, create, folders_of, has_its_content, rename};
+use crate::output::publish::{OutputDir, create, folders_of, has_its_content};
 use crate::output::recorded_paths;
 use crate::output::sidecar::Sidecar;
 

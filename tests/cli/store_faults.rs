@@ -14,6 +14,7 @@ use crate::support::process::{Outcome, Running};
 use crate::support::s3::{
     ACCESS_KEY, S3Server, SECRET_KEY, SESSION_TOKEN, StoreFault, store_secrets_are_nowhere,
 };
+use crate::support::strace::{has_strace, strace};
 use crate::support::tls::{Face, Front};
 use crate::support::{TestEnv, until};
 
@@ -528,6 +529,31 @@ fn a_folder_can_be_the_store_of_outputs() {
     ] {
         env.configure(sections);
         run(&env, &store, &["run", "stills.csv"]).exited(2).says(said);
+    }
+}
+
+#[test]
+fn a_folder_is_a_store_on_a_file_system_without_links_and_without_names_that_replace_nothing() {
+    if !has_strace() {
+        return;
+    }
+    let (env, _) = env("");
+    let share = env.path("share");
+    fs::create_dir(&share).unwrap();
+    env.write("stills.csv", "id,kind,model,prompt\na,image,gi-2,a fox\n");
+    env.configure(&format!("[output]\nstore = \"file://{}\"\n", share.display()));
+    let objects =
+        ["stills/a.png", "stills/sidecars/a.json"].map(|name| share.join(name).display().to_string());
+    let [image, sidecar] = objects.each_ref().map(String::as_str);
+    let refuses = ["inject=renameat2:error=EINVAL", "inject=linkat:error=EPERM"];
+    let options =
+        ["-P", image, "-P", sidecar, "-e", "trace=renameat2,linkat", "-e", refuses[0], "-e", refuses[1]];
+    let notes = tempfile::tempdir().unwrap();
+    let run = strace(&env, &options, &notes.path().join("calls"), ["run", "stills.csv"]);
+    Running::start(run).end().exited(0);
+    for name in ["a.png", "sidecars/a.json"] {
+        let read = |folder: &str| fs::read(env.path(&format!("{folder}/stills/{name}"))).unwrap();
+        assert_eq!(read("share"), read("output"));
     }
 }
 

@@ -46,15 +46,16 @@ const MODULES: &[(&str, &[&str])] = &[
     ("hooks", &["api", "clock", "config", "domain", "store"]),
     ("config", &["domain", "output"]),
     ("pages", &["domain", "output"]),
-    ("output", &["domain", "failpoint"]),
+    ("output", &["domain", "failpoint", "file_system"]),
     ("recovery", &["domain", "store"]),
     ("store", &["domain", "failpoint"]),
     ("api", &["clock", "domain"]),
     ("metrics", &["domain"]),
-    ("object_storage", &["clock", "domain", "failpoint"]),
+    ("object_storage", &["clock", "domain", "failpoint", "file_system"]),
     ("clock", &["domain"]),
     ("domain", &[]),
     ("failpoint", &[]),
+    ("file_system", &[]),
 ];
 
 /// What only some places may mention, and what to do instead.

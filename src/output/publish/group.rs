@@ -8,10 +8,11 @@ use std::path::{Path, PathBuf};
 
 use crate::domain::job::OutputFile;
 use crate::failpoint;
+use crate::file_system::rename;
 use crate::output::group_sync::{sync_contents, sync_folders};
 use crate::output::output_spec::OutputSpec;
 use crate::output::publish::name_when_taken::{Chosen, UntriedNames};
-use crate::output::publish::{OutputDir, Publication, create, folders_of, rename};
+use crate::output::publish::{OutputDir, Publication, create, folders_of};
 use crate::output::sidecar::Sidecar;
 
 /// What becomes of one of the jobs.

@@ -9,8 +9,9 @@ use rustix::fs::RenameFlags;
 
 use crate::domain::ids::BatchName;
 use crate::domain::job::{JobSpec, OutputFile};
+use crate::file_system::rename;
 use crate::output::file_names::{self, INCOMPLETE_FOLDER, Layout};
-use crate::output::publish::{OutputDir, Part, has_its_content, hash_file, rename};
+use crate::output::publish::{OutputDir, Part, has_its_content, hash_file};
 
 impl OutputDir {
     /// The folder for outputs of a batch that came whole while others of their task did not.
