@@ -3,18 +3,21 @@
 //! A folder says nothing of its files beside their content, so that stands in a file of its own: `.NAME.HASH.object.json` of
 //! an object NAME with a content of that hash. Who replaces an object writes that of the new content first. Whatever is
 //! found, its hash is taken of the content as it lies there.
+//!
+//! A file is written under the name of a draft that follows from its own, `.callsheet-HASH.part`: what a killed upload left is
+//! replaced by the next one of the same object.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, Permissions};
+use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use object_store::UpdateVersion;
-use rustix::fs::RenameFlags;
+use rustix::fs::{FlockOperation, RenameFlags};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use tempfile::NamedTempFile;
+use tempfile::{NamedTempFile, TempPath};
 
 use crate::domain::hex::hex;
 use crate::failpoint;
@@ -115,7 +118,7 @@ impl Folder {
             self.root.metadata()?;
             let path = self.path_of(name)?;
             let dir = self.make_folders(&path)?;
-            let mut draft = draft_in(&dir)?;
+            let mut draft = draft_of(&path)?;
             let (bytes, sha256) = copied(&mut source, draft.as_file_mut())?;
             if bytes != expected.bytes || sha256 != expected.sha256 {
                 return Ok(Put::Changed);
@@ -124,26 +127,23 @@ impl Folder {
             let metadata = metadata.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
             let note = Note { content_type: expected.content_type.to_owned(), metadata: metadata.collect() };
             let note_of_new = note_path(&path, &sha256);
-            let mut note_draft = draft_in(&dir)?;
+            let mut note_draft = draft_of(&note_of_new)?;
             note_draft.write_all(&serde_json::to_vec(&note)?)?;
             note_draft.as_file().sync_data()?;
-            note_draft.persist(&note_of_new).map_err(|error| error.error)?;
+            give_name(note_draft, &note_of_new, RenameFlags::empty())?;
             failpoint::hit("noted");
             let replaced = match replaces {
-                OwnedReplaces::Nothing => match rename(draft.path(), &path, RenameFlags::NOREPLACE) {
-                    Ok(()) => {
-                        draft.into_temp_path().keep().map_err(|error| error.error)?;
-                        None
-                    }
+                OwnedReplaces::Nothing => match give_name(draft, &path, RenameFlags::NOREPLACE) {
+                    Ok(()) => None,
                     Err(error) if error.kind() == ErrorKind::AlreadyExists => return Ok(Put::Taken),
                     Err(error) => return Err(error),
                 },
-                OwnedReplaces::Any => draft.persist(&path).map(|_| None).map_err(|error| error.error)?,
+                OwnedReplaces::Any => give_name(draft, &path, RenameFlags::empty()).map(|()| None)?,
                 OwnedReplaces::This(before) => {
                     if self.found(name)?.as_ref() != Some(before) {
                         return Ok(Put::Taken);
                     }
-                    draft.persist(&path).map_err(|error| error.error)?;
+                    give_name(draft, &path, RenameFlags::empty())?;
                     before.version.e_tag.clone().filter(|before| *before != sha256)
                 }
             };
@@ -221,9 +221,58 @@ fn note_path(path: &Path, sha256: &str) -> PathBuf {
     path.with_file_name(format!(".{name}.{}.object.json", sha256.get(..16).unwrap_or(sha256)))
 }
 
-fn draft_in(dir: &Path) -> io::Result<NamedTempFile> {
-    let permissions = Permissions::from_mode(0o666);
-    tempfile::Builder::new().prefix(".callsheet-").suffix(".part").permissions(permissions).tempfile_in(dir)
+/// A file to be renamed to a path. One that a killed process left in its place is removed; beside one that another process
+/// writes, or that may be, it has a name of its own.
+fn draft_of(path: &Path) -> io::Result<NamedTempFile> {
+    let hash = hex(&Sha256::digest(path.file_name().unwrap_or_default().as_encoded_bytes()));
+    let draft = path.with_file_name(format!(".callsheet-{}.part", hash.get(..16).unwrap_or(&hash)));
+    let create = |draft: &Path| File::create_new(draft);
+    let file = match create(&draft) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            remove_left(&draft);
+            create(&draft)
+        }
+        other => other,
+    };
+    match file {
+        Ok(file) => {
+            // Where there are no locks it is left to its process.
+            let _ = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
+            Ok(NamedTempFile::from_parts(file, TempPath::try_from_path(draft)?))
+        }
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            let mut names = tempfile::Builder::new();
+            names.prefix(".callsheet-").suffix(".part");
+            names.make_in(path.parent().unwrap_or(Path::new("")), create)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Removes a draft whose process has ended, which its lock tells.
+fn remove_left(draft: &Path) {
+    let Ok(file) = File::options().append(true).open(draft) else { return };
+    let is_left = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok();
+    // It may have its final name by now, and another draft be in its place.
+    if is_left && is_at(&file, draft) {
+        let _ = fs::remove_file(draft);
+    }
+}
+
+/// Gives a draft its name. One that another process took for a draft that was left is not there any more: locks may reach no
+/// other machine.
+fn give_name(draft: NamedTempFile, path: &Path, flags: RenameFlags) -> io::Result<()> {
+    if !is_at(draft.as_file(), draft.path()) {
+        let why = format!("{} was removed by another process", draft.path().display());
+        return Err(io::Error::new(ErrorKind::NotFound, why));
+    }
+    rename(draft.path(), path, flags)?;
+    draft.into_temp_path().keep().map(drop).map_err(|error| error.error)
+}
+
+fn is_at(file: &File, path: &Path) -> bool {
+    let number = |found: io::Result<fs::Metadata>| found.map(|found| (found.dev(), found.ino())).ok();
+    number(file.metadata()).is_some_and(|own| number(path.symlink_metadata()) == Some(own))
 }
 
 /// A file for reading; nothing where there is none.
@@ -260,6 +309,30 @@ mod tests {
     fn expected<'a>(content: &[u8], sha256: &'a mut String) -> Expected<'a> {
         *sha256 = hex(&Sha256::digest(content));
         Expected { bytes: content.len() as u64, sha256, content_type: "text/plain" }
+    }
+
+    #[test]
+    fn a_draft_that_was_left_is_replaced_and_one_that_is_written_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let object = dir.path().join("a.png");
+        let drafts = || fs::read_dir(dir.path()).unwrap().count();
+        // As a process leaves it that is killed.
+        let (file, left) = draft_of(&object).unwrap().keep().unwrap();
+        fs::write(&left, "half").unwrap();
+        drop(file);
+        let mut first = draft_of(&object).unwrap();
+        assert_eq!((first.path(), fs::read(&left).unwrap().len(), drafts()), (left.as_path(), 0, 1));
+        let second = draft_of(&object).unwrap();
+        assert_ne!(second.path(), first.path());
+        first.write_all(b"whole").unwrap();
+        drop(second);
+        give_name(first, &object, RenameFlags::NOREPLACE).unwrap();
+        assert_eq!((fs::read(&object).unwrap(), drafts()), (b"whole".to_vec(), 1));
+        let lost = draft_of(&object).unwrap();
+        fs::remove_file(&left).unwrap();
+        fs::write(&left, "of another").unwrap();
+        let refused = give_name(lost, &object, RenameFlags::empty()).unwrap_err();
+        assert_eq!((refused.kind(), fs::read(&object).unwrap()), (ErrorKind::NotFound, b"whole".to_vec()));
     }
 
     #[test]

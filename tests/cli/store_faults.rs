@@ -508,6 +508,8 @@ fn a_folder_can_be_the_store_of_outputs() {
     }
     run(&env, &store, &["run", "stills.csv"]).exited(0);
     assert_eq!(objects(), on_disk(&env));
+    let names = crate::support::api_key::files(&share).into_iter().map(|path| path.display().to_string());
+    assert_eq!(names.filter(|name| name.ends_with(".part")).count(), 0, "nothing is left of killed uploads");
     // What somebody changes there is theirs.
     fs::write(share.join("stills/a.png"), "theirs").unwrap();
     run(&env, &store, &["outputs", "sync", "stills"]).exited(0).says("1 uploaded");
