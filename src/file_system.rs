@@ -1,8 +1,11 @@
-//! What outputs on disk and a folder as a store both need of file systems: a name that replaces nothing.
+//! What outputs on disk and a folder as a store both need of file systems: a name that replaces nothing, and a folder that is
+//! told from the empty mount point that its disk leaves behind.
 
-use std::fs;
+use std::fs::{self, Metadata};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::fs::{CWD, RenameFlags};
 use rustix::io::Errno;
@@ -24,6 +27,55 @@ pub fn rename(from: &Path, to: &Path, flags: RenameFlags) -> io::Result<()> {
     }
 }
 
+/// A folder as this process first found it. Clones share what is known.
+#[derive(Debug, Clone, Default)]
+pub struct KnownFolder(Arc<Mutex<Option<Found>>>);
+
+#[derive(Debug, Clone, Copy)]
+struct Found {
+    device: u64,
+    number: u64,
+    is_mount_point: bool,
+}
+
+/// Why a folder is not what it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Gone {
+    /// It was there, and is not any more.
+    Missing,
+    /// A disk was mounted there, and is not any more. What is written there would go to the disk below.
+    Unmounted,
+}
+
+impl KnownFolder {
+    /// Whether the folder was there before and is gone. The first time that it is there it is remembered as it is.
+    pub fn gone(&self, path: &Path) -> Option<Gone> {
+        let found = path.metadata().ok().filter(Metadata::is_dir);
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match (found, *known) {
+            (None, before) => before.map(|_| Gone::Missing),
+            (Some(found), None) => {
+                *known = Some(Found {
+                    device: found.dev(),
+                    number: found.ino(),
+                    is_mount_point: is_mount_point(path, &found),
+                });
+                None
+            }
+            // The number of a device may be another one once the disk is back.
+            (Some(found), Some(before)) => {
+                let is_same = (before.device, before.number) == (found.dev(), found.ino());
+                let is_unmounted = !is_same && before.is_mount_point && !is_mount_point(path, &found);
+                is_unmounted.then_some(Gone::Unmounted)
+            }
+        }
+    }
+}
+
+fn is_mount_point(path: &Path, found: &Metadata) -> bool {
+    path.join("..").metadata().is_ok_and(|above| above.dev() != found.dev())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -37,5 +89,34 @@ mod tests {
         let taken = rename(&from, &to, RenameFlags::NOREPLACE).unwrap_err();
         assert_eq!(taken.kind(), io::ErrorKind::AlreadyExists);
         assert_eq!(fs::read_to_string(&to).unwrap(), "old");
+    }
+
+    #[test]
+    fn a_folder_that_was_there_is_missed_and_one_that_takes_its_place_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, known) = (dir.path().join("out"), KnownFolder::default());
+        assert_eq!(known.gone(&path), None, "it was never there");
+        fs::create_dir(&path).unwrap();
+        assert_eq!(known.gone(&path), None);
+        fs::remove_dir(&path).unwrap();
+        assert_eq!(known.gone(&path), Some(Gone::Missing));
+        fs::create_dir(&path).unwrap();
+        assert_eq!(known.gone(&path), None);
+        fs::remove_dir(&path).unwrap();
+        fs::write(&path, "a file").unwrap();
+        assert_eq!(known.gone(&path), Some(Gone::Missing));
+    }
+
+    #[test]
+    fn a_mount_point_is_told_from_its_disk() {
+        let is_one = |path: &str| is_mount_point(Path::new(path), &fs::metadata(path).unwrap());
+        assert!(is_one("/proc") && !is_one("/proc/self") && !is_one("/"));
+        // As left of a disk that was mounted there.
+        let dir = tempfile::tempdir().unwrap();
+        let was_mounted = Found { device: 0, number: 1, is_mount_point: true };
+        let known = KnownFolder(Arc::new(Mutex::new(Some(was_mounted))));
+        assert_eq!(known.gone(dir.path()), Some(Gone::Unmounted));
+        // Another number of the disk is no matter.
+        assert_eq!(known.gone(Path::new("/proc")), None);
     }
 }

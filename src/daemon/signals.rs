@@ -124,8 +124,8 @@ impl Reloader {
                 self.reload_secrets(parts.token, parts.hooks_secret.as_ref());
                 // A run that is being taken in keeps no limit waiting.
                 self.schedules.send_replace(parts.schedules);
-                let before = self.output_places.borrow().dir.clone();
-                let deps = parts.deps.in_place_of(&self.metrics, &before);
+                let before = self.output_places.borrow().clone();
+                let deps = parts.deps.in_place_of(&self.metrics, &before.dir, before.store.as_ref());
                 self.retention.send_replace(RetentionTerms {
                     list_finished_for: parts.list_finished_for,
                     keep_inputs: parts.keep_inputs,

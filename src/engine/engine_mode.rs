@@ -68,12 +68,18 @@ pub struct EngineDeps {
 }
 
 impl EngineDeps {
-    /// The same, in the place of those that an engine had: its counters go on, and a sweep that goes on knows of its parts.
+    /// The same, in the place of those that an engine had: its counters go on, a sweep that goes on knows of its parts, and of
+    /// the same folders it is known how they were found.
     #[must_use]
-    pub fn in_place_of(self, metrics: &Metrics, output_dir: &OutputDir) -> EngineDeps {
+    pub fn in_place_of(
+        self,
+        metrics: &Metrics,
+        output_dir: &OutputDir,
+        outputs: Option<&OutputStore>,
+    ) -> EngineDeps {
         EngineDeps {
             inputs: self.inputs.map(|store| store.counted_by(metrics)),
-            outputs: self.outputs.map(|store| store.counted_by(metrics)),
+            outputs: self.outputs.map(|store| store.in_place_of(outputs, metrics)),
             output_dir: self.output_dir.in_place_of(output_dir),
             metrics: metrics.clone(),
             ..self

@@ -115,9 +115,15 @@ impl OutputStore {
         OutputStore(Arc::new(Inside { storage, uploads, clock: Clock::start() }))
     }
 
-    /// The same store, whose uploads are counted elsewhere.
-    pub(super) fn counted_by(&self, metrics: &Metrics) -> OutputStore {
-        OutputStore::new(self.0.storage.clone(), self.0.uploads.counted_by(metrics))
+    /// The same store, as what takes the place of `before`: its uploads are counted elsewhere, and of the same folder it is known
+    /// how it was found.
+    pub(super) fn in_place_of(&self, before: Option<&OutputStore>, metrics: &Metrics) -> OutputStore {
+        let storage = self.0.storage.clone();
+        let storage = match before {
+            Some(before) => storage.in_place_of(&before.0.storage),
+            None => storage,
+        };
+        OutputStore::new(storage, self.0.uploads.counted_by(metrics))
     }
 
     /// Whether the store answers. Nothing is changed.

@@ -21,7 +21,7 @@ use tempfile::{NamedTempFile, TempPath};
 
 use crate::domain::hex::hex;
 use crate::failpoint;
-use crate::file_system::rename;
+use crate::file_system::{Gone, KnownFolder, rename};
 use crate::object_storage::object_metadata::Metadata;
 use crate::object_storage::{Expected, FoundObject, GetError, OwnedReplaces, PutError, StorageError};
 
@@ -36,11 +36,18 @@ struct Note {
 #[derive(Debug, Clone)]
 pub(super) struct Folder {
     root: PathBuf,
+    known: KnownFolder,
 }
 
 impl Folder {
     pub(super) fn new(root: PathBuf) -> Folder {
-        Folder { root }
+        Folder { root, known: KnownFolder::default() }
+    }
+
+    /// The same, as what takes the place of `before` in this process.
+    pub(super) fn in_place_of(self, before: &Folder) -> Folder {
+        let known = if self.root == before.root { before.known.clone() } else { self.known };
+        Folder { known, ..self }
     }
 
     pub(super) fn root(&self) -> &Path {
@@ -49,11 +56,22 @@ impl Folder {
 
     /// The folder itself is not made: one that is missing is a disk that is not mounted.
     pub(super) fn check(&self) -> Result<(), StorageError> {
-        let draft = self.root.metadata().and_then(|meta| match meta.is_dir() {
-            true => tempfile::tempfile_in(&self.root),
-            false => Err(ErrorKind::NotADirectory.into()),
-        });
+        let draft = self.check_root().and_then(|()| tempfile::tempfile_in(&self.root));
         draft.map(drop).map_err(|error| self.error(&error))
+    }
+
+    /// Checks that the folder is there, and is not the mount point of a disk that was mounted there before.
+    fn check_root(&self) -> io::Result<()> {
+        match self.known.gone(&self.root) {
+            Some(Gone::Unmounted) => {
+                let why = "its disk is not mounted any more; mount it again, or restart callsheet to use the folder without it";
+                Err(io::Error::new(ErrorKind::NotFound, why))
+            }
+            Some(Gone::Missing) | None => match self.root.metadata()?.is_dir() {
+                true => Ok(()),
+                false => Err(ErrorKind::NotADirectory.into()),
+            },
+        }
     }
 
     /// Where an object is. A name that leads out of the folder is refused.
@@ -92,7 +110,7 @@ impl Folder {
     }
 
     fn found(&self, name: &str) -> io::Result<Option<FoundObject>> {
-        self.root.metadata()?;
+        self.check_root()?;
         let path = self.path_of(name)?;
         let Some(mut file) = opened(&path)? else { return Ok(None) };
         let (bytes, sha256) = copied(&mut file, &mut io::sink())?;
@@ -115,7 +133,7 @@ impl Folder {
         let mut source =
             File::open(file).map_err(|error| changed(format!("cannot be read any more: {error}")))?;
         let mut put = || -> io::Result<Put> {
-            self.root.metadata()?;
+            self.check_root()?;
             let path = self.path_of(name)?;
             let dir = self.make_folders(&path)?;
             let mut draft = draft_of(&path)?;

@@ -218,6 +218,17 @@ impl ObjectStorage {
         Ok(ObjectStorage { address, former_address, backend: Backend::Bucket(Arc::new(bucket)) })
     }
 
+    /// The same store, as what takes the place of `before` in this process: of the same folder it is known how it was found.
+    #[must_use]
+    pub fn in_place_of(self, before: &ObjectStorage) -> ObjectStorage {
+        match (self.backend, &before.backend) {
+            (Backend::Folder(folder), Backend::Folder(before)) => {
+                ObjectStorage { backend: Backend::Folder(folder.in_place_of(before)), ..self }
+            }
+            (backend, _) => ObjectStorage { backend, ..self },
+        }
+    }
+
     /// The folder that it is, where it is one.
     pub fn folder(&self) -> Option<&Path> {
         match &self.backend {

@@ -28,6 +28,7 @@ use crate::domain::hex::hex;
 use crate::domain::ids::{BatchName, JobId, TaskId};
 use crate::domain::job::{JobSpec, OutputFile, PublishedOutputs};
 use crate::domain::time::Timestamp;
+use crate::file_system::{Gone, KnownFolder};
 use crate::output::file_names::{self, Layout, SIDECAR_FOLDER};
 use crate::output::group_sync::sync_folders;
 use crate::output::output_spec::OutputSpec;
@@ -96,6 +97,8 @@ pub struct OutputDir {
     made: Arc<Mutex<VecDeque<BatchName>>>,
     /// The folder at the root, by device and number, whose name and those of all above it are on the device.
     named_root: Arc<Mutex<Option<(u64, u64)>>>,
+    /// The folder at the root as it was found first.
+    known_root: KnownFolder,
     sweeps: Arc<PartSweeps>,
     sidecars_anywhere: Arc<SidecarSearch>,
 }
@@ -115,15 +118,19 @@ impl OutputDir {
             options,
             made: Arc::default(),
             named_root: Arc::default(),
+            known_root: KnownFolder::default(),
             sweeps: Arc::default(),
             sidecars_anywhere: Arc::default(),
         }
     }
 
-    /// The same, as what takes the place of `before` in this process: a sweep that goes on knows of its parts.
+    /// The same, as what takes the place of `before` in this process: a sweep that goes on knows of its parts, and of the same
+    /// folder it is known how it was found.
     #[must_use]
     pub fn in_place_of(self, before: &OutputDir) -> OutputDir {
-        OutputDir { sweeps: before.sweeps.clone(), ..self }
+        let is_same = self.root == before.root;
+        let known_root = if is_same { before.known_root.clone() } else { self.known_root };
+        OutputDir { sweeps: before.sweeps.clone(), known_root, ..self }
     }
 
     pub fn options(&self) -> OutputOptions {
@@ -284,16 +291,22 @@ impl OutputDir {
     }
 
     /// Checks that the output folder is not gone that this process has made or found: one on a disk that is not mounted
-    /// any more is not made anew on another disk.
-    fn check_root(&self) -> io::Result<()> {
-        let is_known = self.named_root.lock().unwrap_or_else(PoisonError::into_inner).is_some();
-        if !is_known || self.root.is_dir() {
-            return Ok(());
-        }
-        let reason = format!(
-            "the output directory {} is gone; mount its disk again, or restore or create the directory",
-            self.root.display()
-        );
+    /// any more is neither made anew on another disk, nor is what is below its mount point written to.
+    ///
+    /// # Errors
+    /// What is gone, and what helps.
+    pub fn check_root(&self) -> io::Result<()> {
+        let root = self.root.display();
+        let reason = match self.known_root.gone(&self.root) {
+            None => return Ok(()),
+            Some(Gone::Missing) => format!(
+                "the output directory {root} is gone; mount its disk again, or restore or create the directory"
+            ),
+            Some(Gone::Unmounted) => format!(
+                "the disk of the output directory {root} is gone; mount it again, or restart callsheet to use the \
+                 directory without it"
+            ),
+        };
         Err(io::Error::new(ErrorKind::NotFound, reason))
     }
 

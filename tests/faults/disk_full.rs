@@ -10,6 +10,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use callsheet_emulator::Options;
+use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::support::collect_outputs::Outputs;
@@ -383,6 +384,47 @@ fn outputs_wait_for_a_folder_that_became_a_link_and_for_a_disk_that_is_gone() {
         daemon.stop().exited(0);
         env.audit().each_paid_once(JOBS);
         Outputs::of(&env, "batch").is_complete(&manifests::ids("image", JOBS));
+    }
+}
+
+/// The mount point of a disk stays where the disk goes. What is below it may look as if it were the folder.
+#[test]
+fn outputs_wait_for_a_disk_that_was_mounted_at_the_folder_itself() {
+    for is_store in [false, true] {
+        let env = at_speed(20.0, "");
+        let Some(disk) = Disk::in_memory(env.path("disk"), "size=48m") else { return };
+        let mount_point = env.path("mounted");
+        let places = match is_store {
+            false => "[paths]\noutput = \"mounted\"\n[output]\nmin_free = \"0B\"".to_owned(),
+            true => format!("[output]\nstore = \"file://{}\"\nkeep_local = false", mount_point.display()),
+        };
+        env.configure(&format!("[limits]\nin_flight = {IN_FLIGHT}\nadaptive = false\n{places}"));
+        let folder = mount_point.join("batch");
+        fs::create_dir_all(&folder).unwrap();
+        let mount = disk.also_at(mount_point.clone());
+        let daemon = env.daemon("info");
+        env.run(["submit", "batch.csv"]).exited(0);
+        until("the first outputs", || count(&status(&env, "batch"), "succeeded") >= 4);
+        drop(mount);
+        let cause = if is_store { "store" } else { "disk" };
+        until("it to be parked", || status(&env, "batch")["parked_by"] == cause);
+        until("nothing in flight", || {
+            let status = status(&env, "batch");
+            ["submitting", "running"].iter().all(|state| count(&status, state) == 0)
+        });
+        // Settings that are read anew change nothing about that.
+        daemon.signal(Signal::HUP);
+        daemon.says("configuration reloaded");
+        until("it to be parked", || status(&env, "batch")["parked_by"] == cause);
+        let (sent, waiting) = (env.audit().tasks.len(), status(&env, "batch"));
+        assert!(sent < JOBS && count(&waiting, "failed") == 0, "{sent}: {waiting}");
+        assert_eq!(files_on(&folder), 0, "nothing is below the mount point");
+        let mount = disk.also_at(mount_point);
+        until("the end", || status(&env, "batch")["state"] == "done");
+        daemon.stop().exited(0);
+        env.audit().each_paid_once(JOBS);
+        assert_eq!(files_on(&folder), JOBS);
+        drop(mount);
     }
 }
 

@@ -102,6 +102,12 @@ impl Disk {
         let _ = fs::remove_dir_all(self.dir.join("fillers"));
     }
 
+    /// Mounts it at another folder, too.
+    pub fn also_at(&self, dir: PathBuf) -> Mount {
+        run(Command::new("mount").arg("--bind").arg(&self.dir).arg(&dir)).unwrap();
+        Mount { dir }
+    }
+
     /// Where it is mounted.
     pub fn dir(&self) -> &Path {
         &self.dir
@@ -109,6 +115,17 @@ impl Disk {
 }
 
 impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.dir).status();
+    }
+}
+
+/// A further place where a disk is mounted. Dropped, it is not any more, and the disk keeps what is on it.
+pub struct Mount {
+    dir: PathBuf,
+}
+
+impl Drop for Mount {
     fn drop(&mut self) {
         let _ = Command::new("umount").arg("-l").arg(&self.dir).status();
     }

@@ -189,6 +189,7 @@ impl PartWriter {
     }
 
     fn create_file(&self) -> io::Result<File> {
+        self.output_dir.check_root()?;
         match publish::create(&self.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 self.output_dir.make_batch_dir(&self.batch)?;

@@ -193,8 +193,12 @@ fn an_output_folder_that_is_gone_is_made_anew_by_nobody_but_a_person() {
         assert!(made.unwrap_err().to_string().contains(" is gone; mount its disk again"));
     }
     assert!(!root.exists());
+    // Settings that are read anew change nothing about that.
+    let reloaded = OutputDir::new(root, OutputOptions::default()).in_place_of(output_dir);
+    assert!(reloaded.prepare(&bench.batch).is_err() && !root.exists());
     fs::create_dir(root).unwrap();
     output_dir.prepare(&bench.batch).unwrap();
+    reloaded.prepare(&bench.batch).unwrap();
 }
 
 #[test]
