@@ -46,10 +46,7 @@ impl Scheduler {
             // One that cannot be read is late, and no reason to buy another.
             let is_unreadable = lacks_reading && open.is_unreadable(attempt);
             let resubmits = !is_watched && !is_unreadable && self.resubmits(key);
-            // A request that is on its way may name a task, which is paid for.
-            let is_on_its_way =
-                matches!(state, Some(State::Submitting { .. })) && open.is_attempt_busy(attempt);
-            if (is_unread || is_on_its_way) && is_watched || lacks_reading && resubmits {
+            if is_unread && is_watched || lacks_reading && resubmits {
                 self.postpone_deadline(key, attempt, UNREAD_GRACE, now);
                 continue;
             }

@@ -196,31 +196,6 @@ fn a_request_that_is_never_answered_with_a_task_is_left_to_a_person_after_the_wa
 }
 
 #[test]
-fn a_request_that_is_on_its_way_as_the_watch_ends_may_still_name_its_task() {
-    let hour = Millis::from_secs(3_600);
-    let mut stage = Stage::with(1, Settings { overdue_poll: hour, ..settings() });
-    stage.step(vec![]);
-    let watch_end = stage.now.tick.after(Millis::from_secs(1_800 + 86_400));
-    stage.posted(0, lost());
-    // The end of the watch is looked at again after an hour, and every five minutes at most it is sent again.
-    while stage.now.tick < watch_end.after(Millis::from_secs(3_000)) {
-        if stage.pass(Millis::from_secs(100)).step(vec![]) == "post 0#1" {
-            stage.posted(0, lost());
-            // Others are answered meanwhile: it is no outage.
-            stage.scheduler.outage_detector = OutageDetector::default();
-        }
-    }
-    let mut is_sent = false;
-    while !is_sent && stage.now.tick < watch_end.after(hour) {
-        is_sent = stage.pass(Millis::from_secs(10)).step(vec![]) == "post 0#1";
-    }
-    assert!(is_sent && stage.ended.is_empty(), "{:?}", stage.ended);
-    assert_eq!(stage.pass(Millis::from_secs(600)).step(vec![]), "");
-    assert!(stage.ended.is_empty(), "it is on its way: {:?}", stage.ended);
-    assert_eq!(stage.posted(0, task("success")), "fetch 0#1", "it is paid for");
-}
-
-#[test]
 fn in_an_outage_a_request_is_repeated_however_long_it_lasts() {
     let mut stage = Stage::of(1);
     stage.step(vec![]);
