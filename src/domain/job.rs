@@ -408,6 +408,11 @@ impl Job {
         self.may_have_gone_on = true;
     }
 
+    /// Whether a state that is gone may have gone on with it.
+    pub fn may_have_gone_on(&self) -> bool {
+        self.may_have_gone_on
+    }
+
     /// Lets it cost more, or less, than its row says; in credits.
     pub fn set_max_credits(&mut self, max_credits: Option<Credits>) {
         self.max_credits = max_credits;

@@ -376,7 +376,7 @@ mod tests {
         // The database is older than the export.
         let both = Remains { exported: Some(running.clone()), ..left(Some(canceled), Some(queued)) };
         let found = recovered(&spec(Kind::Image), both, || None, false, Timestamp(9)).unwrap();
-        let mut expected = running.clone();
+        let mut expected = running;
         expected.mark_may_have_gone_on();
         assert_eq!(found.job, expected);
         // The database is an older one: it was turned away, and canceled after that.

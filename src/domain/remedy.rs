@@ -95,7 +95,8 @@ pub fn nothing_to_download(name: &str, kind: Kind) -> String {
 pub fn ask_under_its_key(name: &str) -> String {
     format!(
         "To have them: callsheet resolve {name} --not-charged, then callsheet retry {name} sends the same request under the \
-         same key: if a task was made under it, that is returned without a second charge; if none was, it is bought"
+         same key, once the budgets and the balance cover its price: if a task was made under it, that is returned without a \
+         second charge; if none was, it is bought"
     )
 }
 

@@ -230,6 +230,9 @@ impl Pause {
     }
 }
 
+/// The least that is noted of how many of its jobs were sent at once.
+const SENT_AT_ONCE_FIRST: u32 = 16;
+
 impl BatchRecord {
     /// A batch that nothing was accepted into.
     pub fn new(no: BatchNo, name: BatchName, created: Timestamp) -> BatchRecord {
@@ -259,7 +262,7 @@ impl BatchRecord {
             rebuilt_ended: 0,
             may_be_charged: Credits::ZERO,
             may_be_charged_ended: Credits::ZERO,
-            sent_at_once: Some(0),
+            sent_at_once: Some(SENT_AT_ONCE_FIRST),
             announced: false,
             announced_at: None,
             finished: None,
@@ -397,7 +400,8 @@ impl BatchRecord {
         true
     }
 
-    /// So many jobs of it have been sent and have not ended. Rounded up to a power of two: its backup is written anew with
+    /// So many jobs of it have been sent and have not ended. No number below the first one is noted, so that small batches cost
+    /// no further write. Rounded up to a power of two: its backup is written anew with
     /// each change of the number, before the first request leaves that it counts. Of a batch without a number one begins with
     /// the first such job: none may be known since none was read.
     pub fn note_sent_at_once(&mut self, jobs: u32) {
@@ -406,7 +410,8 @@ impl BatchRecord {
             None => jobs > 0 && self.rebuilt_rows == 0,
         };
         if is_more {
-            self.sent_at_once = Some(jobs.checked_next_power_of_two().unwrap_or(u32::MAX));
+            let rounded = jobs.checked_next_power_of_two().unwrap_or(u32::MAX);
+            self.sent_at_once = Some(rounded.max(SENT_AT_ONCE_FIRST));
         }
     }
 

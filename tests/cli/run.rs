@@ -568,7 +568,7 @@ fn started_by(program: &[&str], env: &TestEnv) -> Command {
         .arg(run.get_program())
         .args(run.get_args())
         .envs(run.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    command.current_dir(run.get_current_dir().unwrap());
+    command.current_dir(env.path(""));
     command
 }
 

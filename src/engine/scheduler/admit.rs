@@ -340,8 +340,9 @@ impl Scheduler {
     /// does it end by itself.
     fn waits_for_a_person(&self, active: &ActiveBatch, now: Now) -> bool {
         let record = active.record();
-        let may_have_been_sent =
-            |key: &JobKey| self.jobs.get(key).is_some_and(|open| open.job().may_have_been_sent());
+        // What was sent before is sent again, expired or not.
+        let is_unsent = |open: &OpenJob| open.job().may_have_been_sent() && open.job().first_sent().is_none();
+        let may_have_been_sent = |key: &JobKey| self.jobs.get(key).is_some_and(is_unsent);
         !record.has_ended()
             && active.has_expired(now)
             && (record.has_rows_perhaps_sent()

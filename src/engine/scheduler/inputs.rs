@@ -242,15 +242,24 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Whether a task that was not found once more is taken for gone. Where it has succeeded only its outputs are lost, which
+    /// Whether a task that was not found once more is taken for gone. A run does not read one for an hour that is overdue: that is
+    /// gone as well which has been overdue for an hour when a run finds it missing. Where it has succeeded only its outputs are lost, which
     /// can be asked for again: its charge is known.
     fn is_missing_for_good(&mut self, key: JobKey, attempt: AttemptNo, now: Now) -> bool {
+        let watch = self.settings.watch_overdue_for;
+        let most = MISSING_FOR.min(watch);
+        let is_long_late = self.jobs.get(&key).is_some_and(|open| {
+            let is_watched = open.job().is_overdue() || open.job().attempt() != attempt;
+            let ends = self.deadline_of(open.spec(), open.job(), attempt).filter(|_| is_watched);
+            // One that this process has read was there meanwhile.
+            open.seen_for(attempt, now.tick).is_none()
+                && ends.is_some_and(|ends| now.wall.after(Millis(watch.0.saturating_sub(most.0))) >= ends)
+        });
         let Some(mut open) = self.jobs.get_mut(&key) else { return false };
         let (times, lasted) = open.count_missing(attempt, now.tick);
         let state = open.job().attempt_of(attempt).map(Attempt::state);
         let has_succeeded = matches!(state, Some(State::Fetching { .. }));
-        let most = MISSING_FOR.min(self.settings.watch_overdue_for);
-        times >= MISSING_MAX && (has_succeeded || lasted >= most)
+        times >= MISSING_MAX && (has_succeeded || is_long_late || lasted >= most)
     }
 
     /// The question for the balance came to this.

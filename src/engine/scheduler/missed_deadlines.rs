@@ -132,6 +132,7 @@ impl Scheduler {
             && is_left
             && !active.record().canceled
             && !open.job().has_no_more_attempts()
+            && !open.job().may_have_gone_on()
             && !active.versions().is_superseded(key.seq)
             && !matches!(open.spec().order.deadline, Some(Deadline::At(_)))
     }

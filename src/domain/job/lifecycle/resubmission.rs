@@ -11,11 +11,13 @@ use crate::domain::retry_delay::{self, Prospect};
 use crate::domain::task::Fault;
 
 /// Whether an overdue job may be given another attempt: its owner did not cancel it, it has one left, its key keeps the
-/// attempts apart, what its task was charged is known, and nobody said that the same request would be refused again.
+/// attempts apart, what its task was charged is known, nobody said that the same request would be refused again, and no
+/// state that is gone may have resubmitted it already: what that sent would be asked for, and bought where it did not.
 pub(super) fn may_resubmit(job: &Job, rules: AttemptRules) -> bool {
     let present = job.present();
     rules.keyed
         && !job.no_more_attempts
+        && !job.may_have_gone_on
         && job.newest_attempt().0 < rules.attempts
         && present.books.held.is_zero()
         && present

@@ -120,6 +120,32 @@ fn a_task_that_the_service_forgot_is_never_called_done() {
     assert_eq!(stage.batch.totals.spent, Credits(10), "its charge stays until a person decides");
 }
 
+/// A run ends that has nothing but overdue tasks to read, long before an hour is over.
+#[test]
+fn a_task_that_is_missing_at_a_start_an_hour_after_its_deadline_is_in_doubt() {
+    let mut stage = Stage::of(1);
+    stage.step(vec![]);
+    stage.posted(0, task("pending"));
+    let ends = |stage: &mut Stage| {
+        for _ in 0..400 {
+            if stage.scheduler.standstill().is_some() {
+                return;
+            }
+            if stage.pass(Millis(10_000)).step(vec![]) == "read 0#1" {
+                stage.read(0, ReadAnswer::Missing(fault("not_found")));
+            }
+        }
+        panic!("it never ends");
+    };
+    ends(&mut stage);
+    assert_eq!(stage.scheduler.standstill(), Some(Standstill::Overdue));
+    assert!(stage.ended.is_empty(), "{:?}", stage.ended);
+    stage.pass(Millis::from_secs(3_600));
+    stage.restart();
+    ends(&mut stage);
+    assert_eq!(stage.ended, ["job-0 in_doubt"]);
+}
+
 /// A deploy, another copy of its records that lags, or the key of another account for a while.
 #[test]
 fn tasks_that_are_not_found_for_less_than_an_hour_are_read_again_and_their_jobs_end_as_usual() {

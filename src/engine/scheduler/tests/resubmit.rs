@@ -54,6 +54,23 @@ fn fetched(attempt: u32) -> Vec<Input> {
     vec![Input::Fetched(Stage::key(0), AttemptNo(attempt), Ok(files()))]
 }
 
+/// What a state that is gone sent under the next key would be asked for, and bought if it sent nothing.
+#[test]
+fn what_a_gone_state_may_have_resubmitted_is_late_and_not_resubmitted() {
+    let mut stage = resubmitting(1);
+    stage.durable.get_mut(&Stage::key(0)).unwrap().job.mark_may_have_gone_on();
+    stage.restart();
+    let until = stage.now.tick.after(Millis::from_secs(3_000));
+    while stage.now.tick < until {
+        match stage.pass(Millis(5_000)).step(vec![]).as_str() {
+            "" => {}
+            "read 0#1" => assert_eq!(answer(&mut stage, 1, ReadAnswer::Task(reading("processing"))), ""),
+            said => panic!("{said}"),
+        }
+    }
+    assert!(stage.durable[&Stage::key(0)].job.is_overdue());
+}
+
 #[test]
 fn an_overdue_task_is_watched_beside_the_next_attempt() {
     let mut stage = resubmitting(1);
