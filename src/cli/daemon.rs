@@ -19,7 +19,7 @@ use crate::clock::Clock;
 use crate::config::{Budget, Config, INBOX_SETTLE};
 use crate::daemon::inboxes::{InboxPlace, InboxSettings};
 use crate::daemon::schedules::ConfiguredSchedule;
-use crate::daemon::{self, DaemonError, Parts, ReloadSignal, SystemdNotifier};
+use crate::daemon::{self, DaemonError, InboxLocks, Parts, ReloadSignal, SystemdNotifier};
 use crate::domain::exit_code::Exit;
 use crate::engine::blocking;
 use crate::engine::upload_limit::Uploads;
@@ -61,7 +61,14 @@ pub(super) async fn run(command: &DaemonCommand, global: &Global) -> Result<Exit
     let (state, identity, adopts) = (chosen.state.clone(), chosen.identity.clone(), command.adopt_state);
     let store = Arc::new(blocking(move || Store::open(&state, &identity, adopts)).await?);
     let parts = parts(&config, &chosen)?;
+    // Of a daemon that does not begin the state is not handed over.
+    let locks = InboxLocks::take(&parts.inboxes).await?;
+    let socket = parts.socket.clone();
     if adopts {
+        if daemon_discovery::ask_who_listens(&socket).await.is_some() {
+            let source = ErrorKind::AddrInUse.into();
+            return Err(cannot_listen(DaemonError::Listen { path: socket.clone(), source }, &socket).await);
+        }
         let service = Service::new(chosen.options.clone())?;
         let backoff = parts.app.settings.backoff;
         service_contact::adopt(&store, (&service, chosen.identity.as_str()), backoff).await?;
@@ -69,8 +76,7 @@ pub(super) async fn run(command: &DaemonCommand, global: &Global) -> Result<Exit
     let global = global.clone();
     let loaded = Mutex::new(Loaded { file, budget: config.budget.clone() });
     let reload = move || reread(&global, &chosen, &loaded).map_err(|failure| failure.to_string());
-    let socket = parts.socket.clone();
-    match daemon::run(store, parts, (clock, systemd), (reload_signal, Box::new(reload))).await {
+    match daemon::run(store, (parts, locks), (clock, systemd), (reload_signal, Box::new(reload))).await {
         Err(error @ DaemonError::Listen { .. }) => return Err(cannot_listen(error, &socket).await),
         ended => ended?,
     }

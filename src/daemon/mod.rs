@@ -1,8 +1,8 @@
 //! The service: one engine that never stands still, and everything that feeds it.
 //!
-//! Order of a start: systemd is notified that the state is being loaded, inboxes are locked, the state is loaded, the socket listens, finished batches that were not announced are announced,
-//! inboxes and schedules are watched, the engine prepares the outputs of unfinished batches and takes its first step, and
-//! only then systemd is notified that the service is ready. Until then it is asked for more time, however long that takes.
+//! Order of a start: systemd is notified that the state is being loaded, inboxes are locked, the state is loaded, the socket
+//! listens, finished batches that were not announced are announced, inboxes and schedules are watched, the engine prepares the
+//! outputs of unfinished batches and takes its first step, and only then systemd is notified that the service is ready. Until then it is asked for more time, however long that takes.
 //! Order of a stop: nothing new is accepted or sent, requests in flight finish, the socket is removed.
 
 mod completion_notifier;
@@ -32,7 +32,7 @@ use crate::daemon::signals::Signals;
 use crate::domain::time::Millis;
 use crate::engine::{EngineDeps, EngineError, Mode, Scope, Stop};
 use crate::hooks::{HookTimeouts, Hooks, HooksError};
-use crate::ingest::inbox::folder_lock::LockHolder;
+use crate::ingest::inbox::folder_lock::{FolderLock, LockHolder};
 use crate::ingest::ingest_handle;
 use crate::server::access::TcpAccess;
 use crate::server::app::{App, AppParts};
@@ -105,22 +105,36 @@ pub enum DaemonError {
     Folder { path: PathBuf, source: std::io::Error },
 }
 
-/// Serves until a signal ends it.
+/// The inboxes of a daemon, which no other watches while this is kept.
+#[derive(Debug)]
+pub struct InboxLocks(Vec<Option<FolderLock>>);
+
+impl InboxLocks {
+    /// Waits a moment for a daemon that is about to end.
+    ///
+    /// # Errors
+    /// [`DaemonError::InboxTaken`].
+    pub async fn take(inboxes: &[InboxSettings]) -> Result<InboxLocks, DaemonError> {
+        let mut locks = Vec::new();
+        for inbox in inboxes {
+            locks.push(inboxes::lock(&inbox.place).await?);
+        }
+        Ok(InboxLocks(locks))
+    }
+}
+
+/// Serves until a signal ends it. `locks` are those of its inboxes.
 ///
 /// # Errors
 /// [`DaemonError`].
 pub async fn run(
     store: Arc<Store>,
-    parts: Parts,
+    (parts, InboxLocks(locks)): (Parts, InboxLocks),
     (clock, mut systemd): (Clock, SystemdNotifier),
     (reload_signal, reload): (ReloadSignal, Reload),
 ) -> Result<(), DaemonError> {
     let signals = Signals::listen(reload_signal)
         .map_err(|error| DaemonError::Broken(format!("failed to listen for signals: {error}")))?;
-    let mut locks = Vec::new();
-    for inbox in &parts.inboxes {
-        locks.push(inboxes::lock(&inbox.place).await?);
-    }
     let incoming = store.dir().to_owned();
     ingest_handle::sweep_incoming(&incoming)
         .map_err(|source| DaemonError::Folder { path: incoming.join("incoming"), source })?;

@@ -81,8 +81,7 @@ pub enum StoreError {
     },
     /// A finished batch is named, and its folder was moved away.
     #[error(
-        "batch {name} is finished, and its files are no longer in {}; put them back; another batch name (--batch) buys its \
-         rows anew",
+        "batch {name} is finished, and its files are no longer in {}; put them back (another batch name buys its rows anew)",
         .folder.display()
     )]
     BatchMoved {

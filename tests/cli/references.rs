@@ -598,7 +598,7 @@ fn rows_wait_for_a_batch_whose_files_were_moved_away_and_nothing_else_does() {
     let status = || env.run(["status", "clips", "--json"]).exited(0).json()["batches"][0].clone();
     crate::support::until("it to be parked", || status()["parked_by"] == "inputs");
     told(&env, "clips/clip", "no longer in");
-    told(&env, "clips/clip", "put them back, or use another batch name; then: callsheet resume");
+    told(&env, "clips/clip", "put them back (another batch name buys its rows anew); then: callsheet resume");
     env.write("more.csv", manifests::manifest("image", 1));
     env.run(["submit", "more.csv", "--wait"]).exited(0);
 

@@ -249,7 +249,7 @@ fn commands_in_messages_have_the_flag_that_chose_the_emulator() {
     env.run(run).exited(7).says("callsheet review --emulator pil");
     env.run(["continue", "pil", "--emulator"])
         .exited(0)
-        .says("callsheet run --emulator MANIFEST, or callsheet daemon --emulator");
+        .says("callsheet daemon --emulator, or, with the manifest as it was last accepted: callsheet run --emulator MANIFEST");
     env.run(["submit", "pil.csv", "--emulator"]).exited(5).says("start it with callsheet daemon --emulator");
     env.run(["review", "pil", "--emulator", "--export", "d.csv"])
         .exited(0)
@@ -311,8 +311,8 @@ fn a_command_that_is_copied_from_a_message_works_on_the_same_state() {
         let asked = ["review", "another-take", "pil/a"].into_iter().chain(flag.iter().copied());
         let price = env.run(asked).exited(0);
         let buy = copied(&price, "to buy it: ");
-        let next = "no process works on this state; to continue: callsheet run --emulator MANIFEST, or callsheet daemon \
-                    --emulator";
+        let next = "no process works on this state; to continue: callsheet daemon --emulator, or, with the manifest as it was \
+                    last accepted: callsheet run --emulator MANIFEST --batch pil";
         env.run(buy.iter().map(String::as_str)).exited(0).says(next);
         env.run(["status"].into_iter().chain(flag.iter().copied())).exited(0).says(next);
         let explained = env.run(["explain", "pil/a"].into_iter().chain(flag.iter().copied())).exited(0);

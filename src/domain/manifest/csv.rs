@@ -82,11 +82,10 @@ pub(super) fn read_table(
         if used(cells) == 0 {
             continue;
         }
-        let open = |(index, cell)| matches!(late_quote(cell, index, record), Some(LateQuote::Open));
-        if let Some(index) = cells.iter().enumerate().position(open) {
-            return Err(open_quote(record.cells.get(index).copied().unwrap_or(record.at)));
-        }
         if let Some(problem) = ragged(cells, record, names.len()) {
+            return Err(open_late_quote(cells, record).unwrap_or(problem));
+        }
+        if let Some(problem) = open_late_quote(cells, record) {
             return Err(problem);
         }
         rows.push(cells.iter().take(names.len()).map(str::to_owned).collect());
@@ -205,6 +204,7 @@ impl<R: Read> Iterator for Rows<R> {
 /// The job of a row of cells.
 fn row(cells: CellTexts<'_>, record: &CsvRecord, columns: &[Column], limits: &Limits) -> ReadRow {
     if let Some(problem) = ragged(cells, record, columns.len()) {
+        let problem = open_late_quote(cells, record).unwrap_or(problem);
         return ReadRow::Bad(BadRow::unread(problem));
     }
     let mut draft = RowBuilder::new(record.at, None, limits);
@@ -256,6 +256,13 @@ fn late_quote(cell: &str, index: usize, record: &CsvRecord) -> Option<LateQuote>
         count if !count.is_multiple_of(2) => Some(LateQuote::Open),
         _ => cell.ends_with('"').then_some(LateQuote::Closed),
     }
+}
+
+/// The first cell whose quote behind a space is not closed in it: it makes cells of what was to be one.
+fn open_late_quote(cells: CellTexts<'_>, record: &CsvRecord) -> Option<Diagnostic> {
+    let is_open = |(index, cell)| matches!(late_quote(cell, index, record), Some(LateQuote::Open));
+    let index = cells.iter().enumerate().position(is_open)?;
+    Some(open_quote(record.cells.get(index).copied().unwrap_or(record.at)))
 }
 
 fn open_quote(at: Position) -> Diagnostic {

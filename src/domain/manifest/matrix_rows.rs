@@ -101,10 +101,17 @@ impl MatrixRows {
         problems.finish()?;
         for (axis, named) in matrix.axes().iter().enumerate() {
             if !found.iter().any(|job| job.axes.contains(&axis)) {
-                let message = format!(
-                    "no job names the axis \"{}\"; write {{{{ {} }}}} in a job, or remove it",
-                    named.name, named.name
-                );
+                let is_of_defaults = of_defaults.values().any(|axes| axes.contains(&axis));
+                let message = match is_of_defaults {
+                    true => format!(
+                        "only defaults name the axis \"{}\", in fields that every job sets itself; remove it",
+                        named.name
+                    ),
+                    false => format!(
+                        "no job names the axis \"{}\"; write {{{{ {} }}}} in a job, or remove it",
+                        named.name, named.name
+                    ),
+                };
                 return Err(vec![
                     Diagnostic::at(jobs.at, message).in_field(format!("matrix.{}", named.name)),
                 ]);

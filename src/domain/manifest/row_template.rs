@@ -50,28 +50,20 @@ impl Templates {
     /// # Errors
     /// When it is no template, names something that is no axis, or could take too much work.
     pub(super) fn axes_of(&self, text: &str, matrix: &Matrix) -> Result<BTreeSet<usize>, Diagnostic> {
-        let names = matrix.axes().iter().map(|axis| axis.name.as_str());
-        template_check::check(text, names.zip(&self.depths)).map_err(|fault| refused(text, fault))?;
+        let names = || matrix.axes().iter().map(|axis| axis.name.as_str());
+        template_check::check(text, names().zip(&self.depths)).map_err(|fault| match fault {
+            TemplateFault::Unknown(name) => unknown_name(&name, names()),
+            fault => refused(text, fault),
+        })?;
         let template = self.environment.template_from_str(text).map_err(|error| problem(text, &error, ""))?;
         let mut axes = BTreeSet::new();
         for name in template.undeclared_variables(false) {
-            let names = || matrix.axes().iter().map(|axis| axis.name.as_str());
             match names().position(|axis| axis == name) {
                 Some(axis) => {
                     axes.insert(axis);
                 }
                 None if self.environment.globals().any(|(global, _)| global == name) => {}
-                None => {
-                    let message = match nearest(&name, names()) {
-                        Some(near) => format!("unknown name {}; did you mean \"{near}\"?", quoted(&name)),
-                        None => format!(
-                            "unknown name {}, expected an axis of the matrix: {}",
-                            quoted(&name),
-                            names().collect::<Vec<_>>().join(", ")
-                        ),
-                    };
-                    return Err(Diagnostic::new(message));
-                }
+                None => return Err(unknown_name(&name, names())),
             }
         }
         Ok(axes)
@@ -109,6 +101,18 @@ fn names(matrix: &Matrix, combination: &Combination) -> String {
     matrix.axes().iter().enumerate().flat_map(of_axis).collect::<Vec<_>>().join(", ")
 }
 
+/// It names what is no axis; `names` are those of the axes.
+fn unknown_name<'a>(name: &str, names: impl Iterator<Item = &'a str> + Clone) -> Diagnostic {
+    Diagnostic::new(match nearest(name, names.clone()) {
+        Some(near) => format!("unknown name {}; did you mean \"{near}\"?", quoted(name)),
+        None => format!(
+            "unknown name {}, expected an axis of the matrix: {}",
+            quoted(name),
+            names.collect::<Vec<_>>().join(", ")
+        ),
+    })
+}
+
 fn refused(text: &str, fault: TemplateFault) -> Diagnostic {
     match fault {
         TemplateFault::Syntax(error) => problem(text, &error, ""),
@@ -116,10 +120,12 @@ fn refused(text: &str, fault: TemplateFault) -> Diagnostic {
             Diagnostic::new("the template needs too many steps: it has more than 1,000 words and signs")
                 .hint("put what tells the rows apart into a table")
         }
+        TemplateFault::Unknown(name) => Diagnostic::new(format!("unknown name {}", quoted(&name))),
         TemplateFault::Nests(part) => {
             let part = quoted(text.get(part).unwrap_or(text));
-            let message =
-                format!("{part} could need too many steps: it puts lists or objects together, or may do so");
+            let message = format!(
+                "{part} could need too many steps: it puts lists or objects together, or compares them"
+            );
             Diagnostic::new(message)
                 .hint("take single values of them: \"a.x|int + b.x|int\", \"a.x ~ b.x\", \"[a.x, b.x]\"")
         }

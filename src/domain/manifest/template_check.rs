@@ -4,6 +4,7 @@
 //! So a template is short, and puts no list or object of which it does not know the items into another, beside another or
 //! against another. Nothing then becomes larger or much deeper than the values of the axes, whatever it does with them.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::ops::Range;
 
@@ -40,11 +41,13 @@ const ANY: Depth = Depth::MAX;
 pub(super) enum TemplateFault {
     Syntax(Error),
     TooLong,
-    /// This part of it puts lists or objects together.
+    /// This part of it puts lists or objects together, or compares them.
     Nests(Range<usize>),
+    /// It names this, of which nothing is known, where that could be a list or an object.
+    Unknown(String),
 }
 
-/// Checks a template against the axes that it may name.
+/// Checks a template against the axes that it may name, before it is compiled: what is constant in it is worked out by that.
 ///
 /// # Errors
 /// When it is no template, or could take more work than its fuel tells.
@@ -56,10 +59,13 @@ pub(super) fn check<'a>(
         return Err(TemplateFault::TooLong);
     }
     let template = parse(text, "template", SyntaxConfig::default()).map_err(TemplateFault::Syntax)?;
-    let mut checker = Checker { axes: axes.collect(), names: HashMap::new() };
+    let mut checker = Checker { axes: axes.collect(), names: HashMap::new(), unknown: Cell::new(None) };
     checker.statement(&template).map_err(|span| {
         let offset = |offset: u32| usize::try_from(offset).unwrap_or(usize::MAX);
-        TemplateFault::Nests(offset(span.start_offset)..offset(span.end_offset))
+        match checker.unknown.get() {
+            Some(name) => TemplateFault::Unknown(name.to_owned()),
+            None => TemplateFault::Nests(offset(span.start_offset)..offset(span.end_offset)),
+        }
     })
 }
 
@@ -115,6 +121,8 @@ struct Checker<'t> {
     axes: HashMap<&'t str, &'t AxisDepths>,
     /// The deepest value that is anywhere given to each name.
     names: HashMap<&'t str, Depth>,
+    /// The last name that is neither of an axis nor given by the template.
+    unknown: Cell<Option<&'t str>>,
 }
 
 /// The span of what is refused.
@@ -193,7 +201,11 @@ impl<'t> Checker<'t> {
         match expression {
             Expr::Var(name) => {
                 let axis = self.axes.get(name.id).map(|axis| axis.whole);
-                Ok(self.names.get(name.id).copied().max(axis).unwrap_or(ANY))
+                let depth = self.names.get(name.id).copied().max(axis);
+                if depth.is_none() && name.id != "loop" {
+                    self.unknown.set(Some(name.id));
+                }
+                Ok(depth.unwrap_or(ANY))
             }
             Expr::Const(constant) => Ok(depth_of(&constant.value)),
             Expr::List(list) => self.depth_around(&list.items),
@@ -310,9 +322,18 @@ impl<'t> Checker<'t> {
         })
     }
 
+    /// The deepest of the arguments, whatever they are.
+    fn deepest(&self, arguments: &[CallArg<'t>]) -> Checked<Depth> {
+        arguments.iter().try_fold(0, |deepest, argument| match argument {
+            CallArg::Pos(value) | CallArg::Kwarg(_, value) => Ok(deepest.max(self.depth(value)?)),
+            CallArg::PosSplat(value) | CallArg::KwargSplat(value) => Err(value.span()),
+        })
+    }
+
     fn filter(&self, filter: &Filter<'t>) -> Checked<Depth> {
         let depth = filter.expr.as_ref().map_or(Ok(0), |expression| self.depth(expression))?;
-        let arguments = self.arguments(&filter.args)?;
+        let takes_one = matches!(filter.name, "default" | "d");
+        let arguments = if takes_one { self.deepest(&filter.args)? } else { self.arguments(&filter.args)? };
         Ok(match filter.name {
             "abs" | "bool" | "capitalize" | "count" | "e" | "escape" | "float" | "format" | "indent"
             | "int" | "join" | "length" | "lower" | "pprint" | "replace" | "round" | "safe" | "string"

@@ -111,15 +111,14 @@ impl FolderWatch {
     /// # Errors
     /// Where there is no such folder, or the kernel has no watch left.
     pub(super) fn begin(path: &Path, events: &Arc<FsEvents>) -> notify::Result<FolderWatch> {
-        let (events, root) = (Arc::clone(events), path.to_owned());
-        let folder = which(path)?;
-        let parent = match path.parent() {
-            Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
-            other => other.unwrap_or(path),
-        };
+        // Events name files by absolute paths.
+        let path = std::path::absolute(path)?;
+        let (events, root) = (Arc::clone(events), path.clone());
+        let folder = which(&path)?;
+        let parent = path.parent().unwrap_or(&path);
         let beside = parent.join(path.file_name().unwrap_or_default());
         let mut watcher = notify::recommended_watcher(move |event| events.receive(&root, &beside, event))?;
-        watcher.watch(path, RecursiveMode::NonRecursive)?;
+        watcher.watch(&path, RecursiveMode::NonRecursive)?;
         // The folder is held open while it is locked, and until it is closed the kernel does not tell that it was removed. The
         // folder above it does; where that cannot be watched, the next scan finds it.
         let _ = watcher.watch(parent, RecursiveMode::NonRecursive);
@@ -135,4 +134,36 @@ impl FolderWatch {
 fn which(path: &Path) -> io::Result<(u64, u64)> {
     let meta = fs::metadata(path)?;
     Ok((meta.dev(), meta.ino()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_file_in_a_folder_with_a_relative_path_is_told_of() {
+        let dir = tempfile::tempdir().unwrap();
+        let here = std::env::current_dir().unwrap();
+        let up: PathBuf = here.components().skip(1).map(|_| "..").collect();
+        let inbox = up.join(dir.path().strip_prefix("/").unwrap());
+        assert!(inbox.is_relative());
+        let events = Arc::new(FsEvents::default());
+        let _watch = FolderWatch::begin(&inbox, &events).unwrap();
+        fs::write(inbox.join(".a.csv"), "").unwrap();
+        fs::rename(inbox.join(".a.csv"), inbox.join("a.csv")).unwrap();
+        let signs = async {
+            loop {
+                events.arrived().await;
+                let signs = events.take().signs;
+                if let Some(sign) = signs.get(&OsString::from("a.csv")) {
+                    return *sign;
+                }
+            }
+        };
+        let sign = tokio::time::timeout(Duration::from_secs(60), signs).await;
+        assert_eq!(sign, Ok(CompletionSign::Renamed));
+    }
 }
