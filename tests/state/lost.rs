@@ -282,19 +282,25 @@ fn bought_after_an_export(env: &TestEnv) {
 /// A job that runs when the export is made. Then its task fails, and the engine sends it again by itself; of that the state
 /// alone knew.
 fn running_in_an_export_and_bought_again_since(row: &str) -> TestEnv {
-    let env = TestEnv::with_faults(
-        "[[rules]]\ntimes = 1\neffect = { do = 'task-fails', code = 'provider_unavailable' }",
-    );
-    env.write("batch.jsonl", row);
-    let kill_at = |step| {
+    let kill_at = |env: &TestEnv, step| {
         let mut dying = env.command(["run", "batch.jsonl", "--budget", "1000"]);
         dying.env("CALLSHEET_FAILPOINT", step);
         Running::start(dying).end().was_killed(step);
     };
-    kill_at("task-known");
+    let killed = || {
+        let env = TestEnv::with_faults(
+            "[[rules]]\ntimes = 1\neffect = { do = 'task-fails', code = 'provider_unavailable' }",
+        );
+        env.write("batch.jsonl", row);
+        kill_at(&env, "task-known");
+        env
+    };
+    // On a busy machine a task may have failed before the answer to its request leaves: then the next one is known.
+    let env = (0..20).map(|_| killed()).find(|env| env.audit().tasks.len() == 1);
+    let env = env.unwrap();
     env.run(["state", "export", "dump.jsonl"]).exited(0);
     copy_dir(&env.path("state/db"), &env.path("older"));
-    kill_at("posted");
+    kill_at(&env, "posted");
     assert_eq!((env.audit().tasks.len(), env.audit().totals.charges), (2, 2));
     env
 }
@@ -371,7 +377,7 @@ fn what_ran_in_an_export_finds_its_next_task_and_is_not_dropped_as_unsent() {
         env.run(["resolve", "batch/image-1", "--charged", "8"]).exited(0);
         let status = env.run(["status", "batch", "--json"]).exited(0).json();
         let batch = &status["batches"][0];
-        assert_eq!((&batch["charged_credits"], &batch["may_be_charged_credits"]), (&8.into(), &0.into()));
+        assert_eq!((&batch["charged_credits"], batch.get("may_be_charged_credits")), (&8.into(), None));
         env.run(["state", "verify"]).exited(0).says("all fits");
     }
 }
