@@ -277,7 +277,10 @@ impl<'t> Checker<'t> {
                         (Some(axis), _, field) => axis.fields.get(field).copied().unwrap_or(0),
                         (None, "loop", "previtem" | "nextitem") => ANY,
                         (None, "loop", _) => 0,
-                        (None, ..) => ANY,
+                        (None, ..) => {
+                            self.unknown.set(Some(name.id));
+                            ANY
+                        }
                     })
                 }
                 object => self.depth(object).map(within),

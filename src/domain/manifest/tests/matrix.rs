@@ -381,6 +381,12 @@ fn a_matrix_that_cannot_be_read_refuses_the_file() {
         "{{ locael }}",
         r#"2:21: prompt: unknown name "locael"; did you mean "locale"?"#,
     );
+    // It could be a list, but that is not what is wrong with it.
+    check(
+        r#"{"locale": [1]}"#,
+        "{{ locael.x * 2 }}",
+        r#"2:21: prompt: unknown name "locael"; did you mean "locale"?"#,
+    );
     check(
         r#"{"a": [1]}"#,
         "{{ now() }}",
