@@ -63,7 +63,7 @@ fn a_quote_behind_a_space_quotes_nothing_and_is_spoken_of() {
             &format!("bad 2:3: prompt: {open} {hint}"),
             &format!("bad 3:3: prompt: {open} {hint}"),
             r#"4:1 {"id":"c","meta":{"x":"x"},"prompt":"\"Stop!\" he said"}"#,
-            "bad 5:1: found 2 cells, expected 3, one for each column (hint: an empty cell needs its separator too)",
+            &format!("bad 5:3: {open} {hint}"),
         ],
     );
     let text = "id, prompt, meta.x\nb, \"hello\", z\nc,\"\"\"hello\"\"\", z\n";

@@ -149,7 +149,7 @@ fn a_default_that_a_job_replaces_makes_no_further_rows_of_it() {
     );
     let unused =
         r#"{"matrix": {"p": ["a"]}, "defaults": {"prompt": "{{ p }}"}, "jobs": [{"prompt": "jingle"}]}"#;
-    assert!(read(unused)[0].contains("no job names the axis \"p\""), "{:?}", read(unused));
+    assert!(read(unused)[0].contains("only defaults name the axis \"p\""), "{:?}", read(unused));
 }
 
 #[test]
