@@ -217,7 +217,7 @@ fn a_daemon_that_starts_again_is_waited_for() {
     let env = TestEnv::new();
     let (daemon, submitting) = following(&env);
     let watching = env.start(["status", "batch", "--watch", "--json"]);
-    until("the first look", || env.audit().totals.charges > 1);
+    until("the first look", || watching.peek().contains("batch") && env.audit().totals.charges > 1);
     daemon.stop();
     submitting.says("lost the connection to the daemon; the batch is safe; reconnecting");
     let again = env.daemon("info");
