@@ -1,5 +1,5 @@
 //! What outputs on disk and a folder as a store both need of file systems: a name that replaces nothing, and a folder that is
-//! told from the empty mount point that its disk leaves behind.
+//! told from the empty mount point that its disk leaves behind; and which file is which.
 
 use std::fs::{self, Metadata};
 use std::io;
@@ -27,14 +27,26 @@ pub fn rename(from: &Path, to: &Path, flags: RenameFlags) -> io::Result<()> {
     }
 }
 
+/// Which file or folder it is, whatever it is called: its device and inode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileId {
+    pub device: u64,
+    pub inode: u64,
+}
+
+impl FileId {
+    pub fn of(found: &Metadata) -> FileId {
+        FileId { device: found.dev(), inode: found.ino() }
+    }
+}
+
 /// A folder as this process first found it. Clones share what is known.
 #[derive(Debug, Clone, Default)]
 pub struct KnownFolder(Arc<Mutex<Option<Found>>>);
 
 #[derive(Debug, Clone, Copy)]
 struct Found {
-    device: u64,
-    number: u64,
+    id: FileId,
     is_mount_point: bool,
 }
 
@@ -55,16 +67,12 @@ impl KnownFolder {
         match (found, *known) {
             (None, before) => before.map(|_| Gone::Missing),
             (Some(found), None) => {
-                *known = Some(Found {
-                    device: found.dev(),
-                    number: found.ino(),
-                    is_mount_point: is_mount_point(path, &found),
-                });
+                *known = Some(Found { id: FileId::of(&found), is_mount_point: is_mount_point(path, &found) });
                 None
             }
             // The number of a device may be another one once the disk is back.
             (Some(found), Some(before)) => {
-                let is_same = (before.device, before.number) == (found.dev(), found.ino());
+                let is_same = before.id == FileId::of(&found);
                 let is_unmounted = !is_same && before.is_mount_point && !is_mount_point(path, &found);
                 is_unmounted.then_some(Gone::Unmounted)
             }
@@ -113,7 +121,7 @@ mod tests {
         assert!(is_one("/proc") && !is_one("/proc/self") && !is_one("/"));
         // As left of a disk that was mounted there.
         let dir = tempfile::tempdir().unwrap();
-        let was_mounted = Found { device: 0, number: 1, is_mount_point: true };
+        let was_mounted = Found { id: FileId { device: 0, inode: 1 }, is_mount_point: true };
         let known = KnownFolder(Arc::new(Mutex::new(Some(was_mounted))));
         assert_eq!(known.gone(dir.path()), Some(Gone::Unmounted));
         // Another number of the disk is no matter.

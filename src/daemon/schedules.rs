@@ -342,7 +342,7 @@ impl<D: RunIngest> ScheduleRunner<D> {
     }
 
     /// Starts what is due. All that is due is kept before the first manifest is read, which may take long: if the process ends
-    /// meanwhile, the next one goes on with it.
+    /// meanwhile, the next one takes it in.
     async fn look(&mut self, now: Now) -> Result<(), EngineEnded> {
         let all = self.configured.clone();
         for configured in &all {
@@ -548,7 +548,7 @@ impl<D: RunIngest> ScheduleRunner<D> {
         Refusal::new(Exit::Usage, format!("no schedule is called {name}; {known}"))
     }
 
-    /// Notes how far a schedule is, and which of its runs are still to be taken in: the next process goes on with these.
+    /// Notes how far a schedule is, and which of its runs are still to be taken in: the next process takes them in.
     fn note_progress(&mut self, name: &str) {
         let Some(Progress { handled: Some(handled), waiting, by_hand, .. }) = self.progress.get(name) else {
             return;

@@ -7,6 +7,8 @@ use serde::de::Visitor;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest, Sha256};
 
+use crate::domain::text_prefix::text_prefix;
+
 /// Number of a batch inside one state directory; never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -48,7 +50,7 @@ impl BatchName {
     /// `Spring-sale`. One that is reserved is followed by `_`.
     pub fn from_file_stem(stem: &str) -> Result<BatchName, BadBatchName> {
         let name = valid_characters(stem);
-        match cut(&name, BATCH_NAME_MAX_BYTES).parse() {
+        match text_prefix(&name, BATCH_NAME_MAX_BYTES).parse() {
             Ok(BatchName(reserved)) if is_reserved(&reserved) => Ok(BatchName(format!("{reserved}_"))),
             other => other.map_err(|_| BadBatchName(stem.to_owned())),
         }
@@ -64,7 +66,7 @@ impl BatchName {
         let digest = Sha256::digest(whole);
         let [a, b, c, d, ..] = digest[..] else { return Err(BadBatchName(text.to_owned())) };
         let suffix = format!("-{:08x}", u32::from_be_bytes([a, b, c, d]));
-        let kept = cut(&name, BATCH_NAME_MAX_BYTES - suffix.len());
+        let kept = text_prefix(&name, BATCH_NAME_MAX_BYTES - suffix.len());
         format!("{kept}{suffix}").parse().map_err(|_| BadBatchName(text.to_owned()))
     }
 
@@ -84,15 +86,6 @@ fn valid_characters(text: &str) -> String {
     let mapped: String =
         text.chars().map(|c| if c.is_alphanumeric() || "._-".contains(c) { c } else { '-' }).collect();
     mapped.trim_matches(|c| "._-".contains(c)).to_owned()
-}
-
-/// The beginning of a text, of so many bytes at most.
-fn cut(text: &str, most: usize) -> &str {
-    let mut end = text.len().min(most);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    &text[..end]
 }
 
 /// On some file systems names are the same whose letters differ in their case.

@@ -55,6 +55,7 @@ pub mod shell_word;
 pub mod short_list;
 pub mod slow_download;
 pub mod task;
+pub mod text_prefix;
 pub mod time;
 pub mod url_policy;
 pub mod utc_day;

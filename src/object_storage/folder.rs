@@ -10,7 +10,6 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use object_store::UpdateVersion;
@@ -21,7 +20,7 @@ use tempfile::{NamedTempFile, TempPath};
 
 use crate::domain::hex::hex;
 use crate::failpoint;
-use crate::file_system::{Gone, KnownFolder, rename};
+use crate::file_system::{FileId, Gone, KnownFolder, rename};
 use crate::object_storage::object_metadata::Metadata;
 use crate::object_storage::{Expected, FoundObject, GetError, OwnedReplaces, PutError, StorageError};
 
@@ -289,8 +288,8 @@ fn give_name(draft: NamedTempFile, path: &Path, flags: RenameFlags) -> io::Resul
 }
 
 fn is_at(file: &File, path: &Path) -> bool {
-    let number = |found: io::Result<fs::Metadata>| found.map(|found| (found.dev(), found.ino())).ok();
-    number(file.metadata()).is_some_and(|own| number(path.symlink_metadata()) == Some(own))
+    let id = |found: io::Result<fs::Metadata>| found.map(|found| FileId::of(&found)).ok();
+    id(file.metadata()).is_some_and(|own| id(path.symlink_metadata()) == Some(own))
 }
 
 /// A file for reading; nothing where there is none.

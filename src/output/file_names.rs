@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::domain::ids::BatchName;
 use crate::domain::job::JobSpec;
+use crate::domain::text_prefix::text_prefix;
 use crate::output::SidecarPlace;
 
 /// The default layout.
@@ -230,13 +231,9 @@ fn safe_ext(ext: &str) -> String {
     if ext.is_empty() { "bin".to_owned() } else { ext.to_ascii_lowercase() }
 }
 
-/// The longest beginning of `text` that is at most `max` bytes long.
+/// The longest beginning of `text` that is at most `max` bytes long, and ends as a file name may.
 fn cut(text: &str, max: usize) -> &str {
-    let mut end = text.len().min(max);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    text[..end].trim_end_matches(['.', ' '])
+    text_prefix(text, max).trim_end_matches(['.', ' '])
 }
 
 #[cfg(test)]

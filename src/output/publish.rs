@@ -16,7 +16,6 @@ pub(super) mod name_when_taken;
 use std::collections::{BTreeSet, VecDeque};
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -28,7 +27,7 @@ use crate::domain::hex::hex;
 use crate::domain::ids::{BatchName, JobId, TaskId};
 use crate::domain::job::{JobSpec, OutputFile, PublishedOutputs};
 use crate::domain::time::Timestamp;
-use crate::file_system::{Gone, KnownFolder};
+use crate::file_system::{FileId, Gone, KnownFolder};
 use crate::output::file_names::{self, Layout, SIDECAR_FOLDER};
 use crate::output::group_sync::sync_folders;
 use crate::output::output_spec::OutputSpec;
@@ -95,8 +94,8 @@ pub struct OutputDir {
     options: OutputOptions,
     /// The batches whose folders were made last, all by this process.
     made: Arc<Mutex<VecDeque<BatchName>>>,
-    /// The folder at the root, by device and number, whose name and those of all above it are on the device.
-    named_root: Arc<Mutex<Option<(u64, u64)>>>,
+    /// The folder at the root whose name and those of all above it are on the device.
+    named_root: Arc<Mutex<Option<FileId>>>,
     /// The folder at the root as it was found first.
     known_root: KnownFolder,
     sweeps: Arc<PartSweeps>,
@@ -196,8 +195,7 @@ impl OutputDir {
     /// Waits until the name of a batch's folder is on the device; the first time, those of all folders above it, too.
     fn sync_name(&self, dir: &Path) -> io::Result<()> {
         let root = File::open(&self.root)?;
-        let found = root.metadata()?;
-        let root_is = Some((found.dev(), found.ino()));
+        let root_is = Some(FileId::of(&root.metadata()?));
         if *self.named_root.lock().unwrap_or_else(PoisonError::into_inner) == root_is {
             return root.sync_all();
         }

@@ -332,9 +332,11 @@ impl Sources<'_> {
 /// expensive ones at worst; where that is not known all, within the `room` of their batch's budget.
 fn dearest(mut holds: Vec<Credits>, sent_at_once: Option<u32>, room: Credits) -> Credits {
     holds.sort_unstable_by_key(|hold| Reverse(*hold));
-    let counted = sent_at_once.map_or(holds.len(), |most| most as usize);
-    let sum = holds.into_iter().take(counted).fold(Credits::ZERO, |sum, hold| sum + hold);
-    if sent_at_once.is_some() { sum } else { sum.min(room) }
+    let sum = |most: usize| holds.iter().take(most).fold(Credits::ZERO, |sum, hold| sum + *hold);
+    match sent_at_once {
+        Some(most) => sum(most as usize),
+        None => sum(usize::MAX).min(room),
+    }
 }
 
 /// What is said of jobs that have ended as far as is known, and may have been queued again and sent since.

@@ -21,10 +21,10 @@ pub(super) fn mark_all(state: &NewState, records: &mut Snapshot, now: Timestamp)
         let unpaid = unpaid_of(state, records, no)?;
         let mut marked = Vec::new();
         for mut record in unpaid {
-            // A retry is refused then: it was not sent after its deadline, and is not now.
             if matches!(record.job.state(), State::InDoubt { .. }) {
                 record.job.mark_may_have_gone_on();
                 marked.push(record);
+            // A retry is refused otherwise: it was not sent after its deadline, and is not now.
             } else if !could_only_expire(&state.spec_of(&record)?.order, &record.job, now) {
                 record.job.mark_may_have_been_sent();
                 marked.push(record);

@@ -342,20 +342,23 @@ mod tests {
         read.await.unwrap().unwrap()
     }
 
+    /// A route that tells when a request comes, and answers one for each permit.
+    fn answers_when_told() -> (Router, tokio::sync::mpsc::Receiver<()>, Arc<Semaphore>) {
+        let (started, starts) = tokio::sync::mpsc::channel(2);
+        let finish = Arc::new(Semaphore::new(0));
+        let finished = finish.clone();
+        let answer = async move || {
+            started.send(()).await.unwrap();
+            finished.acquire().await.unwrap().forget();
+            "done"
+        };
+        (Router::new().route("/", post(answer)), starts, finish)
+    }
+
     #[tokio::test]
     async fn a_new_connection_is_served_unless_every_client_waits_for_its_response() {
         let limit = ConnectionLimit::of(2, BODY_TIMEOUT);
-        let (started, mut starts) = tokio::sync::mpsc::channel(2);
-        let finish = Arc::new(Semaphore::new(0));
-        let finished = finish.clone();
-        let router = Router::new().route(
-            "/",
-            post(async move || {
-                started.send(()).await.unwrap();
-                finished.acquire().await.unwrap().forget();
-                "done"
-            }),
-        );
+        let (router, mut starts, finish) = answers_when_told();
         let request = b"POST / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
         let idle = connect(&limit, &router).await;
         let mut first = connect(&limit, &router).await;
@@ -406,17 +409,7 @@ mod tests {
     async fn a_connection_lasts_as_long_as_its_client_waits_for_a_response() {
         let lifetime = Duration::from_millis(500);
         let limit = ConnectionLimit { lifetime, ..ConnectionLimit::of(2, BODY_TIMEOUT) };
-        let (started, mut starts) = tokio::sync::mpsc::channel(1);
-        let finish = Arc::new(Semaphore::new(0));
-        let finished = finish.clone();
-        let router = Router::new().route(
-            "/",
-            post(async move || {
-                started.send(()).await.unwrap();
-                finished.acquire().await.unwrap().forget();
-                "done"
-            }),
-        );
+        let (router, mut starts, finish) = answers_when_told();
         let mut waiting = connect(&limit, &router).await;
         waiting.write_all(b"POST / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
         starts.recv().await.unwrap();

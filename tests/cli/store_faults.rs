@@ -46,6 +46,10 @@ fn run(env: &TestEnv, store: &S3Server, arguments: &[&str]) -> Outcome {
     ended(env, command(env, store, arguments))
 }
 
+fn status_of(env: &TestEnv, store: &S3Server, batch: &str) -> Value {
+    run(env, store, &["status", batch, "--json"]).exited(0).json()["batches"][0].clone()
+}
+
 /// The end of a command that says and leaves nothing of the store's credentials.
 fn ended(env: &TestEnv, command: Command) -> Outcome {
     let outcome = Running::start(command).end();
@@ -134,9 +138,7 @@ fn a_bucket_that_vanishes_is_said_and_waited_for() {
     daemon.says("ready");
     store.remove_bucket();
     run(&env, &store, &["submit", "stills.csv"]).exited(0);
-    let status = || -> Value {
-        run(&env, &store, &["status", "stills", "--json"]).exited(0).json()["batches"][0].clone()
-    };
+    let status = || status_of(&env, &store, "stills");
     until("the queue is parked", || status()["parked_by"] == "store");
     daemon.says("there is no such bucket");
     store.restore_bucket();
@@ -157,9 +159,7 @@ fn nothing_is_bought_before_the_store_of_outputs_answers() {
     assert!(env.audit().tasks.is_empty());
     let daemon = Running::start(command(&env, &store, &["daemon"]));
     daemon.says("queue parked");
-    let status = || -> Value {
-        run(&env, &store, &["status", "stills", "--json"]).exited(0).json()["batches"][0].clone()
-    };
+    let status = || status_of(&env, &store, "stills");
     assert_eq!((&status()["parked_by"], env.audit().tasks.len()), (&"store".into(), 0));
     store.restore_bucket();
     until("all are done", || status()["state"] == "done");
@@ -179,9 +179,7 @@ fn where_a_bucket_is_missing_no_object_is_taken_for_missing() {
     store.remove_bucket();
     let daemon = Running::start(command(&env, &store, &["daemon"]));
     daemon.says("there is no such bucket");
-    let status = || -> Value {
-        run(&env, &store, &["status", "again", "--json"]).exited(0).json()["batches"][0].clone()
-    };
+    let status = || status_of(&env, &store, "again");
     let waits = || {
         let status = status();
         assert!(status.get("failed").is_none(), "{status}");
@@ -205,10 +203,7 @@ fn a_bucket_that_comes_back_while_an_object_is_looked_for_has_it() {
     env.configure(INPUTS);
     store.fault(&Method::HEAD, StoreFault::Code(404, "NoSuchBucket"), 1);
     let daemon = Running::start(command(&env, &store, &["daemon"]));
-    let state = || -> Value {
-        run(&env, &store, &["status", "again", "--json"]).exited(0).json()["batches"][0]["state"].clone()
-    };
-    until("the row has ended", || state() == "done");
+    until("the row has ended", || status_of(&env, &store, "again")["state"] == "done");
     daemon.stop().exited(0);
     env.audit().each_paid_once(2);
 }

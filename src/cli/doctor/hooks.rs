@@ -115,18 +115,7 @@ mod tests {
 
     use super::*;
     use crate::cli::doctor::Level;
-
-    /// Root may read everything, so the rights that make it so are laid down, by this thread alone.
-    fn without_roots_rights(test: impl FnOnce() + Send + 'static) {
-        let test = move || {
-            use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
-            let mut sets = capabilities(None).unwrap();
-            sets.effective -= CapabilitySet::DAC_OVERRIDE | CapabilitySet::DAC_READ_SEARCH;
-            set_capabilities(None, sets).unwrap();
-            test();
-        };
-        std::thread::spawn(test).join().unwrap();
-    }
+    use crate::ingest::inbox::tests::without_roots_rights;
 
     #[test]
     fn a_secret_that_only_the_units_daemon_gets_is_in_the_way_of_no_reload() {

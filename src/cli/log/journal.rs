@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use tracing::Level;
 
+use crate::domain::text_prefix::text_prefix;
+
 /// The socket of systemd-journald.
 const SOCKET: &str = "/run/systemd/journal/socket";
 /// What precedes the names of our fields: `CALLSHEET_BATCH`, `CALLSHEET_JOB`.
@@ -91,14 +93,11 @@ impl JournalEntry {
 
     /// By its length, whatever is in it: a value cannot begin a field of its own.
     fn field(&mut self, name: &str, value: &str) {
-        let mut end = value.len().min(VALUE_MAX_BYTES);
-        while !value.is_char_boundary(end) {
-            end -= 1;
-        }
+        let value = text_prefix(value, VALUE_MAX_BYTES);
         self.bytes.extend_from_slice(name.as_bytes());
         self.bytes.push(b'\n');
-        self.bytes.extend_from_slice(&(end as u64).to_le_bytes());
-        self.bytes.extend_from_slice(&value.as_bytes()[..end]);
+        self.bytes.extend_from_slice(&(value.len() as u64).to_le_bytes());
+        self.bytes.extend_from_slice(value.as_bytes());
         self.bytes.push(b'\n');
     }
 }

@@ -348,19 +348,26 @@ async fn a_run_that_is_tried_again_outlasts_a_restart() {
     assert!(stage.taken().is_empty());
 }
 
+fn both() -> Vec<ConfiguredSchedule> {
+    ["news", "other"].map(|name| configured(name, "0 3 * * *", Missed::Skip)).to_vec()
+}
+
+/// The daemon ends at the hour at which both are due, while the run after so many others is taken in.
+async fn both_are_due(stage: &Stage, taken: usize) {
+    let mut runner = stage.begin(both());
+    look(&mut runner, "2026-11-21T02:59:50Z").await;
+    *stage.script.hangs_after.lock().unwrap() = Some(taken);
+    tokio::select! {
+        biased;
+        _ = runner.look(at("2026-11-21T03:00:00Z")) => panic!("all was taken in"),
+        () = std::future::ready(()) => {}
+    }
+}
+
 #[tokio::test]
 async fn what_is_due_outlasts_a_daemon_that_ends_while_it_is_taken_in_for_the_first_time() {
     let stage = Stage::new();
-    let both = || ["news", "other"].map(|name| configured(name, "0 3 * * *", Missed::Skip)).to_vec();
-    let mut runner = stage.begin(both());
-    look(&mut runner, "2026-11-21T02:59:50Z").await;
-    *stage.script.hangs_after.lock().unwrap() = Some(0);
-    tokio::select! {
-        biased;
-        _ = runner.look(at("2026-11-21T03:00:00Z")) => panic!("it was not taken in"),
-        () = std::future::ready(()) => {}
-    }
-    drop(runner);
+    both_are_due(&stage, 0).await;
     *stage.script.hangs_after.lock().unwrap() = None;
     let mut runner = stage.begin(both());
     look(&mut runner, "2026-11-21T03:30:00Z").await;
@@ -373,15 +380,7 @@ async fn what_is_due_outlasts_a_daemon_that_ends_while_it_is_taken_in_for_the_fi
 #[tokio::test]
 async fn a_run_that_was_taken_in_is_kept_before_the_next_schedule_is_looked_at() {
     let stage = Stage::new();
-    let both = || ["news", "other"].map(|name| configured(name, "0 3 * * *", Missed::Skip)).to_vec();
-    let mut runner = stage.begin(both());
-    look(&mut runner, "2026-11-21T02:59:50Z").await;
-    *stage.script.hangs_after.lock().unwrap() = Some(1);
-    tokio::select! {
-        biased;
-        _ = runner.look(at("2026-11-21T03:00:00Z")) => panic!("the second was not taken in"),
-        () = std::future::ready(()) => {}
-    }
+    both_are_due(&stage, 1).await;
     let kept = read(stage.dir.path()).unwrap();
     assert!(kept["news"].waiting.is_empty() && kept["news"].last_run.is_some(), "{kept:?}");
     assert_eq!(kept["other"].waiting.len(), 1);
@@ -422,7 +421,7 @@ async fn runs_by_hand_and_those_of_the_schedule_wait_beside_each_other() {
     let expected =
         [(at_hand("2026-11-21T03:00:05Z"), None), (at_hand("2026-11-21T03:00:06Z"), Some(Credits(3)))];
     assert_eq!(by_hand, expected);
-    // The next process goes on with all of them.
+    // The next process takes all of them in.
     *stage.script.not_validated.lock().unwrap() = 0;
     stage.taken();
     look(&mut stage.begin(hourly()), "2026-11-21T03:10:00Z").await;

@@ -10,6 +10,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Number, Value};
 
 use crate::domain::diagnostic::{Diagnostic, Position};
+use crate::domain::text_prefix::text_prefix;
 
 use super::json_mistake;
 use super::messages::{quoted, shortened};
@@ -157,11 +158,7 @@ impl<'a> PositionTracker<'a> {
 fn offset_of(text: &str, line: usize, column: usize) -> usize {
     let lines_before = line.saturating_sub(1);
     let line_start: usize = text.split_inclusive('\n').take(lines_before).map(str::len).sum();
-    let mut offset = (line_start + column.saturating_sub(1)).min(text.len());
-    while !text.is_char_boundary(offset) {
-        offset -= 1;
-    }
-    offset
+    text_prefix(text, line_start + column.saturating_sub(1)).len()
 }
 
 /// What the parser says, without its own idea of the place.

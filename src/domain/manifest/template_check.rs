@@ -202,10 +202,7 @@ impl<'t> Checker<'t> {
             Expr::Var(name) => {
                 let axis = self.axes.get(name.id).map(|axis| axis.whole);
                 let depth = self.names.get(name.id).copied().max(axis);
-                if depth.is_none() && name.id != "loop" {
-                    self.unknown.set(Some(name.id));
-                }
-                Ok(depth.unwrap_or(ANY))
+                Ok(depth.unwrap_or_else(|| if name.id == "loop" { ANY } else { self.unknown(name.id) }))
             }
             Expr::Const(constant) => Ok(depth_of(&constant.value)),
             Expr::List(list) => self.depth_around(&list.items),
@@ -277,10 +274,7 @@ impl<'t> Checker<'t> {
                         (Some(axis), _, field) => axis.fields.get(field).copied().unwrap_or(0),
                         (None, "loop", "previtem" | "nextitem") => ANY,
                         (None, "loop", _) => 0,
-                        (None, ..) => {
-                            self.unknown.set(Some(name.id));
-                            ANY
-                        }
+                        (None, name, _) => self.unknown(name),
                     })
                 }
                 object => self.depth(object).map(within),
@@ -291,6 +285,12 @@ impl<'t> Checker<'t> {
             }
             Expr::Call(call) => self.call(call),
         }
+    }
+
+    /// Notes that a template names this, of which nothing is known.
+    fn unknown(&self, name: &'t str) -> Depth {
+        self.unknown.set(Some(name));
+        ANY
     }
 
     /// The depth of a list of these, of which each is a text, a number or constant.
@@ -319,24 +319,17 @@ impl<'t> Checker<'t> {
 
     /// The deepest of the arguments, of which each is a text, a number or constant.
     fn arguments(&self, arguments: &[CallArg<'t>]) -> Checked<Depth> {
-        arguments.iter().try_fold(0, |deepest, argument| match argument {
-            CallArg::Pos(value) | CallArg::Kwarg(_, value) => Ok(deepest.max(self.plain(value)?)),
-            CallArg::PosSplat(value) | CallArg::KwargSplat(value) => Err(value.span()),
-        })
-    }
-
-    /// The deepest of the arguments, whatever they are.
-    fn deepest(&self, arguments: &[CallArg<'t>]) -> Checked<Depth> {
-        arguments.iter().try_fold(0, |deepest, argument| match argument {
-            CallArg::Pos(value) | CallArg::Kwarg(_, value) => Ok(deepest.max(self.depth(value)?)),
-            CallArg::PosSplat(value) | CallArg::KwargSplat(value) => Err(value.span()),
-        })
+        deepest(arguments, |value| self.plain(value))
     }
 
     fn filter(&self, filter: &Filter<'t>) -> Checked<Depth> {
         let depth = filter.expr.as_ref().map_or(Ok(0), |expression| self.depth(expression))?;
         let takes_one = matches!(filter.name, "default" | "d");
-        let arguments = if takes_one { self.deepest(&filter.args)? } else { self.arguments(&filter.args)? };
+        let arguments = if takes_one {
+            deepest(&filter.args, |value| self.depth(value))?
+        } else {
+            self.arguments(&filter.args)?
+        };
         Ok(match filter.name {
             "abs" | "bool" | "capitalize" | "count" | "e" | "escape" | "float" | "format" | "indent"
             | "int" | "join" | "length" | "lower" | "pprint" | "replace" | "round" | "safe" | "string"
@@ -352,6 +345,14 @@ impl<'t> Checker<'t> {
             _ => ANY,
         })
     }
+}
+
+/// The deepest of the arguments.
+fn deepest<'t>(arguments: &[CallArg<'t>], depth: impl Fn(&Expr<'t>) -> Checked<Depth>) -> Checked<Depth> {
+    arguments.iter().try_fold(0, |deepest, argument| match argument {
+        CallArg::Pos(value) | CallArg::Kwarg(_, value) => Ok(deepest.max(depth(value)?)),
+        CallArg::PosSplat(value) | CallArg::KwargSplat(value) => Err(value.span()),
+    })
 }
 
 fn depth_of(value: &Value) -> Depth {

@@ -49,19 +49,13 @@ impl Scheduler {
                 Want::Post if self.waits_for_store(key) && (is_keyed || lacks_inputs) => {
                     self.postpone(key, attempt, now);
                 }
-                Want::Post if lacks_inputs => match self.knows_inputs(key) {
-                    true if self.lacks_input(key) => self.lost_inputs(key, attempt, now)?,
-                    true => self.begin(key, attempt, want, at),
-                    false => {
-                        self.want_inputs(key);
-                        self.postpone(key, attempt, now);
-                    }
-                },
-                // Surely nothing was made of what was found: by now the inputs may have been decided otherwise.
-                Want::Post if self.waits_with_inputs(key) && !self.knows_inputs(key) => {
+                Want::Post if (lacks_inputs || self.waits_with_inputs(key)) && !self.knows_inputs(key) => {
                     self.want_inputs(key);
                     self.postpone(key, attempt, now);
                 }
+                Want::Post if lacks_inputs && self.lacks_input(key) => self.lost_inputs(key, attempt, now)?,
+                Want::Post if lacks_inputs => self.begin(key, attempt, want, at),
+                // Surely nothing was made of what was found: by now the inputs may have been decided otherwise.
                 Want::Post if self.waits_with_inputs(key) && self.takes_others(key) => {
                     self.lost_inputs(key, attempt, now)?;
                 }

@@ -242,9 +242,9 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Whether a task that was not found once more is taken for gone. A run does not read one for an hour that is overdue: that is
-    /// gone as well which has been overdue for an hour when a run finds it missing. Where it has succeeded only its outputs are lost, which
-    /// can be asked for again: its charge is known.
+    /// Whether a task that was not found once more is taken for gone. A run does not read an overdue one for an hour: it is
+    /// enough that the task has been overdue for an hour when a run finds it missing. Where it has succeeded only its outputs
+    /// are lost, which can be asked for again: its charge is known.
     fn is_missing_for_good(&mut self, key: JobKey, attempt: AttemptNo, now: Now) -> bool {
         let watch = self.settings.watch_overdue_for;
         let most = MISSING_FOR.min(watch);

@@ -42,10 +42,6 @@ impl fmt::Display for LockHolder {
     }
 }
 
-/// Device and inode.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct FolderId(u64, u64);
-
 impl FolderLock {
     /// Takes what `path` names now. Where the file system has no locks it is held without, which is logged.
     ///
@@ -57,7 +53,7 @@ impl FolderLock {
         let folder = FolderId::of(&dir.metadata()?);
         match dir.try_lock() {
             Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(FolderLockError::Taken(folder.holder())),
+            Err(TryLockError::WouldBlock) => return Err(FolderLockError::Taken(holder_of(folder))),
             Err(TryLockError::Error(error)) => tracing::warn!(
                 "inbox {} cannot be locked: {error}; make sure that no other daemon watches it",
                 path.display()
@@ -68,7 +64,7 @@ impl FolderLock {
 
     /// Whether `path` still names the folder that is held.
     pub(super) fn is_of(&self, path: &Path) -> io::Result<bool> {
-        Ok(FolderId::of(&fs::metadata(path)?) == self.folder)
+        Ok(FolderId::at(path)? == self.folder)
     }
 }
 
@@ -80,25 +76,37 @@ impl Drop for FolderLock {
     }
 }
 
+/// Which folder it is, whatever it is called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct FolderId {
+    device: u64,
+    inode: u64,
+}
+
 impl FolderId {
-    fn of(meta: &fs::Metadata) -> FolderId {
-        FolderId(meta.dev(), meta.ino())
+    /// That of what `path` names now.
+    pub(super) fn at(path: &Path) -> io::Result<FolderId> {
+        fs::metadata(path).map(|found| FolderId::of(&found))
     }
 
-    fn holder(self) -> LockHolder {
-        // A sandboxed process does not see this file.
-        LockHolder(self.holder_in(&fs::read_to_string("/proc/locks").unwrap_or_default()))
+    fn of(found: &fs::Metadata) -> FolderId {
+        FolderId { device: found.dev(), inode: found.ino() }
     }
+}
 
-    /// The process in the lines of `/proc/locks`: `3: FLOCK  ADVISORY  WRITE 4711 fe:00:10174504 0 EOF`.
-    fn holder_in(self, locks: &str) -> Option<u32> {
-        let FolderId(device, inode) = self;
-        let place = format!("{:02x}:{:02x}:{inode}", rustix::fs::major(device), rustix::fs::minor(device));
-        locks.lines().find_map(|line| match line.split_whitespace().collect::<Vec<_>>()[..] {
-            [_, "FLOCK", _, _, pid, at, ..] if at == place => pid.parse().ok().filter(|pid| *pid > 0),
-            _ => None,
-        })
-    }
+fn holder_of(folder: FolderId) -> LockHolder {
+    // A sandboxed process does not see this file.
+    LockHolder(holder_in(&fs::read_to_string("/proc/locks").unwrap_or_default(), folder))
+}
+
+/// The process that holds a folder in the lines of `/proc/locks`: `3: FLOCK  ADVISORY  WRITE 4711 fe:00:10174504 0 EOF`.
+fn holder_in(locks: &str, folder: FolderId) -> Option<u32> {
+    let FolderId { device, inode } = folder;
+    let place = format!("{:02x}:{:02x}:{inode}", rustix::fs::major(device), rustix::fs::minor(device));
+    locks.lines().find_map(|line| match line.split_whitespace().collect::<Vec<_>>()[..] {
+        [_, "FLOCK", _, _, pid, at, ..] if at == place => pid.parse().ok().filter(|pid| *pid > 0),
+        _ => None,
+    })
 }
 
 #[cfg(test)]
@@ -126,7 +134,8 @@ mod tests {
                      2: POSIX  ADVISORY  WRITE 4711 fe:01:108 0 EOF\n\
                      3: FLOCK  ADVISORY  WRITE 6101 fe:01:108 0 EOF\n\
                      4: FLOCK  ADVISORY  WRITE -1 fe:02:108 0 EOF\n";
-        let holder = |minor, inode| FolderId(rustix::fs::makedev(0xfe, minor), inode).holder_in(locks);
+        let holder =
+            |minor, inode| holder_in(locks, FolderId { device: rustix::fs::makedev(0xfe, minor), inode });
         assert_eq!([holder(0, 108), holder(1, 108)], [Some(4956), Some(6101)]);
         assert_eq!([holder(2, 108), holder(1, 109)], [None, None]);
         assert_eq!(LockHolder(Some(6101)).to_string(), "another daemon (process 6101)");

@@ -5,9 +5,6 @@
 
 use std::collections::HashMap;
 use std::ffi::OsString;
-use std::fs;
-use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -16,6 +13,7 @@ use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 
 use crate::domain::time::Millis;
 use crate::ingest::inbox::complete_manifest::CompletionSign;
+use crate::ingest::inbox::folder_lock::FolderId;
 
 /// Names that are noted between two looks. Where there are more, the folder is scanned instead.
 const NOTED_MAX: usize = 20_000;
@@ -101,7 +99,7 @@ impl FsEvents {
 /// A watch of one folder, of that very folder: one that is put in its place is another.
 #[derive(Debug)]
 pub(super) struct FolderWatch {
-    folder: (u64, u64),
+    folder: FolderId,
     _watcher: RecommendedWatcher,
 }
 
@@ -114,7 +112,7 @@ impl FolderWatch {
         // Events name files by absolute paths.
         let path = std::path::absolute(path)?;
         let (events, root) = (Arc::clone(events), path.clone());
-        let folder = which(&path)?;
+        let folder = FolderId::at(&path)?;
         let parent = path.parent().unwrap_or(&path);
         let beside = parent.join(path.file_name().unwrap_or_default());
         let mut watcher = notify::recommended_watcher(move |event| events.receive(&root, &beside, event))?;
@@ -127,17 +125,13 @@ impl FolderWatch {
 
     /// Whether `path` still names the folder that is watched.
     pub(super) fn is_of(&self, path: &Path) -> bool {
-        which(path).is_ok_and(|folder| folder == self.folder)
+        FolderId::at(path).is_ok_and(|folder| folder == self.folder)
     }
-}
-
-fn which(path: &Path) -> io::Result<(u64, u64)> {
-    let meta = fs::metadata(path)?;
-    Ok((meta.dev(), meta.ino()))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::path::PathBuf;
     use std::time::Duration;
 

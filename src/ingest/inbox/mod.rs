@@ -20,7 +20,7 @@ mod index;
 pub mod overlap;
 mod settle_time;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -178,7 +178,7 @@ fn a_hard_link_is_said_once_and_counts_when_its_other_name_is_gone() {
 }
 
 /// Root may read everything, so the rights that make it so are laid down, by this thread alone.
-fn without_roots_rights(test: impl FnOnce() + Send + 'static) {
+pub(crate) fn without_roots_rights(test: impl FnOnce() + Send + 'static) {
     let test = move || {
         use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
         let mut sets = capabilities(None).unwrap();

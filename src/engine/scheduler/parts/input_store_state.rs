@@ -2,9 +2,7 @@
 //! slots of others; one of them at a time asks it again.
 
 use crate::domain::time::{Millis, Tick};
-
-/// After so many faults in a row a run does not wait for the store any more.
-const FAULTS_MAX: u32 = 5;
+use crate::engine::scheduler::parts::output_store_state::STORE_FAULTS_MAX;
 
 /// See the module's documentation.
 #[derive(Debug, Default)]
@@ -38,7 +36,7 @@ impl InputStoreState {
 
     /// Whether it refused files so often in a row that it is not to be waited for.
     pub fn is_given_up(&self) -> bool {
-        self.faults() >= FAULTS_MAX
+        self.faults() >= STORE_FAULTS_MAX
     }
 
     /// When a job may ask it again, where that is to come.

@@ -1,8 +1,8 @@
 //! Whether the object store takes outputs. At a start it is asked before anything is sent. One that refuses is asked again by
 //! each job that waits for it, and nothing new is sent meanwhile; downloads go on, since links do not last.
 
-/// After so many checks in a row that failed, a run does not wait for the store any more.
-const CHECKS_MAX: u32 = 5;
+/// After so many faults of a store in a row, a run does not wait for it any more.
+pub const STORE_FAULTS_MAX: u32 = 5;
 
 /// Which check of the store an answer belongs to.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -48,7 +48,7 @@ impl StoreState {
 
     /// Whether it did not answer so often that its answer is not to be waited for.
     pub fn is_given_up(&self) -> bool {
-        matches!(self.check, Check::Failed(times) if times >= CHECKS_MAX)
+        matches!(self.check, Check::Failed(times) if times >= STORE_FAULTS_MAX)
     }
 
     /// Whether it is not known yet if it answers.
@@ -156,7 +156,7 @@ mod tests {
     fn one_that_never_answers_is_given_up() {
         let mut store = StoreState::default();
         let check = store.is_asked(true);
-        for _ in 1..CHECKS_MAX {
+        for _ in 1..STORE_FAULTS_MAX {
             store.answered(check, false);
             assert!(!store.is_given_up());
         }

@@ -282,8 +282,8 @@ fn a_child_that_the_balance_covers_once_is_sent_after_a_402() {
     assert_eq!(found(&mut stage, 2), "post 2#1");
 }
 
-#[test]
-fn a_take_that_is_picked_while_the_one_before_is_looked_for_is_the_one_that_is_sent() {
+/// Two takes of one row, and a row that takes the output of one of them.
+pub(super) fn of_two_takes() -> Stage {
     let mut stage = stage(&[&[], &[], &[0]]);
     let fingerprint = stage.specs[0].fingerprint;
     let second = JobSpec { id: JobId::derive(fingerprint, 2), ..(*stage.specs[1]).clone() };
@@ -291,19 +291,26 @@ fn a_take_that_is_picked_while_the_one_before_is_looked_for_is_the_one_that_is_s
     let mut child = (*stage.specs[2]).clone();
     child.order.inputs[0].takes = 2;
     stage.specs[2] = Arc::new(child);
-    let found = |stage: &mut Stage, take| {
-        let address = "https://r/now".to_owned();
-        let found = vec![FoundInput { address, take: Some(take), length: None }];
-        stage.step(vec![Input::InputsFound(Stage::key(2), AttemptNo::FIRST, Ok(found))])
-    };
+    stage
+}
+
+/// The output of this take is found for that row.
+pub(super) fn take_found(stage: &mut Stage, take: u32) -> String {
+    let found = vec![FoundInput { address: "https://r/now".to_owned(), take: Some(take), length: None }];
+    stage.step(vec![Input::InputsFound(Stage::key(2), AttemptNo::FIRST, Ok(found))])
+}
+
+#[test]
+fn a_take_that_is_picked_while_the_one_before_is_looked_for_is_the_one_that_is_sent() {
+    let mut stage = of_two_takes();
     stage.step(vec![]);
     finish(&mut stage, 0);
     assert_eq!(finish(&mut stage, 1), "", "none is picked");
     assert_eq!(decide(&mut stage, 0, Verdict::Picked), "inputs 2#1 of [0]");
     decide(&mut stage, 0, Verdict::Withdrawn);
     decide(&mut stage, 1, Verdict::Picked);
-    assert_eq!(found(&mut stage, 1), "inputs 2#1 of [1]");
-    assert_eq!(found(&mut stage, 2), "post 2#1");
+    assert_eq!(take_found(&mut stage, 1), "inputs 2#1 of [1]");
+    assert_eq!(take_found(&mut stage, 2), "post 2#1");
 }
 
 #[test]

@@ -464,14 +464,20 @@ fn after_a_pilot_in_a_state_that_was_carried_over() -> Stage {
     stage
 }
 
-#[test]
-fn a_cancel_drops_what_came_after_a_loss_and_waits_after_its_pilot() {
+/// The same, but the row of before is done.
+fn done_before_and_after_a_pilot() -> Stage {
     let mut stage = Stage::of(1);
     assert_eq!(stage.step(vec![]), "post 0#1");
     finish(&mut stage, 0);
     stage.carry_over_and_add(4, 1);
     assert_eq!(stage.step(vec![]), "post 1#1");
     finish(&mut stage, 1);
+    stage
+}
+
+#[test]
+fn a_cancel_drops_what_came_after_a_loss_and_waits_after_its_pilot() {
+    let mut stage = done_before_and_after_a_pilot();
     assert_eq!(stage.scheduler.standstill(), Some(Standstill::Parked(Parked::Pilot)));
     assert_eq!(stage.cancel(), (3, 0));
     assert_eq!(stage.step(vec![]), "");
@@ -496,12 +502,7 @@ fn a_cancel_keeps_what_may_have_been_sent_and_waits_after_a_pilot() {
 
 #[test]
 fn what_came_after_a_loss_and_waits_after_its_pilot_expires() {
-    let mut stage = Stage::of(1);
-    assert_eq!(stage.step(vec![]), "post 0#1");
-    finish(&mut stage, 0);
-    stage.carry_over_and_add(4, 1);
-    assert_eq!(stage.step(vec![]), "post 1#1");
-    finish(&mut stage, 1);
+    let mut stage = done_before_and_after_a_pilot();
     stage.batch.policy.expires = Some(Deadline::At(stage.now.wall.after(Millis(1_000))));
     stage.restart();
     stage.pass(Millis(1_000));

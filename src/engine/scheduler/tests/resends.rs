@@ -2,7 +2,6 @@
 
 use super::job_inputs;
 use super::*;
-use crate::domain::job_reference::FoundInput;
 use crate::domain::review::Verdict;
 use crate::engine::scheduler::Command;
 use crate::store::Pause;
@@ -233,28 +232,17 @@ fn one_whose_input_was_rejected_meanwhile_is_not_sent_again() {
 
 #[test]
 fn one_whose_input_is_another_take_by_then_looks_for_that() {
-    let mut stage = job_inputs::stage(&[&[], &[], &[0]]);
-    let fingerprint = stage.specs[0].fingerprint;
-    let second = JobSpec { id: JobId::derive(fingerprint, 2), ..(*stage.specs[1]).clone() };
-    stage.specs[1] = Arc::new(JobSpec { fingerprint, variation: 2, ..second });
-    let mut child = (*stage.specs[2]).clone();
-    child.order.inputs[0].takes = 2;
-    stage.specs[2] = Arc::new(child);
-    let found = |stage: &mut Stage, take| {
-        let address = "https://r/now".to_owned();
-        let found = vec![FoundInput { address, take: Some(take), length: None }];
-        stage.step(vec![Input::InputsFound(Stage::key(2), AttemptNo::FIRST, Ok(found))])
-    };
+    let mut stage = job_inputs::of_two_takes();
     stage.step(vec![]);
     job_inputs::finish(&mut stage, 0);
     job_inputs::finish(&mut stage, 1);
     assert_eq!(job_inputs::decide(&mut stage, 0, Verdict::Picked), "inputs 2#1 of [0]");
-    assert_eq!(found(&mut stage, 1), "post 2#1");
+    assert_eq!(job_inputs::take_found(&mut stage, 1), "post 2#1");
     stage.posted(2, turned_away());
     stage.pass_until("post 2#1");
     stage.posted(2, turned_away());
     job_inputs::decide(&mut stage, 0, Verdict::Withdrawn);
     job_inputs::decide(&mut stage, 1, Verdict::Picked);
     stage.pass_until("inputs 2#1 of [1]");
-    assert_eq!(found(&mut stage, 2), "post 2#1");
+    assert_eq!(job_inputs::take_found(&mut stage, 2), "post 2#1");
 }
