@@ -4,8 +4,9 @@
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::config::LimitsConfig;
+use crate::engine::publish_queue::files_at_once;
 
-/// Files that everything takes but requests, downloads and uploads.
+/// Files that everything takes but requests, downloads, uploads and outputs that are being published.
 const RESERVED: usize = 96;
 /// With so many requests at once no service is waited for.
 const PLENTY: usize = 1_024;
@@ -35,7 +36,8 @@ fn with_files(files: usize, limits: &LimitsConfig) -> usize {
     // A transfer has a connection and a file.
     let transfers = limits.downloads.saturating_add(limits.uploads).saturating_mul(2);
     // A connection may be opened for a request that another one takes: then it is idle for a while.
-    let left = files.saturating_sub(transfers.saturating_add(RESERVED));
+    let others = transfers.saturating_add(files_at_once(files)).saturating_add(RESERVED);
+    let left = files.saturating_sub(others);
     (left / 2).max(1)
 }
 
@@ -46,7 +48,7 @@ mod tests {
     #[test]
     fn requests_leave_files_for_all_else() {
         let limits = LimitsConfig { downloads: 4, uploads: 4, ..LimitsConfig::default() };
-        assert_eq!(with_files(1_024, &limits), 456);
+        assert_eq!(with_files(1_024, &limits), 392);
         assert_eq!(with_files(64, &limits), 1, "one at a time is always tried");
     }
 }

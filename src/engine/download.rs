@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::mpsc;
 use tokio::time::Interval;
 
 use crate::api::DownloadError;
@@ -20,7 +21,7 @@ use crate::engine::EngineDeps;
 use crate::engine::blocking;
 use crate::engine::download::transfer::Transfer;
 use crate::engine::publish_queue::{PublishQueue, QueuedPublication};
-use crate::engine::scheduler::{FetchFault, FetchOrder};
+use crate::engine::scheduler::{FetchFault, FetchOrder, Input};
 use crate::engine::suspended_downloads::{
     FailedDownload, KnownLength, PartialDownload, SuspendedDownload, SuspendedDownloads,
 };
@@ -54,6 +55,8 @@ pub(super) struct Fetcher<'a> {
     clock: Clock,
     /// Other versions of the row, whose outputs give the plain name up.
     others: Vec<(JobSpec, Job)>,
+    /// Who hears that outputs have come that are not published yet.
+    sender: mpsc::Sender<Input>,
 }
 
 impl<'a> Fetcher<'a> {
@@ -63,8 +66,9 @@ impl<'a> Fetcher<'a> {
         suspended_downloads: &'a SuspendedDownloads,
         clock: Clock,
         others: Vec<(JobSpec, Job)>,
+        sender: mpsc::Sender<Input>,
     ) -> Fetcher<'a> {
-        Fetcher { deps, publish_queue, suspended_downloads, clock, others }
+        Fetcher { deps, publish_queue, suspended_downloads, clock, others, sender }
     }
 
     pub(super) async fn fetch(&self, order: &Arc<FetchOrder>) -> Result<Vec<OutputFile>, FetchFault> {
@@ -95,6 +99,7 @@ impl<'a> Fetcher<'a> {
             }
         };
         let bytes = parts.iter().map(|part| part.bytes).max().unwrap_or_default();
+        let is_in_memory = parts.iter().all(|part| part.unwritten.is_some());
         let is_kept = |(index, part): &(usize, &Part)| part.path != self.part_path(order, *index);
         let kept: BTreeMap<usize, Part> =
             parts.iter().enumerate().filter(is_kept).map(|(index, part)| (index, part.clone())).collect();
@@ -112,7 +117,15 @@ impl<'a> Fetcher<'a> {
             parts,
             now: self.clock.now().wall,
         };
-        match self.publish_queue.publish(publication).await {
+        // What is uploaded afterwards keeps its slot: uploads that are slower than downloads do not fill the disk.
+        let is_released = is_in_memory && self.deps.outputs.is_none();
+        let release = || {
+            if is_released {
+                // Where too much waits for the loop, the slot is free when the outputs are published.
+                let _ = self.sender.try_send(Input::Received(order.key, order.attempt));
+            }
+        };
+        match self.publish_queue.publish(publication, release).await {
             Ok(files) => {
                 if order.urls.len() > 1 {
                     self.remove_kept(order, &files).await;

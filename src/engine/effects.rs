@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, mpsc};
 use tracing::Span;
 
 use crate::api::{DownloadError, ServiceError};
@@ -58,6 +58,7 @@ pub(super) async fn run_effect(
     exchanges: &Semaphore,
     publish_queue: &Arc<PublishQueue>,
     suspended_downloads: &SuspendedDownloads,
+    sender: &mpsc::Sender<Input>,
     clock: Clock,
 ) -> Vec<Input> {
     let metrics = &deps.metrics;
@@ -109,7 +110,7 @@ pub(super) async fn run_effect(
             Input::Read(key, attempt, answer)
         }
         Effect::Fetch(order) => {
-            return fetch(&Arc::new(*order), deps, store, publish_queue, suspended_downloads, clock)
+            return fetch(&Arc::new(*order), deps, store, publish_queue, suspended_downloads, sender, clock)
                 .await
                 .unwrap_or_else(|damage| vec![Input::Unreadable(damage.to_string())]);
         }
@@ -179,6 +180,7 @@ async fn fetch(
     store: &Arc<Store>,
     publish_queue: &Arc<PublishQueue>,
     suspended_downloads: &SuspendedDownloads,
+    sender: &mpsc::Sender<Input>,
     clock: Clock,
 ) -> Result<Vec<Input>, StoreError> {
     let batch = order.key.batch;
@@ -200,7 +202,8 @@ async fn fetch(
         (others, jobs) = blocking(look).await?;
     }
     let mut versions: Vec<JobId> = others.iter().map(|(_, spec)| spec.id).collect();
-    let outcome = Fetcher::new(deps, publish_queue, suspended_downloads, clock, jobs).fetch(order).await;
+    let fetcher = Fetcher::new(deps, publish_queue, suspended_downloads, clock, jobs, sender.clone());
+    let outcome = fetcher.fetch(order).await;
     let mut inputs = Vec::new();
     let mut kept = Ok(Vec::new());
     if outcome.is_ok() && !others.is_empty() {

@@ -25,7 +25,7 @@ mod name_lookup;
 pub mod output_store;
 mod output_store_check;
 pub mod output_sync;
-mod publish_queue;
+pub mod publish_queue;
 mod request_rate;
 mod restart;
 pub mod review;
@@ -205,7 +205,7 @@ impl Engine {
             questions,
             handle,
             exchanges: Arc::new(Semaphore::new(EXCHANGES)),
-            publish_queue: Arc::default(),
+            publish_queue: Arc::new(PublishQueue::new()),
             suspended_downloads: Arc::default(),
             gallery: Gallery::default(),
             overview_due: Tick(0),
@@ -538,6 +538,7 @@ impl Engine {
                     &exchanges,
                     &publish_queue,
                     &suspended_downloads,
+                    &sender,
                     clock,
                 )
                 .await;

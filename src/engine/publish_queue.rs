@@ -1,10 +1,13 @@
 //! Downloads that are ready to be published: those that are ready at the same time are published together and share
 //! their syncs.
 //!
-//! One group is published at a time. A lone job does not wait; jobs that arrive meanwhile are of the next group.
+//! One group is published at a time. A lone job does not wait; jobs that arrive meanwhile are of the next group. Small ones
+//! give up the slot of their download meanwhile: groups may be larger than the number of downloads at once.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use rustix::process::{Resource, getrlimit};
 use tokio::sync::oneshot;
 
 use crate::domain::job::OutputFile;
@@ -16,6 +19,12 @@ use crate::output::publish::{OutputDir, Part, Publication};
 
 /// Most jobs of a group: those that came first do not wait for all others.
 const GROUP_MAX: usize = 128;
+/// Most files of a group.
+const GROUP_FILES_MAX: usize = 256;
+/// Most jobs that wait here without the slot of a download.
+const RELEASED_MAX: usize = 128;
+/// Bytes of outputs in memory up to which a job that comes gives up the slot of its download.
+const RELEASED_MAX_BYTES: usize = 2 * 1024 * 1024;
 
 type Outcome = std::io::Result<Vec<OutputFile>>;
 
@@ -35,33 +44,80 @@ impl QueuedPublication {
         let output_spec = OutputSpec { batch, layout: &self.layout, spec, job };
         Publication { output_spec, parts: &self.parts, now: self.now }
     }
+
+    /// Bytes of its parts that wait in memory.
+    fn bytes_in_memory(&self) -> usize {
+        self.parts.iter().filter_map(|part| part.unwritten.as_ref()).map(Vec::len).sum()
+    }
+
+    /// Files that are open while it is published: those of its parts and of its sidecar.
+    fn files(&self) -> usize {
+        self.parts.len() + 1
+    }
+}
+
+/// How many files of a group are open at once, until they are on the device, in a process that may have so many open.
+pub fn files_at_once(open_files: usize) -> usize {
+    (open_files / 8).clamp(4, GROUP_FILES_MAX)
 }
 
 /// See the module's documentation.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct PublishQueue {
     queue: Mutex<Queue>,
+    /// Most files of a group.
+    files_max: usize,
 }
 
 #[derive(Debug, Default)]
 struct Queue {
-    waiting: Vec<(QueuedPublication, oneshot::Sender<Outcome>)>,
+    waiting: VecDeque<(QueuedPublication, oneshot::Sender<Outcome>)>,
+    /// Bytes of outputs in memory, of those that wait and of those that are being published.
+    bytes: usize,
     /// A thread publishes groups until nobody waits.
     is_publishing: bool,
 }
 
+impl Queue {
+    /// How many of those that wait are published next.
+    fn next_group(&self, files_max: usize) -> usize {
+        let Some((first, _)) = self.waiting.front() else { return 0 };
+        let mut files = 0;
+        let fits = |(publication, _): &&(QueuedPublication, _)| {
+            files += publication.files();
+            // A configuration that was read anew may have other settings for outputs.
+            files <= files_max && first.output_dir == publication.output_dir
+        };
+        self.waiting.iter().take(GROUP_MAX).take_while(fits).count().max(1)
+    }
+}
+
 impl PublishQueue {
-    /// Publishes the parts of a job.
+    pub(super) fn new() -> PublishQueue {
+        let open_files = getrlimit(Resource::Nofile).current.and_then(|files| usize::try_from(files).ok());
+        PublishQueue { queue: Mutex::default(), files_max: files_at_once(open_files.unwrap_or(usize::MAX)) }
+    }
+
+    /// Publishes the parts of a job. `release` gives up the slot of its download, unless much waits here already.
     ///
     /// # Errors
     /// As [`OutputDir::publish_all`].
-    pub(super) async fn publish(self: &Arc<Self>, publication: QueuedPublication) -> Outcome {
+    pub(super) async fn publish(
+        self: &Arc<Self>,
+        publication: QueuedPublication,
+        release: impl FnOnce(),
+    ) -> Outcome {
         let (sender, outcome) = oneshot::channel();
-        let begins = {
+        let (begins, has_room) = {
             let mut queue = self.lock();
-            queue.waiting.push((publication, sender));
-            !std::mem::replace(&mut queue.is_publishing, true)
+            queue.bytes += publication.bytes_in_memory();
+            queue.waiting.push_back((publication, sender));
+            let has_room = queue.waiting.len() <= RELEASED_MAX && queue.bytes <= RELEASED_MAX_BYTES;
+            (!std::mem::replace(&mut queue.is_publishing, true), has_room)
         };
+        if has_room {
+            release();
+        }
         if begins {
             let publish_queue = self.clone();
             tokio::task::spawn_blocking(move || while publish_queue.publish_group() {});
@@ -75,11 +131,7 @@ impl PublishQueue {
     fn publish_group(&self) -> bool {
         let group = {
             let mut queue = self.lock();
-            // A configuration that was read anew may have other settings for outputs.
-            let is_alike = |(publication, _): &&(QueuedPublication, _)| {
-                queue.waiting.first().is_some_and(|(first, _)| first.output_dir == publication.output_dir)
-            };
-            let size = queue.waiting.iter().take(GROUP_MAX).take_while(is_alike).count();
+            let size = queue.next_group(self.files_max);
             queue.is_publishing = size > 0;
             queue.waiting.drain(..size).collect::<Vec<_>>()
         };
@@ -87,6 +139,8 @@ impl PublishQueue {
         let publications: Vec<Publication<'_>> =
             group.iter().map(|(publication, _)| publication.publication()).collect();
         let outcomes = first.output_dir.publish_all(&publications);
+        self.lock().bytes -=
+            group.iter().map(|(publication, _)| publication.bytes_in_memory()).sum::<usize>();
         for ((_, sender), outcome) in group.into_iter().zip(outcomes) {
             // Its download may have been given up.
             let _ = sender.send(outcome);

@@ -36,7 +36,7 @@ fn requests_that_take_long_leave_files_to_the_state() {
     env.write("gulls.csv", manifests::manifest("sound-effect", 300));
     let outcome = Running::start(limited(&env.command(["run", "gulls.csv"]), 160)).end();
     assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
-    let says = "this process may have only 160 files open: it sends at most 24 requests at once";
+    let says = "this process may have only 160 files open: it sends at most 14 requests at once";
     assert!(outcome.stderr.contains(says), "{}", outcome.stderr);
     env.audit().each_paid_once(300);
     assert_eq!(env.audit().posts(), 300, "no request failed for want of a file");

@@ -167,7 +167,9 @@ impl Scheduler {
             false => self.jobs.iter().filter(|open| self.waits_for_folder(open)).count(),
         };
         let fetching = fetching.saturating_sub(u32::try_from(in_folders).unwrap_or(u32::MAX));
-        let open = (counts.in_flight().all + fetching) as usize;
+        // What has come is published soon.
+        let open =
+            ((counts.in_flight().all + fetching) as usize).saturating_sub(self.downloads.received_count());
         (open, self.settings.limits.in_flight as usize * 2 + self.settings.downloads)
     }
 

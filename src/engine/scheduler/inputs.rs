@@ -58,6 +58,10 @@ impl Scheduler {
                 job_log::inputs_moved_away(&why);
                 Ok(())
             }
+            Input::Received(key, attempt) => {
+                self.downloads.received(key, attempt);
+                Ok(())
+            }
             Input::Fetched(key, attempt, outcome) => self.fetched(key, attempt, outcome, now),
             Input::Rows { batch, from, rows } => {
                 self.rows(batch, from, rows);
@@ -285,7 +289,7 @@ impl Scheduler {
         outcome: Result<Vec<OutputFile>, FetchFault>,
         now: Now,
     ) -> Result<(), SchedulerError> {
-        self.downloads.ended();
+        self.downloads.ended(key, attempt);
         if self.effect_ended(key, attempt).is_none() {
             return Ok(());
         }

@@ -100,7 +100,9 @@ pub enum Input {
     },
     /// Reading a task came to this.
     Read(JobKey, AttemptNo, ReadAnswer),
-    /// Downloading a job's outputs came to this.
+    /// All outputs of a job have come, and wait to be published: others can be downloaded meanwhile.
+    Received(JobKey, AttemptNo),
+    /// Downloading and publishing a job's outputs came to this.
     Fetched(JobKey, AttemptNo, Result<Vec<OutputFile>, FetchFault>),
     /// Rows of a batch, read from its spool from byte `from` on.
     Rows {

@@ -1,9 +1,9 @@
 //! Jobs whose outputs wait for a free download: those whose links were just renewed go first, before they expire again, and
 //! those that came too slowly before wait until nobody else does.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 
-use crate::domain::ids::JobKey;
+use crate::domain::ids::{AttemptNo, JobKey};
 
 /// See the module's documentation.
 #[derive(Debug, Default)]
@@ -12,6 +12,8 @@ pub struct DownloadQueue {
     waiting: VecDeque<JobKey>,
     slow: VecDeque<JobKey>,
     under_way: usize,
+    /// Those under way whose outputs have come, and which have no slot any more.
+    received: HashSet<(JobKey, AttemptNo)>,
 }
 
 /// When a job's download has its turn.
@@ -38,7 +40,7 @@ impl DownloadQueue {
 
     /// Takes the next job that may begin out of the queue, while fewer than `slots` downloads are under way.
     pub fn pop(&mut self, slots: usize, may_begin: impl Fn(JobKey) -> bool) -> Option<JobKey> {
-        if self.under_way >= slots {
+        if self.under_way.saturating_sub(self.received.len()) >= slots {
             return None;
         }
         [&mut self.renewed, &mut self.waiting, &mut self.slow].into_iter().find_map(|queue| {
@@ -52,9 +54,20 @@ impl DownloadQueue {
         self.under_way += 1;
     }
 
+    /// The outputs of a download that is under way have come and wait to be published: its slot is free.
+    pub fn received(&mut self, key: JobKey, attempt: AttemptNo) {
+        self.received.insert((key, attempt));
+    }
+
     /// A download came to an end, whichever.
-    pub fn ended(&mut self) {
+    pub fn ended(&mut self, key: JobKey, attempt: AttemptNo) {
+        self.received.remove(&(key, attempt));
         self.under_way = self.under_way.saturating_sub(1);
+    }
+
+    /// Downloads whose outputs have come and wait to be published.
+    pub fn received_count(&self) -> usize {
+        self.received.len()
     }
 
     /// Whether any waits for a slot.
@@ -87,11 +100,27 @@ mod tests {
             [next(&mut downloads), next(&mut downloads), next(&mut downloads)],
             [Some(2), Some(3), None]
         );
-        downloads.ended();
+        downloads.ended(key(2), AttemptNo::FIRST);
         assert!(downloads.has_waiting());
         downloads.add(key(4), DownloadTurn::Usual);
         assert_eq!(downloads.pop(2, |key| key.seq.0 == 1), Some(key(1)), "there is no room for the other");
         assert_eq!(next(&mut downloads), Some(4));
         assert!(!downloads.has_waiting());
+    }
+
+    #[test]
+    fn one_whose_outputs_have_come_has_no_slot_and_ends_once() {
+        let mut downloads = DownloadQueue::default();
+        (1..=3).for_each(|seq| downloads.add(key(seq), DownloadTurn::Usual));
+        assert_eq!(downloads.pop(1, |_| true), Some(key(1)));
+        downloads.started();
+        assert_eq!(downloads.pop(1, |_| true), None);
+        downloads.received(key(1), AttemptNo::FIRST);
+        assert_eq!(downloads.pop(1, |_| true), Some(key(2)));
+        downloads.started();
+        downloads.ended(key(1), AttemptNo::FIRST);
+        assert_eq!((downloads.pop(1, |_| true), downloads.received_count()), (None, 0));
+        downloads.ended(key(2), AttemptNo::FIRST);
+        assert_eq!(downloads.pop(1, |_| true), Some(key(3)));
     }
 }

@@ -202,6 +202,21 @@ fn a_slow_download_waits_behind_all_others_and_is_never_given_up_for_it() {
     assert_eq!(stage.ended, ["job-1 succeeded", "job-2 succeeded", "job-0 succeeded"]);
 }
 
+#[test]
+fn a_download_whose_outputs_wait_to_be_published_makes_room_for_the_next_and_for_more_work() {
+    let limits = Limits { in_flight: 1, ..settings().limits };
+    let mut stage = Stage::with(6, Settings { limits, downloads: 1, ..settings() });
+    stage.step(vec![]);
+    let received = |seq| Input::Received(Stage::key(seq), AttemptNo(1));
+    let done = |seq| Input::Fetched(Stage::key(seq), AttemptNo(1), Ok(files()));
+    assert_eq!(stage.posted(0, task("success")), "fetch 0#1, post 1#1");
+    assert_eq!(stage.posted(1, task("success")), "post 2#1");
+    assert_eq!(stage.posted(2, task("success")), "", "three are as many as may be open");
+    assert_eq!(stage.step(vec![received(0)]), "fetch 1#1, post 3#1");
+    assert_eq!(stage.step(vec![done(0)]), "", "its slot is not free twice");
+    assert_eq!(stage.step(vec![received(1), done(1)]), "fetch 2#1");
+}
+
 /// What is bought could not be fetched either: other batches wait, too, and are told why.
 #[test]
 fn outputs_that_wait_for_a_result_host_keep_more_from_being_bought_and_are_named_as_the_reason() {
