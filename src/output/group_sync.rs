@@ -23,15 +23,19 @@ const TYPES: [u64; 3] = [0xEF53, 0x5846_5342, 0x9123_683E];
 /// The first kernel whose `syncfs` reports errors of writing.
 const KERNEL_MIN: (u32, u32) = (5, 8);
 
-/// Waits until the contents of `files` are on the device; one outcome a file. They lie in `folders`, below `root`.
-pub(super) fn sync_contents(
-    root: &Path,
-    folders: &BTreeSet<PathBuf>,
-    files: &[&File],
-) -> Vec<io::Result<()>> {
+/// What came of the contents of files.
+pub(super) struct SyncedContents {
+    /// One a file.
+    pub(super) outcomes: Vec<io::Result<()>>,
+    /// Whether the names of all files are on the device as well.
+    pub(super) has_names: bool,
+}
+
+/// Waits until the contents of `files` are on the device. They lie in `folders`, below `root`.
+pub(super) fn sync_contents(root: &Path, folders: &BTreeSet<PathBuf>, files: &[&File]) -> SyncedContents {
     // After an error every file is asked for its own.
     if files.len() >= GROUP_MIN && is_quick(root, folders) && sync_file_system(root).is_ok() {
-        return files.iter().map(|_| Ok(())).collect();
+        return SyncedContents { outcomes: files.iter().map(|_| Ok(())).collect(), has_names: true };
     }
     if files.len() > 1 {
         // It begins writing, and waits for nothing. Where it cannot, the sync does both.
@@ -39,7 +43,7 @@ pub(super) fn sync_contents(
             let _ = rustix::fs::fadvise(file, 0, None, Advice::DontNeed);
         }
     }
-    files.iter().map(|file| file.sync_data()).collect()
+    SyncedContents { outcomes: files.iter().map(|file| file.sync_data()).collect(), has_names: false }
 }
 
 /// Waits until the names in `folders`, below `root`, are on the device; a folder before its name.
@@ -117,7 +121,7 @@ mod tests {
         for count in [0, 1, 2, 20] {
             let files: Vec<File> =
                 (0..count).map(|n| File::create(dir.path().join(n.to_string())).unwrap()).collect();
-            let synced = sync_contents(dir.path(), &folders, &files.iter().collect::<Vec<_>>());
+            let synced = sync_contents(dir.path(), &folders, &files.iter().collect::<Vec<_>>()).outcomes;
             assert_eq!(synced.len(), count);
             assert!(synced.iter().all(Result::is_ok));
         }

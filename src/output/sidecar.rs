@@ -110,6 +110,16 @@ impl Sidecar {
         serde_json::from_slice(&fs::read(path).ok()?).ok()
     }
 
+    /// Whether all that is at a path is what a killed process or a power cut left of the sidecar of this job: nothing, only zeros,
+    /// or its beginning.
+    pub(super) fn is_torn(path: &Path, job: JobId) -> bool {
+        let is_file = path.symlink_metadata().is_ok_and(|found| found.is_file());
+        let Some(found) = is_file.then(|| fs::read(path).ok()).flatten() else { return false };
+        let beginning = format!("{{\n  \"job\": \"{job}\",");
+        found.iter().all(|byte| *byte == 0)
+            || found.starts_with(beginning.as_bytes()) && serde_json::from_slice::<Sidecar>(&found).is_err()
+    }
+
     /// As it lies in its file. It is written by one call: a writer of JSON makes one of each word (measured).
     pub(super) fn encode(&self) -> io::Result<Vec<u8>> {
         let mut bytes = serde_json::to_vec_pretty(self)?;

@@ -12,7 +12,7 @@ use crate::file_system::rename;
 use crate::output::group_sync::{sync_contents, sync_folders};
 use crate::output::output_spec::OutputSpec;
 use crate::output::publish::name_when_taken::{Chosen, UntriedNames};
-use crate::output::publish::{OutputDir, Publication, create, folders_of};
+use crate::output::publish::{OutputDir, Publication, create, create_new, folders_of};
 use crate::output::sidecar::Sidecar;
 
 /// What becomes of one of the jobs.
@@ -54,8 +54,10 @@ impl OutputDir {
             }
         }
         let files: Vec<&File> = written.iter().map(|(_, file)| file).collect();
-        for ((n, _), synced) in written.iter().zip(sync_contents(&self.root, &made, &files)) {
+        let contents = sync_contents(&self.root, &made, &files);
+        for ((n, _), synced) in written.iter().zip(contents.outcomes) {
             if let (Err(error), None) = (synced, &jobs[*n].outcome) {
+                jobs[*n].remove_without_draft();
                 jobs[*n].outcome = Some(Err(error));
             }
         }
@@ -67,6 +69,9 @@ impl OutputDir {
         let mut folders = BTreeSet::new();
         for job in open.iter().map(|n| &jobs[*n]) {
             let Some(chosen) = &job.chosen else { continue };
+            if chosen.has_no_draft && contents.has_names {
+                continue;
+            }
             let dir = self.batch_dir(job.publication.output_spec.batch);
             folders.extend(folders_of(&dir, [chosen.sidecar.clone()]));
         }
@@ -162,17 +167,41 @@ impl<'a> Publishing<'a> {
         {
             make_folder_once(dir, path.parent().unwrap_or(&batch_dir), made)?;
         }
-        // Called a part, so that nothing takes it for a result and a sweep finds it.
-        let mut draft = create(&dir.part_path(output_spec.batch, output_spec.spec.id, 0))?;
-        draft.write_all(&Sidecar::of(output_spec, chosen.files.clone(), now).encode()?)?;
-        files.push(draft);
+        let content = Sidecar::of(output_spec, chosen.files.clone(), now).encode()?;
+        let mut sidecar = if chosen.has_no_draft {
+            match create_new(&chosen.sidecar) {
+                // Somebody else has the name.
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => return Ok(files),
+                made => made?,
+            }
+        } else {
+            // Called a part, so that nothing takes it for a result and a sweep finds it.
+            create(&dir.part_path(output_spec.batch, output_spec.spec.id, 0))?
+        };
         self.chosen = Some(chosen);
+        if let Err(error) = sidecar.write_all(&content) {
+            self.remove_without_draft();
+            return Err(error);
+        }
+        files.push(sidecar);
         Ok(files)
+    }
+
+    /// Removes a sidecar that has its name and is not whole.
+    fn remove_without_draft(&self) {
+        if let Some(chosen) = self.chosen.as_ref().filter(|chosen| chosen.has_no_draft) {
+            // One that stays is recognised as torn.
+            let _ = fs::remove_file(&chosen.sidecar);
+        }
     }
 
     /// Takes the name by the sidecar. Whose name another job was faster to take has none afterwards.
     fn take_name(&mut self, dir: &OutputDir) -> io::Result<()> {
         let Some(chosen) = &self.chosen else { return Ok(()) };
+        if chosen.has_no_draft {
+            failpoint::hit("sidecar-written");
+            return Ok(());
+        }
         let OutputSpec { batch, spec, .. } = self.publication.output_spec;
         let draft = dir.part_path(batch, spec.id, 0);
         match rename(&draft, &chosen.sidecar, chosen.flags) {

@@ -1,6 +1,7 @@
 //! Which other name outputs get where a file of somebody else has theirs, or where a person edited what they replace.
 
 use std::array;
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -23,6 +24,9 @@ pub(super) struct Chosen {
     pub(super) sidecar: PathBuf,
     /// Whether what lies there already is this job's.
     pub(super) flags: RenameFlags,
+    /// Whether the sidecar is written under its name at once, and has no draft: nothing is expected there, in a folder that has
+    /// only sidecars. What a killed process leaves of it is recognised ([`Sidecar::is_torn`]).
+    pub(super) has_no_draft: bool,
 }
 
 /// The names of a job's outputs that were not tried yet.
@@ -73,7 +77,8 @@ impl UntriedNames {
             && let Some((_, name)) = self.names.clone().next()
         {
             let (files, sidecar) = (files_of(&name), place_of(&name));
-            return Ok(Some(Chosen { files, sidecar, flags: RenameFlags::NOREPLACE }));
+            let has_no_draft = dir.options.sidecars == SidecarPlace::Folder;
+            return Ok(Some(Chosen { files, sidecar, flags: RenameFlags::NOREPLACE, has_no_draft }));
         }
         for (index, name) in self.names.by_ref() {
             let places = layout.sidecars(batch, spec, &name).map(|path| batch_dir.join(path));
@@ -90,16 +95,21 @@ impl UntriedNames {
             let mut files = files_of(&name);
             if let Some((sidecar, own)) = own {
                 beside_edited(&batch_dir, output_spec, &own.files, &mut files)?;
-                return Ok(Some(Chosen { files, sidecar, flags: RenameFlags::empty() }));
+                let flags = RenameFlags::empty();
+                return Ok(Some(Chosen { files, sidecar, flags, has_no_draft: false }));
             }
             let sidecar = place_of(&name);
+            if dir.options.sidecars == SidecarPlace::Folder && Sidecar::is_torn(&sidecar, spec.id) {
+                fs::remove_file(&sidecar)?;
+            }
             let is_there = |path: &Path| path.symlink_metadata().is_ok();
             // A sidecar at one of its places has the name, and so has anything that is where its files would be put.
             let is_taken = found.iter().any(Option::is_some)
                 || is_there(&sidecar)
                 || files.iter().any(|file| is_there(&batch_dir.join(&file.path)));
             if !is_taken {
-                return Ok(Some(Chosen { files, sidecar, flags: RenameFlags::NOREPLACE }));
+                let flags = RenameFlags::NOREPLACE;
+                return Ok(Some(Chosen { files, sidecar, flags, has_no_draft: false }));
             }
         }
         Ok(None)
@@ -155,7 +165,7 @@ fn recorded(dir: &OutputDir, batch_dir: &Path, publication: &Publication<'_>) ->
     beside_edited(batch_dir, output_spec, known, &mut files)?;
     let is_new = own.is_none() && !files.iter().any(|file| is_there(&batch_dir.join(&file.path)));
     let flags = if is_new { RenameFlags::NOREPLACE } else { RenameFlags::empty() };
-    Ok(Some(Chosen { files, sidecar, flags }))
+    Ok(Some(Chosen { files, sidecar, flags, has_no_draft: false }))
 }
 
 /// Whether a name of a job's outputs is somebody else's: a sidecar that is at one of its places has it, anything that is

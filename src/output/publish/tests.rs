@@ -279,6 +279,35 @@ fn publishing_again_after_a_crash_takes_the_same_name() {
 }
 
 #[test]
+fn what_a_killed_process_left_of_its_sidecar_keeps_no_name_and_all_else_does() {
+    let own = spec(1, "hero");
+    let whole = {
+        let bench = bench();
+        bench.publish(&own, &["one"]);
+        bench.read("sidecars/hero.json")
+    };
+    let zeros = "\0".repeat(whole.len());
+    let others = whole.replacen(&own.id.to_string(), &spec(2, "hero").id.to_string(), 1);
+    for (left, name) in [
+        ("", "hero.png"),
+        (&zeros, "hero.png"),
+        (&whole[..whole.len() / 2], "hero.png"),
+        (&whole, "hero.png"),
+        (&others[..whole.len() / 2], "hero-01010101.png"),
+        (&others, "hero-01010101.png"),
+        ("notes", "hero-01010101.png"),
+    ] {
+        let bench = found_bench();
+        let path = bench.dir.path().join("b/sidecars/hero.json");
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, left).unwrap();
+        assert_eq!(bench.publish(&own, &["one"]), [name], "{left}");
+        let is_own = name == "hero.png";
+        assert_eq!(bench.read("sidecars/hero.json") == left, !is_own || left == whole, "{left}");
+    }
+}
+
+#[test]
 fn a_changed_file_is_not_taken_for_a_result() {
     let bench = bench();
     let spec = spec(1, "hero");
