@@ -21,9 +21,9 @@ use crate::output::publish::{OutputDir, Part, Publication};
 const GROUP_MAX: usize = 128;
 /// Most files of a group.
 const GROUP_FILES_MAX: usize = 256;
-/// Most jobs that wait here without the slot of a download.
+/// Jobs that wait here up to which a job that comes gives up the slot of its download.
 const RELEASED_MAX: usize = 128;
-/// Bytes of outputs in memory up to which a job that comes gives up the slot of its download.
+/// The same in bytes of outputs in memory.
 const RELEASED_MAX_BYTES: usize = 2 * 1024 * 1024;
 
 type Outcome = std::io::Result<Vec<OutputFile>>;
@@ -56,7 +56,8 @@ impl QueuedPublication {
     }
 }
 
-/// How many files of a group are open at once, until they are on the device, in a process that may have so many open.
+/// How many files of a group are open at once, until they are on the device, in a process that may have so many open. Those
+/// of one job may be more.
 pub fn files_at_once(open_files: usize) -> usize {
     (open_files / 8).clamp(4, GROUP_FILES_MAX)
 }

@@ -27,7 +27,7 @@ const KERNEL_MIN: (u32, u32) = (5, 8);
 pub(super) struct SyncedContents {
     /// One a file.
     pub(super) outcomes: Vec<io::Result<()>>,
-    /// Whether the names of all files are on the device as well.
+    /// Whether the names of all files are on the device as well: `syncfs` includes entries that were made before it began.
     pub(super) has_names: bool,
 }
 

@@ -2,8 +2,8 @@
 //! is not ours.
 //!
 //! The order makes every crash harmless: the parts and the sidecar, which names the job and the hash of each file, are
-//! written and synced; the sidecar takes the name, where it is not written under it at once; the parts are renamed; their folders
-//! are synced. A job's final file is
+//! written and synced; the sidecar takes the name; the parts are renamed; their folders are synced. In a new folder the sidecar is
+//! written under its name at once, elsewhere to a draft that is renamed. A job's final file is
 //! recognised by its record afterwards, or by its sidecar where nothing is recorded, so nothing is fetched or paid for twice. Jobs that are published at the same time share
 //! the syncs (`publish/group.rs`).
 //!
@@ -19,6 +19,7 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
 
 use rustix::fs::{Access, FallocateFlags, Mode, OFlags};
 use rustix::io::Errno;
@@ -99,6 +100,8 @@ pub struct OutputDir {
     named_root: Arc<Mutex<Option<FileId>>>,
     /// The folder at the root as it was found first.
     known_root: KnownFolder,
+    /// When this process began to put outputs there.
+    begun: SystemTime,
     sweeps: Arc<PartSweeps>,
     sidecars_anywhere: Arc<SidecarSearch>,
 }
@@ -119,6 +122,7 @@ impl OutputDir {
             made: Arc::default(),
             named_root: Arc::default(),
             known_root: KnownFolder::default(),
+            begun: SystemTime::now(),
             sweeps: Arc::default(),
             sidecars_anywhere: Arc::default(),
         }
@@ -130,7 +134,7 @@ impl OutputDir {
     pub fn in_place_of(self, before: &OutputDir) -> OutputDir {
         let is_same = self.root == before.root;
         let known_root = if is_same { before.known_root.clone() } else { self.known_root };
-        OutputDir { sweeps: before.sweeps.clone(), known_root, ..self }
+        OutputDir { sweeps: before.sweeps.clone(), known_root, begun: before.begun, ..self }
     }
 
     pub fn options(&self) -> OutputOptions {

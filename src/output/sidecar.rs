@@ -3,7 +3,9 @@
 use std::fs;
 use std::io;
 use std::path::Path;
+use std::time::SystemTime;
 
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -14,6 +16,9 @@ use crate::domain::job::{OutputFile, PublishedOutputs};
 use crate::domain::time::Timestamp;
 use crate::output::output_spec::OutputSpec;
 use crate::output::task_fields::TaskFields;
+
+/// How every sidecar begins.
+const BEGINNING: &[u8] = b"{\n  \"job\": \"";
 
 /// The JSON file of a job's outputs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -110,14 +115,18 @@ impl Sidecar {
         serde_json::from_slice(&fs::read(path).ok()?).ok()
     }
 
-    /// Whether all that is at a path is what a killed process or a power cut left of the sidecar of this job: nothing, only zeros,
-    /// or its beginning.
-    pub(super) fn is_torn(path: &Path, job: JobId) -> bool {
-        let is_file = path.symlink_metadata().is_ok_and(|found| found.is_file());
-        let Some(found) = is_file.then(|| fs::read(path).ok()).flatten() else { return false };
-        let beginning = format!("{{\n  \"job\": \"{job}\",");
-        found.iter().all(|byte| *byte == 0)
-            || found.starts_with(beginning.as_bytes()) && serde_json::from_slice::<Sidecar>(&found).is_err()
+    /// Whether a file is what an earlier process, killed or without power, left of a sidecar: nothing, zeros, or a beginning that
+    /// is cut off. One that was changed from `begun` on may be that of a process that writes it now.
+    pub(super) fn is_torn(path: &Path, begun: SystemTime) -> bool {
+        let is_left =
+            |found: fs::Metadata| found.is_file() && found.modified().is_ok_and(|changed| changed < begun);
+        if !path.symlink_metadata().is_ok_and(is_left) {
+            return false;
+        }
+        let Ok(mut found) = fs::read(path) else { return false };
+        found.truncate(found.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1));
+        let is_cut_off = || serde_json::from_slice::<IgnoredAny>(&found).is_err_and(|error| error.is_eof());
+        BEGINNING.starts_with(&found) || found.starts_with(BEGINNING) && is_cut_off()
     }
 
     /// As it lies in its file. It is written by one call: a writer of JSON makes one of each word (measured).

@@ -152,7 +152,9 @@ impl Scheduler {
 
     /// How many requests more may be under way.
     pub(super) fn requests_left(&self) -> usize {
-        self.settings.requests_at_once.saturating_sub(self.jobs.counts().busy() as usize)
+        // What has come waits for the disk alone.
+        let busy = (self.jobs.counts().busy() as usize).saturating_sub(self.downloads.received_count());
+        self.settings.requests_at_once.saturating_sub(busy)
     }
 
     /// How many jobs are in flight or wait for their outputs, and how many may. Outputs that pile up because the disk or the
@@ -167,10 +169,11 @@ impl Scheduler {
             false => self.jobs.iter().filter(|open| self.waits_for_folder(open)).count(),
         };
         let fetching = fetching.saturating_sub(u32::try_from(in_folders).unwrap_or(u32::MAX));
-        // What has come is published soon.
-        let open =
-            ((counts.in_flight().all + fetching) as usize).saturating_sub(self.downloads.received_count());
-        (open, self.settings.limits.in_flight as usize * 2 + self.settings.downloads)
+        let in_flight_max = self.settings.limits.in_flight as usize;
+        // What has come is published soon, and shares a sync with what comes meanwhile. More than this may wait for a disk that hangs.
+        let received = self.downloads.received_count().min(in_flight_max);
+        let open = ((counts.in_flight().all + fetching) as usize).saturating_sub(received);
+        (open, in_flight_max * 2 + self.settings.downloads)
     }
 
     /// Whether outputs that wait for result hosts that are not available keep more from being bought, of any batch: others may

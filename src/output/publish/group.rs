@@ -57,7 +57,7 @@ impl OutputDir {
         let contents = sync_contents(&self.root, &made, &files);
         for ((n, _), synced) in written.iter().zip(contents.outcomes) {
             if let (Err(error), None) = (synced, &jobs[*n].outcome) {
-                jobs[*n].remove_without_draft();
+                jobs[*n].remove_unfinished_sidecar();
                 jobs[*n].outcome = Some(Err(error));
             }
         }
@@ -69,7 +69,7 @@ impl OutputDir {
         let mut folders = BTreeSet::new();
         for job in open.iter().map(|n| &jobs[*n]) {
             let Some(chosen) = &job.chosen else { continue };
-            if chosen.has_no_draft && contents.has_names {
+            if chosen.is_written_in_place && contents.has_names {
                 continue;
             }
             let dir = self.batch_dir(job.publication.output_spec.batch);
@@ -147,8 +147,7 @@ impl<'a> Publishing<'a> {
         Err(io::Error::new(ErrorKind::AlreadyExists, reason))
     }
 
-    /// Writes the parts that are not written yet and the sidecar for the next name that is free, under the names of
-    /// parts. Returns the files, for their sync. `made` are folders that are known to be there.
+    /// Writes the parts that are not written yet, under the names of parts, and the sidecar for the next name that is free. Returns the files, for their sync. `made` are folders that are known to be there.
     fn write(&mut self, dir: &OutputDir, made: &mut BTreeSet<PathBuf>) -> io::Result<Vec<File>> {
         let Publication { output_spec, parts, now } = *self.publication;
         let mut files = Vec::with_capacity(parts.len() + 1);
@@ -168,7 +167,7 @@ impl<'a> Publishing<'a> {
             make_folder_once(dir, path.parent().unwrap_or(&batch_dir), made)?;
         }
         let content = Sidecar::of(output_spec, chosen.files.clone(), now).encode()?;
-        let mut sidecar = if chosen.has_no_draft {
+        let mut sidecar = if chosen.is_written_in_place {
             match create_new(&chosen.sidecar) {
                 // Somebody else has the name.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => return Ok(files),
@@ -179,8 +178,9 @@ impl<'a> Publishing<'a> {
             create(&dir.part_path(output_spec.batch, output_spec.spec.id, 0))?
         };
         self.chosen = Some(chosen);
+        failpoint::hit("sidecar-created");
         if let Err(error) = sidecar.write_all(&content) {
-            self.remove_without_draft();
+            self.remove_unfinished_sidecar();
             return Err(error);
         }
         files.push(sidecar);
@@ -188,9 +188,9 @@ impl<'a> Publishing<'a> {
     }
 
     /// Removes a sidecar that has its name and is not whole.
-    fn remove_without_draft(&self) {
-        if let Some(chosen) = self.chosen.as_ref().filter(|chosen| chosen.has_no_draft) {
-            // One that stays is recognised as torn.
+    fn remove_unfinished_sidecar(&self) {
+        if let Some(chosen) = self.chosen.as_ref().filter(|chosen| chosen.is_written_in_place) {
+            // One that stays is recognised as torn by the next process.
             let _ = fs::remove_file(&chosen.sidecar);
         }
     }
@@ -198,7 +198,7 @@ impl<'a> Publishing<'a> {
     /// Takes the name by the sidecar. Whose name another job was faster to take has none afterwards.
     fn take_name(&mut self, dir: &OutputDir) -> io::Result<()> {
         let Some(chosen) = &self.chosen else { return Ok(()) };
-        if chosen.has_no_draft {
+        if chosen.is_written_in_place {
             failpoint::hit("sidecar-written");
             return Ok(());
         }

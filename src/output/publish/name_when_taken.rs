@@ -24,9 +24,9 @@ pub(super) struct Chosen {
     pub(super) sidecar: PathBuf,
     /// Whether what lies there already is this job's.
     pub(super) flags: RenameFlags,
-    /// Whether the sidecar is written under its name at once, and has no draft: nothing is expected there, in a folder that has
-    /// only sidecars. What a killed process leaves of it is recognised ([`Sidecar::is_torn`]).
-    pub(super) has_no_draft: bool,
+    /// Whether the sidecar is written under its name at once, without a draft: in a new folder that has only sidecars. What a killed
+    /// process leaves of it is recognised ([`Sidecar::is_torn`]).
+    pub(super) is_written_in_place: bool,
 }
 
 /// The names of a job's outputs that were not tried yet.
@@ -77,8 +77,8 @@ impl UntriedNames {
             && let Some((_, name)) = self.names.clone().next()
         {
             let (files, sidecar) = (files_of(&name), place_of(&name));
-            let has_no_draft = dir.options.sidecars == SidecarPlace::Folder;
-            return Ok(Some(Chosen { files, sidecar, flags: RenameFlags::NOREPLACE, has_no_draft }));
+            let is_written_in_place = dir.options.sidecars == SidecarPlace::Folder;
+            return Ok(Some(Chosen { files, sidecar, flags: RenameFlags::NOREPLACE, is_written_in_place }));
         }
         for (index, name) in self.names.by_ref() {
             let places = layout.sidecars(batch, spec, &name).map(|path| batch_dir.join(path));
@@ -96,10 +96,10 @@ impl UntriedNames {
             if let Some((sidecar, own)) = own {
                 beside_edited(&batch_dir, output_spec, &own.files, &mut files)?;
                 let flags = RenameFlags::empty();
-                return Ok(Some(Chosen { files, sidecar, flags, has_no_draft: false }));
+                return Ok(Some(Chosen { files, sidecar, flags, is_written_in_place: false }));
             }
             let sidecar = place_of(&name);
-            if dir.options.sidecars == SidecarPlace::Folder && Sidecar::is_torn(&sidecar, spec.id) {
+            if dir.options.sidecars == SidecarPlace::Folder && Sidecar::is_torn(&sidecar, dir.begun) {
                 fs::remove_file(&sidecar)?;
             }
             let is_there = |path: &Path| path.symlink_metadata().is_ok();
@@ -109,7 +109,7 @@ impl UntriedNames {
                 || files.iter().any(|file| is_there(&batch_dir.join(&file.path)));
             if !is_taken {
                 let flags = RenameFlags::NOREPLACE;
-                return Ok(Some(Chosen { files, sidecar, flags, has_no_draft: false }));
+                return Ok(Some(Chosen { files, sidecar, flags, is_written_in_place: false }));
             }
         }
         Ok(None)
@@ -165,7 +165,7 @@ fn recorded(dir: &OutputDir, batch_dir: &Path, publication: &Publication<'_>) ->
     beside_edited(batch_dir, output_spec, known, &mut files)?;
     let is_new = own.is_none() && !files.iter().any(|file| is_there(&batch_dir.join(&file.path)));
     let flags = if is_new { RenameFlags::NOREPLACE } else { RenameFlags::empty() };
-    Ok(Some(Chosen { files, sidecar, flags, has_no_draft: false }))
+    Ok(Some(Chosen { files, sidecar, flags, is_written_in_place: false }))
 }
 
 /// Whether a name of a job's outputs is somebody else's: a sidecar that is at one of its places has it, anything that is

@@ -1,5 +1,7 @@
 //! Outputs with their sidecars, on real files.
 
+use std::time::Duration;
+
 use super::*;
 use crate::domain::credits::Credits;
 use crate::domain::ids::{AttemptNo, Fingerprint, Seq, TaskId};
@@ -293,7 +295,13 @@ fn what_a_killed_process_left_of_its_sidecar_keeps_no_name_and_all_else_does() {
         (&zeros, "hero.png"),
         (&whole[..whole.len() / 2], "hero.png"),
         (&whole, "hero.png"),
-        (&others[..whole.len() / 2], "hero-01010101.png"),
+        (&whole[..5], "hero.png"),
+        (&format!("{}\0\0", &whole[..whole.len() / 2]), "hero.png"),
+        // Cut off, it belongs to nobody.
+        (&others[..whole.len() / 2], "hero.png"),
+        // As a person may leave it.
+        (&whole.replacen("\"id\":", "id:", 1), "hero-01010101.png"),
+        (&whole.replacen("\"attempt\": 1", "\"attempt\": \"\"", 1), "hero-01010101.png"),
         (&others, "hero-01010101.png"),
         ("notes", "hero-01010101.png"),
     ] {
@@ -301,10 +309,20 @@ fn what_a_killed_process_left_of_its_sidecar_keeps_no_name_and_all_else_does() {
         let path = bench.dir.path().join("b/sidecars/hero.json");
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, left).unwrap();
+        let before = SystemTime::now() - Duration::from_secs(60);
+        File::open(&path).unwrap().set_modified(before).unwrap();
         assert_eq!(bench.publish(&own, &["one"]), [name], "{left}");
         let is_own = name == "hero.png";
         assert_eq!(bench.read("sidecars/hero.json") == left, !is_own || left == whole, "{left}");
     }
+}
+
+#[test]
+fn a_sidecar_that_another_process_may_be_writing_keeps_its_name() {
+    let bench = found_bench();
+    fs::create_dir(bench.dir.path().join("b/sidecars")).unwrap();
+    fs::write(bench.dir.path().join("b/sidecars/hero.json"), "").unwrap();
+    assert_eq!(bench.publish(&spec(1, "hero"), &["one"]), ["hero-01010101.png"]);
 }
 
 #[test]

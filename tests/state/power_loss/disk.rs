@@ -171,6 +171,16 @@ impl Disk {
         files.into_iter().flat_map(|file| &self.files[file])
     }
 
+    /// All that was ever written to the file that got this name at that moment.
+    pub fn writes_to_renamed(&self, path: &Path, at: usize) -> impl Iterator<Item = &Change<Vec<u8>>> {
+        let named = self.names[path].iter().find(|change| change.entry == at).unwrap();
+        let file = match named.what {
+            Target::File(file) => Some(file),
+            Target::Folder | Target::Nothing => None,
+        };
+        file.into_iter().flat_map(|file| &self.files[file])
+    }
+
     /// Every name there ever was.
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
         self.names.keys().map(PathBuf::as_path)

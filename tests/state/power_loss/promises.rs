@@ -304,8 +304,8 @@ impl Scene {
                 && !MAY_BE_LOST.iter().any(|name| to.ends_with(name));
             // A manifest was written by its owner, who is not traced.
             if is_believed && !is_filing(from, to) {
-                let unsynced =
-                    self.disk.writes(to).find(|write| write.entry < *entry && !write.is_durable_by(*entry));
+                let mut writes = self.disk.writes_to_renamed(to, *entry);
+                let unsynced = writes.find(|write| write.entry < *entry && !write.is_durable_by(*entry));
                 let lost = unsynced.map(|write| format!("what it got at {} is not synced", write.entry));
                 self.expect(lost, || format!("line {entry}: rename to {}", to.display()));
             }

@@ -11,6 +11,7 @@ pub struct DownloadQueue {
     renewed: VecDeque<JobKey>,
     waiting: VecDeque<JobKey>,
     slow: VecDeque<JobKey>,
+    /// With a slot or without.
     under_way: usize,
     /// Those under way whose outputs have come, and which have no slot any more.
     received: HashSet<(JobKey, AttemptNo)>,
