@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::mpsc;
 use tokio::time::Interval;
 
 use crate::api::DownloadError;
@@ -21,7 +20,7 @@ use crate::engine::EngineDeps;
 use crate::engine::blocking;
 use crate::engine::download::transfer::Transfer;
 use crate::engine::publish_queue::{PublishQueue, QueuedPublication};
-use crate::engine::scheduler::{FetchFault, FetchOrder, Input};
+use crate::engine::scheduler::{FetchFault, FetchOrder};
 use crate::engine::suspended_downloads::{
     FailedDownload, KnownLength, PartialDownload, SuspendedDownload, SuspendedDownloads,
 };
@@ -55,8 +54,6 @@ pub(super) struct Fetcher<'a> {
     clock: Clock,
     /// Other versions of the row, whose outputs give the plain name up.
     others: Vec<(JobSpec, Job)>,
-    /// Who hears that outputs have come that are not published yet.
-    sender: mpsc::Sender<Input>,
 }
 
 impl<'a> Fetcher<'a> {
@@ -66,9 +63,8 @@ impl<'a> Fetcher<'a> {
         suspended_downloads: &'a SuspendedDownloads,
         clock: Clock,
         others: Vec<(JobSpec, Job)>,
-        sender: mpsc::Sender<Input>,
     ) -> Fetcher<'a> {
-        Fetcher { deps, publish_queue, suspended_downloads, clock, others, sender }
+        Fetcher { deps, publish_queue, suspended_downloads, clock, others }
     }
 
     pub(super) async fn fetch(&self, order: &Arc<FetchOrder>) -> Result<Vec<OutputFile>, FetchFault> {
@@ -118,14 +114,8 @@ impl<'a> Fetcher<'a> {
             now: self.clock.now().wall,
         };
         // What is uploaded afterwards keeps its slot: uploads that are slower than downloads do not fill the disk.
-        let is_released = is_in_memory && self.deps.outputs.is_none();
-        let release = || {
-            if is_released {
-                // Where too much waits for the loop, the slot is free when the outputs are published.
-                let _ = self.sender.try_send(Input::Received(order.key, order.attempt));
-            }
-        };
-        match self.publish_queue.publish(publication, release).await {
+        let gives_up_slot = is_in_memory && self.deps.outputs.is_none();
+        match self.publish_queue.publish(publication, gives_up_slot).await {
             Ok(files) => {
                 if order.urls.len() > 1 {
                     self.remove_kept(order, &files).await;

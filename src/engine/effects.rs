@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::Semaphore;
 use tracing::Span;
 
 use crate::api::{DownloadError, ServiceError};
@@ -58,7 +58,6 @@ pub(super) async fn run_effect(
     exchanges: &Semaphore,
     publish_queue: &Arc<PublishQueue>,
     suspended_downloads: &SuspendedDownloads,
-    sender: &mpsc::Sender<Input>,
     clock: Clock,
 ) -> Vec<Input> {
     let metrics = &deps.metrics;
@@ -110,7 +109,7 @@ pub(super) async fn run_effect(
             Input::Read(key, attempt, answer)
         }
         Effect::Fetch(order) => {
-            return fetch(&Arc::new(*order), deps, store, publish_queue, suspended_downloads, sender, clock)
+            return fetch(&Arc::new(*order), deps, store, publish_queue, suspended_downloads, clock)
                 .await
                 .unwrap_or_else(|damage| vec![Input::Unreadable(damage.to_string())]);
         }
@@ -180,7 +179,6 @@ async fn fetch(
     store: &Arc<Store>,
     publish_queue: &Arc<PublishQueue>,
     suspended_downloads: &SuspendedDownloads,
-    sender: &mpsc::Sender<Input>,
     clock: Clock,
 ) -> Result<Vec<Input>, StoreError> {
     let batch = order.key.batch;
@@ -202,8 +200,7 @@ async fn fetch(
         (others, jobs) = blocking(look).await?;
     }
     let mut versions: Vec<JobId> = others.iter().map(|(_, spec)| spec.id).collect();
-    let fetcher = Fetcher::new(deps, publish_queue, suspended_downloads, clock, jobs, sender.clone());
-    let outcome = fetcher.fetch(order).await;
+    let outcome = Fetcher::new(deps, publish_queue, suspended_downloads, clock, jobs).fetch(order).await;
     let mut inputs = Vec::new();
     let mut kept = Ok(Vec::new());
     if outcome.is_ok() && !others.is_empty() {

@@ -200,12 +200,12 @@ impl Engine {
             clock,
             scheduler,
             events,
+            publish_queue: Arc::new(PublishQueue::new(sender.clone())),
             sender,
             messages,
             questions,
             handle,
             exchanges: Arc::new(Semaphore::new(EXCHANGES)),
-            publish_queue: Arc::new(PublishQueue::new()),
             suspended_downloads: Arc::default(),
             gallery: Gallery::default(),
             overview_due: Tick(0),
@@ -538,7 +538,6 @@ impl Engine {
                     &exchanges,
                     &publish_queue,
                     &suspended_downloads,
-                    &sender,
                     clock,
                 )
                 .await;

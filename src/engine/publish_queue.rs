@@ -8,11 +8,11 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::process::{Resource, getrlimit};
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
 use crate::domain::job::OutputFile;
 use crate::domain::time::Timestamp;
-use crate::engine::scheduler::FetchOrder;
+use crate::engine::scheduler::{FetchOrder, Input};
 use crate::output::file_names::Layout;
 use crate::output::output_spec::OutputSpec;
 use crate::output::publish::{OutputDir, Part, Publication};
@@ -68,6 +68,8 @@ pub(super) struct PublishQueue {
     queue: Mutex<Queue>,
     /// Most files of a group.
     files_max: usize,
+    /// The engine, which hears whose slot is free.
+    sender: mpsc::Sender<Input>,
 }
 
 #[derive(Debug, Default)]
@@ -94,21 +96,23 @@ impl Queue {
 }
 
 impl PublishQueue {
-    pub(super) fn new() -> PublishQueue {
+    pub(super) fn new(sender: mpsc::Sender<Input>) -> PublishQueue {
         let open_files = getrlimit(Resource::Nofile).current.and_then(|files| usize::try_from(files).ok());
-        PublishQueue { queue: Mutex::default(), files_max: files_at_once(open_files.unwrap_or(usize::MAX)) }
+        let files_max = files_at_once(open_files.unwrap_or(usize::MAX));
+        PublishQueue { queue: Mutex::default(), files_max, sender }
     }
 
-    /// Publishes the parts of a job. `release` gives up the slot of its download, unless much waits here already.
+    /// Publishes the parts of a job. `gives_up_slot`: meanwhile others can be downloaded, unless much waits here already.
     ///
     /// # Errors
     /// As [`OutputDir::publish_all`].
     pub(super) async fn publish(
         self: &Arc<Self>,
         publication: QueuedPublication,
-        release: impl FnOnce(),
+        gives_up_slot: bool,
     ) -> Outcome {
         let (sender, outcome) = oneshot::channel();
+        let (key, attempt) = (publication.order.key, publication.order.attempt);
         let (begins, has_room) = {
             let mut queue = self.lock();
             queue.bytes += publication.bytes_in_memory();
@@ -116,8 +120,9 @@ impl PublishQueue {
             let has_room = queue.waiting.len() <= RELEASED_MAX && queue.bytes <= RELEASED_MAX_BYTES;
             (!std::mem::replace(&mut queue.is_publishing, true), has_room)
         };
-        if has_room {
-            release();
+        if gives_up_slot && has_room {
+            // Where too much waits for the loop, the slot is free when the outputs are published.
+            let _ = self.sender.try_send(Input::Received(key, attempt));
         }
         if begins {
             let publish_queue = self.clone();
