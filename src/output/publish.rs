@@ -19,7 +19,6 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::SystemTime;
 
 use rustix::fs::{Access, FallocateFlags, Mode, OFlags};
 use rustix::io::Errno;
@@ -100,8 +99,6 @@ pub struct OutputDir {
     named_root: Arc<Mutex<Option<FileId>>>,
     /// The folder at the root as it was found first.
     known_root: KnownFolder,
-    /// When this process began to put outputs there.
-    begun: SystemTime,
     sweeps: Arc<PartSweeps>,
     sidecars_anywhere: Arc<SidecarSearch>,
 }
@@ -122,7 +119,6 @@ impl OutputDir {
             made: Arc::default(),
             named_root: Arc::default(),
             known_root: KnownFolder::default(),
-            begun: SystemTime::now(),
             sweeps: Arc::default(),
             sidecars_anywhere: Arc::default(),
         }
@@ -134,7 +130,7 @@ impl OutputDir {
     pub fn in_place_of(self, before: &OutputDir) -> OutputDir {
         let is_same = self.root == before.root;
         let known_root = if is_same { before.known_root.clone() } else { self.known_root };
-        OutputDir { sweeps: before.sweeps.clone(), known_root, begun: before.begun, ..self }
+        OutputDir { sweeps: before.sweeps.clone(), known_root, ..self }
     }
 
     pub fn options(&self) -> OutputOptions {

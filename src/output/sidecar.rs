@@ -3,7 +3,7 @@
 use std::fs;
 use std::io;
 use std::path::Path;
-use std::time::SystemTime;
+use std::time::UNIX_EPOCH;
 
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
@@ -13,10 +13,12 @@ use crate::domain::credits::Credits;
 use crate::domain::idempotency_key::IdempotencyKey;
 use crate::domain::ids::{AttemptNo, BatchName, JobId, TaskId};
 use crate::domain::job::{OutputFile, PublishedOutputs};
-use crate::domain::time::Timestamp;
+use crate::domain::time::{Millis, Timestamp};
 use crate::output::output_spec::OutputSpec;
 use crate::output::task_fields::TaskFields;
 
+/// Within this time a sidecar that was created is written, or its process was killed.
+const WRITTEN_WITHIN: Millis = Millis(10);
 /// How every sidecar begins.
 const BEGINNING: &[u8] = b"{\n  \"job\": \"";
 
@@ -116,10 +118,11 @@ impl Sidecar {
     }
 
     /// Whether a file is what an earlier process, killed or without power, left of a sidecar: nothing, zeros, or a beginning that
-    /// is cut off. One that was changed from `begun` on may be that of a process that writes it now.
-    pub(super) fn is_torn(path: &Path, begun: SystemTime) -> bool {
-        let is_left =
-            |found: fs::Metadata| found.is_file() && found.modified().is_ok_and(|changed| changed < begun);
+    /// is cut off. One that was changed just before `now` may be that of a process that writes it.
+    pub(super) fn is_torn(path: &Path, now: Timestamp) -> bool {
+        let is_left = |found: fs::Metadata| {
+            found.is_file() && changed(&found).is_some_and(|at| at.after(WRITTEN_WITHIN) < now)
+        };
         if !path.symlink_metadata().is_ok_and(is_left) {
             return false;
         }
@@ -135,4 +138,10 @@ impl Sidecar {
         bytes.push(b'\n');
         Ok(bytes)
     }
+}
+
+/// When a file was changed last.
+fn changed(found: &fs::Metadata) -> Option<Timestamp> {
+    let since_1970 = found.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
+    i64::try_from(since_1970.as_millis()).ok().map(Timestamp)
 }

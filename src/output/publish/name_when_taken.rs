@@ -52,7 +52,7 @@ impl UntriedNames {
         dir: &OutputDir,
         publication: &Publication<'_>,
     ) -> io::Result<Option<Chosen>> {
-        let Publication { output_spec, parts, .. } = *publication;
+        let Publication { output_spec, parts, now } = *publication;
         let OutputSpec { batch, layout, spec, job } = output_spec;
         let task = job.state().task();
         let batch_dir = dir.batch_dir(batch);
@@ -99,7 +99,7 @@ impl UntriedNames {
                 return Ok(Some(Chosen { files, sidecar, flags, is_written_in_place: false }));
             }
             let sidecar = place_of(&name);
-            if dir.options.sidecars == SidecarPlace::Folder && Sidecar::is_torn(&sidecar, dir.begun) {
+            if dir.options.sidecars == SidecarPlace::Folder && Sidecar::is_torn(&sidecar, now) {
                 fs::remove_file(&sidecar)?;
             }
             let is_there = |path: &Path| path.symlink_metadata().is_ok();

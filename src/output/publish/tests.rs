@@ -1,6 +1,6 @@
 //! Outputs with their sidecars, on real files.
 
-use std::time::Duration;
+use std::time::UNIX_EPOCH;
 
 use super::*;
 use crate::domain::credits::Credits;
@@ -309,8 +309,8 @@ fn what_a_killed_process_left_of_its_sidecar_keeps_no_name_and_all_else_does() {
         let path = bench.dir.path().join("b/sidecars/hero.json");
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, left).unwrap();
-        let before = SystemTime::now() - Duration::from_secs(60);
-        File::open(&path).unwrap().set_modified(before).unwrap();
+        // Earlier than the output came: see `Bench::publish`.
+        File::open(&path).unwrap().set_modified(UNIX_EPOCH).unwrap();
         assert_eq!(bench.publish(&own, &["one"]), [name], "{left}");
         let is_own = name == "hero.png";
         assert_eq!(bench.read("sidecars/hero.json") == left, !is_own || left == whole, "{left}");
