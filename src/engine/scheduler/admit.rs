@@ -170,7 +170,7 @@ impl Scheduler {
         };
         let fetching = fetching.saturating_sub(u32::try_from(in_folders).unwrap_or(u32::MAX));
         let in_flight_max = self.settings.limits.in_flight as usize;
-        // What has come is published soon, and shares a sync with what comes meanwhile. More than this may wait for a disk that hangs.
+        // What has come is published soon, and shares a sync with what comes meanwhile. Where more waits, the disk may hang.
         let received = self.downloads.received_count().min(in_flight_max);
         let open = ((counts.in_flight().all + fetching) as usize).saturating_sub(received);
         (open, in_flight_max * 2 + self.settings.downloads)

@@ -147,7 +147,8 @@ impl<'a> Publishing<'a> {
         Err(io::Error::new(ErrorKind::AlreadyExists, reason))
     }
 
-    /// Writes the parts that are not written yet, under the names of parts, and the sidecar for the next name that is free. Returns the files, for their sync. `made` are folders that are known to be there.
+    /// Writes the parts that are not written yet, under the names of parts, and the sidecar for the next name that is free.
+    /// Returns the files, for their sync. `made` are folders that are known to be there.
     fn write(&mut self, dir: &OutputDir, made: &mut BTreeSet<PathBuf>) -> io::Result<Vec<File>> {
         let Publication { output_spec, parts, now } = *self.publication;
         let mut files = Vec::with_capacity(parts.len() + 1);
@@ -190,7 +191,7 @@ impl<'a> Publishing<'a> {
     /// Removes a sidecar that has its name and is not whole.
     fn remove_unfinished_sidecar(&self) {
         if let Some(chosen) = self.chosen.as_ref().filter(|chosen| chosen.is_written_in_place) {
-            // One that stays is recognised as torn by the next process.
+            // One that stays is recognised as torn.
             let _ = fs::remove_file(&chosen.sidecar);
         }
     }
@@ -198,22 +199,19 @@ impl<'a> Publishing<'a> {
     /// Takes the name by the sidecar. Whose name another job was faster to take has none afterwards.
     fn take_name(&mut self, dir: &OutputDir) -> io::Result<()> {
         let Some(chosen) = &self.chosen else { return Ok(()) };
-        if chosen.is_written_in_place {
-            failpoint::hit("sidecar-written");
-            return Ok(());
-        }
-        let OutputSpec { batch, spec, .. } = self.publication.output_spec;
-        let draft = dir.part_path(batch, spec.id, 0);
-        match rename(&draft, &chosen.sidecar, chosen.flags) {
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-                fs::remove_file(&draft)?;
-                self.chosen = None;
-            }
-            other => {
-                other?;
-                failpoint::hit("sidecar-written");
+        if !chosen.is_written_in_place {
+            let OutputSpec { batch, spec, .. } = self.publication.output_spec;
+            let draft = dir.part_path(batch, spec.id, 0);
+            match rename(&draft, &chosen.sidecar, chosen.flags) {
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                    fs::remove_file(&draft)?;
+                    self.chosen = None;
+                    return Ok(());
+                }
+                other => other?,
             }
         }
+        failpoint::hit("sidecar-written");
         Ok(())
     }
 
