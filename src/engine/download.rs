@@ -95,7 +95,6 @@ impl<'a> Fetcher<'a> {
             }
         };
         let bytes = parts.iter().map(|part| part.bytes).max().unwrap_or_default();
-        let is_in_memory = parts.iter().all(|part| part.unwritten.is_some());
         let is_kept = |(index, part): &(usize, &Part)| part.path != self.part_path(order, *index);
         let kept: BTreeMap<usize, Part> =
             parts.iter().enumerate().filter(is_kept).map(|(index, part)| (index, part.clone())).collect();
@@ -114,6 +113,7 @@ impl<'a> Fetcher<'a> {
             now: self.clock.now().wall,
         };
         // What is uploaded afterwards keeps its slot: uploads that are slower than downloads do not fill the disk.
+        let is_in_memory = publication.parts.iter().all(|part| part.unwritten.is_some());
         let gives_up_slot = is_in_memory && self.deps.outputs.is_none();
         match self.publish_queue.publish(publication, gives_up_slot).await {
             Ok(files) => {

@@ -2,10 +2,10 @@
 //! is not ours.
 //!
 //! The order makes every crash harmless: the parts and the sidecar, which names the job and the hash of each file, are
-//! written and synced; the sidecar takes the name; the parts are renamed; their folders are synced. In a new folder the sidecar is
-//! written under its name at once, elsewhere to a draft that is renamed. A job's final file is
-//! recognised by its record afterwards, or by its sidecar where nothing is recorded, so nothing is fetched or paid for twice. Jobs that are published at the same time share
-//! the syncs (`publish/group.rs`).
+//! written and synced; the sidecar takes the name; the parts are renamed; their folders are synced. In a new folder the
+//! sidecar is written under its name at once, elsewhere to a draft that is renamed. A job's final file is recognised by its
+//! record afterwards, or by its sidecar where nothing is recorded, so nothing is fetched or paid for twice. Jobs that are
+//! published at the same time share the syncs (`publish/group.rs`).
 //!
 //! A sidecar is found in the folder for sidecars and beside the outputs, wherever new ones are put: a job keeps its
 //! sidecar where it is.
@@ -533,12 +533,6 @@ fn sync_names_above(dir: &Path) -> io::Result<()> {
 /// Creates a file, or truncates it; one that is a link is refused.
 pub fn create(path: &Path) -> io::Result<File> {
     let flags = OFlags::CREATE | OFlags::TRUNC | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    Ok(rustix::fs::open(path, flags, Mode::from_raw_mode(0o666))?.into())
-}
-
-/// Creates a file where nothing is, be it a link.
-pub fn create_new(path: &Path) -> io::Result<File> {
-    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     Ok(rustix::fs::open(path, flags, Mode::from_raw_mode(0o666))?.into())
 }
 

@@ -12,7 +12,7 @@ use crate::file_system::rename;
 use crate::output::group_sync::{sync_contents, sync_folders};
 use crate::output::output_spec::OutputSpec;
 use crate::output::publish::name_when_taken::{Chosen, UntriedNames};
-use crate::output::publish::{OutputDir, Publication, create, create_new, folders_of};
+use crate::output::publish::{OutputDir, Publication, create, folders_of};
 use crate::output::sidecar::Sidecar;
 
 /// What becomes of one of the jobs.
@@ -169,7 +169,7 @@ impl<'a> Publishing<'a> {
         }
         let content = Sidecar::of(output_spec, chosen.files.clone(), now).encode()?;
         let mut sidecar = if chosen.is_written_in_place {
-            match create_new(&chosen.sidecar) {
+            match File::create_new(&chosen.sidecar) {
                 // Somebody else has the name.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => return Ok(files),
                 made => made?,

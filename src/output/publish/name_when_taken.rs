@@ -99,13 +99,16 @@ impl UntriedNames {
                 return Ok(Some(Chosen { files, sidecar, flags, is_written_in_place: false }));
             }
             let sidecar = place_of(&name);
-            if dir.options.sidecars == SidecarPlace::Folder && Sidecar::is_torn(&sidecar, now) {
-                fs::remove_file(&sidecar)?;
-            }
             let is_there = |path: &Path| path.symlink_metadata().is_ok();
+            let mut has_sidecar = is_there(&sidecar);
+            if has_sidecar && dir.options.sidecars == SidecarPlace::Folder && Sidecar::is_torn(&sidecar, now)
+            {
+                fs::remove_file(&sidecar)?;
+                has_sidecar = false;
+            }
             // A sidecar at one of its places has the name, and so has anything that is where its files would be put.
             let is_taken = found.iter().any(Option::is_some)
-                || is_there(&sidecar)
+                || has_sidecar
                 || files.iter().any(|file| is_there(&batch_dir.join(&file.path)));
             if !is_taken {
                 let flags = RenameFlags::NOREPLACE;

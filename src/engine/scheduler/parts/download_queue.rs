@@ -11,9 +11,8 @@ pub struct DownloadQueue {
     renewed: VecDeque<JobKey>,
     waiting: VecDeque<JobKey>,
     slow: VecDeque<JobKey>,
-    /// With a slot or without.
-    under_way: usize,
-    /// Those under way whose outputs have come, and which have no slot any more.
+    slots_taken: usize,
+    /// Downloads under way whose outputs have come, and which have no slot any more.
     received: HashSet<(JobKey, AttemptNo)>,
 }
 
@@ -39,9 +38,9 @@ impl DownloadQueue {
         queue.push_back(key);
     }
 
-    /// Takes the next job that may begin out of the queue, while fewer than `slots` downloads are under way.
+    /// Takes the next job that may begin out of the queue, while fewer than `slots` are taken.
     pub fn pop(&mut self, slots: usize, may_begin: impl Fn(JobKey) -> bool) -> Option<JobKey> {
-        if self.under_way.saturating_sub(self.received.len()) >= slots {
+        if self.slots_taken >= slots {
             return None;
         }
         [&mut self.renewed, &mut self.waiting, &mut self.slow].into_iter().find_map(|queue| {
@@ -52,18 +51,25 @@ impl DownloadQueue {
 
     /// A download began.
     pub fn started(&mut self) {
-        self.under_way += 1;
+        self.slots_taken += 1;
     }
 
     /// The outputs of a download that is under way have come and wait to be published: its slot is free.
     pub fn received(&mut self, key: JobKey, attempt: AttemptNo) {
-        self.received.insert((key, attempt));
+        if self.received.insert((key, attempt)) {
+            self.free_slot();
+        }
     }
 
     /// A download came to an end, whichever.
     pub fn ended(&mut self, key: JobKey, attempt: AttemptNo) {
-        self.received.remove(&(key, attempt));
-        self.under_way = self.under_way.saturating_sub(1);
+        if !self.received.remove(&(key, attempt)) {
+            self.free_slot();
+        }
+    }
+
+    fn free_slot(&mut self) {
+        self.slots_taken = self.slots_taken.saturating_sub(1);
     }
 
     /// Downloads whose outputs have come and wait to be published.
