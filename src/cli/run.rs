@@ -126,10 +126,10 @@ async fn run_against(
     let batches = batches_as_they_stand(&app.engine, &store, &only)?;
     let overview: Vec<BatchStatus> = statuses(&app.engine, &batches);
     let exit = exit_of(standstill, &receipts, &overview);
-    let (written, unwritten) = write_all_results(&store, output_dir, batches.clone()).await;
+    let results = write_all_results(&store, output_dir, batches.clone());
+    let ((written, unwritten), ()) = tokio::join!(results, finish_galleries(&app, &batches));
     // How the run ended is told all the same; the next one writes them.
     let exit = unwritten.map_or(exit, |failure| failure.report(global.json));
-    finish_galleries(&app, &batches).await;
     let mut parked = Vec::new();
     for reason in parked_reasons(standstill, &overview) {
         parked.push((reason, numbers(reason, &service, config, chosen, written.waiting).await));

@@ -1,6 +1,8 @@
 //! Bytes in hexadecimal.
 
+use data_encoding::HEXLOWER;
+
 /// `0a1f`: two lowercase digits a byte.
 pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    HEXLOWER.encode(bytes)
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use data_encoding::HEXLOWER;
 use serde::de::Visitor;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest, Sha256};
@@ -168,13 +169,13 @@ macro_rules! short_hash {
 
         impl Serialize for $name {
             fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.serialize_str(hexadecimal(&self.0, &mut [0; 32]))
+                serializer.serialize_str(HEXLOWER.encode_mut_str(&self.0, &mut [0; 32]))
             }
         }
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(hexadecimal(&self.0, &mut [0; 32]))
+                f.write_str(HEXLOWER.encode_mut_str(&self.0, &mut [0; 32]))
             }
         }
 
@@ -213,17 +214,6 @@ short_hash! {
 short_hash! {
     /// One wanted generation: a fingerprint and the number of the variation.
     JobId
-}
-
-/// The digits of a hash, written into `digits`.
-fn hexadecimal<'d>(hash: &[u8; 16], digits: &'d mut [u8; 32]) -> &'d str {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    for (pair, byte) in digits.chunks_exact_mut(2).zip(hash) {
-        pair[0] = DIGITS[usize::from(byte >> 4)];
-        pair[1] = DIGITS[usize::from(byte & 0x0f)];
-    }
-    // Digits are ASCII.
-    std::str::from_utf8(digits).unwrap_or_default()
 }
 
 /// Reads the digits where they lie: there are some for each row, and for each job.

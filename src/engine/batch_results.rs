@@ -1,7 +1,7 @@
 //! The results and the report of a batch.
 
 use std::path::Path;
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{channel, sync_channel};
 use std::thread;
 
 use crate::domain::job::JobSpec;
@@ -47,7 +47,7 @@ type FoundJob = (JobSpec, JobRecord, bool);
 fn for_each(
     mut jobs: JobIter,
     most: usize,
-    mut push: impl FnMut(FoundJob) -> Result<(), EngineError>,
+    mut push: impl FnMut(&FoundJob) -> Result<(), EngineError>,
 ) -> Result<(), EngineError> {
     let mut next_chunk = move || -> Result<Vec<FoundJob>, StoreError> {
         let mut chunk = Vec::with_capacity(CHUNK_JOBS.min(most));
@@ -61,9 +61,11 @@ fn for_each(
     };
     let first = next_chunk()?;
     if first.len() < CHUNK_JOBS {
-        return first.into_iter().try_for_each(push);
+        return first.iter().try_for_each(push);
     }
     let (sender, chunks) = sync_channel(CHUNKS_MAX);
+    // Freed by the thread that allocates them: two threads would wait for each other's memory.
+    let (done, pushed) = channel();
     thread::scope(|scope| {
         scope.spawn(move || {
             let mut chunk = Ok(first);
@@ -72,11 +74,18 @@ fn for_each(
                 if sender.send(chunk).is_err() {
                     return;
                 }
+                pushed.try_iter().for_each(drop);
                 chunk = next_chunk();
             }
             let _ = sender.send(chunk);
         });
-        chunks.into_iter().try_for_each(|chunk| chunk?.into_iter().try_for_each(&mut push))
+        chunks.into_iter().try_for_each(|chunk| {
+            let jobs = chunk?;
+            jobs.iter().try_for_each(&mut push)?;
+            // The last chunks are left when the other thread has ended.
+            let _ = done.send(jobs);
+            Ok(())
+        })
     })
 }
 
@@ -92,11 +101,15 @@ fn write_into(
     let mut writer = ResultsWriter::begin(dir, results_csv, meta_columns).map_err(output)?;
     let mut report = Report::new(&batch.name, batch.refused_rows);
     let mut decisions = DecisionsFile::new(dir, results_csv);
-    let push = |(spec, record, is_superseded): FoundJob| {
-        writer.push(&ResultLine::new(&batch.name, &spec, &record.job, is_superseded)).map_err(output)?;
-        report.add(dir, &spec, &record.job, is_superseded);
-        let line = ReviewLine::of(&batch.name, &spec, &record.job, is_superseded);
-        line.map_or(Ok(()), |line| decisions.push(&line)).map_err(output)?;
+    let push = |(spec, record, is_superseded): &FoundJob| {
+        let line = ResultLine::new(&batch.name, spec, &record.job, *is_superseded);
+        writer.push(&line).map_err(output)?;
+        report.add(dir, spec, &record.job, *is_superseded);
+        if line.is_reviewed()
+            && let Some(line) = ReviewLine::of(&batch.name, spec, &record.job, *is_superseded)
+        {
+            decisions.push(&line).map_err(output)?;
+        }
         Ok(())
     };
     for_each(jobs, batch.rows as usize, push)?;

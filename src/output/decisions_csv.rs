@@ -207,14 +207,11 @@ impl DecisionsFile {
         DecisionsFile { dir: dir.to_owned(), dialect, writer: None }
     }
 
-    /// Adds a job, where it belongs into a list of decisions.
+    /// Adds a job that belongs into a list of decisions.
     ///
     /// # Errors
     /// What the disk refuses.
     pub fn push(&mut self, line: &ReviewLine) -> io::Result<()> {
-        if !line.is_reviewed() {
-            return Ok(());
-        }
         if self.writer.is_none() {
             let out = io::BufWriter::new(create(&OwnFile::Decisions.draft(&self.dir))?);
             self.writer = Some(DecisionsWriter::begin(out, self.dialect)?);

@@ -105,6 +105,11 @@ impl<'a> ResultLine<'a> {
 }
 
 impl ResultLine<'_> {
+    /// Whether it belongs into a list of decisions: it waits for one, or there is one.
+    pub fn is_reviewed(&self) -> bool {
+        self.review.is_some()
+    }
+
     /// The fault of a job that failed.
     pub fn error(&self) -> Option<&Fault> {
         self.error
