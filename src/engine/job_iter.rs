@@ -50,14 +50,17 @@ impl JobIter {
         let open = store.open_records_of(batch.no)?;
         let spool = store.spool(batch.no);
         let (mut offsets, meta_columns) = row_offsets(store, batch)?;
-        let mut outcomes = spool.outcomes(0, store.outcomes_bytes(batch)?)?;
-        while let Some((at, OutcomeOutline { seq })) = outcomes.next_line()? {
+        let outcomes_bytes = store.outcomes_bytes(batch)?;
+        let mut outlines = spool.outcomes(0, outcomes_bytes)?;
+        while let Some((at, OutcomeOutline { seq })) = outlines.next_line()? {
             // The last outcome of a job counts: it may have been retried.
             if let Some(offsets) = offsets.get_mut(seq.0 as usize) {
                 offsets.outcome = at;
             }
         }
         let rows = spool.rows_scattered(0, batch.spool_bytes)?;
+        // Jobs that were under way together ended in any order.
+        let outcomes = spool.outcomes_scattered(0, outcomes_bytes)?;
         let versions = store.row_versions(batch)?;
         Ok(JobIter { rows, outcomes, offsets, next: 0, open, batch: batch.clone(), versions, meta_columns })
     }
