@@ -127,7 +127,12 @@ async fn run_against(
     let overview: Vec<BatchStatus> = statuses(&app.engine, &batches);
     let exit = exit_of(standstill, &receipts, &overview);
     let results = write_all_results(&store, output_dir, batches.clone());
-    let ((written, unwritten), ()) = tokio::join!(results, finish_galleries(&app, &batches));
+    let galleries = finish_galleries(&app, &batches);
+    // Where there is little room it is for the results.
+    let ((written, unwritten), ()) = match app.engine.scheduler().disk_is_low() {
+        true => (results.await, galleries.await),
+        false => tokio::join!(results, galleries),
+    };
     // How the run ended is told all the same; the next one writes them.
     let exit = unwritten.map_or(exit, |failure| failure.report(global.json));
     let mut parked = Vec::new();
