@@ -229,12 +229,15 @@ async fn follow(
 ) -> Result<Vec<BatchStatus>, Failure> {
     let mut done = BTreeMap::new();
     loop {
-        let statuses = follower.ask(async |client: &Client| look(client, receipts, &done).await).await?;
+        let mut statuses = follower.ask(async |client: &Client| look(client, receipts, &done).await).await?;
         progress.observe_statuses(&statuses);
         if statuses.iter().all(has_ended) {
-            // Once more in full: one that was done may have been taken up again.
-            let none = BTreeMap::new();
-            return follower.ask(async |client: &Client| look(client, receipts, &none).await).await;
+            // Once more in full: one that was done may have been taken up again, and one that was paused resumed.
+            done.clear();
+            statuses = follower.ask(async |client: &Client| look(client, receipts, &done).await).await?;
+            if statuses.iter().all(has_ended) {
+                return Ok(statuses);
+            }
         }
         let ended = statuses.into_iter().filter(|batch| batch.state == BatchState::Done);
         done.extend(ended.map(|batch| (batch.name.clone(), batch)));

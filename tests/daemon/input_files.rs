@@ -103,8 +103,7 @@ fn an_inbox_takes_files_below_its_roots_alone() {
 #[test]
 fn an_input_that_no_job_needs_is_removed_in_time() {
     let (env, store) = (TestEnv::new(), S3Server::start());
-    let terms =
-        "[inputs]\nstore = \"s3://media\"\nkeep = \"300ms\"\n[retention]\nlist_finished_for = \"1s\"\n";
+    let terms = "[inputs]\nstore = \"s3://media\"\nkeep = \"3s\"\n[retention]\nlist_finished_for = \"1s\"\n";
     env.configure(terms);
     let daemon = daemon(&env, &store);
     env.write("logo.png", png(1));

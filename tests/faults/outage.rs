@@ -49,7 +49,7 @@ fn a_wait_that_the_service_asks_for_is_told() {
     env.write("batch.csv", manifests::manifest("image", 1));
     let daemon = env.daemon("info");
     env.run(["submit", "batch.csv"]).exited(0);
-    let next = next_of_the_job(&env, "the service asked to wait");
+    let next = next_of_the_job(&env, "its request is repeated");
     assert!(
         next.starts_with("the service asked to wait; its request is repeated under the same key at 2"),
         "{next}"
