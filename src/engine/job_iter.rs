@@ -1,6 +1,8 @@
 //! Every job of a batch, in manifest order: its row, and what became of it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::panic::resume_unwind;
+use std::thread;
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -15,12 +17,8 @@ use crate::store::{BatchRecord, JobRecord, OutcomeOutline, Store, StoreError};
 /// A job without an outcome, or a place without a row.
 const NO_OFFSET: u64 = u64::MAX;
 
-/// Where a job's row and outcome begin in their files.
-#[derive(Debug, Clone, Copy)]
-struct RowOffsets {
-    row: u64,
-    outcome: u64,
-}
+/// Bytes of outcomes from which on another thread looks for them meanwhile.
+const PARALLEL_MIN_BYTES: u64 = 256 * 1024;
 
 /// The jobs of a batch, one after the other.
 ///
@@ -29,8 +27,10 @@ struct RowOffsets {
 pub struct JobIter {
     rows: Lines,
     outcomes: Lines,
-    /// By the number of the job.
-    offsets: Vec<RowOffsets>,
+    /// Where the row of each job begins, by its number.
+    row_offsets: Vec<u64>,
+    /// Where its outcome does.
+    outcome_offsets: Vec<u64>,
     /// The number of the next one.
     next: usize,
     open: OpenRecords,
@@ -49,20 +49,33 @@ impl JobIter {
         // Open jobs first: one that ends meanwhile is then seen as it was, and not as one that never began.
         let open = store.open_records_of(batch.no)?;
         let spool = store.spool(batch.no);
-        let (mut offsets, meta_columns) = row_offsets(store, batch)?;
         let outcomes_bytes = store.outcomes_bytes(batch)?;
-        let mut outlines = spool.outcomes(0, outcomes_bytes)?;
-        while let Some((at, OutcomeOutline { seq })) = outlines.next_line()? {
-            // The last outcome of a job counts: it may have been retried.
-            if let Some(offsets) = offsets.get_mut(seq.0 as usize) {
-                offsets.outcome = at;
-            }
-        }
+        let rows = || row_offsets(store, batch);
+        let outcomes = || outcome_offsets(spool.outcomes(0, outcomes_bytes)?, batch.rows as usize);
+        let (rows, outcomes) = if outcomes_bytes < PARALLEL_MIN_BYTES {
+            (rows(), outcomes())
+        } else {
+            thread::scope(|scope| {
+                let outcomes = scope.spawn(outcomes);
+                (rows(), outcomes.join().unwrap_or_else(|panic| resume_unwind(panic)))
+            })
+        };
+        let ((row_offsets, meta_columns), outcome_offsets) = (rows?, outcomes?);
         let rows = spool.rows_scattered(0, batch.spool_bytes)?;
         // Jobs that were under way together ended in any order.
         let outcomes = spool.outcomes_scattered(0, outcomes_bytes)?;
         let versions = store.row_versions(batch)?;
-        Ok(JobIter { rows, outcomes, offsets, next: 0, open, batch: batch.clone(), versions, meta_columns })
+        Ok(JobIter {
+            rows,
+            outcomes,
+            row_offsets,
+            outcome_offsets,
+            next: 0,
+            open,
+            batch: batch.clone(),
+            versions,
+            meta_columns,
+        })
     }
 
     /// Which versions of edited rows are wanted.
@@ -75,10 +88,10 @@ impl JobIter {
     /// # Errors
     /// [`StoreError`] when the state cannot be read.
     pub fn next_job(&mut self) -> Result<Option<(JobSpec, JobRecord)>, StoreError> {
-        while let Some(offsets) = self.offsets.get(self.next).copied() {
+        while let Some(row) = self.row_offsets.get(self.next).copied() {
             self.next += 1;
-            if offsets.row != NO_OFFSET {
-                return self.job_at(offsets.row).map(Some);
+            if row != NO_OFFSET {
+                return self.job_at(row).map(Some);
             }
         }
         Ok(None)
@@ -90,7 +103,7 @@ impl JobIter {
     /// [`StoreError`] when the state cannot be read, or no row begins there.
     pub fn job_at(&mut self, row: u64) -> Result<(JobSpec, JobRecord), StoreError> {
         let spec: JobSpec = self.rows.line_at(row)?;
-        let outcome = self.offsets.get(spec.seq.0 as usize).map_or(NO_OFFSET, |offsets| offsets.outcome);
+        let outcome = self.outcome_offsets.get(spec.seq.0 as usize).copied().unwrap_or(NO_OFFSET);
         let record = match self.open.get(spec.seq)? {
             Some(open) => open,
             None if outcome == NO_OFFSET => {
@@ -117,18 +130,26 @@ struct OrderOutline {
 }
 
 /// Finds every row, and the names of all meta columns.
-fn row_offsets(
-    store: &Store,
-    batch: &BatchRecord,
-) -> Result<(Vec<RowOffsets>, BTreeSet<String>), StoreError> {
-    let mut offsets = vec![RowOffsets { row: NO_OFFSET, outcome: NO_OFFSET }; batch.rows as usize];
+fn row_offsets(store: &Store, batch: &BatchRecord) -> Result<(Vec<u64>, BTreeSet<String>), StoreError> {
+    let mut offsets = vec![NO_OFFSET; batch.rows as usize];
     let mut meta_columns = BTreeSet::new();
     let mut rows = store.spool(batch.no).rows(0, batch.spool_bytes)?;
     while let Some((at, row)) = rows.next_line::<RowOutline>()? {
-        if let Some(offsets) = offsets.get_mut(row.seq.0 as usize) {
-            offsets.row = at;
+        if let Some(offset) = offsets.get_mut(row.seq.0 as usize) {
+            *offset = at;
         }
         meta_columns.extend(row.order.meta.into_keys());
     }
     Ok((offsets, meta_columns))
+}
+
+/// Finds the outcome of every job that ended: the last one counts, since it may have been retried.
+fn outcome_offsets(mut outcomes: Lines, rows: usize) -> Result<Vec<u64>, StoreError> {
+    let mut offsets = vec![NO_OFFSET; rows];
+    while let Some((at, OutcomeOutline { seq })) = outcomes.next_line()? {
+        if let Some(offset) = offsets.get_mut(seq.0 as usize) {
+            *offset = at;
+        }
+    }
+    Ok(offsets)
 }
