@@ -1,8 +1,9 @@
 //! Downloads that are ready to be published: those that are ready at the same time are published together and share
 //! their syncs.
 //!
-//! One group is published at a time. A lone job does not wait; jobs that arrive meanwhile are of the next group. Small ones
-//! give up the slot of their download meanwhile: groups may be larger than the number of downloads at once.
+//! A lone job does not wait; jobs that arrive while a group is published are of the next one, which begins when the first has
+//! ended, or is large and has only the device to wait for. Small ones give up the slot of their download meanwhile: groups may
+//! be larger than the number of downloads at once.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,6 +22,10 @@ use crate::output::publish::{OutputDir, Part, Publication};
 const GROUP_MAX: usize = 128;
 /// Most files of a group.
 const GROUP_FILES_MAX: usize = 256;
+/// Groups that are published at once: one is written while another is brought to the device.
+const GROUPS_MAX: usize = 2;
+/// Jobs that wait from which on a group begins while another is brought to the device.
+const EARLY_MIN: usize = 64;
 /// Jobs that wait here up to which a job that comes gives up the slot of its download.
 const RELEASED_MAX: usize = 128;
 /// The same in bytes of outputs in memory.
@@ -77,11 +82,53 @@ struct Queue {
     waiting: VecDeque<(QueuedPublication, oneshot::Sender<Outcome>)>,
     /// Bytes of outputs in memory, of those that wait and of those that are being published.
     bytes: usize,
-    /// A thread publishes groups until nobody waits.
-    is_publishing: bool,
+    groups: Groups,
+}
+
+/// The groups that are being published.
+#[derive(Debug, Default)]
+struct Groups {
+    count: usize,
+    /// One of them is not written yet.
+    is_writing: bool,
+}
+
+impl Groups {
+    /// Whether a group of those that wait begins now.
+    fn begin(&mut self, waiting: usize) -> bool {
+        let least = if self.count == 0 { 1 } else { EARLY_MIN };
+        let begins = !self.is_writing && self.count < GROUPS_MAX && waiting >= least;
+        if begins {
+            self.count += 1;
+            self.is_writing = true;
+        }
+        begins
+    }
+
+    /// The one that was not written yet is written.
+    fn written(&mut self) {
+        self.is_writing = false;
+    }
+
+    /// One of them has ended, written or not.
+    fn end(&mut self, is_written: bool) {
+        self.count -= 1;
+        self.is_writing &= is_written;
+    }
 }
 
 impl Queue {
+    /// Whether a group begins now.
+    fn begin_group(&mut self) -> bool {
+        self.groups.begin(self.waiting.len())
+    }
+
+    /// A group is written. Whether the next one begins.
+    fn end_writing(&mut self) -> bool {
+        self.groups.written();
+        self.begin_group()
+    }
+
     /// How many of those that wait are published next.
     fn next_group(&self, files_max: usize) -> usize {
         let Some((first, _)) = self.waiting.front() else { return 0 };
@@ -118,44 +165,87 @@ impl PublishQueue {
             queue.bytes += publication.bytes_in_memory();
             queue.waiting.push_back((publication, sender));
             let has_room = queue.waiting.len() <= RELEASED_MAX && queue.bytes <= RELEASED_MAX_BYTES;
-            (!std::mem::replace(&mut queue.is_publishing, true), has_room)
+            (queue.begin_group(), has_room)
         };
         if gives_up_slot && has_room {
             // Where too much waits for the loop, the slot is free when the outputs are published.
             let _ = self.sender.try_send(Input::Received(key, attempt));
         }
         if begins {
-            let publish_queue = self.clone();
-            tokio::task::spawn_blocking(move || while publish_queue.publish_group() {});
+            self.begin();
         }
         outcome
             .await
             .unwrap_or_else(|_| Err(std::io::Error::other("the thread that publishes outputs ended")))
     }
 
-    /// Publishes what waits. False: nobody did.
-    fn publish_group(&self) -> bool {
+    /// A thread publishes the group that begins, and those that follow it.
+    fn begin(self: &Arc<Self>) {
+        let publish_queue = self.clone();
+        tokio::task::spawn_blocking(move || {
+            publish_queue.publish_group();
+            while publish_queue.lock().begin_group() {
+                publish_queue.publish_group();
+            }
+        });
+    }
+
+    /// Publishes a group of those that wait.
+    fn publish_group(self: &Arc<Self>) {
         let group = {
             let mut queue = self.lock();
             let size = queue.next_group(self.files_max);
-            queue.is_publishing = size > 0;
             queue.waiting.drain(..size).collect::<Vec<_>>()
         };
-        let Some((first, _)) = group.first() else { return false };
         let publications: Vec<Publication<'_>> =
             group.iter().map(|(publication, _)| publication.publication()).collect();
-        let outcomes = first.output_dir.publish_all(&publications);
-        self.lock().bytes -=
-            group.iter().map(|(publication, _)| publication.bytes_in_memory()).sum::<usize>();
+        let mut is_written = false;
+        let are_written = || {
+            if !std::mem::replace(&mut is_written, true) && self.lock().end_writing() {
+                self.begin();
+            }
+        };
+        let outcomes = match group.first() {
+            Some((first, _)) => first.output_dir.publish_all(&publications, are_written),
+            None => Vec::new(),
+        };
+        {
+            let mut queue = self.lock();
+            queue.bytes -= group.iter().map(|(publication, _)| publication.bytes_in_memory()).sum::<usize>();
+            queue.groups.end(is_written);
+        }
         for ((_, sender), outcome) in group.into_iter().zip(outcomes) {
             // Its download may have been given up.
             let _ = sender.send(outcome);
         }
-        true
     }
 
     fn lock(&self) -> MutexGuard<'_, Queue> {
         // A panic while it is held leaves a queue that is whole.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_large_group_begins_while_another_is_brought_to_the_device() {
+        let mut groups = Groups::default();
+        assert!(!groups.begin(0));
+        assert!(groups.begin(1), "a lone job does not wait");
+        assert!(!groups.begin(EARLY_MIN), "one group is written at a time");
+        groups.written();
+        assert!(!groups.begin(EARLY_MIN - 1), "a small one waits for the device");
+        assert!(groups.begin(EARLY_MIN));
+        groups.written();
+        assert!(!groups.begin(EARLY_MIN), "two are enough");
+        groups.end(true);
+        assert!(groups.begin(EARLY_MIN));
+        groups.end(true);
+        assert!(!groups.begin(EARLY_MIN), "the third is still written");
+        groups.end(false);
+        assert!(groups.begin(1), "none is left, and one that could not be written keeps nobody back");
     }
 }

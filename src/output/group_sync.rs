@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -18,6 +18,8 @@ use rustix::fs::Advice;
 const GROUP_MIN: usize = 8;
 /// Most bytes that may wait to be written, of whichever process, where a whole file system is synced.
 const DIRTY_MAX_BYTES: u64 = 64 * 1024 * 1024;
+/// More than `/proc/meminfo` has.
+const MEMINFO_BYTES: usize = 4096;
 /// Types of file systems (`statfs`) whose `syncfs` is a sync of every file: ext2 to ext4, XFS, Btrfs.
 const TYPES: [u64; 3] = [0xEF53, 0x5846_5342, 0x9123_683E];
 /// The first kernel whose `syncfs` reports errors of writing.
@@ -70,7 +72,7 @@ fn is_quick(root: &Path, folders: &BTreeSet<PathBuf>) -> bool {
         let whole = device(root);
         whole.is_some() && folders.iter().all(|folder| device(folder) == whole)
     };
-    let dirty = || fs::read_to_string("/proc/meminfo").ok().and_then(|text| dirty_bytes(&text));
+    let dirty = || meminfo().and_then(|text| dirty_bytes(&text));
     *REPORTS_ERRORS.get_or_init(reports_errors)
         && dirty().is_some_and(|bytes| bytes <= DIRTY_MAX_BYTES)
         && is_local(root)
@@ -87,6 +89,14 @@ pub(super) fn is_local(path: &Path) -> bool {
 fn kernel(release: &str) -> Option<(u32, u32)> {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit());
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
+/// The beginning of `/proc/meminfo`, by one call.
+fn meminfo() -> Option<String> {
+    let mut text = vec![0; MEMINFO_BYTES];
+    let read = File::open("/proc/meminfo").ok()?.read(&mut text).ok()?;
+    text.truncate(read);
+    String::from_utf8(text).ok()
 }
 
 /// What waits to be written and what is being written, as `/proc/meminfo` tells it.
@@ -111,7 +121,7 @@ mod tests {
             "MemFree: 7 kB\nDirty:              12 kB\nWriteback:           4 kB\nWritebackTmp:  0 kB\n";
         assert_eq!(dirty_bytes(text), Some(16 * 1024));
         assert_eq!(dirty_bytes("Dirty: 12 kB\n"), None);
-        assert!(dirty_bytes(&fs::read_to_string("/proc/meminfo").unwrap()).is_some());
+        assert!(dirty_bytes(&meminfo().unwrap()).is_some());
     }
 
     #[test]

@@ -432,7 +432,7 @@ impl OutputDir {
         parts: &[Part],
         now: Timestamp,
     ) -> io::Result<Vec<OutputFile>> {
-        let mut outcomes = self.publish_all(&[Publication { output_spec, parts, now }]);
+        let mut outcomes = self.publish_all(&[Publication { output_spec, parts, now }], || {});
         outcomes.pop().unwrap_or_else(|| Err(ErrorKind::InvalidInput.into()))
     }
 

@@ -22,27 +22,35 @@ struct Publishing<'a> {
     parts_are_written: bool,
     /// The name that is tried.
     chosen: Option<Chosen>,
+    /// The name of its sidecar is on the device.
+    sidecar_is_named: bool,
     outcome: Option<io::Result<Vec<OutputFile>>>,
 }
 
 impl OutputDir {
     /// Gives the parts of jobs their final names; one outcome a job. On return of those that succeeded they, their
     /// sidecars and their names are on the device. Parts of the others may be published again.
-    pub fn publish_all(&self, group: &[Publication<'_>]) -> Vec<io::Result<Vec<OutputFile>>> {
+    ///
+    /// `are_written` is called when their contents are written and not yet on the device.
+    pub fn publish_all(
+        &self,
+        group: &[Publication<'_>],
+        mut are_written: impl FnMut(),
+    ) -> Vec<io::Result<Vec<OutputFile>>> {
         // In a folder that this process made nobody else has names, mostly: there a look at what is there is spared. Taking
         // a name never replaces anything, so one that is taken after all is noticed, and then everything is looked at.
         let begin = |publication| Publishing::new(publication, self.is_new(publication.output_spec.batch));
         let mut jobs: Vec<Publishing<'_>> = group.iter().map(begin).collect();
         // Once more for those who lost their name to another.
         while jobs.iter().any(|job| job.outcome.is_none() && job.chosen.is_none()) {
-            self.try_names(&mut jobs);
+            self.try_names(&mut jobs, &mut are_written);
         }
         self.sync_names(&mut jobs);
         jobs.into_iter().map(Publishing::outcome).collect()
     }
 
     /// Every job without a name tries the next one.
-    fn try_names(&self, jobs: &mut [Publishing<'_>]) {
+    fn try_names(&self, jobs: &mut [Publishing<'_>], are_written: &mut impl FnMut()) {
         let mut made = BTreeSet::new();
         let mut written: Vec<(usize, File)> = Vec::new();
         let is_open = |job: &Publishing<'_>| job.outcome.is_none() && job.chosen.is_none();
@@ -54,6 +62,7 @@ impl OutputDir {
             }
         }
         let files: Vec<&File> = written.iter().map(|(_, file)| file).collect();
+        are_written();
         let contents = sync_contents(&self.root, &made, &files);
         for ((n, _), synced) in written.iter().zip(contents.outcomes) {
             if let (Err(error), None) = (synced, &jobs[*n].outcome) {
@@ -67,9 +76,11 @@ impl OutputDir {
         each(jobs, &open, |job| job.take_name(self));
         // A file that has its name belongs to a job, also after a power cut: its sidecar says so.
         let mut folders = BTreeSet::new();
-        for job in open.iter().map(|n| &jobs[*n]) {
+        for n in open.iter().copied() {
+            let job = &mut jobs[n];
             let Some(chosen) = &job.chosen else { continue };
-            if chosen.is_written_in_place && contents.has_names {
+            job.sidecar_is_named = chosen.is_written_in_place && contents.has_names;
+            if job.sidecar_is_named {
                 continue;
             }
             let dir = self.batch_dir(job.publication.output_spec.batch);
@@ -90,7 +101,8 @@ impl OutputDir {
         for job in jobs.iter().filter(|job| job.outcome.is_none()) {
             let Some(chosen) = &job.chosen else { continue };
             let dir = self.batch_dir(job.publication.output_spec.batch);
-            let paths = chosen.files.iter().map(|file| dir.join(&file.path)).chain([chosen.sidecar.clone()]);
+            let sidecar = (!job.sidecar_is_named).then(|| chosen.sidecar.clone());
+            let paths = chosen.files.iter().map(|file| dir.join(&file.path)).chain(sidecar);
             folders.extend(folders_of(&dir, paths));
         }
         let synced = sync_folders(&self.root, &folders);
@@ -134,7 +146,14 @@ fn each(
 impl<'a> Publishing<'a> {
     fn new(publication: &'a Publication<'a>, is_new: bool) -> Publishing<'a> {
         let names = UntriedNames::of(publication.output_spec.spec, is_new);
-        Publishing { publication, names, parts_are_written: false, chosen: None, outcome: None }
+        Publishing {
+            publication,
+            names,
+            parts_are_written: false,
+            chosen: None,
+            sidecar_is_named: false,
+            outcome: None,
+        }
     }
 
     fn outcome(mut self) -> io::Result<Vec<OutputFile>> {

@@ -415,7 +415,7 @@ fn jobs_that_land_together_have_names_of_their_own_and_one_that_cannot_land_keep
                 Publication { output_spec, parts, now: Timestamp(5_000) }
             })
             .collect();
-        let outcomes = bench.output_dir.publish_all(&publications);
+        let outcomes = bench.output_dir.publish_all(&publications, || {});
         for ((publication, outcome), spec) in publications.iter().zip(outcomes).zip(&specs) {
             if spec.id == specs[4].id {
                 assert_eq!(outcome.unwrap_err().kind(), io::ErrorKind::NotFound);
