@@ -26,12 +26,12 @@ pub(super) struct TakenBatch {
 
 impl Engine {
     /// Waits until the state's disk takes a step that it refused, although the reserve was given up for it: others
-    /// filled that, too. Answers that arrive meanwhile wait; nothing that was decided begins. Returns
+    /// filled that, too. Answers that arrive meanwhile wait; nothing that was decided begins but downloads. Returns
     /// the commands that came in.
     pub(super) async fn wait_for_room(
         &mut self,
         mut refused: StoreError,
-        step: &mut Step,
+        step: &Step,
         stop: &mut watch::Receiver<Stop>,
         observe: &mut impl FnMut(&StepView<'_>),
     ) -> Result<Vec<Message>, EngineError> {
@@ -48,7 +48,7 @@ impl Engine {
                 return Err(refused.into());
             }
             tokio::select! {
-                _ = looks.tick() => match self.commit(step, Store::commit_again).await {
+                _ = looks.tick() => match self.commit(step, Store::commit_again) {
                     Ok(()) => {
                         tracing::info!("the state can be written again");
                         return Ok(waiting);

@@ -18,12 +18,15 @@ use crate::domain::task::{DISK_FAULT, Fault};
 use crate::domain::time::{Millis, Tick};
 use crate::engine::EngineDeps;
 use crate::engine::blocking;
+use crate::engine::committed_steps::StepCommit;
 use crate::engine::download::transfer::Transfer;
+use crate::engine::effect_context::EffectContext;
 use crate::engine::publish_queue::{PublishQueue, QueuedPublication};
 use crate::engine::scheduler::{FetchFault, FetchOrder};
 use crate::engine::suspended_downloads::{
     FailedDownload, KnownLength, PartialDownload, SuspendedDownload, SuspendedDownloads,
 };
+use crate::failpoint;
 use crate::metrics::{Answer, Endpoint};
 use crate::output::file_names::Layout;
 use crate::output::output_spec::OutputSpec;
@@ -52,6 +55,8 @@ pub(super) struct Fetcher<'a> {
     publish_queue: &'a Arc<PublishQueue>,
     suspended_downloads: &'a SuspendedDownloads,
     clock: Clock,
+    /// The commit of what it follows from: before that nothing changes that others see.
+    commit: &'a StepCommit,
     /// Other versions of the row, whose outputs give the plain name up.
     others: Vec<(JobSpec, Job)>,
 }
@@ -59,12 +64,12 @@ pub(super) struct Fetcher<'a> {
 impl<'a> Fetcher<'a> {
     pub(super) fn new(
         deps: &'a EngineDeps,
-        publish_queue: &'a Arc<PublishQueue>,
-        suspended_downloads: &'a SuspendedDownloads,
-        clock: Clock,
+        context: &'a EffectContext,
+        commit: &'a StepCommit,
         others: Vec<(JobSpec, Job)>,
     ) -> Fetcher<'a> {
-        Fetcher { deps, publish_queue, suspended_downloads, clock, others }
+        let EffectContext { publish_queue, suspended_downloads, clock, .. } = context;
+        Fetcher { deps, publish_queue, suspended_downloads, clock: *clock, commit, others }
     }
 
     pub(super) async fn fetch(&self, order: &Arc<FetchOrder>) -> Result<Vec<OutputFile>, FetchFault> {
@@ -72,14 +77,15 @@ impl<'a> Fetcher<'a> {
         // What was published by this process and is wanted again is not whole any more, but where a row went back to an older version
         // or an output waits for the object store: then its batch is not new any more.
         let is_edited = !self.others.is_empty() || order.is_superseded;
-        if (is_edited || !self.deps.output_dir.is_new(&order.batch))
-            && let Some(files) = self.published_before(order, &layout).await
-        {
-            if !is_edited {
-                return Ok(files);
+        if is_edited || !self.deps.output_dir.is_new(&order.batch) {
+            self.commit.wait().await;
+            if let Some(files) = self.published_before(order, &layout).await {
+                if !is_edited {
+                    return Ok(files);
+                }
+                self.name_versions(order, &layout).await.map_err(|error| disk_fault(&error, 0))?;
+                return Ok(self.published_before(order, &layout).await.unwrap_or(files));
             }
-            self.name_versions(order, &layout).await.map_err(|error| disk_fault(&error, 0))?;
-            return Ok(self.published_before(order, &layout).await.unwrap_or(files));
         }
         if order.urls.len() > OUTPUTS_MAX {
             let text = format!("the task lists {} results, more than {OUTPUTS_MAX}", order.urls.len());
@@ -198,6 +204,8 @@ impl<'a> Fetcher<'a> {
                 }
             }
         }
+        self.commit.wait().await;
+        failpoint::hit("fetching");
         match decisive(faults) {
             None => Ok(done.into_values().collect()),
             Some(fault) => Err(self.keep_whole(order, done, fault, failed.lengths).await),

@@ -1,21 +1,20 @@
-//! Effects: what was decided and is durable is done, measured and reported back.
+//! Effects: what was decided is done, measured and reported back. All but downloads begin when it is durable.
 
 use std::sync::Arc;
 
-use tokio::sync::Semaphore;
 use tracing::Span;
 
 use crate::api::{DownloadError, ServiceError};
-use crate::clock::{Clock, whole_ms};
+use crate::clock::whole_ms;
 use crate::domain::idempotency_key::IdempotencyKey;
 use crate::domain::ids::{BatchName, BatchNo, JobId};
 use crate::domain::job::{JobSpec, MADE_BEFORE, Order};
 use crate::domain::task::{Fault, PostAnswer};
+use crate::engine::committed_steps::StepCommit;
 use crate::engine::download::{Fetcher, disk_fault};
-use crate::engine::publish_queue::PublishQueue;
+use crate::engine::effect_context::EffectContext;
 use crate::engine::scheduler::{Effect, FetchFault, FetchOrder, Input, NoBalance, Scheduler};
 use crate::engine::scratch_files::ScratchMarks;
-use crate::engine::suspended_downloads::SuspendedDownloads;
 use crate::engine::{EngineDeps, blocking, edited_rows, input_store, job_inputs, output_sync, row_reader};
 use crate::metrics::{Answer, Endpoint};
 use crate::output::file_names::Layout;
@@ -50,16 +49,14 @@ pub(super) fn effect_span(effect: &Effect, scheduler: &Scheduler) -> Span {
     }
 }
 
-/// Does one effect and says what it came to.
+/// Does one effect and says what it came to. `commit` is that of the step which decided it.
 pub(super) async fn run_effect(
     effect: Effect,
+    commit: &StepCommit,
     deps: &EngineDeps,
-    store: &Arc<Store>,
-    exchanges: &Semaphore,
-    publish_queue: &Arc<PublishQueue>,
-    suspended_downloads: &SuspendedDownloads,
-    clock: Clock,
+    context: &EffectContext,
 ) -> Vec<Input> {
+    let EffectContext { store, exchanges, clock, .. } = context;
     let metrics = &deps.metrics;
     let input = match effect {
         Effect::Post { key, attempt, spec, inputs } => {
@@ -109,7 +106,7 @@ pub(super) async fn run_effect(
             Input::Read(key, attempt, answer)
         }
         Effect::Fetch(order) => {
-            return fetch(&Arc::new(*order), deps, store, publish_queue, suspended_downloads, clock)
+            return fetch(&Arc::new(*order), commit, deps, context)
                 .await
                 .unwrap_or_else(|damage| vec![Input::Unreadable(damage.to_string())]);
         }
@@ -175,12 +172,11 @@ pub(super) async fn run_effect(
 /// first, so that no commit has both under one name.
 async fn fetch(
     order: &Arc<FetchOrder>,
+    commit: &StepCommit,
     deps: &EngineDeps,
-    store: &Arc<Store>,
-    publish_queue: &Arc<PublishQueue>,
-    suspended_downloads: &SuspendedDownloads,
-    clock: Clock,
+    context: &EffectContext,
 ) -> Result<Vec<Input>, StoreError> {
+    let store = &context.store;
     let batch = order.key.batch;
     if !deps.keeps_local {
         let (marks, key) = (ScratchMarks::of(store.dir()), order.key);
@@ -191,6 +187,8 @@ async fn fetch(
     }
     let (mut others, mut jobs) = (Vec::new(), Vec::new());
     if order.takes_name {
+        // What became of them may be part of it.
+        commit.wait().await;
         let (store, spec) = (store.clone(), order.spec.clone());
         let look = move || {
             let others = edited_rows::others(&store, batch, &spec)?;
@@ -200,7 +198,7 @@ async fn fetch(
         (others, jobs) = blocking(look).await?;
     }
     let mut versions: Vec<JobId> = others.iter().map(|(_, spec)| spec.id).collect();
-    let outcome = Fetcher::new(deps, publish_queue, suspended_downloads, clock, jobs).fetch(order).await;
+    let outcome = Fetcher::new(deps, context, commit, jobs).fetch(order).await;
     let mut inputs = Vec::new();
     let mut kept = Ok(Vec::new());
     if outcome.is_ok() && !others.is_empty() {

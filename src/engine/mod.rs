@@ -1,14 +1,17 @@
 //! The engine: wake -> admit -> commit intent -> effect -> commit outcome.
 //!
-//! [`scheduler`] decides; this file is the loop that commits what was decided and only then begins
-//! it. There is one loop and one writer; effects run beside it and report back.
+//! [`scheduler`] decides; this file is the loop that commits what was decided and only then begins it. Downloads, which cost
+//! nothing, begin before, and wait for the commit with what they change. There is one loop and one writer; effects run beside
+//! it and report back.
 
 mod batch_results;
 mod blocking;
 mod catalog_source;
+mod committed_steps;
 mod disk;
 mod download;
 mod edited_rows;
+mod effect_context;
 mod effects;
 pub mod engine_client;
 mod engine_handle;
@@ -62,7 +65,9 @@ use self::restart::{load_days, resume_scheduler};
 use crate::clock::Clock;
 use crate::domain::ids::JobKey;
 use crate::domain::time::{Millis, Tick};
+use crate::engine::committed_steps::{CommittedSteps, StepCommit};
 use crate::engine::disk::{DISK_INTERVAL, TakenBatch};
+use crate::engine::effect_context::EffectContext;
 use crate::engine::effects::{effect_span, run_effect};
 use crate::engine::gallery::Gallery;
 use crate::engine::output_store_check::OutputStoreCheck;
@@ -131,9 +136,9 @@ pub struct Engine {
     messages: mpsc::Receiver<Message>,
     questions: mpsc::Receiver<Question>,
     handle: Handle,
-    exchanges: Arc<Semaphore>,
-    publish_queue: Arc<PublishQueue>,
-    suspended_downloads: Arc<SuspendedDownloads>,
+    /// Shared with every effect under way.
+    context: Arc<EffectContext>,
+    committed_steps: CommittedSteps,
     gallery: Gallery,
     /// When the metrics are shown the whole next.
     overview_due: Tick,
@@ -192,6 +197,13 @@ impl Engine {
         }
         let (sender, events) = mpsc::channel(INBOX_EVENTS);
         let (handle, messages, questions) = Handle::new(deps.is_some(), *scope == Scope::All);
+        let context = EffectContext {
+            store: store.clone(),
+            exchanges: Semaphore::new(EXCHANGES),
+            publish_queue: Arc::new(PublishQueue::new(sender.clone())),
+            suspended_downloads: SuspendedDownloads::default(),
+            clock,
+        };
         Ok(Engine {
             store,
             is_read_only,
@@ -200,13 +212,12 @@ impl Engine {
             clock,
             scheduler,
             events,
-            publish_queue: Arc::new(PublishQueue::new(sender.clone())),
             sender,
             messages,
             questions,
             handle,
-            exchanges: Arc::new(Semaphore::new(EXCHANGES)),
-            suspended_downloads: Arc::default(),
+            context: Arc::new(context),
+            committed_steps: CommittedSteps::default(),
             gallery: Gallery::default(),
             overview_due: Tick(0),
             part_sweeps: Vec::new(),
@@ -332,11 +343,15 @@ impl Engine {
         observe: &mut impl FnMut(&StepView<'_>),
     ) -> Result<Step, EngineError> {
         let mut step = self.decide(std::mem::take(&mut received.inputs))?;
-        if let Err(error) = self.commit(&mut step, Store::commit).await {
+        // A batch that comes with this step has no folder yet.
+        if received.taken.is_empty() {
+            self.begin_downloads(&mut step);
+        }
+        if let Err(error) = self.commit(&step, Store::commit) {
             if *stop.borrow() != Stop::No || self.deps.is_none() || !error.is_full() {
                 return Err(error.into());
             }
-            received.waiting.extend(self.wait_for_room(error, &mut step, stop, observe).await?);
+            received.waiting.extend(self.wait_for_room(error, &step, stop, observe).await?);
         }
         self.is_committed(&step);
         Ok(step)
@@ -433,27 +448,21 @@ impl Engine {
         Ok(self.scheduler.step(inputs, now)?)
     }
 
-    /// Makes a step durable. It keeps its changes, whatever comes of it.
-    async fn commit(&self, step: &mut Step, how: Commit) -> Result<(), StoreError> {
+    /// Makes a step durable. This thread waits for it: effects have others.
+    fn commit(&self, step: &Step, how: Commit) -> Result<(), StoreError> {
         if step.changes.is_empty() {
             return Ok(());
         }
-        let changes = std::mem::take(&mut step.changes);
-        let (store, metrics, clock) = (self.store.clone(), self.metrics.clone(), self.clock);
-        let commit = move || {
-            let begun = clock.elapsed();
-            let committed = how(&store, &changes);
-            metrics.flushed(clock.elapsed().saturating_sub(begun));
-            (committed, changes)
-        };
-        let (committed, changes) = blocking(commit).await;
-        step.changes = changes;
+        let begun = self.clock.elapsed();
+        let committed = in_place(|| how(&self.store, &step.changes));
+        self.metrics.flushed(self.clock.elapsed().saturating_sub(begun));
         committed
     }
 
     /// What follows a step that is durable.
     fn is_committed(&mut self, step: &Step) {
-        self.suspended_downloads.set_waiting(self.scheduler.download_waits());
+        self.committed_steps.advance();
+        self.context.suspended_downloads.set_waiting(self.scheduler.download_waits());
         let now = self.clock.now();
         if now.tick >= self.overview_due {
             self.overview_due = now.tick.after(OVERVIEW_INTERVAL);
@@ -466,9 +475,9 @@ impl Engine {
             match effect {
                 Effect::Post { .. } => failpoint::hit("admitted"),
                 Effect::Read { .. } => failpoint::hit("task-known"),
-                Effect::Fetch(_) => failpoint::hit("fetching"),
                 Effect::FindInputs { .. } => failpoint::hit("finding-inputs"),
-                Effect::LoadRows { .. }
+                Effect::Fetch(_)
+                | Effect::LoadRows { .. }
                 | Effect::LoadEnded { .. }
                 | Effect::GoBack { .. }
                 | Effect::AskBalance
@@ -518,30 +527,27 @@ impl Engine {
     async fn begin(&mut self, step: Step) -> Result<Vec<Input>, EngineError> {
         let Step { effects, ended, changed_outcomes, .. } = step;
         let Some(deps) = self.deps.clone() else { return self.load_rows(effects).await };
-        self.begin_effects(effects, &deps);
+        self.begin_effects(effects, &deps, &self.committed_steps.last());
         self.remove_copies(ended.into_iter().map(|(_, record)| record), &deps);
         self.remove_marked_copies(changed_outcomes, &deps);
         Ok(Vec::new())
     }
 
-    fn begin_effects(&mut self, effects: Vec<Effect>, deps: &Arc<EngineDeps>) {
+    /// Begins the downloads of a step before it is made durable: they cost nothing, and are published afterwards.
+    fn begin_downloads(&self, step: &mut Step) {
+        if let Some(deps) = self.deps.clone() {
+            let is_download = |effect: &mut Effect| matches!(effect, Effect::Fetch(_));
+            let downloads: Vec<Effect> = step.effects.extract_if(.., is_download).collect();
+            self.begin_effects(downloads, &deps, &self.committed_steps.next());
+        }
+    }
+
+    fn begin_effects(&self, effects: Vec<Effect>, deps: &Arc<EngineDeps>, commit: &StepCommit) {
         for effect in effects {
-            let (sender, deps, store) = (self.sender.clone(), deps.clone(), self.store.clone());
-            let (exchanges, publish_queue) = (self.exchanges.clone(), self.publish_queue.clone());
-            let (suspended_downloads, clock) = (self.suspended_downloads.clone(), self.clock);
-            let span = effect_span(&effect, &self.scheduler);
+            let (sender, deps, context) = (self.sender.clone(), deps.clone(), self.context.clone());
+            let (span, commit) = (effect_span(&effect, &self.scheduler), commit.clone());
             let done = async move {
-                let inputs = run_effect(
-                    effect,
-                    &deps,
-                    &store,
-                    &exchanges,
-                    &publish_queue,
-                    &suspended_downloads,
-                    clock,
-                )
-                .await;
-                for input in inputs {
+                for input in run_effect(effect, &commit, &deps, &context).await {
                     // The loop may have ended meanwhile; what came back is asked for again by the next.
                     let _ = sender.send(input).await;
                 }

@@ -193,7 +193,7 @@ fn unfinished_downloads_of_a_killed_run_do_not_count_as_a_full_disk() {
     let Some(_disk) = Disk::in_memory(env.path("disk"), "size=24m") else { return };
     let mut killed = env.command(["run", "batch.csv"]);
     killed.env("CALLSHEET_FAILPOINT", "fetching");
-    Running::start(killed).end().was_killed("before the first download");
+    Running::start(killed).end().was_killed("before the first output was published");
     let left = env.path("disk/output/batch/.00000000000000000000000000000000-1.part");
     fs::write(&left, vec![0; 16 << 20]).unwrap();
     env.run(["run", "batch.csv"]).exited(0);
