@@ -4,7 +4,7 @@
 //! without debug assertions, which is what people run, contain none of it.
 
 /// The places of a job's life that every `run` and every daemon comes to, in its order. A name is one place in the code.
-pub const OF_A_RUN: [&str; 18] = [
+pub const OF_A_RUN: [&str; 19] = [
     "accepting",
     "taken",
     "flushed",
@@ -14,6 +14,7 @@ pub const OF_A_RUN: [&str; 18] = [
     "task-known",
     "read",
     "fetching",
+    "downloaded",
     "sidecar-created",
     "part-written",
     "sidecar-written",

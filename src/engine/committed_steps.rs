@@ -1,5 +1,5 @@
-//! Which steps of the engine are durable. Downloads begin while the step that they follow from is being committed, and wait
-//! for it before they put anything in its place.
+//! Which steps of the engine are durable. Downloads begin before the step that they follow from is committed, and wait for it
+//! before they write anything to the disk.
 
 use std::future::pending;
 

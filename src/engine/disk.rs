@@ -26,7 +26,7 @@ pub(super) struct TakenBatch {
 
 impl Engine {
     /// Waits until the state's disk takes a step that it refused, although the reserve was given up for it: others
-    /// filled that, too. Answers that arrive meanwhile wait; nothing that was decided begins but downloads. Returns
+    /// filled that, too. Answers that arrive meanwhile wait; nothing that was decided begins but downloads, which write nothing yet. Returns
     /// the commands that came in.
     pub(super) async fn wait_for_room(
         &mut self,

@@ -55,7 +55,7 @@ pub(super) struct Fetcher<'a> {
     publish_queue: &'a Arc<PublishQueue>,
     suspended_downloads: &'a SuspendedDownloads,
     clock: Clock,
-    /// The commit of what it follows from: before that nothing changes that others see.
+    /// The commit of what it follows from: before that nothing is written to the disk.
     commit: &'a StepCommit,
     /// Other versions of the row, whose outputs give the plain name up.
     others: Vec<(JobSpec, Job)>,
@@ -204,8 +204,8 @@ impl<'a> Fetcher<'a> {
                 }
             }
         }
+        failpoint::hit("downloaded");
         self.commit.wait().await;
-        failpoint::hit("fetching");
         match decisive(faults) {
             None => Ok(done.into_values().collect()),
             Some(fault) => Err(self.keep_whole(order, done, fault, failed.lengths).await),
@@ -310,6 +310,9 @@ impl<'a> Fetcher<'a> {
         begun: PartialDownload,
         in_memory_max: usize,
     ) -> Result<Part, DownloadEnd> {
+        if begun.bytes > 0 {
+            self.commit.wait().await;
+        }
         let mut transfer = Transfer::resume(order, path, self.deps, begun).await;
         let (mut resumes, mut requests, mut farthest) = (0, 0, 0);
         loop {
@@ -338,8 +341,14 @@ impl<'a> Fetcher<'a> {
                 }
                 Err(TransferError::Link(error)) => return Err(FetchFault::Stale(error.into()).into()),
                 Err(TransferError::Here(fault)) => return Err(fault.into()),
-                Err(TransferError::Slow) => return Err(self.slow(transfer)),
+                Err(TransferError::Slow) => {
+                    self.commit.wait().await;
+                    return Err(self.slow(transfer));
+                }
             }
+        }
+        if !transfer.fits_in_memory(in_memory_max) {
+            self.commit.wait().await;
         }
         Ok(transfer.finish(order.spec.order.kind, url, path, in_memory_max).await?)
     }

@@ -179,6 +179,7 @@ async fn fetch(
     let store = &context.store;
     let batch = order.key.batch;
     if !deps.keeps_local {
+        commit.wait().await;
         let (marks, key) = (ScratchMarks::of(store.dir()), order.key);
         if let Err(error) = blocking(move || marks.set(key)).await {
             let fault = FetchFault::Passing(Fault::new("state", error.to_string()));

@@ -1,7 +1,7 @@
 //! The engine: wake -> admit -> commit intent -> effect -> commit outcome.
 //!
 //! [`scheduler`] decides; this file is the loop that commits what was decided and only then begins it. Downloads, which cost
-//! nothing, begin before, and wait for the commit with what they change. There is one loop and one writer; effects run beside
+//! nothing, begin before, and wait for the commit before they write anything. There is one loop and one writer; effects run beside
 //! it and report back.
 
 mod batch_results;
@@ -344,16 +344,14 @@ impl Engine {
     ) -> Result<Step, EngineError> {
         let mut step = self.decide(std::mem::take(&mut received.inputs))?;
         // A batch that comes with this step has no folder yet.
-        if received.taken.is_empty() {
-            self.begin_downloads(&mut step);
-        }
+        let downloads = if received.taken.is_empty() { self.begin_downloads(&mut step) } else { 0 };
         if let Err(error) = self.commit(&step, Store::commit) {
             if *stop.borrow() != Stop::No || self.deps.is_none() || !error.is_full() {
                 return Err(error.into());
             }
             received.waiting.extend(self.wait_for_room(error, &step, stop, observe).await?);
         }
-        self.is_committed(&step);
+        self.is_committed(&step, downloads);
         Ok(step)
     }
 
@@ -426,7 +424,7 @@ impl Engine {
         }
     }
 
-    /// Decides; the changes are the caller's to commit, and the effects to begin afterwards.
+    /// Decides; the changes are the caller's to commit, and the effects to begin.
     fn decide(&mut self, mut inputs: Vec<Input>) -> Result<Step, EngineError> {
         if self.is_read_only {
             return Ok(Step::default());
@@ -459,8 +457,8 @@ impl Engine {
         committed
     }
 
-    /// What follows a step that is durable.
-    fn is_committed(&mut self, step: &Step) {
+    /// What follows a step that is durable, and of which so many downloads have begun.
+    fn is_committed(&mut self, step: &Step, downloads: usize) {
         self.committed_steps.advance();
         self.context.suspended_downloads.set_waiting(self.scheduler.download_waits());
         let now = self.clock.now();
@@ -470,6 +468,10 @@ impl Engine {
         }
         if !step.ended.is_empty() {
             failpoint::hit("ended");
+        }
+        let is_download = |effect: &&Effect| matches!(effect, Effect::Fetch(_));
+        for _ in 0..downloads + step.effects.iter().filter(is_download).count() {
+            failpoint::hit("fetching");
         }
         for effect in &step.effects {
             match effect {
@@ -533,13 +535,15 @@ impl Engine {
         Ok(Vec::new())
     }
 
-    /// Begins the downloads of a step before it is made durable: they cost nothing, and are published afterwards.
-    fn begin_downloads(&self, step: &mut Step) {
-        if let Some(deps) = self.deps.clone() {
-            let is_download = |effect: &mut Effect| matches!(effect, Effect::Fetch(_));
-            let downloads: Vec<Effect> = step.effects.extract_if(.., is_download).collect();
-            self.begin_effects(downloads, &deps, &self.committed_steps.next());
-        }
+    /// Begins the downloads of a step before it is made durable: they cost nothing, and write nothing before it is. Returns how
+    /// many these are.
+    fn begin_downloads(&self, step: &mut Step) -> usize {
+        let Some(deps) = self.deps.clone() else { return 0 };
+        let is_download = |effect: &mut Effect| matches!(effect, Effect::Fetch(_));
+        let downloads: Vec<Effect> = step.effects.extract_if(.., is_download).collect();
+        let count = downloads.len();
+        self.begin_effects(downloads, &deps, &self.committed_steps.next());
+        count
     }
 
     fn begin_effects(&self, effects: Vec<Effect>, deps: &Arc<EngineDeps>, commit: &StepCommit) {

@@ -228,7 +228,79 @@ impl PublishQueue {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::future::join_all;
+
     use super::*;
+    use crate::domain::ids::{AttemptNo, BatchName, BatchNo, Fingerprint, JobId, JobKey, Seq, TaskId};
+    use crate::domain::job::{Job, JobSpec, State};
+    use crate::output::{Media, OutputOptions};
+
+    /// A job of that number, whose only output says so.
+    fn publication(output_dir: &OutputDir, no: u32) -> QueuedPublication {
+        let order = serde_json::json!({
+            "line": no + 2, "kind": "image", "body": { "prompt": "a fox" }, "priority": 0, "meta": {},
+        });
+        let spec = JobSpec {
+            seq: Seq(no),
+            id: JobId(u128::from(no).to_be_bytes()),
+            fingerprint: Fingerprint([1; 16]),
+            variation: 1,
+            label: format!("fox-{no}"),
+            apart: false,
+            order: serde_json::from_value(order).unwrap(),
+        };
+        let batch: BatchName = "foxes".parse().unwrap();
+        let content = no.to_string().into_bytes();
+        let part = Part {
+            path: output_dir.part_path(&batch, spec.id, 1),
+            bytes: content.len() as u64,
+            unwritten: Some(content),
+            sha256: format!("{no:064x}"),
+            media: Media { ext: "png".into(), content_type: "image/png".into() },
+        };
+        let fetching = State::Fetching { task: TaskId("t".into()), urls: Vec::new(), files: Vec::new() };
+        let order = FetchOrder {
+            key: JobKey { batch: BatchNo(1), seq: spec.seq },
+            attempt: AttemptNo::FIRST,
+            batch,
+            layout: None,
+            spec: Arc::new(spec),
+            job: Job::at(AttemptNo::FIRST, fetching),
+            urls: Vec::new(),
+            takes_name: false,
+            is_superseded: false,
+        };
+        QueuedPublication {
+            output_dir: output_dir.clone(),
+            order: Arc::new(order),
+            layout: Layout::default(),
+            parts: vec![part],
+            now: Timestamp(5_000),
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn all_of_a_crowd_are_published() {
+        let dir = tempfile::tempdir().unwrap();
+        let output_dir = OutputDir::new(dir.path(), OutputOptions::default());
+        output_dir.prepare(&"foxes".parse().unwrap()).unwrap();
+        let (sender, mut released) = mpsc::channel(4096);
+        let queue = Arc::new(PublishQueue::new(sender));
+        let crowd = (0..1_000).map(|no| {
+            let (queue, publication) = (queue.clone(), publication(&output_dir, no));
+            tokio::spawn(async move { queue.publish(publication, true).await })
+        });
+        let crowd: Vec<_> = crowd.collect();
+        for (no, published) in join_all(crowd).await.into_iter().enumerate() {
+            let files = published.unwrap().unwrap();
+            let content = std::fs::read_to_string(dir.path().join("foxes").join(&files[0].path)).unwrap();
+            assert_eq!((content, files.len()), (no.to_string(), 1));
+        }
+        assert!(released.try_recv().is_ok(), "slots are given up meanwhile");
+        let queue = queue.lock();
+        assert_eq!((queue.waiting.len(), queue.bytes, queue.groups.count), (0, 0, 0));
+        assert!(!queue.groups.is_writing);
+    }
 
     #[test]
     fn a_large_group_begins_while_another_is_brought_to_the_device() {

@@ -33,35 +33,58 @@ pub(super) struct SyncedContents {
     pub(super) has_names: bool,
 }
 
-/// Waits until the contents of `files` are on the device. They lie in `folders`, below `root`.
-pub(super) fn sync_contents(root: &Path, folders: &BTreeSet<PathBuf>, files: &[&File]) -> SyncedContents {
-    // After an error every file is asked for its own.
-    if files.len() >= GROUP_MIN && is_quick(root, folders) && sync_file_system(root).is_ok() {
-        return SyncedContents { outcomes: files.iter().map(|_| Ok(())).collect(), has_names: true };
+/// The sync of a group of files of one file system.
+pub(super) struct GroupSync<'a> {
+    root: &'a Path,
+    /// The file system; nothing where the group is small. Errors since it was opened are reported by its `syncfs`, whoever else was
+    /// told: of an error that somebody was told before, another that opens it afterwards hears nothing.
+    file_system: Option<File>,
+}
+
+impl GroupSync<'_> {
+    /// Of so many files below `root`, before anything is written to the first of them.
+    pub(super) fn begin(root: &Path, files: usize) -> GroupSync<'_> {
+        let file_system = if files >= GROUP_MIN { File::open(root).ok() } else { None };
+        GroupSync { root, file_system }
     }
-    if files.len() > 1 {
-        // It begins writing, and waits for nothing. Where it cannot, the sync does both.
-        for file in files {
-            let _ = rustix::fs::fadvise(file, 0, None, Advice::DontNeed);
+
+    /// Waits until the contents of `files` are on the device. They lie in `folders`, below the root.
+    pub(super) fn sync_contents(&self, folders: &BTreeSet<PathBuf>, files: &[&File]) -> SyncedContents {
+        // After an error every file is asked for its own.
+        if files.len() >= GROUP_MIN && self.sync_file_system(folders) {
+            return SyncedContents { outcomes: files.iter().map(|_| Ok(())).collect(), has_names: true };
         }
+        if files.len() > 1 {
+            // It begins writing, and waits for nothing. Where it cannot, the sync does both.
+            for file in files {
+                let _ = rustix::fs::fadvise(file, 0, None, Advice::DontNeed);
+            }
+        }
+        SyncedContents { outcomes: files.iter().map(|file| file.sync_data()).collect(), has_names: false }
     }
-    SyncedContents { outcomes: files.iter().map(|file| file.sync_data()).collect(), has_names: false }
+
+    /// Waits until the names in `folders`, below the root, are on the device; a folder before its name.
+    pub(super) fn sync_folders(&self, folders: &BTreeSet<PathBuf>) -> io::Result<()> {
+        if folders.len() >= GROUP_MIN && self.sync_file_system(folders) {
+            return Ok(());
+        }
+        folders.iter().rev().try_for_each(|folder| File::open(folder)?.sync_all())
+    }
+
+    /// Syncs the whole file system, where that is quick.
+    fn sync_file_system(&self, folders: &BTreeSet<PathBuf>) -> bool {
+        let Some(file_system) = &self.file_system else { return false };
+        is_quick(self.root, file_system, folders) && rustix::fs::syncfs(file_system).is_ok()
+    }
 }
 
-/// Waits until the names in `folders`, below `root`, are on the device; a folder before its name.
+/// The same for names that were there before, or were given by one rename after the other.
 pub(super) fn sync_folders(root: &Path, folders: &BTreeSet<PathBuf>) -> io::Result<()> {
-    if folders.len() >= GROUP_MIN && is_quick(root, folders) && sync_file_system(root).is_ok() {
-        return Ok(());
-    }
-    folders.iter().rev().try_for_each(|folder| File::open(folder)?.sync_all())
-}
-
-fn sync_file_system(root: &Path) -> io::Result<()> {
-    Ok(rustix::fs::syncfs(File::open(root)?)?)
+    GroupSync::begin(root, folders.len()).sync_folders(folders)
 }
 
 /// Whether one `syncfs` does what a sync of each file does, and waits for little else.
-fn is_quick(root: &Path, folders: &BTreeSet<PathBuf>) -> bool {
+fn is_quick(root: &Path, file_system: &File, folders: &BTreeSet<PathBuf>) -> bool {
     static REPORTS_ERRORS: OnceLock<bool> = OnceLock::new();
     let reports_errors = || {
         let release = fs::read_to_string("/proc/sys/kernel/osrelease");
@@ -69,7 +92,8 @@ fn is_quick(root: &Path, folders: &BTreeSet<PathBuf>) -> bool {
     };
     let device = |path: &Path| fs::metadata(path).map(|found| found.dev()).ok();
     let is_one = || {
-        let whole = device(root);
+        // Another one may have been mounted there since.
+        let whole = file_system.metadata().map(|found| found.dev()).ok();
         whole.is_some() && folders.iter().all(|folder| device(folder) == whole)
     };
     let dirty = || meminfo().and_then(|text| dirty_bytes(&text));
@@ -131,7 +155,8 @@ mod tests {
         for count in [0, 1, 2, 20] {
             let files: Vec<File> =
                 (0..count).map(|n| File::create(dir.path().join(n.to_string())).unwrap()).collect();
-            let synced = sync_contents(dir.path(), &folders, &files.iter().collect::<Vec<_>>()).outcomes;
+            let sync = GroupSync::begin(dir.path(), count);
+            let synced = sync.sync_contents(&folders, &files.iter().collect::<Vec<_>>()).outcomes;
             assert_eq!(synced.len(), count);
             assert!(synced.iter().all(Result::is_ok));
         }

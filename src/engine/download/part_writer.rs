@@ -88,6 +88,11 @@ impl PartWriter {
         }
     }
 
+    /// Whether the part stays in memory with so many more bytes.
+    pub(super) fn fits_in_memory(&self, more: usize) -> bool {
+        self.is_in_memory() && self.buffer.len() + more <= BUFFER_BYTES
+    }
+
     /// Takes the next bytes.
     pub(super) fn push(&mut self, piece: &[u8]) -> io::Result<()> {
         self.hasher.update(piece);

@@ -109,6 +109,9 @@ impl Transfer {
             };
             let Some(chunk) = chunk else { return Ok(()) };
             slow_timeout.slow_download.took(chunk.as_ref().len() as u64);
+            if !self.writer.fits_in_memory(chunk.as_ref().len()) {
+                slow_timeout.fetcher.commit.wait().await;
+            }
             self.piece(chunk.as_ref()).map_err(TransferError::Here)?;
         }
     }
@@ -153,6 +156,11 @@ impl Transfer {
         Ok(self.partial)
     }
 
+    /// Whether the file stays in memory where it has no more bytes than that.
+    pub(super) fn fits_in_memory(&self, in_memory_max: usize) -> bool {
+        self.writer.is_in_memory() && self.writer.buffered() <= in_memory_max
+    }
+
     /// A whole file: in memory where it has no more bytes than `in_memory_max`, otherwise on the device.
     pub(super) async fn finish(
         mut self,
@@ -169,7 +177,7 @@ impl Transfer {
             FetchFault::Stale(Fault::new("cut_off", text))
         };
         let (path, bytes) = (path.to_owned(), self.partial.bytes);
-        if self.writer.is_in_memory() && self.writer.buffered() <= in_memory_max {
+        if self.fits_in_memory(in_memory_max) {
             let cut_off = cut_off();
             let (hasher, content) = self.writer.into_memory();
             if is_truncated(Cursor::new(&content), &media.content_type).unwrap_or(true) {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use crate::domain::job::OutputFile;
 use crate::failpoint;
 use crate::file_system::rename;
-use crate::output::group_sync::{sync_contents, sync_folders};
+use crate::output::group_sync::GroupSync;
 use crate::output::output_spec::OutputSpec;
 use crate::output::publish::name_when_taken::{Chosen, UntriedNames};
 use crate::output::publish::{OutputDir, Publication, create, folders_of};
@@ -41,16 +41,18 @@ impl OutputDir {
         // a name never replaces anything, so one that is taken after all is noticed, and then everything is looked at.
         let begin = |publication| Publishing::new(publication, self.is_new(publication.output_spec.batch));
         let mut jobs: Vec<Publishing<'_>> = group.iter().map(begin).collect();
+        let sync =
+            GroupSync::begin(&self.root, group.iter().map(|publication| publication.parts.len() + 1).sum());
         // Once more for those who lost their name to another.
         while jobs.iter().any(|job| job.outcome.is_none() && job.chosen.is_none()) {
-            self.try_names(&mut jobs, &mut are_written);
+            self.try_names(&mut jobs, &sync, &mut are_written);
         }
-        self.sync_names(&mut jobs);
+        self.sync_names(&mut jobs, &sync);
         jobs.into_iter().map(Publishing::outcome).collect()
     }
 
     /// Every job without a name tries the next one.
-    fn try_names(&self, jobs: &mut [Publishing<'_>], are_written: &mut impl FnMut()) {
+    fn try_names(&self, jobs: &mut [Publishing<'_>], sync: &GroupSync<'_>, are_written: &mut impl FnMut()) {
         let mut made = BTreeSet::new();
         let mut written: Vec<(usize, File)> = Vec::new();
         let is_open = |job: &Publishing<'_>| job.outcome.is_none() && job.chosen.is_none();
@@ -63,7 +65,7 @@ impl OutputDir {
         }
         let files: Vec<&File> = written.iter().map(|(_, file)| file).collect();
         are_written();
-        let contents = sync_contents(&self.root, &made, &files);
+        let contents = sync.sync_contents(&made, &files);
         for ((n, _), synced) in written.iter().zip(contents.outcomes) {
             if let (Err(error), None) = (synced, &jobs[*n].outcome) {
                 jobs[*n].remove_unfinished_sidecar();
@@ -86,7 +88,7 @@ impl OutputDir {
             let dir = self.batch_dir(job.publication.output_spec.batch);
             folders.extend(folders_of(&dir, [chosen.sidecar.clone()]));
         }
-        let synced = sync_folders(&self.root, &folders);
+        let synced = sync.sync_folders(&folders);
         each(jobs, &open, |job| {
             if let Err(error) = &synced {
                 return Err(copy_of(error));
@@ -96,7 +98,7 @@ impl OutputDir {
     }
 
     /// Waits until the names of all that was published are on the device.
-    fn sync_names(&self, jobs: &mut [Publishing<'_>]) {
+    fn sync_names(&self, jobs: &mut [Publishing<'_>], sync: &GroupSync<'_>) {
         let mut folders = BTreeSet::new();
         for job in jobs.iter().filter(|job| job.outcome.is_none()) {
             let Some(chosen) = &job.chosen else { continue };
@@ -105,7 +107,7 @@ impl OutputDir {
             let paths = chosen.files.iter().map(|file| dir.join(&file.path)).chain(sidecar);
             folders.extend(folders_of(&dir, paths));
         }
-        let synced = sync_folders(&self.root, &folders);
+        let synced = sync.sync_folders(&folders);
         for job in jobs.iter_mut().filter(|job| job.outcome.is_none()) {
             job.outcome = Some(match (&synced, job.chosen.take()) {
                 (Ok(()), Some(chosen)) => {

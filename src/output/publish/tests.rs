@@ -434,6 +434,34 @@ fn jobs_that_land_together_have_names_of_their_own_and_one_that_cannot_land_keep
 }
 
 #[test]
+fn a_group_that_is_published_while_another_waits_for_the_device_takes_none_of_its_names() {
+    for bench in [bench(), found_bench()] {
+        let specs: Vec<JobSpec> = (1..=24).map(|id| spec(id, "hero")).collect();
+        let job = bench.job();
+        let parts: Vec<Vec<Part>> =
+            specs.iter().map(|spec| vec![bench.part(spec.id, 1, &spec.id.to_string())]).collect();
+        let publications: Vec<Publication<'_>> = (specs.iter().zip(&parts))
+            .map(|(spec, parts)| {
+                let output_spec = OutputSpec { batch: &bench.batch, layout: &bench.layout, spec, job: &job };
+                Publication { output_spec, parts, now: Timestamp(5_000) }
+            })
+            .collect();
+        let (first, second) = publications.split_at(12);
+        let mut meanwhile = None;
+        let outcomes = bench.output_dir.publish_all(first, || {
+            meanwhile.get_or_insert_with(|| bench.output_dir.publish_all(second, || {}));
+        });
+        let outcomes = outcomes.into_iter().chain(meanwhile.unwrap());
+        for (publication, outcome) in publications.iter().zip(outcomes) {
+            let files = outcome.unwrap();
+            assert_eq!(bench.output_dir.published(publication.output_spec), Some(files.clone()));
+            assert_eq!(bench.read(&files[0].path), publication.output_spec.spec.id.to_string());
+        }
+        assert_eq!(bench.names().iter().filter(|name| name.ends_with(".png")).count(), 24);
+    }
+}
+
+#[test]
 fn a_batch_is_new_to_the_process_that_made_its_folder_alone() {
     let dir = tempfile::tempdir().unwrap();
     let batch: BatchName = "b".parse().unwrap();

@@ -1,4 +1,5 @@
-//! The step that is being put together: what changed, what has ended, and what is to begin once that is durable.
+//! The step that is being put together: what changed, what has ended, and what is to begin: downloads at once, everything else
+//! when the step is durable.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -82,7 +83,7 @@ impl PendingStep {
         ended.chain(changed).filter(move |key| key.batch == no)
     }
 
-    /// Something is to begin once the step is durable.
+    /// Something is to begin: see the module's documentation.
     pub fn begin(&mut self, effect: Effect) {
         self.effects.push(effect);
     }
