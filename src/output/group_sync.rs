@@ -36,8 +36,8 @@ pub(super) struct SyncedContents {
 /// The sync of a group of files of one file system.
 pub(super) struct GroupSync<'a> {
     root: &'a Path,
-    /// The file system; nothing where the group is small. Errors since it was opened are reported by its `syncfs`, whoever else was
-    /// told: of an error that somebody was told before, another that opens it afterwards hears nothing.
+    /// The file system; nothing where the group is small. Its `syncfs` reports every error since it was opened. One that is opened
+    /// later is not told of errors that were reported to another before.
     file_system: Option<File>,
 }
 
