@@ -347,7 +347,7 @@ impl<'a> Fetcher<'a> {
                 }
             }
         }
-        if !transfer.fits_in_memory(in_memory_max) {
+        if !transfer.stays_in_memory(in_memory_max) {
             self.commit.wait().await;
         }
         Ok(transfer.finish(order.spec.order.kind, url, path, in_memory_max).await?)

@@ -12,7 +12,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use rustix::fs::Advice;
+use rustix::fs::{Advice, StatFs};
 
 /// Fewer files than this are synced one by one.
 const GROUP_MIN: usize = 8;
@@ -34,18 +34,16 @@ pub(super) struct SyncedContents {
 }
 
 /// The sync of a group of files of one file system.
-pub(super) struct GroupSync<'a> {
-    root: &'a Path,
+pub(super) struct GroupSync {
     /// The file system; nothing where the group is small. Its `syncfs` reports every error since it was opened. One that is opened
     /// later is not told of errors that were reported to another before.
     file_system: Option<File>,
 }
 
-impl GroupSync<'_> {
+impl GroupSync {
     /// Of so many files below `root`, before anything is written to the first of them.
-    pub(super) fn begin(root: &Path, files: usize) -> GroupSync<'_> {
-        let file_system = if files >= GROUP_MIN { File::open(root).ok() } else { None };
-        GroupSync { root, file_system }
+    pub(super) fn begin(root: &Path, files: usize) -> GroupSync {
+        GroupSync { file_system: if files >= GROUP_MIN { File::open(root).ok() } else { None } }
     }
 
     /// Waits until the contents of `files` are on the device. They lie in `folders`, below the root.
@@ -74,7 +72,7 @@ impl GroupSync<'_> {
     /// Syncs the whole file system, where that is quick.
     fn sync_file_system(&self, folders: &BTreeSet<PathBuf>) -> bool {
         let Some(file_system) = &self.file_system else { return false };
-        is_quick(self.root, file_system, folders) && rustix::fs::syncfs(file_system).is_ok()
+        is_quick(file_system, folders) && rustix::fs::syncfs(file_system).is_ok()
     }
 }
 
@@ -84,7 +82,7 @@ pub(super) fn sync_folders(root: &Path, folders: &BTreeSet<PathBuf>) -> io::Resu
 }
 
 /// Whether one `syncfs` does what a sync of each file does, and waits for little else.
-fn is_quick(root: &Path, file_system: &File, folders: &BTreeSet<PathBuf>) -> bool {
+fn is_quick(file_system: &File, folders: &BTreeSet<PathBuf>) -> bool {
     static REPORTS_ERRORS: OnceLock<bool> = OnceLock::new();
     let reports_errors = || {
         let release = fs::read_to_string("/proc/sys/kernel/osrelease");
@@ -99,14 +97,17 @@ fn is_quick(root: &Path, file_system: &File, folders: &BTreeSet<PathBuf>) -> boo
     let dirty = || meminfo().and_then(|text| dirty_bytes(&text));
     *REPORTS_ERRORS.get_or_init(reports_errors)
         && dirty().is_some_and(|bytes| bytes <= DIRTY_MAX_BYTES)
-        && is_local(root)
+        && rustix::fs::fstatfs(file_system).is_ok_and(|found| is_of_types(&found))
         && is_one()
 }
 
 /// Whether the file system of `path` is one of [`TYPES`], on a disk of this machine.
 pub(super) fn is_local(path: &Path) -> bool {
-    let found = rustix::fs::statfs(path);
-    found.is_ok_and(|found| u64::try_from(found.f_type).is_ok_and(|name| TYPES.contains(&name)))
+    rustix::fs::statfs(path).is_ok_and(|found| is_of_types(&found))
+}
+
+fn is_of_types(found: &StatFs) -> bool {
+    u64::try_from(found.f_type).is_ok_and(|name| TYPES.contains(&name))
 }
 
 /// `6.1.0-13-amd64` is 6.1.

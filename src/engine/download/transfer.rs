@@ -157,7 +157,7 @@ impl Transfer {
     }
 
     /// Whether the file stays in memory where it has no more bytes than that.
-    pub(super) fn fits_in_memory(&self, in_memory_max: usize) -> bool {
+    pub(super) fn stays_in_memory(&self, in_memory_max: usize) -> bool {
         self.writer.is_in_memory() && self.writer.buffered() <= in_memory_max
     }
 
@@ -177,7 +177,7 @@ impl Transfer {
             FetchFault::Stale(Fault::new("cut_off", text))
         };
         let (path, bytes) = (path.to_owned(), self.partial.bytes);
-        if self.fits_in_memory(in_memory_max) {
+        if self.stays_in_memory(in_memory_max) {
             let cut_off = cut_off();
             let (hasher, content) = self.writer.into_memory();
             if is_truncated(Cursor::new(&content), &media.content_type).unwrap_or(true) {

@@ -52,7 +52,7 @@ impl OutputDir {
     }
 
     /// Every job without a name tries the next one.
-    fn try_names(&self, jobs: &mut [Publishing<'_>], sync: &GroupSync<'_>, are_written: &mut impl FnMut()) {
+    fn try_names(&self, jobs: &mut [Publishing<'_>], sync: &GroupSync, are_written: &mut impl FnMut()) {
         let mut made = BTreeSet::new();
         let mut written: Vec<(usize, File)> = Vec::new();
         let is_open = |job: &Publishing<'_>| job.outcome.is_none() && job.chosen.is_none();
@@ -98,7 +98,7 @@ impl OutputDir {
     }
 
     /// Waits until the names of all that was published are on the device.
-    fn sync_names(&self, jobs: &mut [Publishing<'_>], sync: &GroupSync<'_>) {
+    fn sync_names(&self, jobs: &mut [Publishing<'_>], sync: &GroupSync) {
         let mut folders = BTreeSet::new();
         for job in jobs.iter().filter(|job| job.outcome.is_none()) {
             let Some(chosen) = &job.chosen else { continue };
