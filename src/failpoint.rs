@@ -1,7 +1,7 @@
 //! Places where a test can make the process die as if by `kill -9`.
 //!
-//! `CALLSHEET_FAILPOINT=posted:3` kills the process the third time it comes to `posted`. Builds
-//! without debug assertions, which is what people run, contain none of it.
+//! `CALLSHEET_FAILPOINT=posted:3` kills the process the third time it comes to `posted`. Only
+//! builds without optimisation contain them (`build.rs`); what people run does not.
 
 /// The places of a job's life that every `run` and every daemon comes to, in its order. A name is one place in the code.
 pub const OF_A_RUN: [&str; 19] = [
@@ -60,14 +60,14 @@ pub const OF_REBUILDS: [&str; 1] = ["database-replaced"];
 pub const OF_THE_DAEMON: [&str; 1] = ["receipt-written"];
 
 /// Dies here, if this is the place and the time.
-#[cfg(debug_assertions)]
+#[cfg(failpoints)]
 pub fn hit(name: &'static str) {
     use std::sync::OnceLock;
     use std::sync::atomic::{AtomicU32, Ordering};
 
     static WANTED: OnceLock<Option<(String, u32)>> = OnceLock::new();
     static HITS: AtomicU32 = AtomicU32::new(0);
-    debug_assert!(
+    assert!(
         [
             &OF_A_RUN[..],
             &OF_THE_DAEMON,
@@ -104,5 +104,5 @@ pub fn hit(name: &'static str) {
 }
 
 /// Nothing: this build has no failpoints.
-#[cfg(not(debug_assertions))]
+#[cfg(not(failpoints))]
 pub fn hit(_name: &'static str) {}

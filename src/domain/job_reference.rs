@@ -465,7 +465,7 @@ fn parent_of_named(input: &JobInput, takes: &[Option<EndedTake>]) -> Result<Seq,
             other => Err(MissingInput::Ended(other)),
         };
     }
-    debug_assert!(input.variation.is_none(), "one variation is one take");
+    // Several takes: no variation is named, since one variation is one take.
     let succeeded = || ended().filter(|take| take.state == JobState::Succeeded);
     let with = |verdict| succeeded().filter(move |take| take.verdict == Some(verdict));
     if let Some(picked) = with(Verdict::Picked).next() {

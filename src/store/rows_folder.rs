@@ -62,12 +62,11 @@ impl Store {
     }
 
     /// Puts the rows of a new batch where those of its number belong; on the device on return. Nothing of them counts
-    /// before the batch is committed, and what lay there of one that never was gives way.
+    /// before the batch is committed, and what lay there of one that never was gives way. None of its rows replaces another.
     ///
     /// # Errors
     /// When the file system refuses.
     pub fn place_rows(&self, from: &RowsFolder, batch: &BatchRecord) -> Result<(), StoreError> {
-        debug_assert_eq!(batch.versions_bytes, 0, "a new batch has no row that another one replaces");
         let before = BatchRecord::new(batch.no, batch.name.clone(), batch.created);
         let spool = self.reconciled(&before)?;
         fs::create_dir_all(spool.dir()).map_err(StoreError::io(spool.dir()))?;

@@ -310,6 +310,26 @@ fn every_file_says_what_it_is_for_and_is_one_room() {
     report(&problems);
 }
 
+/// `doctest = false` in each `Cargo.toml`: nothing is looked for in them, which takes as long as to read all of the crate.
+#[test]
+fn no_example_is_only_in_a_comment() {
+    let mut problems = Vec::new();
+    for source in sources() {
+        let comments = source.text.lines().enumerate().filter_map(|(index, line)| {
+            let line = line.trim_start();
+            Some((index + 1, line.strip_prefix("///").or_else(|| line.strip_prefix("//!"))?.trim_start()))
+        });
+        // Every other fence ends a block.
+        for (line, fence) in comments.filter(|(_, text)| text.starts_with("```")).step_by(2) {
+            if fence == "```" || fence.starts_with("```rust") {
+                problems
+                    .push(format!("{}:{line}: make a test of it, or say what it is: ```text", source.path));
+            }
+        }
+    }
+    report(&problems);
+}
+
 #[test]
 fn architecture_md_names_every_module() {
     let map = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();

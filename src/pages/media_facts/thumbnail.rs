@@ -24,13 +24,18 @@ const LINES_PIXELS_MAX: u64 = 400_000_000;
 /// What lies behind the transparent parts of a picture.
 const BACKGROUND: u32 = 238;
 
-/// A picture on its way to its thumbnail: each pixel is added to the one that it becomes a part of.
+/// A picture on its way to its thumbnail: each pixel is added to the one that it becomes a part of, line after line.
 pub(super) struct Picture {
     pub(super) width: u32,
     pub(super) height: u32,
     small_width: u32,
     small_height: u32,
-    /// Red, green, blue and the number of pixels, for each of the thumbnail's.
+    /// Pixels of the thumbnail that nothing is added to any more, 3 bytes each.
+    pixels: Vec<u8>,
+    /// The line of the thumbnail that is added to.
+    row: usize,
+    /// Red, green, blue and the number of pixels, for each of that line. 400 million pixels in the 480 of the narrowest
+    /// thumbnail are 833,000 each, and 213 million of a colour.
     sums: Vec<[u32; 4]>,
     /// Which column of the thumbnail each column becomes a part of.
     columns: Vec<usize>,
@@ -68,17 +73,27 @@ impl Picture {
             u32::try_from(scaled).unwrap_or(THUMBNAIL_EDGE).max(1)
         };
         let (small_width, small_height) = (small(width), small(height));
-        let sums = vec![[0; 4]; (small_width * small_height) as usize];
-        let columns = (0..width).map(|x| scaled(x, small_width, width)).collect();
-        let orientation = Orientation::default();
-        Ok(Picture { width, height, small_width, small_height, sums, columns, orientation })
+        Ok(Picture {
+            width,
+            height,
+            small_width,
+            small_height,
+            pixels: Vec::with_capacity((small_width * small_height * 3) as usize),
+            row: 0,
+            sums: vec![[0; 4]; small_width as usize],
+            columns: (0..width).map(|x| scaled(x, small_width, width)).collect(),
+            orientation: Orientation::default(),
+        })
     }
 
-    /// Adds line `y`: 1 to 4 bytes a pixel, for grey, grey and alpha, colours, colours and alpha.
+    /// Adds line `y`, the one after that of the last call: 1 to 4 bytes a pixel, for grey, grey and alpha, colours, colours
+    /// and alpha.
     fn add_line(&mut self, y: u32, line: &[u8], bytes_per_pixel: usize) {
         let row = scaled(y, self.small_height, self.height);
-        let first = row * self.small_width as usize;
-        let Some(sums) = self.sums.get_mut(first..first + self.small_width as usize) else { return };
+        if row != self.row {
+            self.end_row();
+            self.row = row;
+        }
         for (pixel, column) in line.chunks_exact(bytes_per_pixel).zip(&self.columns) {
             let (red, green, blue, alpha) = match *pixel {
                 [grey] => (grey, grey, grey, u8::MAX),
@@ -87,11 +102,24 @@ impl Picture {
                 [red, green, blue, alpha] => (red, green, blue, alpha),
                 _ => return,
             };
-            let Some([reds, greens, blues, count]) = sums.get_mut(*column) else { return };
-            *reds = reds.saturating_add(seen(red, alpha));
-            *greens = greens.saturating_add(seen(green, alpha));
-            *blues = blues.saturating_add(seen(blue, alpha));
-            *count = count.saturating_add(1);
+            let Some([reds, greens, blues, count]) = self.sums.get_mut(*column) else { return };
+            *reds += seen(red, alpha);
+            *greens += seen(green, alpha);
+            *blues += seen(blue, alpha);
+            *count += 1;
+        }
+    }
+
+    /// Makes pixels of the line that was added to, and begins the next.
+    #[allow(clippy::cast_possible_truncation)]
+    fn end_row(&mut self) {
+        for [red, green, blue, count] in &mut self.sums {
+            for sum in [red, green, blue] {
+                // The mean of bytes is one.
+                self.pixels.push((*sum / (*count).max(1)) as u8);
+                *sum = 0;
+            }
+            *count = 0;
         }
     }
 
@@ -107,35 +135,65 @@ impl Picture {
     ///
     /// # Errors
     /// When it cannot be encoded or written.
-    pub(super) fn write_thumbnail(&self, path: &Path) -> Result<(), MediaError> {
+    pub(super) fn write_thumbnail(mut self, path: &Path) -> Result<(), MediaError> {
+        self.end_row();
+        // Lines that a decoder left out are black.
+        self.pixels.resize((self.small_width * self.small_height * 3) as usize, 0);
         let mut jpeg = Vec::new();
-        let (small, width, height) = self.orientation.turn(self.small(), self.small_width, self.small_height);
+        let (small, width, height) = self.orientation.turn(self.pixels, self.small_width, self.small_height);
         let side = |side: u32| u16::try_from(side).map_err(undecodable);
-        let (width, height) = (side(width)?, side(height)?);
+        let colours = Colours { pixels: &small, width: side(width)?, height: side(height)? };
         jpeg_encoder::Encoder::new(&mut jpeg, THUMBNAIL_QUALITY)
-            .encode(&small, width, height, jpeg_encoder::ColorType::Rgb)
+            .encode_image(colours)
             .map_err(undecodable)?;
         // Under its name it is whole: nobody makes the same thumbnail at the same time.
         let draft = path.with_extension("draft");
         std::fs::write(&draft, jpeg)?;
         Ok(std::fs::rename(&draft, path)?)
     }
+}
 
-    /// The thumbnail, 3 bytes a pixel.
-    fn small(&self) -> Vec<u8> {
-        let mean = |sum: u32, count: u32| u8::try_from(sum / count.max(1)).unwrap_or(u8::MAX);
-        let mut pixels = Vec::with_capacity(self.sums.len() * 3);
-        for [red, green, blue, count] in &self.sums {
-            pixels.extend_from_slice(&[mean(*red, *count), mean(*green, *count), mean(*blue, *count)]);
+/// Pixels of 3 bytes, for the encoder: [`jpeg_encoder::Encoder::encode`] brings nine formats, each compiled with all of the
+/// encoder.
+struct Colours<'a> {
+    pixels: &'a [u8],
+    width: u16,
+    height: u16,
+}
+
+impl jpeg_encoder::ImageBuffer for Colours<'_> {
+    fn get_jpeg_color_type(&self) -> jpeg_encoder::JpegColorType {
+        jpeg_encoder::JpegColorType::Ycbcr
+    }
+
+    fn width(&self) -> u16 {
+        self.width
+    }
+
+    fn height(&self) -> u16 {
+        self.height
+    }
+
+    fn fill_buffers(&self, y: u16, [lumas, blues, reds, _]: &mut [Vec<u8>; 4]) {
+        let line_bytes = usize::from(self.width) * 3;
+        let line = self.pixels.chunks_exact(line_bytes).nth(usize::from(y)).unwrap_or_default();
+        for pixel in line.as_chunks().0 {
+            let [red, green, blue] = *pixel;
+            let (luma, blue, red) = jpeg_encoder::rgb_to_ycbcr(red, green, blue);
+            lumas.push(luma);
+            blues.push(blue);
+            reds.push(red);
         }
-        pixels
     }
 }
 
 /// A colour as it is seen before the background.
 fn seen(colour: u8, alpha: u8) -> u32 {
+    if alpha == u8::MAX {
+        return u32::from(colour);
+    }
     let (colour, alpha) = (u32::from(colour), u32::from(alpha));
-    if alpha == 255 { colour } else { (colour * alpha + BACKGROUND * (255 - alpha)) / 255 }
+    (colour * alpha + BACKGROUND * (255 - alpha)) / 255
 }
 
 /// Which of `small` parts place `at` of `large` is in.
