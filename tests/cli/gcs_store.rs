@@ -16,7 +16,7 @@ use crate::support::gcs::GcsServer;
 use crate::support::process::{Outcome, Running};
 use crate::support::s3::StoreFault;
 use crate::support::scripted_proxy::{Act, Route, ScriptedProxy};
-use crate::support::{TestEnv, until};
+use crate::support::{TestEnv, case_share, until};
 
 const OUTPUTS: &str = "[output]\nstore = \"gs://media/out\"\n";
 const INPUTS: &str = "[inputs]\nstore = \"gs://media/my refs\"\n";
@@ -237,15 +237,15 @@ fn whatever_happens_to_a_request_each_output_is_there_once_and_whole() {
         StoreFault::Code(429, "TooManyRequests"),
         StoreFault::Code(503, "ServiceUnavailable"),
     ];
-    for fault in faults {
-        for method in [Method::PUT, Method::HEAD, Method::GET] {
-            let (env, store) = env(OUTPUTS);
-            // More often than one request is repeated by itself.
-            store.fault(&method, fault, 8);
-            run(&env, &store, &["run", "stills.csv"]).exited(0);
-            assert_eq!(store.objects(), stored_files(&env, "stills"), "{fault:?} {method}");
-            env.audit().each_paid_once(2);
-        }
+    let methods = [Method::PUT, Method::HEAD, Method::GET];
+    let cases = faults.into_iter().flat_map(|fault| methods.clone().map(|method| (fault, method)));
+    for (fault, method) in case_share::of_this_run(cases, 0) {
+        let (env, store) = env(OUTPUTS);
+        // More often than one request is repeated by itself.
+        store.fault(&method, fault, 8);
+        run(&env, &store, &["run", "stills.csv"]).exited(0);
+        assert_eq!(store.objects(), stored_files(&env, "stills"), "{fault:?} {method}");
+        env.audit().each_paid_once(2);
     }
 }
 

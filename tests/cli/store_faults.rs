@@ -16,7 +16,7 @@ use crate::support::s3::{
 };
 use crate::support::strace::{has_strace, strace};
 use crate::support::tls::{Face, Front};
-use crate::support::{TestEnv, until};
+use crate::support::{TestEnv, case_share, until};
 
 const OUTPUTS: &str = "[output]\nstore = \"s3://media/out\"\n";
 const INPUTS: &str = "[inputs]\nstore = \"s3://media/refs\"\n";
@@ -95,15 +95,15 @@ fn whatever_happens_to_a_request_each_output_is_there_once_and_whole() {
         StoreFault::Code(403, "RequestTimeTooSkewed"),
         StoreFault::Status(500),
     ];
-    for fault in faults {
-        for method in [Method::PUT, Method::HEAD] {
-            let (env, store) = env(OUTPUTS);
-            // More often than one request is repeated by itself.
-            store.fault(&method, fault, 8);
-            run(&env, &store, &["run", "stills.csv"]).exited(0);
-            assert_eq!(store.objects(), on_disk(&env), "{fault:?} {method}");
-            env.audit().each_paid_once(2);
-        }
+    let methods = [Method::PUT, Method::HEAD].into_iter();
+    let cases = methods.flat_map(|method| faults.map(|fault| (fault, method.clone())));
+    for (fault, method) in case_share::of_this_run(cases, 1) {
+        let (env, store) = env(OUTPUTS);
+        // More often than one request is repeated by itself.
+        store.fault(&method, fault, 8);
+        run(&env, &store, &["run", "stills.csv"]).exited(0);
+        assert_eq!(store.objects(), on_disk(&env), "{fault:?} {method}");
+        env.audit().each_paid_once(2);
     }
 }
 
