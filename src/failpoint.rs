@@ -1,7 +1,7 @@
 //! Places where a test can make the process die as if by `kill -9`.
 //!
 //! `CALLSHEET_FAILPOINT=posted:3` kills the process the third time it comes to `posted`. Only
-//! builds without optimisation contain them (`build.rs`); what people run does not.
+//! builds with the profile `dev`, or one that inherits from it, contain them (`build.rs`); what people run does not.
 
 /// The places of a job's life that every `run` and every daemon comes to, in its order. A name is one place in the code.
 pub const OF_A_RUN: [&str; 19] = [

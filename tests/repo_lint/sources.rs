@@ -61,6 +61,11 @@ const MODULES: &[(&str, &[&str])] = &[
 /// What only some places may mention, and what to do instead.
 const BANS: &[Ban] = &[
     Ban {
+        what: "debug_assert",
+        only: &[],
+        instead: "no tested build has debug assertions: return an error, or `assert!` what the line above proves",
+    },
+    Ban {
         what: "Instant::now",
         only: &["src/clock.rs", "emulator/"],
         instead: "take `Now` as an argument; only clock.rs reads the clock",
@@ -310,21 +315,26 @@ fn every_file_says_what_it_is_for_and_is_one_room() {
     report(&problems);
 }
 
-/// `doctest = false` in each `Cargo.toml`: nothing is looked for in them, which takes as long as to read all of the crate.
+/// Every `Cargo.toml` says `doctest = false`, since looking for examples takes as long as reading the whole crate. So an
+/// example in a comment would never run.
 #[test]
 fn no_example_is_only_in_a_comment() {
     let mut problems = Vec::new();
     for source in sources() {
-        let comments = source.text.lines().enumerate().filter_map(|(index, line)| {
+        let mut is_open = false;
+        for (index, line) in source.text.lines().enumerate() {
             let line = line.trim_start();
-            Some((index + 1, line.strip_prefix("///").or_else(|| line.strip_prefix("//!"))?.trim_start()))
-        });
-        // Every other fence ends a block.
-        for (line, fence) in comments.filter(|(_, text)| text.starts_with("```")).step_by(2) {
-            if fence == "```" || fence.starts_with("```rust") {
-                problems
-                    .push(format!("{}:{line}: make a test of it, or say what it is: ```text", source.path));
+            let Some(text) = line.strip_prefix("///").or_else(|| line.strip_prefix("//!")) else {
+                is_open = false;
+                continue;
+            };
+            let Some(language) = text.trim_start().strip_prefix("```") else { continue };
+            // A fence with a language of its own begins a block that is no Rust; all else does for `rustdoc`.
+            if !is_open && language.trim() != "text" {
+                let place = format!("{}:{}", source.path, index + 1);
+                problems.push(format!("{place}: make a test of it, or say what it is: ```text"));
             }
+            is_open = !is_open;
         }
     }
     report(&problems);

@@ -34,8 +34,8 @@ pub(super) struct Picture {
     pixels: Vec<u8>,
     /// The line of the thumbnail that is added to.
     row: usize,
-    /// Red, green, blue and the number of pixels, for each of that line. 400 million pixels in the 480 of the narrowest
-    /// thumbnail are 833,000 each, and 213 million of a colour.
+    /// Red, green, blue and the number of pixels, for each of that line. They cannot overflow: 400 million pixels in the 480
+    /// of the narrowest thumbnail are some 833,000 each, a sum of 213 million for a colour.
     sums: Vec<[u32; 4]>,
     /// Which column of the thumbnail each column becomes a part of.
     columns: Vec<usize>,
@@ -115,7 +115,7 @@ impl Picture {
     fn end_row(&mut self) {
         for [red, green, blue, count] in &mut self.sums {
             for sum in [red, green, blue] {
-                // The mean of bytes is one.
+                // The mean of bytes fits into a byte.
                 self.pixels.push((*sum / (*count).max(1)) as u8);
                 *sum = 0;
             }
@@ -153,8 +153,7 @@ impl Picture {
     }
 }
 
-/// Pixels of 3 bytes, for the encoder: [`jpeg_encoder::Encoder::encode`] brings nine formats, each compiled with all of the
-/// encoder.
+/// Pixels of 3 bytes, for the encoder: [`jpeg_encoder::Encoder::encode`] compiles the whole encoder once for each of nine formats.
 struct Colours<'a> {
     pixels: &'a [u8],
     width: u16,
@@ -177,7 +176,7 @@ impl jpeg_encoder::ImageBuffer for Colours<'_> {
     fn fill_buffers(&self, y: u16, [lumas, blues, reds, _]: &mut [Vec<u8>; 4]) {
         let line_bytes = usize::from(self.width) * 3;
         let line = self.pixels.chunks_exact(line_bytes).nth(usize::from(y)).unwrap_or_default();
-        for pixel in line.as_chunks().0 {
+        for pixel in line.as_chunks::<3>().0 {
             let [red, green, blue] = *pixel;
             let (luma, blue, red) = jpeg_encoder::rgb_to_ycbcr(red, green, blue);
             lumas.push(luma);
