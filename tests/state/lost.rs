@@ -693,10 +693,12 @@ fn what_was_overdue_when_the_database_was_lost_counts_against_the_budgets() {
     let env = TestEnv::with_faults("[[rules]]\neffect = { do = 'task-never' }");
     env.configure("[limits]\nin_flight = 2\n[deadlines]\nimage = \"20ms\"\n[budget]\ntotal = 300\n");
     env.write("batch.csv", manifests::manifest("image", 20));
-    let running = env.start(["run", "batch.csv"]);
+    // A run would end by itself once all are overdue.
+    let daemon = env.daemon("info");
+    env.run(["submit", "batch.csv"]).exited(0);
     until("all are sent", || env.audit().tasks.len() == 20);
-    running.signal(Signal::KILL);
-    running.end().was_killed("while its tasks run");
+    daemon.signal(Signal::KILL);
+    daemon.end().was_killed("while its tasks run");
     env.faults("");
     fs::remove_dir_all(env.path("state/db")).unwrap();
     env.run(["state", "rebuild"]).exited(0).says("up to 160 credits may have been charged");
