@@ -1,6 +1,6 @@
 //! One process at a time.
 
-use std::fs::{File, TryLockError};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
@@ -43,6 +43,8 @@ pub(super) enum Holding {
 const BRIEFLY: &str = " briefly";
 /// How long a lock is waited for whose holder has ended.
 const ENDED_HOLDER_WAIT: Duration = Duration::from_secs(2);
+/// How long one is waited for whose holder was killed and has not ended yet: what it wrote last may have to reach the device.
+const ENDING_HOLDER_WAIT: Duration = Duration::from_secs(10);
 /// How long one is waited for that is held briefly.
 const BRIEF_HOLDER_WAIT: Duration = Duration::from_secs(10);
 /// Between two looks at who holds it meanwhile.
@@ -50,7 +52,7 @@ const HOLDER_LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 impl Lock {
     /// Takes the lock. One that is held briefly is waited for: a script that asks for the status every second keeps no daemon from
-    /// starting. So is one whose holder has ended: a process that was killed while it started a child leaves it to the child
+    /// starting. So is one whose holder was killed a moment ago, and one whose holder has ended: a process that was killed while it started a child leaves it to the child
     /// until that runs its own program, and [`holder`] takes it for the time of a look.
     pub(super) fn take(dir: &Path, holding: Holding) -> Result<Lock, StoreError> {
         let path = dir.join("lock");
@@ -98,10 +100,14 @@ fn wait_for_holder(file: &mut File) -> io::Result<bool> {
 
 /// How long the holder that wrote this is waited for; nothing for one that holds the lock for long.
 fn wait_promised(written: &str) -> Option<Duration> {
-    match is_running(&pid_in(written)) {
-        false => Some(ENDED_HOLDER_WAIT),
-        true => written.ends_with(BRIEFLY).then_some(BRIEF_HOLDER_WAIT),
+    let pid = pid_in(written);
+    if !is_running(&pid) {
+        return Some(ENDED_HOLDER_WAIT);
     }
+    if is_ending(&fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default()) {
+        return Some(ENDING_HOLDER_WAIT);
+    }
+    written.ends_with(BRIEFLY).then_some(BRIEF_HOLDER_WAIT)
 }
 
 /// The number of the process in what a holder wrote.
@@ -113,6 +119,20 @@ fn pid_in(written: &str) -> String {
 fn is_running(pid: &str) -> bool {
     let pid = pid.parse().ok().and_then(Pid::from_raw);
     pid.is_some_and(|pid| test_kill_process(pid) != Err(Errno::SRCH))
+}
+
+/// Whether a process with this `/proc/PID/stat` was killed, and only its end is not over: its first thread has ended, is about
+/// to (`PF_EXITING`), or will be (a pending SIGKILL, which nothing takes back).
+fn is_ending(stat: &str) -> bool {
+    const PF_EXITING: u64 = 0x4;
+    const SIGKILL: u64 = 1 << 8;
+    // What follows the name of its program, which may hold anything: the state, 5 numbers, the flags, 21 numbers, the signals.
+    let mut fields = stat.rsplit(')').next().unwrap_or_default().split_ascii_whitespace();
+    let state = fields.next();
+    let mut bits =
+        |skipped: usize| fields.nth(skipped).and_then(|bits| bits.parse::<u64>().ok()).unwrap_or_default();
+    let (flags, signals) = (bits(5), bits(21));
+    matches!(state, Some("Z" | "X")) || flags & PF_EXITING != 0 || signals & SIGKILL != 0
 }
 
 /// Who holds it at this moment. Takes nothing for longer than the look lasts, and makes nothing.
@@ -143,6 +163,8 @@ mod tests {
     use std::process::Command;
     use std::time::Instant;
 
+    use rustix::process::{WaitId, WaitIdOptions, waitid};
+
     use super::*;
 
     /// The lock of a state in `dir` whose file names the process `pid`, held by this one.
@@ -165,6 +187,33 @@ mod tests {
         for (pid, briefly) in [(ended_process(), ""), (std::process::id(), BRIEFLY)] {
             is_waited_for(pid, briefly);
         }
+    }
+
+    #[test]
+    fn a_lock_whose_holder_was_killed_and_has_not_ended_is_waited_for() {
+        let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
+        assert_eq!(wait_promised(&child.id().to_string()), None, "it runs");
+        child.kill().unwrap();
+        // Nobody has taken note of its end.
+        let pid = WaitId::Pid(Pid::from_child(&child));
+        waitid(pid, WaitIdOptions::EXITED | WaitIdOptions::NOWAIT).unwrap();
+        is_waited_for(child.id(), "");
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn who_is_ending_is_told_by_its_state_its_flags_and_its_signals() {
+        let stat = |state: &str, flags: u32, signals: u32| {
+            let numbers = "0 ".repeat(21);
+            format!("7 (a ) Z 1) {state} 1 7 7 0 -1 {flags} {numbers}{signals} 0 4096 0\n")
+        };
+        let (forked, kill, term) = (0x40_0040, 0x100, 0x4000);
+        assert!(!is_ending(&stat("R", forked, 0)));
+        assert!(!is_ending(&stat("S", forked, term)), "it may go on after SIGTERM");
+        assert!(is_ending(&stat("Z", 0, 0)));
+        assert!(is_ending(&stat("R", forked | 0x4, 0)));
+        assert!(is_ending(&stat("D", forked, kill)));
+        assert!(!is_ending(""), "nothing is known of it");
     }
 
     fn is_waited_for(pid: u32, briefly: &str) {
