@@ -52,8 +52,9 @@ const HOLDER_LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 impl Lock {
     /// Takes the lock. One that is held briefly is waited for: a script that asks for the status every second keeps no daemon from
-    /// starting. So is one whose holder was killed a moment ago, and one whose holder has ended: a process that was killed while it started a child leaves it to the child
-    /// until that runs its own program, and [`holder`] takes it for the time of a look.
+    /// starting. So is one whose holder was killed a moment ago, and one whose holder has ended: a process that was killed
+    /// while it started a child leaves it to the child until that runs its own program, and [`holder`] takes it for the time
+    /// of a look.
     pub(super) fn take(dir: &Path, holding: Holding) -> Result<Lock, StoreError> {
         let path = dir.join("lock");
         let mut file = open_or_create(&path)?;
@@ -93,7 +94,8 @@ fn wait_for_holder(file: &mut File) -> io::Result<bool> {
         }
         // Another process may have been faster, and only now says who it is.
         let Some(promised) = wait_promised(&written_in(file)) else { return Ok(false) };
-        wait = promised;
+        // Never less than before: who has ended meanwhile is about to release it.
+        wait = wait.max(promised);
     }
     Ok(false)
 }

@@ -62,8 +62,8 @@ impl Store {
     }
 
     /// Puts the rows of a new batch where those of its number belong; on the device on return. Nothing of them counts
-    /// before the batch is committed, and what lay there of one that never was gives way. A new
-    /// batch has no row that replaces another.
+    /// before the batch is committed, and what lay there of one that never was gives way. A new batch
+    /// has no row that replaces another.
     ///
     /// # Errors
     /// When the file system refuses.
