@@ -40,7 +40,7 @@ impl Scheduler {
             let state = open.job().attempt_of(attempt).map(Attempt::state);
             let is_running = matches!(state, Some(State::Running { .. }));
             let is_unread = is_running && open.seen_for(attempt, now.tick).is_none();
-            // Another is bought only where a reading has just told that the task runs. The answer to its POST is not a reading.
+            // Another attempt is paid for only if a reading has just shown that the task runs. The answer to its POST is not a reading.
             let lacks_reading =
                 is_running && !open.was_read_within(attempt, now.tick, self.reading_counts_for());
             // One that cannot be read is late, and no reason to buy another.

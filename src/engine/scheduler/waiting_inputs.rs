@@ -134,7 +134,7 @@ impl Scheduler {
             if !fronts.iter().all(|spec| self.inputs.are_known_for(batch, &spec.order)) {
                 continue;
             }
-            // Computed once a step: each row that is let in changes it only a little.
+            // Computed once a step: each admitted row changes it only a little.
             let mut lets_in = None;
             while let Some(key) = self.next_waiting_row(batch) {
                 let waiting = self.inputs.waiting_count(batch);
