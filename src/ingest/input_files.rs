@@ -24,7 +24,7 @@ use crate::domain::manifest::row::{ReadRow, Row};
 use crate::domain::manifest::{self, Limits};
 use crate::ingest::manifest_file;
 use crate::ingest::table_files::{self, Roots};
-use crate::output::movie_length::movie_length;
+use callsheet_media_facts::movie_length;
 
 /// First bytes of a file that tell its type.
 const HEAD_BYTES: usize = 8 * 1024;

@@ -11,7 +11,6 @@ pub mod file_names;
 mod group_sync;
 mod integrity;
 mod media_type;
-pub mod movie_length;
 pub mod open_output;
 pub mod output_spec;
 pub mod own_file;

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, setrlimit};
 
-use crate::pages::media_facts::{MediaFacts, MediaQuestion, find_out};
+use callsheet_media_facts::{MediaFacts, MediaQuestion, find_out};
 
 /// First argument of the process.
 pub const ARGUMENT: &str = "__find-media-facts";

@@ -17,7 +17,6 @@ pub mod live_document;
 pub mod live_forms;
 pub mod live_overview;
 pub mod live_review;
-pub mod media_facts;
 pub mod script_data;
 
 use crate::output::own_file::OwnFile;

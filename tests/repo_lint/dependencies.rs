@@ -7,10 +7,11 @@ use std::fs;
 use std::path::Path;
 
 const PAGE: &str = include_str!("../../docs/dependencies.md");
-const MANIFESTS: [(&str, &str); 4] = [
+const MANIFESTS: [(&str, &str); 5] = [
     ("Cargo.toml", include_str!("../../Cargo.toml")),
     ("emulator/Cargo.toml", include_str!("../../emulator/Cargo.toml")),
     ("emulator/renderer/Cargo.toml", include_str!("../../emulator/renderer/Cargo.toml")),
+    ("media_facts/Cargo.toml", include_str!("../../media_facts/Cargo.toml")),
     ("fuzz/Cargo.toml", include_str!("../../fuzz/Cargo.toml")),
 ];
 
@@ -49,7 +50,7 @@ fn what_the_workspace_shares_is_shared() {
         MANIFESTS.iter().map(|(_, text)| toml::from_str(text).unwrap()).collect();
     let shared = manifests[0]["workspace"]["dependencies"].as_table().unwrap();
     // `fuzz/` is a workspace of its own.
-    let members = MANIFESTS.iter().take(3).map(|(_, text)| direct(text).collect::<BTreeSet<String>>());
+    let members = MANIFESTS.iter().take(4).map(|(_, text)| direct(text).collect::<BTreeSet<String>>());
     let mut users: BTreeMap<String, usize> = BTreeMap::new();
     for name in members.flatten().filter(|name| !name.starts_with("callsheet")) {
         *users.entry(name).or_default() += 1;
@@ -80,7 +81,13 @@ fn read_sources(dir: &Path, text: &mut String) {
 fn every_direct_dependency_is_used() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let program = ["src", "tests", "benches"];
-    let sources = [&program[..], &["emulator/src"], &["emulator/renderer/src"], &["fuzz/fuzz_targets"]];
+    let sources = [
+        &program[..],
+        &["emulator/src"],
+        &["emulator/renderer/src"],
+        &["media_facts/src"],
+        &["fuzz/fuzz_targets"],
+    ];
     for ((path, manifest), dirs) in MANIFESTS.into_iter().zip(sources) {
         let mut text = String::new();
         dirs.iter().for_each(|dir| read_sources(&root.join(dir), &mut text));

@@ -12,9 +12,9 @@ use crate::engine::gallery::pages::{BatchPages, DATA_FOLDER, THUMBNAIL_FOLDER, r
 use crate::output::publish::OutputDir;
 use crate::pages::decoder_process::DecoderProcess;
 use crate::pages::gallery_job::media_key;
-use crate::pages::media_facts::{MediaFacts, MediaQuestion, is_readable};
 use crate::pages::{GALLERY_FOLDER, script_data};
 use crate::store::{BatchRecord, JobRecord, Store};
+use callsheet_media_facts::{MediaFacts, MediaQuestion, is_readable};
 
 /// Facts of the outputs of a page, by their keys.
 type PageFacts = BTreeMap<String, MediaFacts>;

@@ -32,8 +32,8 @@ use crate::output::detect_media_type;
 use crate::output::open_output::open_output;
 use crate::output::publish::hash;
 use crate::pages::decoder_process::DecoderProcess;
-use crate::pages::media_facts::MediaQuestion;
 use crate::store::{JobRecord, Store, StoreError};
+use callsheet_media_facts::MediaQuestion;
 
 /// Bytes that tell what a file is.
 const HEAD_BYTES: usize = 4096;

@@ -2,7 +2,7 @@
 
 use std::io::{self, Read};
 
-use crate::pages::media_facts::{MediaError, MediaFacts, undecodable};
+use crate::{MediaError, MediaFacts, undecodable};
 
 /// Bars of a waveform.
 pub(super) const BARS: usize = 96;

@@ -8,8 +8,8 @@ use zune_jpeg::JpegDecoder;
 use zune_jpeg::zune_core::colorspace::ColorSpace;
 use zune_jpeg::zune_core::options::DecoderOptions;
 
-use crate::pages::media_facts::orientation::Orientation;
-use crate::pages::media_facts::{MediaError, undecodable};
+use crate::orientation::Orientation;
+use crate::{MediaError, undecodable};
 
 /// Longest edge of a thumbnail, in pixels.
 const THUMBNAIL_EDGE: u32 = 480;

@@ -7,8 +7,8 @@ use lofty::config::ParseOptions;
 use lofty::file::AudioFile;
 use lofty::probe::Probe;
 
-use crate::output::movie_length::movie_length;
-use crate::pages::media_facts::MediaError;
+use crate::MediaError;
+use crate::movie_length::movie_length;
 
 /// How long a file lasts, to a millisecond.
 ///

@@ -1,9 +1,15 @@
 //! What a page shows of an output without opening it: a small picture and its size, the length of a sound and how loud it is.
 //!
-//! Outputs come from elsewhere, and decoders have had bugs: this is done by a process of its own (`decoder_process.rs`), which
-//! may die of a file. Memory is bounded by the pixels that are accepted, and by the process's limit.
+//! Outputs come from elsewhere, and decoders have had bugs: the program has this done by a process of its own
+//! (`src/pages/decoder_process.rs`), which may die of a file. Memory is bounded by the pixels that are accepted, and by the
+//! process's limit.
+//!
+//! A crate of its own, since it takes time for every picture: tests optimise it, and nothing else of the program.
+
+#![warn(missing_docs)]
 
 mod length;
+mod movie_length;
 mod orientation;
 mod thumbnail;
 mod waveform;
@@ -14,15 +20,19 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::pages::media_facts::thumbnail::Picture;
+pub use crate::movie_length::movie_length;
+use crate::thumbnail::Picture;
 
 /// What there is to find out, and where its thumbnail goes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MediaQuestion {
+    /// The file that is asked about.
     pub path: PathBuf,
     /// Length that the file has unless somebody changed it, in bytes.
     pub bytes: u64,
+    /// What it is, by its first bytes.
     pub content_type: String,
+    /// Where its thumbnail goes.
     pub thumbnail: PathBuf,
     /// Nothing but its length is asked for.
     #[serde(default)]
@@ -32,13 +42,16 @@ pub struct MediaQuestion {
 /// What was found out; nothing of what cannot be told. The names are those that `gallery_players.js` reads.
 #[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MediaFacts {
+    /// Pixels from left to right, as it is held.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub width: Option<u32>,
+    /// Pixels from top to bottom, as it is held.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub height: Option<u32>,
     /// There is a thumbnail.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub thumb: bool,
+    /// How long it lasts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seconds: Option<f64>,
     /// The loudest sample of each part, from 0 to 255.
@@ -49,8 +62,10 @@ pub struct MediaFacts {
 /// Why nothing was found out.
 #[derive(Debug, thiserror::Error)]
 pub enum MediaError {
+    /// It cannot be read, or its thumbnail cannot be written.
     #[error("{0}")]
     Io(#[from] io::Error),
+    /// It is something else than it is said to be, damaged, or too large.
     #[error("{0}")]
     Undecodable(String),
 }
