@@ -58,7 +58,7 @@ pub fn http_client() -> reqwest::ClientBuilder {
 pub const TIMEOUT: Duration = Duration::from_secs(180);
 /// Between two looks at something that is waited for.
 const POLL_INTERVAL: Duration = Duration::from_millis(3);
-const POLL_INTERVAL_MAX: Duration = Duration::from_millis(100);
+const POLL_INTERVAL_MAX: Duration = Duration::from_millis(300);
 
 /// See the module's documentation.
 pub struct TestEnv {
@@ -265,7 +265,7 @@ pub fn ahead(by: Duration) -> Timestamp {
 }
 
 /// Looks again and again until there is something to see. A look that takes long, such as one that starts a process, leaves
-/// the processor to others for three times as long.
+/// the processor to others for four times as long.
 pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let began = Instant::now();
     loop {
@@ -274,7 +274,7 @@ pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
             return seen;
         }
         assert!(began.elapsed() < TIMEOUT, "waited for {what}, in vain");
-        std::thread::sleep((3 * looked.elapsed()).clamp(POLL_INTERVAL, POLL_INTERVAL_MAX));
+        std::thread::sleep((4 * looked.elapsed()).clamp(POLL_INTERVAL, POLL_INTERVAL_MAX));
     }
 }
 
