@@ -27,7 +27,7 @@ pub(crate) fn render(subject: &Subject) -> Result<Vec<u8>, RenderError> {
     encoder.set_filter(Filter::Up);
     encoder.add_text_chunk(String::from("Task"), subject.id.to_string()).map_err(RenderError::new)?;
     let mut writer = encoder.write_header().map_err(RenderError::new)?;
-    writer.write_image_data(&enlarged(&indices, canvas.width, scale)).map_err(RenderError::new)?;
+    writer.write_image_data(&enlarged(indices, canvas.width, scale)).map_err(RenderError::new)?;
     writer.finish().map_err(RenderError::new)?;
     Ok(bytes)
 }
@@ -42,25 +42,30 @@ fn scale_of((width, height): (u32, u32)) -> u32 {
 /// The colours of a drawing, and for each pixel which one it has.
 fn indexed(canvas: &Canvas) -> (Vec<u8>, Vec<u8>) {
     let mut palette: Vec<u8> = Vec::new();
-    let mut last = (&[][..], 0);
-    let index = |colour| {
-        if last.0 != colour {
-            let known = palette.chunks_exact(3).position(|known| known == colour);
+    let mut last = None;
+    let index = |colour: &[u8; 3]| match last {
+        Some((known, at)) if known == *colour => at,
+        _ => {
+            let known = palette.as_chunks().0.iter().position(|known| known == colour);
             let at = known.unwrap_or_else(|| {
                 palette.extend_from_slice(colour);
                 palette.len() / 3 - 1
             });
             // A drawing has far fewer colours than 256.
-            last = (colour, u8::try_from(at).unwrap_or(0));
+            let at = u8::try_from(at).unwrap_or(0);
+            last = Some((*colour, at));
+            at
         }
-        last.1
     };
-    let indices = canvas.pixels.chunks_exact(3).map(index).collect();
+    let indices = canvas.pixels.as_chunks().0.iter().map(index).collect();
     (palette, indices)
 }
 
 /// Every pixel as a square of this many.
-fn enlarged(indices: &[u8], width: u32, scale: u32) -> Vec<u8> {
+fn enlarged(indices: Vec<u8>, width: u32, scale: u32) -> Vec<u8> {
+    if scale == 1 {
+        return indices;
+    }
     let (width, scale) = (usize::try_from(width).unwrap_or(1), usize::try_from(scale).unwrap_or(1));
     let mut out = Vec::with_capacity(indices.len() * scale * scale);
     let mut wide = Vec::with_capacity(width * scale);
