@@ -61,6 +61,9 @@ pub enum Call {
     },
 }
 
+/// What the line of a call ends with that another thread's follows, or whose process was killed before it was over.
+const WITHOUT_END: [&str; 2] = [" <unfinished ...>", " <detached ...>"];
+
 /// Reads a trace that was made with `-f -y` of a process that works in `folder`. `first` is the number of its
 /// first line. It is read before anything else changes the folder: of a call that the end of the process interrupted the
 /// trace has no result, and a file that is renamed shows that it took place.
@@ -70,7 +73,7 @@ pub fn read(text: &str, first: usize, folder: &Path) -> Vec<Event> {
     for (at, line) in text.lines().enumerate().map(|(n, line)| (first + n, line)) {
         let (pid, line) = line.split_once(' ').unwrap();
         let line = line.trim_start();
-        if let Some(head) = line.strip_suffix(" <unfinished ...>") {
+        if let Some(head) = WITHOUT_END.into_iter().find_map(|end| line.strip_suffix(end)) {
             begun.insert(pid, (at, head.to_owned()));
         } else if let Some(rest) = line.strip_prefix("<... ") {
             let (_, rest) = rest.split_once(" resumed>").unwrap();
@@ -96,7 +99,8 @@ fn event(line: &str, entry: usize, exit: usize, folder: &Path) -> Option<Event> 
     if result.starts_with('-') || is_interrupted && !name.starts_with("rename") {
         return None;
     }
-    let arguments = arguments.trim_end().strip_suffix(')').unwrap();
+    let arguments =
+        arguments.trim_end().strip_suffix(')').unwrap_or_else(|| panic!("a call without an end: {line}"));
     let arguments = split(arguments.trim_end_matches(" <unfinished ...>"));
     let call = call(name, &arguments, result, folder)?;
     let took_place = match &call {
@@ -266,6 +270,7 @@ fn a_rename_that_a_kill_interrupted_took_place_where_the_file_has_its_new_name()
         |end: &str| format!("7  renameat2(5<{}>, \"old\", AT_FDCWD, \"new\", 0{end}\n", folder.display());
     for end in [
         " <unfinished ...>",
+        " <detached ...>",
         ") = ?",
         " <unfinished ...>) = ?",
         " <unfinished ...>\n7  <... renameat2 resumed>) = ?",
@@ -280,4 +285,11 @@ fn a_rename_that_a_kill_interrupted_took_place_where_the_file_has_its_new_name()
         );
         assert_eq!(calls(Path::new("/nowhere")), [], "{end}: it did not take place");
     }
+}
+
+/// A text that has the sign of a result in it.
+#[test]
+fn a_write_that_the_end_of_its_process_interrupted_is_none() {
+    let write = "7  write(5</state/log>, \"retries = 3\", 11 <detached ...>\n";
+    assert!(read(write, 0, Path::new("/")).is_empty());
 }
