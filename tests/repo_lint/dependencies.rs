@@ -50,7 +50,8 @@ fn what_the_workspace_shares_is_shared() {
         MANIFESTS.iter().map(|(_, text)| toml::from_str(text).unwrap()).collect();
     let shared = manifests[0]["workspace"]["dependencies"].as_table().unwrap();
     // `fuzz/` is a workspace of its own.
-    let members = MANIFESTS.iter().take(4).map(|(_, text)| direct(text).collect::<BTreeSet<String>>());
+    let members = MANIFESTS.iter().filter(|(path, _)| !path.starts_with("fuzz/"));
+    let members = members.map(|(_, text)| direct(text).collect::<BTreeSet<String>>());
     let mut users: BTreeMap<String, usize> = BTreeMap::new();
     for name in members.flatten().filter(|name| !name.starts_with("callsheet")) {
         *users.entry(name).or_default() += 1;
