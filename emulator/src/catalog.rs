@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
+use std::sync::{Arc, LazyLock};
 
 use rust_decimal::Decimal;
 use serde::{Deserialize, Serialize};
@@ -173,9 +174,17 @@ pub(crate) struct Catalog {
     served_voices: Value,
 }
 
+/// The built-in catalog; a process with many emulators reads it once.
+static BUILT_IN: LazyLock<Result<Arc<Catalog>, String>> =
+    LazyLock::new(|| Catalog::read_built_in().map(Arc::new));
+
 impl Catalog {
     /// The catalog that ships with the emulator.
-    pub(crate) fn built_in() -> Result<Self, String> {
+    pub(crate) fn built_in() -> Result<Arc<Self>, String> {
+        BUILT_IN.clone()
+    }
+
+    fn read_built_in() -> Result<Self, String> {
         let read = |name: &str, text: &str| {
             serde_json::from_str::<Value>(text).map_err(|error| format!("{name}: {error}"))
         };
@@ -266,10 +275,10 @@ impl Catalog {
         self.rules.inherit.get(id).map_or(id, String::as_str)
     }
 
-    /// `data` of `GET /api/v1/models`; an unknown type gives the video catalog.
-    pub(crate) fn models(&self, kind: Option<&str>) -> Value {
+    /// The list in `data` of `GET /api/v1/models`; an unknown type gives the video catalog.
+    pub(crate) fn models(&self, kind: Option<&str>) -> &Value {
         let kind = kind.filter(|kind| self.served.contains_key(kind)).unwrap_or("video");
-        json!({"models": self.served.get(kind)})
+        self.served.get(kind).unwrap_or(&Value::Null)
     }
 
     /// `data` of `GET /api/v1/voices`.
@@ -417,8 +426,8 @@ mod tests {
 
     #[test]
     fn defaults_contain_only_the_keys_the_mode_has_and_only_its_values() {
-        for model in Catalog::built_in().unwrap().video {
-            for (name, mode) in model.modes {
+        for model in &Catalog::built_in().unwrap().video {
+            for (name, mode) in &model.modes {
                 for (key, list) in [
                     ("duration", &mode.durations),
                     ("resolution", &mode.resolutions),
@@ -441,7 +450,7 @@ mod tests {
                 {"id": "real-1", "modes": {"text-to-video": {"credits_per_second": {"720p": 1.5}}}, "extra": 1}]}},
         });
         let catalog = Catalog::recorded(&recorded.to_string()).unwrap();
-        assert_eq!(catalog.models(None)["models"][0]["extra"], 1);
+        assert_eq!(catalog.models(None)[0]["extra"], 1);
         assert!(catalog.image_model("gi-2").is_some());
         assert!(Catalog::recorded("[]").is_err());
         assert!(Catalog::recorded("{\"vidoe\": []}").is_err());
@@ -461,7 +470,7 @@ mod tests {
     fn prices_are_multiplied_and_nothing_else_is() {
         let before = Catalog::built_in().unwrap();
         let after = before.replaced("{\"multiply\": 1.5}").unwrap();
-        let label = |catalog: &Catalog| catalog.models(None)["models"][0]["credits_label"].clone();
+        let label = |catalog: &Catalog| catalog.models(None)[0]["credits_label"].clone();
         assert_eq!(label(&before), label(&after));
         assert_eq!(
             (after.music_base(), after.speech_rate().minimum_credits),
@@ -474,7 +483,7 @@ mod tests {
                 .unwrap()["768P"]
         };
         assert_eq!((rate(&before).0, rate(&after).0), (Decimal::from(2), Decimal::from(3)));
-        assert_eq!(after.parts("m")["image"], after.models(Some("image"))["models"]);
+        assert_eq!(&after.parts("m")["image"], after.models(Some("image")));
     }
 
     #[test]

@@ -268,7 +268,7 @@ mod tests {
         };
         let catalog = Catalog::built_in().unwrap();
         let served = catalog.models(None);
-        for (model, raw) in catalog.video.iter().zip(served["models"].as_array().unwrap()) {
+        for (model, raw) in catalog.video.iter().zip(served.as_array().unwrap()) {
             let (low, high, rates) = range(raw["credits_label"].as_str().unwrap());
             let mut seen = Vec::new();
             for mode in model.modes.values() {

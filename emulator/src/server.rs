@@ -242,14 +242,14 @@ fn opened(options: &Options, epoch: u64) -> Record {
     }
 }
 
-fn open_catalog(options: &Options) -> Result<Catalog, StartError> {
+fn open_catalog(options: &Options) -> Result<Arc<Catalog>, StartError> {
     let path = options.catalog.clone();
     let wrong = |reason: String| StartError::Catalog { path: path.clone(), reason };
     match &options.catalog {
         None => Catalog::built_in().map_err(wrong),
         Some(file) => {
             let text = std::fs::read_to_string(file).map_err(|error| wrong(error.to_string()))?;
-            Catalog::recorded(&text).map_err(wrong)
+            Catalog::recorded(&text).map(Arc::new).map_err(wrong)
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The state behind one lock, with its clock and its record log: what the HTTP side calls.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use callsheet_renderer::Subject;
@@ -334,7 +334,7 @@ impl Service {
     /// Put what a catalog file holds in place of what is served, from now on.
     pub(crate) fn replace_catalog(&self, text: &str) -> Result<(), ApiError> {
         self.with_state(|state, _| {
-            state.catalog = state.catalog.replaced(text).map_err(ApiError::invalid)?;
+            state.catalog = Arc::new(state.catalog.replaced(text).map_err(ApiError::invalid)?);
             Ok(())
         })
     }

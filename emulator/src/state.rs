@@ -5,6 +5,7 @@
 //! A record log that is applied again from the start gives the same state.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -77,7 +78,7 @@ pub(crate) struct TrackedTask {
 /// The state of the service.
 #[derive(Debug)]
 pub(crate) struct ServiceState {
-    pub(crate) catalog: Catalog,
+    pub(crate) catalog: Arc<Catalog>,
     pub(crate) account: Account,
     pub(crate) fault_profile: ActiveFaults,
     pub(crate) totals: Totals,
@@ -95,7 +96,7 @@ pub(crate) struct ServiceState {
 
 impl ServiceState {
     pub(crate) fn new(
-        catalog: Catalog,
+        catalog: Arc<Catalog>,
         fault_profile: ActiveFaults,
         speed: f64,
         seed: u64,

@@ -11,7 +11,6 @@ use crate::api::retry_after::retry_after;
 use crate::api::{tls, wire};
 use crate::domain::credits::Credits;
 use crate::domain::ids::TaskId;
-use crate::domain::quote::Catalog;
 use crate::domain::quote::catalog::CatalogPart;
 use crate::domain::request::Kind;
 use crate::domain::task::{Fault, PostAnswer, ReadAnswer, is_word_on_the_request};
@@ -122,9 +121,7 @@ pub fn parse_balance(raw: &RawResponse) -> Result<Credits, Fault> {
 /// every row, and is no answer: the document knows no kind without models.
 pub fn parse_catalog(raw: &RawResponse, part: CatalogPart) -> Result<Value, Fault> {
     let data = parse_data(raw)?;
-    let mut catalog = Catalog::default();
-    catalog.read(part, &data);
-    if catalog.is_empty(part) {
+    if !part.lists_any(&data) {
         let text = match holds_an_empty_list(&data) {
             true => "the catalog in the answer is empty",
             false => "no entry of the catalog can be read",
@@ -159,8 +156,7 @@ fn holds_an_empty_list(data: &Value) -> bool {
 fn parse_data(raw: &RawResponse) -> Result<Value, Fault> {
     let body = parse(raw);
     if raw.status == 200 {
-        let data = body.as_ref().and_then(wire::success).cloned();
-        return data.ok_or_else(|| Fault::new("broken_answer", excerpt(raw)));
+        return body.and_then(wire::into_data).ok_or_else(|| Fault::new("broken_answer", excerpt(raw)));
     }
     Err(body.as_ref().and_then(wire::error).map_or_else(|| http_fault(raw), |error| error.fault))
 }

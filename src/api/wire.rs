@@ -44,6 +44,12 @@ pub(super) fn success(body: &Value) -> Option<&Value> {
     body.get("data").filter(|data| is_success && !data.is_null())
 }
 
+/// The same, taken out of the envelope: a catalog is large.
+pub(super) fn into_data(mut body: Value) -> Option<Value> {
+    success(&body)?;
+    body.get_mut("data").map(Value::take)
+}
+
 /// What a task is charged. More than [`Credits::TASK_MAX`] is none.
 pub(super) fn charge(value: &Value) -> Option<Credits> {
     credits(value).filter(|charge| *charge <= Credits::TASK_MAX)

@@ -14,9 +14,10 @@ use crate::cli::terminal;
 use crate::cli::{printable, service_target, written};
 use crate::clock::Clock;
 use crate::domain::exit_code::Exit;
-use crate::domain::quote::catalog::{About, CatalogList, ImageMode, Model, MusicModel, VideoMode};
+use crate::domain::quote::catalog::{About, CatalogPart, ImageMode, MusicModel, VideoMode};
 use crate::domain::quote::model_rules::{Bounds, InputLimits};
 use crate::domain::quote::{Catalog, Prices, Rules};
+use crate::ingest::catalog_refresh::Catalogs;
 
 /// What `models` takes.
 #[derive(Debug, Args)]
@@ -47,7 +48,7 @@ pub(super) async fn run(command: &ModelsCommand, global: &Global) -> Result<Exit
     let choice = Choice { filter: command.filter.as_deref(), media: command.media };
     let mut out = io::BufWriter::new(anstream::stdout().lock());
     if global.json {
-        written(json(&mut out, &catalogs.catalog, &catalogs.raw["voices"], choice))?;
+        written(json(&mut out, &catalogs, choice))?;
     } else {
         written(tables(&mut out, &catalogs.catalog, &rules, choice))?;
     }
@@ -76,25 +77,30 @@ impl Choice<'_> {
 }
 
 /// A recorded catalog: what the service gave, part by part. The voices go with the whole of it.
-fn json(out: &mut impl Write, catalog: &Catalog, voices: &Value, choice: Choice<'_>) -> io::Result<()> {
-    fn entries<M: Model>(listing: &CatalogList<M>, means: impl Fn(&M) -> bool) -> Value {
-        let chosen = listing.iter().filter(|model| means(model));
-        chosen.map(|model| Value::Object(model.about().raw.clone())).collect()
+fn json(out: &mut impl Write, catalogs: &Catalogs, choice: Choice<'_>) -> io::Result<()> {
+    fn entries<'a>(data: &Value, part: CatalogPart, chosen: impl Iterator<Item = &'a About>) -> Value {
+        let entries = chosen.filter_map(|about| part.entry(data, &about.id));
+        entries.cloned().map(Value::Object).collect()
     }
+    let Catalogs { catalog, raw, .. } = catalogs;
     let mut parts = Map::new();
     if choice.wants(MediaType::Video) {
-        let chosen = entries(&catalog.video, |model| choice.means(&model.about, model.modes.keys()));
-        parts.insert("video".to_owned(), chosen);
+        let chosen = catalog.video.iter().filter(|model| choice.means(&model.about, model.modes.keys()));
+        let chosen = chosen.map(|model| &model.about);
+        parts.insert("video".to_owned(), entries(&raw["video"], CatalogPart::Video, chosen));
     }
     if choice.wants(MediaType::Image) {
-        let chosen = entries(&catalog.image, |model| choice.means(&model.about, model.modes.keys()));
-        parts.insert("image".to_owned(), chosen);
+        let chosen = catalog.image.iter().filter(|model| choice.means(&model.about, model.modes.keys()));
+        let chosen = chosen.map(|model| &model.about);
+        parts.insert("image".to_owned(), entries(&raw["image"], CatalogPart::Image, chosen));
     }
     if choice.wants(MediaType::Music) {
-        parts.insert("music".to_owned(), entries(&catalog.music, |model| choice.means(&model.about, [])));
+        let chosen = catalog.music.iter().map(|model| &model.about);
+        let chosen = chosen.filter(|about| choice.means(about, []));
+        parts.insert("music".to_owned(), entries(&raw["music"], CatalogPart::Music, chosen));
     }
     if choice.media.is_none() && choice.filter.is_none() {
-        parts.insert("voices".to_owned(), voices.clone());
+        parts.insert("voices".to_owned(), raw["voices"].clone());
     }
     serde_json::to_writer_pretty(&mut *out, &parts)?;
     writeln!(out)?;

@@ -10,6 +10,7 @@ use crate::cli::global_flags::Global;
 use crate::cli::{printable, service_target, table, written};
 use crate::clock::Clock;
 use crate::domain::exit_code::Exit;
+use crate::domain::quote::catalog::CatalogPart;
 
 /// Lists voices for speech.
 #[derive(Debug, Args)]
@@ -46,7 +47,7 @@ pub(super) async fn run(command: &VoicesCommand, global: &Global) -> Result<Exit
     let chosen: Vec<&Map<String, Value>> = voices
         .voices
         .iter()
-        .map(|voice| &voice.raw)
+        .filter_map(|voice| CatalogPart::Voices.entry(&catalogs.raw["voices"], &voice.id))
         .filter(|voice| command.filter.as_deref().is_none_or(|filter| mentions(voice, filter)))
         .filter(|voice| command.language.as_deref().is_none_or(|language| speaks(voice, language)))
         .collect();

@@ -2,23 +2,11 @@
 //! and in the middle of a run it is an outage like any other.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
-use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::support::collect_outputs::Outputs;
-use crate::support::process::{Outcome, Running};
-use crate::support::tls::{AUTHORITY, Face, Front};
+use crate::support::tls::{Face, Front};
 use crate::support::{TestEnv, manifests};
-
-fn command(env: &TestEnv, arguments: &[&str]) -> Command {
-    let mut command = env.command(arguments.iter().copied());
-    command.env("SSL_CERT_FILE", AUTHORITY);
-    command
-}
-
-fn run(env: &TestEnv, arguments: &[&str]) -> Outcome {
-    Running::start(command(env, arguments)).end()
-}
 
 #[test]
 fn what_is_wrong_is_said_with_whose_certificate_it_is_and_what_to_do() {
@@ -50,11 +38,11 @@ fn what_is_wrong_is_said_with_whose_certificate_it_is_and_what_to_do() {
         for arguments in
             [&["run", "batch.csv", "--base-url", &base_url][..], &["credits", "--base-url", &base_url]]
         {
-            let outcome = run(&env, arguments).exited(5).says(wrong).says(todo);
+            let outcome = env.run(arguments.iter().copied()).exited(5).says(wrong).says(todo);
             let lines = outcome.stderr.lines().filter(|line| line.contains(wrong)).count();
             assert_eq!(lines, 1, "{face:?} is told once: {}", outcome.stderr);
         }
-        let report = run(&env, &["doctor", "--json", "--base-url", &base_url]).exited(5).json();
+        let report = env.run(["doctor", "--json", "--base-url", &base_url]).exited(5).json();
         let checks = report["checks"].as_array().unwrap();
         let found = checks.iter().find(|check| check["exit_code"] != 0 && check["level"] == "wrong").unwrap();
         assert!(found["found"].as_str().unwrap().contains(wrong), "{found:#}");
@@ -71,7 +59,7 @@ fn what_is_wrong_is_said_with_whose_certificate_it_is_and_what_to_do() {
 fn plain_http_where_tls_is_spoken_is_named() {
     let env = TestEnv::new();
     let front = Front::before(&env.base_url(), |_| Face::Good);
-    run(&env, &["credits", "--base-url", &front.http()]).exited(5).says("try https://");
+    env.run(["credits", "--base-url", &front.http()]).exited(5).says("try https://");
 }
 
 #[test]
@@ -86,7 +74,7 @@ fn a_certificate_that_goes_bad_in_the_middle_of_a_run_is_waited_out() {
             let has_begun = heads.iter().any(|head| head.starts_with("post "));
             if has_begun && met.fetch_add(1, Ordering::Relaxed) < 20 { bad } else { Face::Good }
         });
-        let outcome = run(&env, &["run", "batch.csv", "--base-url", &front.https()]).exited(0);
+        let outcome = env.run(["run", "batch.csv", "--base-url", &front.https()]).exited(0);
         outcome.says("no usable answer from the service since 20");
         env.audit().each_paid_once(12);
         let outputs = Outputs::of(&env, "batch");

@@ -23,7 +23,6 @@ use tokio::runtime::Runtime;
 
 use super::api_key::holds_key;
 use super::http_client;
-use super::tls::AUTHORITY;
 
 /// The credentials that the server takes, and that must be nowhere else.
 pub const ACCESS_KEY: &str = "AKIDTESTSTORE";
@@ -198,7 +197,6 @@ impl S3Server {
             .env("AWS_WEB_IDENTITY_TOKEN_FILE", token_file)
             .env("AWS_ROLE_ARN", ROLE)
             .env("AWS_ENDPOINT_URL_STS", format!("{sts}/latest/sts"))
-            .env("SSL_CERT_FILE", AUTHORITY)
             .env("AWS_REGION", "us-east-1")
             .env("AWS_ENDPOINT_URL", self.base_url());
     }

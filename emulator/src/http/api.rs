@@ -9,6 +9,7 @@ use axum::extract::{ConnectInfo, Path, Request, State};
 use axum::http::{HeaderMap, HeaderValue, Uri, header};
 use axum::response::Response;
 use axum::routing::{get, post};
+use serde::Serialize;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
@@ -172,10 +173,18 @@ fn call(target: Target) -> Call<'static> {
     Call { target, kind: None, model: "", prompt: "", identity: "" }
 }
 
+/// `data` of `GET /api/v1/models`.
+#[derive(Serialize)]
+struct ModelList<'a> {
+    models: &'a Value,
+}
+
 async fn models(State(service): Shared, ConnectInfo(connection): Peer, uri: Uri) -> Response {
     let kind = reply::word(&uri, "type");
     read(service, connection, call(Target::Catalog), move |service| {
-        cacheable(reply::ok(200, &service.with_state(|state, _| state.catalog.models(kind.as_deref()))))
+        cacheable(service.with_state(|state, _| {
+            reply::ok(200, &ModelList { models: state.catalog.models(kind.as_deref()) })
+        }))
     })
     .await
 }

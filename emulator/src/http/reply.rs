@@ -3,7 +3,8 @@
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, Uri, header};
 use axum::response::Response;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 
 use crate::errors::ApiError;
 
@@ -21,14 +22,22 @@ pub(super) fn plain(status: u16, content_type: &'static str, body: impl Into<Bod
     response
 }
 
-/// Any JSON.
-pub(super) fn json(status: u16, value: &Value) -> Response {
-    plain(status, "application/json", value.to_string())
+/// Any JSON. What is answered are values of JSON, which always print.
+pub(super) fn json(status: u16, value: &impl Serialize) -> Response {
+    plain(status, "application/json", serde_json::to_vec(value).unwrap_or_default())
 }
 
-/// The success envelope.
-pub(super) fn ok(status: u16, data: &Value) -> Response {
-    json(status, &json!({"code": 0, "message": "ok", "data": data}))
+/// The success envelope (document: "Response envelope").
+#[derive(Serialize)]
+struct Success<'a, T> {
+    code: u8,
+    data: &'a T,
+    message: &'static str,
+}
+
+/// An answer in the success envelope.
+pub(super) fn ok(status: u16, data: &impl Serialize) -> Response {
+    json(status, &Success { code: 0, data, message: "ok" })
 }
 
 /// The error envelope.

@@ -322,15 +322,14 @@ mod tests {
         })
     }
 
-    static CATALOG: std::sync::LazyLock<Catalog> = std::sync::LazyLock::new(|| Catalog::built_in().unwrap());
-
     proptest! {
         #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
         fn no_body_makes_the_service_panic_and_every_refusal_is_a_documented_400(body in body()) {
+            let catalog = Catalog::built_in().unwrap();
             for kind in [Kind::Video, Kind::Image, Kind::Music, Kind::Speech, Kind::SoundEffect, Kind::ShortsStudio] {
-                match order(&CATALOG, kind, &body) {
+                match order(&catalog, kind, &body) {
                     Ok(order) => {
                         prop_assert!((1..=10_000).contains(&order.price_credits), "{:?}", order);
                         prop_assert!(order.shape.length_ms <= 300_000 && order.shape.ratio.0 > 0);

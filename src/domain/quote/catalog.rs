@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use rust_decimal::Decimal;
 use serde_json::{Map, Value};
 
+use super::catalog_list::list_in;
 pub use super::catalog_list::{CatalogEntry, CatalogList};
 use super::duration::decimal;
 use super::price_matrix::Prices;
@@ -66,6 +67,27 @@ impl CatalogPart {
         }
     }
 
+    /// What one of its entries is called.
+    fn entry_name(self) -> &'static str {
+        if self == CatalogPart::Voices { "voice" } else { self.name() }
+    }
+
+    /// The entries in the `data` of an answer, whole and as the service gave them, each with its id. One without is no entry.
+    fn entries(self, data: &Value) -> impl Iterator<Item = (&str, &Map<String, Value>)> {
+        let items = list_in(self.entry_name(), data).into_iter().flatten();
+        items.filter_map(|item| item.as_object()).filter_map(|entry| Some((text_in(entry, "id")?, entry)))
+    }
+
+    /// Whether the `data` of an answer lists anything that can be read.
+    pub fn lists_any(self, data: &Value) -> bool {
+        self.entries(data).next().is_some()
+    }
+
+    /// The entry with this id in the `data` of an answer, whole and as the service gave it.
+    pub fn entry<'a>(self, data: &'a Value, id: &str) -> Option<&'a Map<String, Value>> {
+        self.entries(data).find(|(of, _)| *of == id).map(|(_, entry)| entry)
+    }
+
     /// The one without which a request of a kind cannot be validated.
     pub fn needed_by(kind: Kind) -> Option<CatalogPart> {
         match kind {
@@ -92,7 +114,7 @@ impl Catalog {
 
     /// Why nothing can be validated or priced by a part, as a sentence; nothing where it is there.
     pub fn unavailable(&self, part: CatalogPart) -> Option<String> {
-        let what = if part == CatalogPart::Voices { "voice" } else { part.name() };
+        let what = part.entry_name();
         self.why_missing(part).map(|why| format!("the {what} catalog is not available: {why}"))
     }
 
@@ -107,16 +129,6 @@ impl Catalog {
         }
         self.oddities.retain(|(of, _)| *of != part);
         self.oddities.extend(odd.into_iter().map(|said| (part, said)));
-    }
-
-    /// Whether a part lists nothing that could be read.
-    pub fn is_empty(&self, part: CatalogPart) -> bool {
-        match part {
-            CatalogPart::Video => self.video.is_empty(),
-            CatalogPart::Image => self.image.is_empty(),
-            CatalogPart::Music => self.music.is_empty(),
-            CatalogPart::Voices => self.voices.voices.is_empty(),
-        }
     }
 
     /// Reads all four answers.
@@ -145,8 +157,6 @@ pub struct About {
     pub credits_label: Option<String>,
     /// Announced, not available yet.
     pub coming_soon: bool,
-    /// The whole entry as the service gave it.
-    pub raw: Map<String, Value>,
 }
 
 impl About {
@@ -158,7 +168,6 @@ impl About {
             description: text(entry, "description"),
             credits_label: text(entry, "credits_label"),
             coming_soon: flag(entry, "coming_soon"),
-            raw: entry.clone(),
         })
     }
 }
@@ -336,8 +345,6 @@ pub struct Voice {
     pub name: Option<String>,
     /// The model it speaks best with.
     pub recommended_model: Option<String>,
-    /// The whole item as the service gave it.
-    pub raw: Map<String, Value>,
 }
 
 impl Voices {
@@ -358,7 +365,6 @@ impl Voice {
             id: text(item, "id")?,
             name: text(item, "name"),
             recommended_model: text(item, "recommended_model"),
-            raw: item.clone(),
         })
     }
 }
@@ -401,7 +407,11 @@ fn defaults(mode: &Map<String, Value>) -> BTreeMap<String, String> {
 
 /// A non-empty text.
 fn text(fields: &Map<String, Value>, name: &str) -> Option<String> {
-    fields.get(name).and_then(Value::as_str).filter(|text| !text.is_empty()).map(str::to_owned)
+    text_in(fields, name).map(str::to_owned)
+}
+
+fn text_in<'a>(fields: &'a Map<String, Value>, name: &str) -> Option<&'a str> {
+    fields.get(name).and_then(Value::as_str).filter(|text| !text.is_empty())
 }
 
 fn flag(fields: &Map<String, Value>, name: &str) -> bool {

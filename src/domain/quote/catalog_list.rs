@@ -74,7 +74,7 @@ impl<T: CatalogEntry> CatalogList<T> {
 }
 
 /// The list: `data` itself, or the one list in it that is called `models` or like the catalog, or else whose items are objects.
-fn list_in<'a>(name: &str, data: &'a Value) -> Option<&'a Vec<Value>> {
+pub(super) fn list_in<'a>(name: &str, data: &'a Value) -> Option<&'a Vec<Value>> {
     match data {
         Value::Array(items) => Some(items),
         Value::Object(fields) => {

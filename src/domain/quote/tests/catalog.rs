@@ -58,8 +58,14 @@ fn a_part_that_is_read_again_forgets_what_was_odd() {
 }
 
 #[test]
-fn unknown_fields_are_carried() {
-    assert_eq!(catalog().video.get("house-c1").unwrap().about.raw["badge"], "new");
+fn an_entry_is_found_whole_in_what_the_service_gave() {
+    let data = json!({"models": ["no entry", {"label": "no id"}, {"id": "m", "badge": "new"}, {"id": "m"}]});
+    assert_eq!(CatalogPart::Video.entry(&data, "m").unwrap()["badge"], "new");
+    assert_eq!(CatalogPart::Video.entry(&data, "n"), None);
+    assert!(CatalogPart::Video.lists_any(&data) && CatalogPart::Voices.lists_any(&json!([{"id": "v"}])));
+    for nothing in [json!({"models": [{"label": "no id"}, {"id": ""}]}), json!({"voices": []}), json!(7)] {
+        assert!(!CatalogPart::Voices.lists_any(&nothing), "{nothing}");
+    }
 }
 
 #[test]
