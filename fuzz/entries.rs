@@ -122,7 +122,7 @@ pub fn answers(data: &[u8]) {
     }
     for part in [CatalogPart::Video, CatalogPart::Image, CatalogPart::Music, CatalogPart::Voices] {
         match response::parse_catalog(&raw, part) {
-            Ok(data) => is_a_catalog(part, &data),
+            Ok(answer) => is_a_catalog(part, &answer.data),
             Err(fault) => assert!(!fault.to_string().is_empty()),
         }
     }

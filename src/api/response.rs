@@ -4,6 +4,7 @@
 //! everything else, since proxies answer too. The wording of messages and hints decides nothing.
 
 use serde_json::Value;
+use serde_json::value::RawValue;
 use url::Url;
 
 use crate::api::http_client::RawResponse;
@@ -117,10 +118,26 @@ pub fn parse_balance(raw: &RawResponse) -> Result<Credits, Fault> {
     remaining.ok_or_else(|| Fault::new("broken_answer", "the response has no remainingCredits"))
 }
 
-/// A catalog was asked for: its `data` as it came. One that lists nothing, or in which nothing can be read, would refuse
-/// every row, and is no answer: the document knows no kind without models.
-pub fn parse_catalog(raw: &RawResponse, part: CatalogPart) -> Result<Value, Fault> {
-    let data = parse_data(raw)?;
+/// The `data` of an answer with a catalog.
+#[derive(Debug)]
+pub struct CatalogAnswer {
+    /// As it came.
+    pub text: Box<RawValue>,
+    /// The same, read.
+    pub data: Value,
+}
+
+/// A catalog was asked for. One that lists nothing, or in which nothing can be read, would refuse every row, and is no
+/// answer: the document knows no kind without models.
+pub fn parse_catalog(raw: &RawResponse, part: CatalogPart) -> Result<CatalogAnswer, Fault> {
+    if raw.status != 200 {
+        return Err(fault_of(raw));
+    }
+    let text = wire::success_text(&raw.body);
+    let data = text.and_then(|text| serde_json::from_str(text.get()).ok());
+    let Some((text, data)) = text.zip(data) else {
+        return Err(Fault::new("broken_answer", excerpt(raw)));
+    };
     if !part.lists_any(&data) {
         let text = match holds_an_empty_list(&data) {
             true => "the catalog in the answer is empty",
@@ -128,7 +145,7 @@ pub fn parse_catalog(raw: &RawResponse, part: CatalogPart) -> Result<Value, Faul
         };
         return Err(Fault::new("broken_answer", text));
     }
-    Ok(data)
+    Ok(CatalogAnswer { text: text.to_owned(), data })
 }
 
 /// The record of any task of the account, as it came; nothing where the service does not know the task.
@@ -152,13 +169,18 @@ fn holds_an_empty_list(data: &Value) -> bool {
         .any(|list| list.as_array().is_some_and(Vec::is_empty))
 }
 
-/// A catalog or the balance was asked for: its `data`.
+/// A task or the balance was asked for: the `data` of the answer.
 fn parse_data(raw: &RawResponse) -> Result<Value, Fault> {
-    let body = parse(raw);
-    if raw.status == 200 {
-        return body.and_then(wire::into_data).ok_or_else(|| Fault::new("broken_answer", excerpt(raw)));
+    if raw.status != 200 {
+        return Err(fault_of(raw));
     }
-    Err(body.as_ref().and_then(wire::error).map_or_else(|| http_fault(raw), |error| error.fault))
+    let data = parse(raw).as_ref().and_then(wire::success).cloned();
+    data.ok_or_else(|| Fault::new("broken_answer", excerpt(raw)))
+}
+
+/// What an answer that is no success says.
+fn fault_of(raw: &RawResponse) -> Fault {
+    parse(raw).as_ref().and_then(wire::error).map_or_else(|| http_fault(raw), |error| error.fault)
 }
 
 /// A transport error in one line. Of the URL it shows the host alone: the rest may be a secret of a result host.

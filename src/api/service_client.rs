@@ -7,8 +7,9 @@ use serde_json::Value;
 
 use super::download_request::Downloads;
 use super::http_client::{ClientError, RawResponse, ServiceOptions, client_of_base_url, read_answer};
+use super::response::{self, CatalogAnswer};
 use super::url_path::path_segment;
-use super::{redact, response, shorts_studio};
+use super::{redact, shorts_studio};
 use crate::clock::Clock;
 use crate::domain::credits::Credits;
 use crate::domain::idempotency_key::IdempotencyKey;
@@ -113,8 +114,8 @@ impl Service {
         self.ask("/api/v1/credits", response::parse_balance).await
     }
 
-    /// One of the catalogs; its `data` as it came.
-    pub async fn catalog(&self, part: CatalogPart) -> Result<Value, ServiceError> {
+    /// One of the catalogs.
+    pub async fn catalog(&self, part: CatalogPart) -> Result<CatalogAnswer, ServiceError> {
         let path = match part {
             CatalogPart::Video => "/api/v1/models?type=video",
             CatalogPart::Image => "/api/v1/models?type=image",

@@ -1,6 +1,9 @@
 //! Envelopes and objects as they stand on the wire. Unknown fields are ignored, and a field that is
 //! missing or of another type spoils its object alone.
 
+use std::collections::BTreeMap;
+
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use crate::domain::credits::Credits;
@@ -44,10 +47,11 @@ pub(super) fn success(body: &Value) -> Option<&Value> {
     body.get("data").filter(|data| is_success && !data.is_null())
 }
 
-/// The same, taken out of the envelope: a catalog is large.
-pub(super) fn into_data(mut body: Value) -> Option<Value> {
-    success(&body)?;
-    body.get_mut("data").map(Value::take)
+/// The same as it came, of an answer that is large: nothing else of it is read.
+pub(super) fn success_text(body: &[u8]) -> Option<&RawValue> {
+    let fields: BTreeMap<String, &RawValue> = serde_json::from_slice(body).ok()?;
+    let code: Value = serde_json::from_str(fields.get("code")?.get()).ok()?;
+    fields.get("data").copied().filter(|data| code.as_i64() == Some(0) && data.get() != "null")
 }
 
 /// What a task is charged. More than [`Credits::TASK_MAX`] is none.

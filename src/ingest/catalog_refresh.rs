@@ -1,12 +1,14 @@
 //! The catalogs in force: from the service when it answers, else as they were last seen. Each of the four stands
 //! alone: one that is away keeps none of the others back.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
+use crate::api::response::CatalogAnswer;
 use crate::api::{Service, ServiceError};
 use crate::clock::Clock;
 use crate::domain::quote::catalog::{CATALOG_MAX_AGE, CatalogPart};
@@ -30,7 +32,7 @@ pub struct Catalogs {
     /// Read and typed.
     pub catalog: Catalog,
     /// As the service gave them: `video`, `image`, `music`, `voices`.
-    pub raw: Value,
+    pub raw: Map<String, Value>,
     /// When the service gave the oldest of them.
     pub fetched: Timestamp,
     /// Why some could not be renewed, when they are older than they should be.
@@ -38,14 +40,15 @@ pub struct Catalogs {
 }
 
 impl Catalogs {
-    /// Those that are kept, of which `failed` could not be had now. Of these the ones that are used are told by when they
-    /// were given; the others are missing.
+    /// Those that are kept, of which some were `given` now and `failed` could not be had. Of these the ones that are used
+    /// are told by when they were given; the others are missing.
     fn of(
-        kept: CachedCatalogs,
+        kept: &CachedCatalogs,
+        mut given_now: GivenCatalogs,
         failed: &[(CatalogPart, ServiceError)],
         is_used: impl Fn(Timestamp) -> bool,
     ) -> Catalogs {
-        let mut catalog = Catalog::default();
+        let (mut catalog, mut raw) = (Catalog::default(), Map::new());
         let mut stale = Vec::new();
         let mut fetched = kept.fetched;
         for part in CatalogPart::ALL {
@@ -54,8 +57,12 @@ impl Catalogs {
                 (Some((_, given)), Some(error)) if !is_used(given) => {
                     catalog.missing.push((part, format!("{error}; the stored copy is of {given}")));
                 }
-                (Some((data, given)), error) => {
-                    catalog.read(part, data);
+                (Some((text, given)), error) => {
+                    // A text that was read before from a response, or from the file of kept ones.
+                    let read = || serde_json::from_str(text.get()).unwrap_or_default();
+                    let data = given_now.remove(&part).unwrap_or_else(read);
+                    catalog.read(part, &data);
+                    raw.insert(part.name().to_owned(), data);
                     fetched = fetched.min(given);
                     stale.extend(error);
                 }
@@ -71,7 +78,7 @@ impl Catalogs {
             1 => format!("{first}; and so 1 other"),
             more => format!("{first}; and so {more} others"),
         });
-        Catalogs { catalog, raw: kept.data, fetched, stale_because }
+        Catalogs { catalog, raw, fetched, stale_because }
     }
 
     /// With what was charged above their prices.
@@ -130,7 +137,10 @@ pub async fn load_within(
         let kept = kept.ok_or(CatalogError::NoService)?;
         let from = kept.service.clone();
         let reason = format!("no service was asked; the stored copy came from {from}");
-        let catalogs = Catalogs { stale_because: Some(reason), ..Catalogs::of(kept, &[], |_| true) };
+        let catalogs = Catalogs {
+            stale_because: Some(reason),
+            ..Catalogs::of(&kept, GivenCatalogs::new(), &[], |_| true)
+        };
         return Ok(catalogs.with_surcharges(state, &from));
     };
     let kept = kept.unwrap_or_else(|| CachedCatalogs::none(identity));
@@ -178,18 +188,20 @@ async fn renewed(
     is_used: impl Fn(Timestamp) -> bool,
 ) -> Result<Catalogs, CatalogError> {
     let asked = wanted.len();
-    let failed = if wanted.is_empty() { Vec::new() } else { ask(service, &mut kept, wanted, clock).await };
+    let (given, failed) = match wanted.is_empty() {
+        true => Default::default(),
+        false => ask(service, &mut kept, wanted, clock).await,
+    };
     if failed.len() < asked
         && let Err(error) = catalog_cache::keep(state, &kept)
     {
         // Good enough for this time; the next one asks again.
         tracing::warn!("failed to store the catalogs: {error}");
     }
-    let (has_none, identity) = (kept.is_empty(), kept.service.clone());
-    let catalogs = Catalogs::of(kept, &failed, is_used);
+    let catalogs = Catalogs::of(&kept, given, &failed, is_used);
     match failed.into_iter().next() {
-        Some((_, error)) if has_none => Err(error.into()),
-        _ => Ok(catalogs.with_surcharges(state, &identity)),
+        Some((_, error)) if kept.is_empty() => Err(error.into()),
+        _ => Ok(catalogs.with_surcharges(state, &kept.service)),
     }
 }
 
@@ -229,7 +241,10 @@ impl CatalogSource for ServiceCatalogs {
     }
 }
 
-/// Asks for the `wanted` parts and keeps those that come; the others are returned. Where nothing was kept, a single
+/// Parts that the service gave just now, read.
+type GivenCatalogs = BTreeMap<CatalogPart, Value>;
+
+/// Asks for the `wanted` parts and keeps those that come. They are returned, and why the others did not. Where nothing was kept, a single
 /// broken answer is not the end of a first run: the service is asked again a few times. Where there is something to
 /// go by, nobody waits.
 async fn ask(
@@ -237,7 +252,8 @@ async fn ask(
     kept: &mut CachedCatalogs,
     mut wanted: Vec<CatalogPart>,
     clock: &Clock,
-) -> Vec<(CatalogPart, ServiceError)> {
+) -> (GivenCatalogs, Vec<(CatalogPart, ServiceError)>) {
+    let mut given = GivenCatalogs::new();
     let is_patient = kept.is_empty();
     let now = clock.now();
     let mut tried = 0;
@@ -245,7 +261,10 @@ async fn ask(
         let mut failed = Vec::new();
         for (part, answer) in fetch(service, &wanted).await {
             match answer {
-                Ok(data) => kept.put(part, data, now.wall),
+                Ok(answer) => {
+                    kept.put(part, answer.text, now.wall);
+                    given.insert(part, answer.data);
+                }
                 Err(error) => failed.push((part, error)),
             }
         }
@@ -254,7 +273,7 @@ async fn ask(
         tried += 1;
         let is_over = tried >= TRIES || clock.now().tick.since(now.tick) >= PATIENCE;
         if !is_patient || !may_pass || is_over {
-            return failed;
+            return (given, failed);
         }
         wanted = failed.iter().map(|(part, _)| *part).collect();
         let missing: Vec<&str> = wanted.iter().map(|part| part.name()).collect();
@@ -267,7 +286,7 @@ async fn ask(
 pub async fn fetch(
     service: &Service,
     parts: &[CatalogPart],
-) -> Vec<(CatalogPart, Result<Value, ServiceError>)> {
+) -> Vec<(CatalogPart, Result<CatalogAnswer, ServiceError>)> {
     let mut answers = Vec::new();
     for part in parts {
         answers.push((*part, service.catalog(*part).await));

@@ -9,7 +9,7 @@ use std::io;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::value::RawValue;
 
 use crate::domain::quote::CatalogPart;
 use crate::domain::time::Timestamp;
@@ -18,14 +18,14 @@ use crate::store::{StoreError, write_atomic};
 pub(super) const FILE_NAME: &str = "catalogs.json";
 
 /// Catalogs of one service.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CachedCatalogs {
     /// The service that gave them.
     pub service: String,
     /// When it gave the newest of them.
     pub fetched: Timestamp,
-    /// By part: `video`, `image`, `music`, `voices`; one that never came is left out.
-    pub data: Value,
+    /// By part, as it gave them: `video`, `image`, `music`, `voices`; one that never came is left out.
+    pub data: BTreeMap<String, Box<RawValue>>,
     /// When it gave those that are older than the newest.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub older: BTreeMap<String, Timestamp>,
@@ -34,13 +34,17 @@ pub struct CachedCatalogs {
 impl CachedCatalogs {
     /// None yet, of a service.
     pub fn none(service: &str) -> CachedCatalogs {
-        let data = Value::Object(Map::new());
-        CachedCatalogs { service: service.to_owned(), fetched: Timestamp(0), data, older: BTreeMap::new() }
+        CachedCatalogs {
+            service: service.to_owned(),
+            fetched: Timestamp(0),
+            data: BTreeMap::new(),
+            older: BTreeMap::new(),
+        }
     }
 
     /// A part, and when it was given.
-    pub fn part(&self, part: CatalogPart) -> Option<(&Value, Timestamp)> {
-        let data = self.data.get(part.name()).filter(|data| !data.is_null())?;
+    pub fn part(&self, part: CatalogPart) -> Option<(&RawValue, Timestamp)> {
+        let data = self.data.get(part.name()).filter(|data| data.get() != "null")?;
         Some((data, self.older.get(part.name()).copied().unwrap_or(self.fetched)))
     }
 
@@ -50,15 +54,13 @@ impl CachedCatalogs {
     }
 
     /// Takes a part as it was given at `at`.
-    pub fn put(&mut self, part: CatalogPart, data: Value, at: Timestamp) {
+    pub fn put(&mut self, part: CatalogPart, data: Box<RawValue>, at: Timestamp) {
         let times = CatalogPart::ALL.map(|part| (part, self.part(part).map(|(_, given)| given)));
         let older = times.into_iter().filter(|(other, _)| *other != part);
         let older = older.filter_map(|(other, given)| Some((other.name().to_owned(), given?)));
         self.older = older.filter(|(_, given)| *given != at).collect();
         self.fetched = at;
-        if let Value::Object(parts) = &mut self.data {
-            parts.insert(part.name().to_owned(), data);
-        }
+        self.data.insert(part.name().to_owned(), data);
     }
 }
 

@@ -180,7 +180,7 @@ async fn catalog(service: Option<&Service>, chosen: &ServiceTarget, now: Timesta
     let mut catalog = Catalog::default();
     for (part, answer) in fetched {
         match answer {
-            Ok(data) => catalog.read(part, &data),
+            Ok(answer) => catalog.read(part, &answer.data),
             Err(error) => catalog.missing.push((part, error.to_string())),
         }
     }
