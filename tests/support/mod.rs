@@ -158,8 +158,8 @@ impl TestEnv {
         path
     }
 
-    /// The client, ready to start: nothing of the caller's environment, its folder, the right key, and one certificate in
-    /// place of the 280 that it would read from this machine.
+    /// The client, ready to start: nothing of the caller's environment, its folder, the right key, and one authority in place
+    /// of the hundreds that this machine trusts, which each process would read.
     pub fn command<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_callsheet"));
         command.args(arguments).current_dir(&self.dir).env_clear();
