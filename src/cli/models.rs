@@ -79,8 +79,9 @@ impl Choice<'_> {
 /// A recorded catalog: what the service gave, part by part. The voices go with the whole of it.
 fn json(out: &mut impl Write, catalogs: &Catalogs, choice: Choice<'_>) -> io::Result<()> {
     fn entries<'a>(data: &Value, part: CatalogPart, chosen: impl Iterator<Item = &'a About>) -> Value {
-        let entries = chosen.filter_map(|about| part.entry(data, &about.id));
-        entries.cloned().map(Value::Object).collect()
+        let entries = part.entries_by_id(data);
+        let chosen = chosen.filter_map(|about| entries.get(about.id.as_str()).copied());
+        chosen.cloned().map(Value::Object).collect()
     }
     let Catalogs { catalog, raw, .. } = catalogs;
     let mut parts = Map::new();

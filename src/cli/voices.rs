@@ -44,16 +44,18 @@ pub(super) async fn run(command: &VoicesCommand, global: &Global) -> Result<Exit
     asked.end().await;
     let catalogs = catalogs?;
     let voices = &catalogs.catalog.voices;
+    let given = &catalogs.raw["voices"];
+    let entries = CatalogPart::Voices.entries_by_id(given);
     let chosen: Vec<&Map<String, Value>> = voices
         .voices
         .iter()
-        .filter_map(|voice| CatalogPart::Voices.entry(&catalogs.raw["voices"], &voice.id))
+        .filter_map(|voice| entries.get(voice.id.as_str()).copied())
         .filter(|voice| command.filter.as_deref().is_none_or(|filter| mentions(voice, filter)))
         .filter(|voice| command.language.as_deref().is_none_or(|language| speaks(voice, language)))
         .collect();
     let mut out = io::BufWriter::new(anstream::stdout().lock());
     if global.json {
-        written(json(&mut out, &catalogs.raw["voices"], &chosen))?;
+        written(json(&mut out, given, &chosen))?;
     } else {
         let credits = voices.characters_per_credit;
         written(list(&mut out, &chosen, credits.map(|number| number.normalize().to_string())))?;

@@ -26,13 +26,16 @@ const BACKOFF: Backoff = Backoff { base: Millis(500), max: Millis(4_000) };
 /// After so long they are not asked for again.
 const PATIENCE: Millis = Millis::from_secs(30);
 
+/// Parts that the service gave just now, read.
+type GivenCatalogs = BTreeMap<CatalogPart, Value>;
+
 /// Catalogs, and how old they are.
 #[derive(Debug)]
 pub struct Catalogs {
     /// Read and typed.
     pub catalog: Catalog,
     /// As the service gave them: `video`, `image`, `music`, `voices`.
-    pub raw: Map<String, Value>,
+    pub raw: Value,
     /// When the service gave the oldest of them.
     pub fetched: Timestamp,
     /// Why some could not be renewed, when they are older than they should be.
@@ -78,7 +81,7 @@ impl Catalogs {
             1 => format!("{first}; and so 1 other"),
             more => format!("{first}; and so {more} others"),
         });
-        Catalogs { catalog, raw, fetched, stale_because }
+        Catalogs { catalog, raw: Value::Object(raw), fetched, stale_because }
     }
 
     /// With what was charged above their prices.
@@ -240,9 +243,6 @@ impl CatalogSource for ServiceCatalogs {
         surcharge_file::keep(&self.state, &self.identity, cells)
     }
 }
-
-/// Parts that the service gave just now, read.
-type GivenCatalogs = BTreeMap<CatalogPart, Value>;
 
 /// Asks for the `wanted` parts and keeps those that come. They are returned, and why the others did not. Where nothing was kept, a single
 /// broken answer is not the end of a first run: the service is asked again a few times. Where there is something to

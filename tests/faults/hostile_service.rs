@@ -384,6 +384,10 @@ fn a_catalog_that_is_away_keeps_only_the_rows_waiting_that_need_it() {
     env.audit().each_paid_once(3);
     let plan = env.run_raw(["plan", "batch.csv", "--base-url", &hostile.base_url()]).exited(5);
     assert!(plan.stdout.contains("the voice catalog is not available"), "{}", plan.stdout);
+    let listed = |what| env.run([what, "--json", "--base-url", &hostile.base_url()]).exited(0).json();
+    let (models, voices) = (listed("models"), listed("voices"));
+    assert!(models["image"].as_array().unwrap().iter().any(|model| model["id"] == "gi-2"), "{models}");
+    assert_eq!((&models["voices"], &voices["voices"]), (&Value::Null, &json!([])));
     is_away.store(false, Ordering::Relaxed);
     run(&env, &hostile, manifest).exited(0);
     env.audit().each_paid_once(4);

@@ -75,7 +75,7 @@ impl CatalogPart {
     /// The entries in the `data` of an answer, whole and as the service gave them, each with its id. One without is no entry.
     fn entries(self, data: &Value) -> impl Iterator<Item = (&str, &Map<String, Value>)> {
         let items = list_in(self.entry_name(), data).into_iter().flatten();
-        items.filter_map(|item| item.as_object()).filter_map(|entry| Some((text_in(entry, "id")?, entry)))
+        items.filter_map(Value::as_object).filter_map(|entry| Some((text_in(entry, "id")?, entry)))
     }
 
     /// Whether the `data` of an answer lists anything that can be read.
@@ -83,9 +83,13 @@ impl CatalogPart {
         self.entries(data).next().is_some()
     }
 
-    /// The entry with this id in the `data` of an answer, whole and as the service gave it.
-    pub fn entry<'a>(self, data: &'a Value, id: &str) -> Option<&'a Map<String, Value>> {
-        self.entries(data).find(|(of, _)| *of == id).map(|(_, entry)| entry)
+    /// The entries in the `data` of an answer by id, whole and as the service gave them. The first of two counts.
+    pub fn entries_by_id(self, data: &Value) -> BTreeMap<&str, &Map<String, Value>> {
+        let mut by_id = BTreeMap::new();
+        for (id, entry) in self.entries(data) {
+            by_id.entry(id).or_insert(entry);
+        }
+        by_id
     }
 
     /// The one without which a request of a kind cannot be validated.

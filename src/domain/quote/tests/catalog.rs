@@ -58,10 +58,10 @@ fn a_part_that_is_read_again_forgets_what_was_odd() {
 }
 
 #[test]
-fn an_entry_is_found_whole_in_what_the_service_gave() {
+fn entries_are_found_whole_in_what_the_service_gave() {
     let data = json!({"models": ["no entry", {"label": "no id"}, {"id": "m", "badge": "new"}, {"id": "m"}]});
-    assert_eq!(CatalogPart::Video.entry(&data, "m").unwrap()["badge"], "new");
-    assert_eq!(CatalogPart::Video.entry(&data, "n"), None);
+    let entries = CatalogPart::Video.entries_by_id(&data);
+    assert_eq!((entries.len(), &entries["m"]["badge"]), (1, &json!("new")));
     assert!(CatalogPart::Video.lists_any(&data) && CatalogPart::Voices.lists_any(&json!([{"id": "v"}])));
     for nothing in [json!({"models": [{"label": "no id"}, {"id": ""}]}), json!({"voices": []}), json!(7)] {
         assert!(!CatalogPart::Voices.lists_any(&nothing), "{nothing}");
