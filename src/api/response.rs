@@ -139,11 +139,11 @@ pub fn parse_catalog(raw: &RawResponse, part: CatalogPart) -> Result<CatalogAnsw
         return Err(Fault::new("broken_answer", excerpt(raw)));
     };
     if !part.lists_any(&data) {
-        let text = match holds_an_empty_list(&data) {
+        let why = match holds_an_empty_list(&data) {
             true => "the catalog in the answer is empty",
             false => "no entry of the catalog can be read",
         };
-        return Err(Fault::new("broken_answer", text));
+        return Err(Fault::new("broken_answer", why));
     }
     Ok(CatalogAnswer { text: text.to_owned(), data })
 }

@@ -43,15 +43,19 @@ pub(super) fn balance(value: &Value) -> Option<Credits> {
 
 /// The `data` of a success envelope. One with another `code` than 0, or with none, is no success.
 pub(super) fn success(body: &Value) -> Option<&Value> {
-    let is_success = body.get("code").and_then(Value::as_i64) == Some(0);
+    let is_success = body.get("code").is_some_and(is_success_code);
     body.get("data").filter(|data| is_success && !data.is_null())
 }
 
 /// The same as it came, of an answer that is large: nothing else of it is read.
 pub(super) fn success_text(body: &[u8]) -> Option<&RawValue> {
     let fields: BTreeMap<String, &RawValue> = serde_json::from_slice(body).ok()?;
-    let code: Value = serde_json::from_str(fields.get("code")?.get()).ok()?;
-    fields.get("data").copied().filter(|data| code.as_i64() == Some(0) && data.get() != "null")
+    let code = serde_json::from_str(fields.get("code")?.get()).ok()?;
+    fields.get("data").copied().filter(|data| is_success_code(&code) && data.get() != "null")
+}
+
+fn is_success_code(code: &Value) -> bool {
+    code.as_i64() == Some(0)
 }
 
 /// What a task is charged. More than [`Credits::TASK_MAX`] is none.
