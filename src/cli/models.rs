@@ -78,8 +78,8 @@ impl Choice<'_> {
 
 /// A recorded catalog: what the service gave, part by part. The voices go with the whole of it.
 fn json(out: &mut impl Write, catalogs: &Catalogs, choice: Choice<'_>) -> io::Result<()> {
-    fn entries<'a>(data: &Value, part: CatalogPart, chosen: impl Iterator<Item = &'a About>) -> Value {
-        let entries = part.entries_by_id(data);
+    fn entries<'a>(raw: &Value, part: CatalogPart, chosen: impl Iterator<Item = &'a About>) -> Value {
+        let entries = part.entries_by_id(&raw[part.name()]);
         let chosen = chosen.filter_map(|about| entries.get(about.id.as_str()).copied());
         chosen.cloned().map(Value::Object).collect()
     }
@@ -88,17 +88,17 @@ fn json(out: &mut impl Write, catalogs: &Catalogs, choice: Choice<'_>) -> io::Re
     if choice.wants(MediaType::Video) {
         let chosen = catalog.video.iter().filter(|model| choice.means(&model.about, model.modes.keys()));
         let chosen = chosen.map(|model| &model.about);
-        parts.insert("video".to_owned(), entries(&raw["video"], CatalogPart::Video, chosen));
+        parts.insert("video".to_owned(), entries(raw, CatalogPart::Video, chosen));
     }
     if choice.wants(MediaType::Image) {
         let chosen = catalog.image.iter().filter(|model| choice.means(&model.about, model.modes.keys()));
         let chosen = chosen.map(|model| &model.about);
-        parts.insert("image".to_owned(), entries(&raw["image"], CatalogPart::Image, chosen));
+        parts.insert("image".to_owned(), entries(raw, CatalogPart::Image, chosen));
     }
     if choice.wants(MediaType::Music) {
         let chosen = catalog.music.iter().map(|model| &model.about);
         let chosen = chosen.filter(|about| choice.means(about, []));
-        parts.insert("music".to_owned(), entries(&raw["music"], CatalogPart::Music, chosen));
+        parts.insert("music".to_owned(), entries(raw, CatalogPart::Music, chosen));
     }
     if choice.media.is_none() && choice.filter.is_none() {
         parts.insert("voices".to_owned(), raw["voices"].clone());

@@ -43,7 +43,7 @@ pub struct Catalogs {
 }
 
 impl Catalogs {
-    /// Those that are kept, of which some were `given` now and `failed` could not be had. Of these the ones that are used
+    /// Those that are kept, of which some were `given_now` and `failed` could not be had. Of these the ones that are used
     /// are told by when they were given; the others are missing.
     fn of(
         kept: &CachedCatalogs,
@@ -61,7 +61,7 @@ impl Catalogs {
                     catalog.missing.push((part, format!("{error}; the stored copy is of {given}")));
                 }
                 (Some((text, given)), error) => {
-                    // A text that was read before from a response, or from the file of kept ones.
+                    // It is JSON: it was taken out of the file of kept ones.
                     let read = || serde_json::from_str(text.get()).unwrap_or_default();
                     let data = given_now.remove(&part).unwrap_or_else(read);
                     catalog.read(part, &data);
@@ -191,10 +191,7 @@ async fn renewed(
     is_used: impl Fn(Timestamp) -> bool,
 ) -> Result<Catalogs, CatalogError> {
     let asked = wanted.len();
-    let (given, failed) = match wanted.is_empty() {
-        true => Default::default(),
-        false => ask(service, &mut kept, wanted, clock).await,
-    };
+    let (given, failed) = ask(service, &mut kept, wanted, clock).await;
     if failed.len() < asked
         && let Err(error) = catalog_cache::keep(state, &kept)
     {
@@ -244,9 +241,9 @@ impl CatalogSource for ServiceCatalogs {
     }
 }
 
-/// Asks for the `wanted` parts and keeps those that come. They are returned, and why the others did not. Where nothing was kept, a single
-/// broken answer is not the end of a first run: the service is asked again a few times. Where there is something to
-/// go by, nobody waits.
+/// Asks for the `wanted` parts and keeps those that come. They are returned, and why the others did not come. Where
+/// nothing was kept, a single broken answer is not the end of a first run: the service is asked again a few times. Where
+/// there is something to go by, nobody waits.
 async fn ask(
     service: &Service,
     kept: &mut CachedCatalogs,

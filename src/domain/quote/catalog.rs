@@ -124,11 +124,11 @@ impl Catalog {
 
     /// Reads the `data` of one answer in the place of what that part held.
     pub fn read(&mut self, part: CatalogPart, data: &Value) {
-        let mut odd = Vec::new();
+        let (name, mut odd) = (part.entry_name(), Vec::new());
         match part {
-            CatalogPart::Video => self.video = CatalogList::read("video", data, &mut odd, VideoModel::read),
-            CatalogPart::Image => self.image = CatalogList::read("image", data, &mut odd, ImageModel::read),
-            CatalogPart::Music => self.music = CatalogList::read("music", data, &mut odd, MusicModel::read),
+            CatalogPart::Video => self.video = CatalogList::read(name, data, &mut odd, VideoModel::read),
+            CatalogPart::Image => self.image = CatalogList::read(name, data, &mut odd, ImageModel::read),
+            CatalogPart::Music => self.music = CatalogList::read(name, data, &mut odd, MusicModel::read),
             CatalogPart::Voices => self.voices = Voices::read(data, &mut odd),
         }
         self.oddities.retain(|(of, _)| *of != part);
@@ -358,7 +358,7 @@ impl Voices {
             default_model: data.as_object().and_then(|fields| text(fields, "default_model")),
             characters_per_credit: number("characters_per_credit").and_then(decimal),
             minimum_credits: number("minimum_credits").and_then(decimal),
-            voices: CatalogList::read("voice", data, odd, Voice::read),
+            voices: CatalogList::read(CatalogPart::Voices.entry_name(), data, odd, Voice::read),
         }
     }
 }
