@@ -62,11 +62,12 @@ impl CompletionNotifier {
         seen.sort_unstable();
         seen.dedup();
         for no in seen {
-            // With one that was announced before, a decision has changed: its results are written anew.
+            // With one that was announced before, or is being announced, a decision has changed: its results are written
+            // anew.
             let Some(batch) = view.scheduler.batch(no) else { continue };
             if batch.has_ended() || view.scheduler.waits_after_pilot(no) {
                 self.announce(no);
-            } else if batch.inputs_announced && view.scheduler.waits_for_people(no) {
+            } else if view.scheduler.waits_for_people(no) {
                 self.tell(Notice { batch: no, waits_for_inputs: true });
             }
         }

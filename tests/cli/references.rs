@@ -1,11 +1,15 @@
 //! Rows that name other rows of their manifest: in which order they are made, what is bought, and what is waited for.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
+use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use callsheet::domain::hex::hex;
 use callsheet::failpoint;
+use rustix::fs::{CWD, Mode, mkfifoat};
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
 use crate::support::collect_outputs::Outputs;
 use crate::support::process::Running;
@@ -165,32 +169,59 @@ fn what_waits_for_review_feeds_nothing_before_it_is_approved() {
     env.audit().each_paid_once(4);
 }
 
-#[test]
-fn a_decision_about_a_row_that_others_wait_for_is_in_the_results_at_once() {
-    let env = TestEnv::new();
+/// A daemon with a storyboard whose still waits for a decision.
+fn reviewed_story(env: &TestEnv, before_it_comes: impl FnOnce()) -> Running {
     let draft = env.write(
         "jobs/inbox/.story.tmp",
         STORY.replace(r#""prompt": "a fox""#, r#""prompt": "a fox", "review": true"#),
     );
     let daemon = env.daemon("info");
+    before_it_comes();
     std::fs::rename(draft, env.path("jobs/inbox/story.json")).unwrap();
-    let decision = || {
-        let text = std::fs::read_to_string(env.path("output/story/decisions.csv")).ok()?;
-        let mut lines = text.lines();
-        let place = lines.next()?.split(',').position(|name| name == "decision")?;
-        Some(lines.next()?.split(',').nth(place)?.to_owned())
-    };
     // What is left waits for a person, who is told.
     until("its results", || env.path("output/story/report.json").exists());
+    daemon
+}
+
+/// The first decision in the results.
+fn first_decision(env: &TestEnv) -> Option<String> {
+    let text = std::fs::read_to_string(env.path("output/story/decisions.csv")).ok()?;
+    let mut lines = text.lines();
+    let place = lines.next()?.split(',').position(|name| name == "decision")?;
+    Some(lines.next()?.split(',').nth(place)?.to_owned())
+}
+
+#[test]
+fn a_decision_about_a_row_that_others_wait_for_is_in_the_results_at_once() {
+    let env = TestEnv::new();
+    let daemon = reviewed_story(&env, || ());
     env.run(["review", "reject", "story/still"]).exited(0);
-    until("the decision", || decision().as_deref() == Some("rejected"));
+    until("the decision", || first_decision(&env).as_deref() == Some("rejected"));
     daemon.stop().exited(0);
     env.run(["review", "approve", "story/still"]).exited(0);
     assert_eq!(
-        decision().as_deref(),
+        first_decision(&env).as_deref(),
         Some("approved"),
         "nothing works on the state: the command writes them"
     );
+    assert_eq!(made(&env), ["a fox"]);
+}
+
+#[test]
+fn a_decision_that_comes_while_a_person_is_being_told_is_in_the_results() {
+    let env = TestEnv::new();
+    // What was told of the batch before is looked up between its results and the note that a person was told.
+    let digest = hex(&Sha256::digest("story")[..16]);
+    let told = env.path(&format!("state/hooks/told/{digest}.json"));
+    let daemon = reviewed_story(&env, || mkfifoat(CWD, &told, Mode::RUSR | Mode::WUSR).unwrap());
+    // The look-up has begun once there is somebody to read.
+    let mut lookup = std::fs::OpenOptions::new().write(true).open(&told).unwrap();
+    assert_eq!(first_decision(&env).as_deref(), Some(""), "the results of before are written");
+    env.run(["review", "reject", "story/still"]).exited(0);
+    lookup.write_all(b"{}").unwrap();
+    drop(lookup);
+    until("the decision", || first_decision(&env).as_deref() == Some("rejected"));
+    daemon.stop().exited(0);
     assert_eq!(made(&env), ["a fox"]);
 }
 
