@@ -22,6 +22,7 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 
+use std::alloc::System;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -31,6 +32,7 @@ use callsheet::domain::admission::Limits;
 use callsheet::domain::credits::Credits;
 use callsheet::domain::ids::{AttemptNo, BatchNo, Fingerprint, JobId, JobKey, Seq, TaskId};
 use callsheet::domain::job::{JobSpec, Order, OutputFile};
+use callsheet::domain::job_state::JobState;
 use callsheet::domain::json_object::JsonObject;
 use callsheet::domain::ledger::Totals;
 use callsheet::domain::request::Kind;
@@ -40,9 +42,13 @@ use callsheet::domain::time::{Millis, Now, Tick, Timestamp};
 use callsheet::engine::scheduler::{Effect, Input, Scheduler, Settings, SpooledRow};
 use callsheet::store::{BatchRecord, Segment};
 use serde_json::json;
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
 /// Microseconds.
 type Micros = u64;
+
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 /// What a commit is assumed to take.
 const COMMIT: Micros = 2_000;
@@ -58,6 +64,7 @@ fn main() {
         world.fill();
         world.measure();
         world.report(exchanges, answer_ms);
+        world.report_memory();
     }
 }
 
@@ -190,7 +197,10 @@ impl World {
             Effect::Post { key, attempt, .. } => {
                 let ends = self.now + self.random.u64(120_000_000..600_000_000);
                 self.lives.insert(key, (ends, None));
-                self.arrive(self.answer, Input::Posted(key, attempt, PostAnswer::Task(reading("pending"))));
+                self.arrive(
+                    self.answer,
+                    Input::Posted(key, attempt, PostAnswer::Task(reading(key, "pending"))),
+                );
             }
             Effect::Read { key, .. } => self.waiting.push_back(key),
             Effect::Fetch(order) => {
@@ -219,7 +229,7 @@ impl World {
             self.seen.polls += 1;
             self.seen.intervals.extend(heard.map(|heard| self.now - heard));
             let status = if ends <= self.now { "success" } else { "processing" };
-            self.arrive(self.answer, Input::Read(key, AttemptNo(1), ReadAnswer::Task(reading(status))));
+            self.arrive(self.answer, Input::Read(key, AttemptNo(1), ReadAnswer::Task(reading(key, status))));
         }
     }
 
@@ -245,10 +255,28 @@ impl World {
         );
         let began = Instant::now();
         let overview = self.scheduler.overview();
+        let running = overview[0].states[JobState::Running];
+        assert!(running >= self.tasks / 10 * 9, "only {running} of the tasks run");
         println!(
             "  an overview: {:.3} ms ({:?})",
             ms(began.elapsed().as_micros() as u64),
             overview[0].states
+        );
+    }
+}
+
+impl World {
+    /// What the scheduler keeps of each task, by what is freed with it. glibc takes a word more for each piece of memory, and
+    /// rounds up to two words.
+    fn report_memory(self) {
+        let tasks = self.lives.len();
+        let freed = Region::new(ALLOCATOR);
+        drop(self.scheduler);
+        let freed = freed.change();
+        println!(
+            "  memory for each task: {} bytes, in {:.1} pieces",
+            freed.bytes_deallocated / tasks,
+            freed.deallocations as f64 / tasks as f64
         );
     }
 }
@@ -327,12 +355,15 @@ fn row(at: u64) -> SpooledRow {
     SpooledRow { at, end: at + 1, spec: Arc::new(spec) }
 }
 
-fn reading(status: &str) -> TaskReading {
+fn reading(key: JobKey, status: &str) -> TaskReading {
     TaskReading {
-        id: TaskId("6f1c2f9e-53b5-4a6d-9b64-0a4a5c0f7f7a".into()),
+        id: TaskId(format!("6f1c2f9e-53b5-4a6d-9b64-{:012x}", key.seq.0)),
         status: TaskStatus::from_wire(status),
         model: Some("house-c1/text-to-video".into()),
-        options: None,
+        options: Some(
+            serde_json::from_value(json!({"duration": "5s", "resolution": "720p", "aspect_ratio": "16:9"}))
+                .unwrap(),
+        ),
         charged: Some(Credits(10)),
         waived: Some(Credits::ZERO),
         urls: if status == "success" { vec!["http://r/1.mp4".into()] } else { vec![] },
