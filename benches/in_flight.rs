@@ -31,7 +31,7 @@ use std::time::Instant;
 use callsheet::domain::admission::Limits;
 use callsheet::domain::credits::Credits;
 use callsheet::domain::ids::{AttemptNo, BatchNo, Fingerprint, JobId, JobKey, Seq, TaskId};
-use callsheet::domain::job::{JobSpec, Order, OutputFile};
+use callsheet::domain::job::{JobSpec, Order, OrderTerms, OutputFile};
 use callsheet::domain::job_state::JobState;
 use callsheet::domain::json_object::JsonObject;
 use callsheet::domain::ledger::Totals;
@@ -85,6 +85,7 @@ struct World {
     /// When a task ends, and when it was last heard of; nothing before it was read once.
     lives: BTreeMap<JobKey, (Micros, Option<Micros>)>,
     random: fastrand::Rng,
+    terms: Arc<OrderTerms>,
     seen: Seen,
 }
 
@@ -120,6 +121,7 @@ impl World {
             waiting: VecDeque::new(),
             lives: BTreeMap::new(),
             random: fastrand::Rng::with_seed(1),
+            terms: terms(),
             seen: Seen::default(),
         }
     }
@@ -208,7 +210,7 @@ impl World {
                 self.arrive(self.answer, Input::Fetched(order.key, order.attempt, Ok(vec![file()])));
             }
             Effect::LoadRows { batch, from, end, most } => {
-                let rows = (from..end).take(most).map(row).collect();
+                let rows = (from..end).take(most).map(|at| row(at, &self.terms)).collect();
                 self.arrive(500, Input::Rows { batch, from, rows });
             }
             Effect::FindInputs { .. }
@@ -319,28 +321,27 @@ fn settings(tasks: u32) -> Settings {
     }
 }
 
-fn row(at: u64) -> SpooledRow {
+/// The terms that all rows have, as those that are read from a spool share them.
+fn terms() -> Arc<OrderTerms> {
+    Arc::new(OrderTerms {
+        model: Some("house-c1".to_owned()),
+        price: Some(Credits(10)),
+        formula: "2 a second x 5 s".to_owned(),
+        ..OrderTerms::of(Kind::Video)
+    })
+}
+
+fn row(at: u64, terms: &Arc<OrderTerms>) -> SpooledRow {
     let seq = u32::try_from(at).unwrap();
     let body = json!({"model": "house-c1", "prompt": format!("a boat {seq}"), "options": {"duration": "5s"}});
     let order = Order {
         line: at + 2,
-        kind: Kind::Video,
-        model: Some("house-c1".to_owned()),
         body: serde_json::from_value(body).unwrap(),
-        price: Some(Credits(10)),
-        bound: None,
-        cheapest: None,
-        formula: "2 a second x 5 s".to_owned(),
-        waivable: Credits::ZERO,
-        allowance: None,
-        max_credits: None,
-        priority: 0,
-        deadline: None,
-        review: false,
         inputs: Vec::new(),
         files: Vec::new(),
         written: None,
         meta: JsonObject::default(),
+        terms: terms.clone(),
     };
     let id = JobId(u128::from(seq).to_be_bytes());
     let spec = JobSpec {

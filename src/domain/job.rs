@@ -6,6 +6,8 @@ pub mod lifecycle;
 mod order;
 mod record_format;
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 #[cfg(test)]
 use serde_json::Value;
@@ -14,8 +16,10 @@ use crate::domain::credit_hold::Hold;
 use crate::domain::credits::Credits;
 use crate::domain::default_fields::is_default;
 use crate::domain::ids::{AttemptNo, TaskId};
-pub use crate::domain::job::attempt::{Attempt, Books, DOWNLOAD_FAILED, MADE_BEFORE, RESOLVED, State};
-pub use crate::domain::job::order::{JobSpec, Order};
+pub use crate::domain::job::attempt::{
+    Attempt, Books, DOWNLOAD_FAILED, MADE_BEFORE, RESOLVED, RanWith, State,
+};
+pub use crate::domain::job::order::{JobSpec, Order, OrderTerms};
 pub use crate::domain::job::record_format::RecordView;
 use crate::domain::json_object::JsonObject;
 use crate::domain::ledger::Movement;
@@ -172,6 +176,11 @@ impl Job {
         self.history.shrink_to_fit();
     }
 
+    /// Has what its tasks ran with shared with other jobs. `share` puts what is known already in the place of its equal.
+    pub fn share(&mut self, mut share: impl FnMut(&mut Arc<RanWith>)) {
+        self.attempts.iter_mut().filter_map(|attempt| attempt.ran_with.as_mut()).for_each(&mut share);
+    }
+
     /// The attempt that decides where the job stands.
     pub fn present(&self) -> &Attempt {
         &self.attempts[self.present_index()]
@@ -256,12 +265,12 @@ impl Job {
 
     /// The model that ran its task.
     pub fn ran_model(&self) -> Option<&str> {
-        self.present().ran_model.as_deref()
+        self.present().ran_with.as_ref()?.model.as_deref()
     }
 
     /// The options its task was priced with, defaults filled.
     pub fn ran_options(&self) -> Option<&JsonObject> {
-        self.present().ran_options.as_ref()
+        self.present().ran_with.as_ref()?.options.as_ref()
     }
 
     /// What else the record of its task says, once the task has ended.
@@ -543,9 +552,7 @@ impl Job {
     /// The same job, with what its task's record says of the model and the options.
     #[cfg(test)]
     pub(crate) fn with_run(mut self, model: &str, options: &Value) -> Job {
-        let present = self.present_mut();
-        present.ran_model = Some(model.to_owned());
-        present.ran_options = options.as_object().cloned().map(JsonObject::from);
+        self.present_mut().note_run(Some(model), options.as_object().cloned().map(JsonObject::from));
         self
     }
 }

@@ -1,6 +1,7 @@
 //! A JSON object that is kept as its text: as it is stored and sent, in a fraction of the memory of its values.
 
 use std::collections::BTreeMap;
+use std::hash::{Hash, Hasher};
 
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -68,6 +69,12 @@ impl PartialEq for JsonObject {
 }
 
 impl Eq for JsonObject {}
+
+impl Hash for JsonObject {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_str().hash(state);
+    }
+}
 
 impl<'de> Deserialize<'de> for JsonObject {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<JsonObject, D::Error> {

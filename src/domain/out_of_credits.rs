@@ -16,7 +16,7 @@ use crate::domain::utc_day::DAY_MS;
 const MIDNIGHT_DOUBT: Millis = Millis::from_secs(600);
 
 /// What a job would draw from a plan allowance.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct AllowanceUse {
     /// Which allowance: models with the same pool share it.
     pub pool: String,

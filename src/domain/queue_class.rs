@@ -250,30 +250,33 @@ mod tests {
     use super::*;
     use crate::domain::credits::Credits;
     use crate::domain::ids::Fingerprint;
+    use crate::domain::job::OrderTerms;
     use crate::domain::job_reference::{InputField, JobInput};
     use crate::domain::request::Kind;
 
     fn order(kind: Kind, model: &str, price: u64) -> Order {
+        let terms = OrderTerms {
+            model: Some(model.to_owned()),
+            price: Some(Credits(price)),
+            formula: format!("{price}"),
+            ..OrderTerms::of(kind)
+        };
         Order {
             line: 1,
-            kind,
-            model: Some(model.to_owned()),
             body: JsonObject::default(),
-            price: Some(Credits(price)),
-            bound: None,
-            cheapest: None,
-            allowance: None,
-            formula: format!("{price}"),
-            waivable: Credits::ZERO,
-            max_credits: None,
-            priority: 0,
-            deadline: None,
-            review: false,
             inputs: Vec::new(),
             files: Vec::new(),
             written: None,
             meta: JsonObject::default(),
+            terms: terms.into(),
         }
+    }
+
+    /// The same order under other terms.
+    fn with(order: &Order, change: impl FnOnce(&mut OrderTerms)) -> Order {
+        let mut order = order.clone();
+        change(order.terms_mut());
+        order
     }
 
     fn census(orders: impl IntoIterator<Item = Order>) -> Census {
@@ -290,9 +293,9 @@ mod tests {
             assert_eq!(grain.class_of(&base), grain.class_of(&Order { line: 9, ..base.clone() }));
             others.iter().for_each(|other| assert_ne!(grain.class_of(&base), grain.class_of(other)));
         }
-        let unpriced = Order { price: None, max_credits: Some(Credits(12)), ..base.clone() };
+        let unpriced = with(&base, |terms| (terms.price, terms.max_credits) = (None, Some(Credits(12))));
         assert_ne!(Grain::Price.class_of(&base), Grain::Price.class_of(&unpriced));
-        let computed = Order { formula: "6 s x 2/s = 12".to_owned(), ..base.clone() };
+        let computed = with(&base, |terms| terms.formula = "6 s x 2/s = 12".to_owned());
         assert_ne!(Grain::Formula.class_of(&base), Grain::Formula.class_of(&computed));
         assert_eq!(Grain::Price.class_of(&base), Grain::Price.class_of(&computed));
     }
@@ -317,7 +320,8 @@ mod tests {
         assert_eq!(census(prices(5_000)).division(), at(Grain::NearPrice));
         let models = (0..5_000).map(|n| order(Kind::Video, &n.to_string(), n));
         assert_eq!(census(models).division(), at(Grain::Magnitude));
-        let each = (i8::MIN..=i8::MAX).map(|priority| Order { priority, ..order(Kind::Video, "a", 1) });
+        let base = order(Kind::Video, "a", 1);
+        let each = (i8::MIN..=i8::MAX).map(|priority| with(&base, |terms| terms.priority = priority));
         let mixed = Division::Grain(Grain::Mixed);
         assert_eq!(census(each).division(), mixed, "a priority is never joined with another");
     }

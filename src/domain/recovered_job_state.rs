@@ -224,7 +224,7 @@ mod tests {
     use super::*;
     use crate::domain::credits::Credits;
     use crate::domain::ids::{Fingerprint, JobId, Seq, TaskId};
-    use crate::domain::job::Order;
+    use crate::domain::job::{Order, OrderTerms};
     use crate::domain::json_object::JsonObject;
     use crate::domain::request::Kind;
     use crate::domain::task::Fault;
@@ -239,23 +239,12 @@ mod tests {
             apart: false,
             order: Order {
                 line: 2,
-                kind,
-                model: None,
                 body: JsonObject::default(),
-                price: Some(Credits(8)),
-                bound: None,
-                cheapest: None,
-                formula: String::new(),
-                waivable: Credits::ZERO,
-                allowance: None,
-                max_credits: None,
-                priority: 0,
-                deadline: None,
-                review: false,
                 inputs: Vec::new(),
                 files: Vec::new(),
                 written: None,
                 meta: JsonObject::default(),
+                terms: OrderTerms { price: Some(Credits(8)), ..OrderTerms::of(kind) }.into(),
             },
         }
     }

@@ -37,6 +37,7 @@ mod row_reader;
 mod row_takes;
 pub mod scheduler;
 mod scratch_files;
+mod shared_values;
 mod signed_link_lifetime;
 mod suspended_downloads;
 mod target_jobs;

@@ -5,11 +5,13 @@ use std::sync::{Mutex, PoisonError};
 use std::vec::IntoIter;
 
 use crate::domain::ids::BatchNo;
+use crate::domain::job::RanWith;
 use crate::domain::time::Now;
 use crate::domain::utc_day::UtcDay;
 use crate::engine::group_history::group_history;
 use crate::engine::row_reader::RowReader;
 use crate::engine::scheduler::{BegunJob, CommandOutcome, Scheduler, Settings};
+use crate::engine::shared_values::SharedValues;
 use crate::store::{BatchRecord, JobRecord, Store, StoreError};
 
 /// Rows of open jobs that are read at once, chunks of them that wait to be taken up, and threads that read.
@@ -77,10 +79,10 @@ fn take_up(
         for _ in 0..threads {
             let (send, chunks) = (send.clone(), &chunks);
             scope.spawn(move || {
-                let mut rows = RowReader::new(store);
+                let (mut rows, mut ran_with) = (RowReader::new(store), SharedValues::default());
                 while let Some((place, records)) = chunks.next() {
                     // Nobody waits for more after a fault.
-                    if send.send((place, begin_jobs(&mut rows, records))).is_err() {
+                    if send.send((place, begin_jobs(&mut rows, &mut ran_with, records))).is_err() {
                         return;
                     }
                 }
@@ -104,10 +106,15 @@ fn take_up(
 }
 
 /// The jobs of these records, with their rows.
-fn begin_jobs(rows: &mut RowReader<'_>, records: Vec<JobRecord>) -> Result<Vec<BegunJob>, StoreError> {
+fn begin_jobs(
+    rows: &mut RowReader<'_>,
+    ran_with: &mut SharedValues<RanWith>,
+    records: Vec<JobRecord>,
+) -> Result<Vec<BegunJob>, StoreError> {
     // Collected, they would keep the memory of the records.
     let mut begun = Vec::with_capacity(records.len());
-    for record in records {
+    for mut record in records {
+        record.job.share(|value| ran_with.share(value));
         let spec = rows.spec_at(record.key.batch, record.row_at)?;
         begun.push(BegunJob::new(record, spec));
     }

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use tokio::sync::Semaphore;
 
 use crate::domain::ids::BatchNo;
-use crate::domain::job::JobSpec;
+use crate::domain::job::{JobSpec, OrderTerms};
 use crate::engine::blocking::blocking;
 use crate::engine::scheduler::SpooledRow;
+use crate::engine::shared_values::SharedValues;
 use crate::store::spool::Lines;
 use crate::store::{Store, StoreError};
 
@@ -42,9 +43,11 @@ fn read_rows(
     let spool = store.spool(batch);
     let mut lines = if most < FEW_ROWS { spool.rows_scattered(from, end)? } else { spool.rows(from, end)? };
     let mut rows = Vec::with_capacity(most);
+    let mut terms = SharedValues::default();
     while rows.len() < most
-        && let Some((at, spec)) = lines.next_line::<JobSpec>()?
+        && let Some((at, mut spec)) = lines.next_line::<JobSpec>()?
     {
+        terms.share(&mut spec.order.terms);
         rows.push(SpooledRow { at, end: lines.at(), spec: Arc::new(spec) });
     }
     Ok(rows)
@@ -55,11 +58,12 @@ fn read_rows(
 pub(super) struct RowReader<'a> {
     store: &'a Store,
     file: Option<(BatchNo, Lines)>,
+    terms: SharedValues<OrderTerms>,
 }
 
 impl<'a> RowReader<'a> {
     pub(super) fn new(store: &'a Store) -> RowReader<'a> {
-        RowReader { store, file: None }
+        RowReader { store, file: None, terms: SharedValues::default() }
     }
 
     /// The row that begins at byte `at` of a batch's spool.
@@ -69,6 +73,8 @@ impl<'a> RowReader<'a> {
             Some(file) => self.file.insert(file),
             None => self.file.insert((batch, self.store.spool(batch).rows(at, u64::MAX)?)),
         };
-        Ok(Arc::new(lines.line_at(at)?))
+        let mut spec: JobSpec = lines.line_at(at)?;
+        self.terms.share(&mut spec.order.terms);
+        Ok(Arc::new(spec))
     }
 }

@@ -1,11 +1,13 @@
 //! One row of a manifest: its identity, and everything that is wrong with it.
 
+use std::sync::Arc;
+
 use serde_json::{Map, Value};
 
 use crate::domain::diagnostic::{Diagnostic, Position};
 use crate::domain::ids::{BatchName, Fingerprint};
 use crate::domain::input_file::InputFile;
-use crate::domain::job::Order;
+use crate::domain::job::{Order, OrderTerms};
 use crate::domain::job_reference::{InputField, JobInput, is_reference};
 use crate::domain::manifest::row::{BadRow, Deadline, Policy, ReadRow, Row};
 use crate::domain::out_of_credits::AllowanceUse;
@@ -364,11 +366,9 @@ impl RowValidator<'_> {
         }
         let price = quote.price;
         let written = accepted_row::written(asked, quote.kind, &identity, &quote.body);
-        let order = Order {
-            line: row.position.line,
+        let terms = OrderTerms {
             kind: quote.kind,
             model: quote.model,
-            body: quote.body.into(),
             price,
             bound: Some(quote.bound.dearest).filter(|_| price.is_none() && quote.bound.is_firm),
             cheapest: quote.cheapest,
@@ -380,10 +380,15 @@ impl RowValidator<'_> {
             priority: row.priority.or(policy.priority).unwrap_or_default(),
             deadline: row.deadline.or(policy.deadline),
             review: row.review.or(policy.review).unwrap_or_default(),
+        };
+        let order = Order {
+            line: row.position.line,
+            body: quote.body.into(),
             inputs,
             files,
             written,
             meta: row.meta.clone().into(),
+            terms: Arc::new(terms),
         };
         let classes = Classes::of(&order, GroupHash::of(context.group_limits.keys(), &order.meta));
         RowRequest::Order(Box::new(StagedOrder::new(&order, classes, row.id.is_some())))

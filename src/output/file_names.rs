@@ -242,30 +242,19 @@ mod tests {
 
     use super::*;
     use crate::domain::ids::{Fingerprint, JobId, Seq};
-    use crate::domain::job::Order;
+    use crate::domain::job::{Order, OrderTerms};
     use crate::domain::json_object::JsonObject;
     use crate::domain::request::Kind;
 
     fn spec(label: &str) -> JobSpec {
         let order = Order {
             line: 2,
-            kind: Kind::Video,
-            model: Some("house-c1".into()),
             body: JsonObject::default(),
-            price: None,
-            bound: None,
-            cheapest: None,
-            formula: String::new(),
-            waivable: Default::default(),
-            allowance: None,
-            max_credits: None,
-            priority: 0,
-            deadline: None,
-            review: false,
             inputs: Vec::new(),
             files: Vec::new(),
             written: None,
             meta: JsonObject::default(),
+            terms: OrderTerms { model: Some("house-c1".into()), ..OrderTerms::of(Kind::Video) }.into(),
         };
         let (id, fingerprint) = (JobId([0xab; 16]), Fingerprint([0; 16]));
         JobSpec { seq: Seq(0), id, fingerprint, variation: 1, label: label.into(), apart: false, order }

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::domain::credits::Credits;
 use crate::domain::ids::{AttemptNo, BatchNo, Fingerprint, JobId, JobKey, Seq, TaskId};
-use crate::domain::job::{Job, JobSpec, Order, State};
+use crate::domain::job::{Job, JobSpec, Order, OrderTerms, State};
 use crate::domain::json_object::JsonObject;
 use crate::domain::ledger::Totals;
 use crate::domain::out_of_credits::AccountBlock;
@@ -55,23 +55,17 @@ fn job(batch: u32, seq: u32, state: State) -> JobRecord {
 fn order(line: u64, priority: i8) -> Box<Order> {
     Box::new(Order {
         line,
-        kind: Kind::SoundEffect,
-        model: None,
         body: serde_json::from_value(json!({"prompt": "a gull"})).unwrap(),
-        price: Some(Credits(5)),
-        bound: None,
-        cheapest: None,
-        formula: String::new(),
-        waivable: Credits::ZERO,
-        allowance: None,
-        max_credits: None,
-        priority,
-        deadline: None,
-        review: false,
         inputs: Vec::new(),
         files: Vec::new(),
         written: None,
         meta: JsonObject::default(),
+        terms: OrderTerms {
+            price: Some(Credits(5)),
+            priority: priority,
+            ..OrderTerms::of(Kind::SoundEffect)
+        }
+        .into(),
     })
 }
 

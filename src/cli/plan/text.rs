@@ -54,8 +54,10 @@ fn price(row: &PlanRow<'_>) -> String {
         (RowVerdict::Invalid, _) => "-".to_owned(),
         (RowVerdict::Done | RowVerdict::Failed, _) => "0".to_owned(),
         (RowVerdict::Running | RowVerdict::InDoubt, _) | (_, None) => row.credits.0.to_string(),
-        (_, Some(Order { cheapest: Some(least), .. })) => format!("{} to {}", least.0, row.credits.0),
-        (_, Some(_)) => format!("up to {}", row.credits.0),
+        (_, Some(order)) => match order.cheapest {
+            Some(least) => format!("{} to {}", least.0, row.credits.0),
+            None => format!("up to {}", row.credits.0),
+        },
     }
 }
 

@@ -9,7 +9,6 @@ use crate::domain::batch_origin::Origin;
 use crate::domain::budget_group;
 use crate::domain::credits::Credits;
 use crate::domain::ids::BatchName;
-use crate::domain::job::Order;
 use crate::domain::ledger;
 use crate::domain::request::Kind;
 use crate::domain::row_verdict::RowVerdict;
@@ -152,12 +151,12 @@ impl Totals {
         }
         self.failed_for_good += u64::from(row.verdict == RowVerdict::Failed && row.credits.is_zero());
         let is_to_be_paid = row.verdict.is_to_be_spent() && row.is_counted_here();
-        match row.order.filter(|order| is_to_be_paid && order.price.is_none()) {
-            Some(Order { cheapest: Some(least), .. }) => {
+        match row.order.filter(|order| is_to_be_paid && order.price.is_none()).map(|order| order.cheapest) {
+            Some(Some(least)) => {
                 let ByLength { jobs, least: sum, most } = self.by_length;
-                self.by_length = ByLength { jobs: jobs + 1, least: sum + *least, most: most + credits };
+                self.by_length = ByLength { jobs: jobs + 1, least: sum + least, most: most + credits };
             }
-            Some(_) => self.unpriced = (self.unpriced.0 + 1, self.unpriced.1 + credits),
+            Some(None) => self.unpriced = (self.unpriced.0 + 1, self.unpriced.1 + credits),
             None => {}
         }
         let what = row.order.map(|order| (order.kind, order.model.clone()));

@@ -1,5 +1,7 @@
 //! An attempt at a job: one idempotency key, at most one task, and what was charged for it.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use crate::domain::credits::Credits;
@@ -227,12 +229,9 @@ pub struct Attempt {
     /// Since when its task is, or was, watched beside the job's present attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) watched_since: Option<Timestamp>,
-    /// The model that ran its task.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) ran_model: Option<String>,
-    /// The options its task was priced with, defaults filled.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) ran_options: Option<JsonObject>,
+    /// What its task ran with, as the task's record says. Attempts in memory share it.
+    #[serde(flatten)]
+    pub(super) ran_with: Option<Arc<RanWith>>,
     /// What else the record of its task says, once the task has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) record: Option<Box<TaskRecord>>,
@@ -248,6 +247,25 @@ pub struct Attempt {
     /// measured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) input_lengths: Vec<Millis>,
+}
+
+/// What a task ran with: of many tasks it is the same.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Hash, Serialize)]
+pub struct RanWith {
+    /// The model that ran it.
+    #[serde(rename = "ran_model", skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// The options it was priced with, defaults filled.
+    #[serde(rename = "ran_options", skip_serializing_if = "Option::is_none")]
+    pub options: Option<JsonObject>,
+}
+
+impl RanWith {
+    /// Nothing where nothing of it is known.
+    pub(super) fn known(model: Option<String>, options: Option<JsonObject>) -> Option<Arc<RanWith>> {
+        let is_known = model.is_some() || options.is_some();
+        is_known.then(|| Arc::new(RanWith { model, options }))
+    }
 }
 
 /// An attempt as it is stored. Its state lies among its other fields, and is put together once all are read: reading it
@@ -321,8 +339,7 @@ impl TryFrom<StoredAttempt> for Attempt {
             may_have_been_sent: stored.may_have_been_sent,
             rejected: stored.rejected,
             watched_since: stored.watched_since,
-            ran_model: stored.ran_model,
-            ran_options: stored.ran_options,
+            ran_with: RanWith::known(stored.ran_model, stored.ran_options),
             record: stored.record,
             inputs: stored.inputs,
             input_takes: stored.input_takes,
@@ -375,8 +392,7 @@ impl Attempt {
             may_have_been_sent: false,
             rejected: None,
             watched_since: None,
-            ran_model: None,
-            ran_options: None,
+            ran_with: None,
             record: None,
             inputs: Vec::new(),
             input_takes: Vec::new(),
@@ -392,6 +408,17 @@ impl Attempt {
         let lengths = found.iter().map(|input| input.length.unwrap_or_default()).filter(|_| has_lengths);
         self.input_lengths = lengths.collect();
         self.inputs = found.into_iter().map(|input| input.address).collect();
+    }
+
+    /// Takes over what a reading of its task says of the model and the options. What it says nothing of stays as it is known.
+    pub(super) fn note_run(&mut self, model: Option<&str>, options: Option<JsonObject>) {
+        let known = self.ran_with.as_deref();
+        let model = model.or(known.and_then(|known| known.model.as_deref()));
+        let options = options.or_else(|| known.and_then(|known| known.options.clone()));
+        let is_new = known.is_none_or(|known| known.model.as_deref() != model || known.options != options);
+        if is_new {
+            self.ran_with = RanWith::known(model.map(str::to_owned), options);
+        }
     }
 
     /// Its number, from 1. Numbers of attempts that were never sent are used again.

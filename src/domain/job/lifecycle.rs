@@ -516,12 +516,7 @@ impl Change {
     /// The task's record is the only source of charges and refunds (money rule 10).
     fn read(&mut self, reading: TaskReading, rules: AttemptRules) {
         let attempt = self.attempt_mut();
-        if reading.model.is_some() {
-            attempt.ran_model.clone_from(&reading.model);
-        }
-        if reading.options.is_some() {
-            attempt.ran_options = reading.options.clone().map(JsonObject::from);
-        }
+        attempt.note_run(reading.model.as_deref(), reading.options.clone().map(JsonObject::from));
         // Not while it runs: many jobs run, and it changes until then.
         if reading.status.is_final() {
             attempt.record.clone_from(&reading.record);

@@ -1,6 +1,10 @@
 //! What was asked for: validated, defaulted and priced. It never changes.
 
-use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Number, Value};
 
 use crate::domain::credits::Credits;
@@ -13,61 +17,179 @@ use crate::domain::manifest::row::Deadline;
 use crate::domain::out_of_credits::AllowanceUse;
 use crate::domain::request::{Kind, Request};
 
-/// What is wanted and at what price: validated, defaulted and priced. Never changes.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+/// What is wanted and at what price: validated, defaulted and priced. Never changes. Its terms are read as if they were its own
+/// fields: `order.price`.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(from = "StoredOrder<'static>")]
 pub struct Order {
     /// Line of the manifest.
     pub line: u64,
+    /// The body of the POST.
+    pub body: JsonObject,
+    /// Addresses of the body that are outputs of other rows: the body holds references in their places.
+    pub inputs: Vec<JobInput>,
+    /// Files of this machine that the body names in the place of addresses.
+    pub files: Vec<InputFile>,
+    /// What its row asks for as it is written, where the body does not tell: a value was read otherwise, or is not sent.
+    pub written: Option<Box<Request>>,
+    /// The pipeline's own columns.
+    pub meta: JsonObject,
+    /// What it has in common with most rows of its manifest. Those in memory share it.
+    pub terms: Arc<OrderTerms>,
+}
+
+/// What most rows of a manifest agree in: what is made, at what price, and when.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct OrderTerms {
     /// What is generated.
     pub kind: Kind,
     /// Requested model, where the kind has one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// The body of the POST.
-    pub body: JsonObject,
     /// Computed price; absent where the catalog does not tell.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<Credits>,
     /// Without a price: the dearest that the catalog can reach; absent where nothing bounds it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bound: Option<Credits>,
     /// The least that it may cost, where its price hangs on a length that is measured before it is sent; `bound` is the
     /// most.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cheapest: Option<Credits>,
     /// How the price was computed.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub formula: String,
     /// The part of the price that a plan allowance could cover.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub waivable: Credits,
     /// What it would draw from that allowance.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowance: Option<AllowanceUse>,
     /// The most it may cost.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_credits: Option<Credits>,
     /// Higher goes first.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub priority: i8,
     /// When it is overdue, where row or policy say so.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Deadline>,
     /// Its outputs wait for a person's decision.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub review: bool,
-    /// Addresses of the body that are outputs of other rows: the body holds references in their places.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub inputs: Vec<JobInput>,
-    /// Files of this machine that the body names in the place of addresses.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub files: Vec<InputFile>,
-    /// What its row asks for as it is written, where the body does not tell: a value was read otherwise, or is not sent.
+}
+
+impl OrderTerms {
+    /// Of a kind, and nothing else: no price, no model, no deadline.
+    pub fn of(kind: Kind) -> OrderTerms {
+        OrderTerms {
+            kind,
+            model: None,
+            price: None,
+            bound: None,
+            cheapest: None,
+            formula: String::new(),
+            waivable: Credits::ZERO,
+            allowance: None,
+            max_credits: None,
+            priority: 0,
+            deadline: None,
+            review: false,
+        }
+    }
+}
+
+impl Deref for Order {
+    type Target = OrderTerms;
+
+    fn deref(&self) -> &OrderTerms {
+        &self.terms
+    }
+}
+
+/// An order as it is stored: its terms lie among its other fields.
+#[derive(Serialize, Deserialize)]
+struct StoredOrder<'a> {
+    line: u64,
+    kind: Kind,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub written: Option<Box<Request>>,
-    /// The pipeline's own columns.
-    #[serde(default, skip_serializing_if = "JsonObject::is_empty")]
-    pub meta: JsonObject,
+    model: Option<Cow<'a, str>>,
+    body: Cow<'a, JsonObject>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    price: Option<Credits>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    bound: Option<Credits>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    cheapest: Option<Credits>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    formula: Cow<'a, str>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    waivable: Credits,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    allowance: Option<Cow<'a, AllowanceUse>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    max_credits: Option<Credits>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    priority: i8,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    deadline: Option<Deadline>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    review: bool,
+    #[serde(default, skip_serializing_if = "is_default")]
+    inputs: Cow<'a, [JobInput]>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    files: Cow<'a, [InputFile]>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    written: Option<Cow<'a, Request>>,
+    #[serde(default, skip_serializing_if = "has_no_field")]
+    meta: Cow<'a, JsonObject>,
+}
+
+fn has_no_field(object: &JsonObject) -> bool {
+    object.is_empty()
+}
+
+impl From<StoredOrder<'static>> for Order {
+    fn from(stored: StoredOrder<'static>) -> Order {
+        let terms = OrderTerms {
+            kind: stored.kind,
+            model: stored.model.map(Cow::into_owned),
+            price: stored.price,
+            bound: stored.bound,
+            cheapest: stored.cheapest,
+            formula: stored.formula.into_owned(),
+            waivable: stored.waivable,
+            allowance: stored.allowance.map(Cow::into_owned),
+            max_credits: stored.max_credits,
+            priority: stored.priority,
+            deadline: stored.deadline,
+            review: stored.review,
+        };
+        Order {
+            line: stored.line,
+            body: stored.body.into_owned(),
+            inputs: stored.inputs.into_owned(),
+            files: stored.files.into_owned(),
+            written: stored.written.map(|written| Box::new(written.into_owned())),
+            meta: stored.meta.into_owned(),
+            terms: Arc::new(terms),
+        }
+    }
+}
+
+impl Serialize for Order {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let stored = StoredOrder {
+            line: self.line,
+            kind: self.kind,
+            model: self.model.as_deref().map(Cow::Borrowed),
+            body: Cow::Borrowed(&self.body),
+            price: self.price,
+            bound: self.bound,
+            cheapest: self.cheapest,
+            formula: Cow::Borrowed(&self.formula),
+            waivable: self.waivable,
+            allowance: self.allowance.as_ref().map(Cow::Borrowed),
+            max_credits: self.max_credits,
+            priority: self.priority,
+            deadline: self.deadline,
+            review: self.review,
+            inputs: Cow::Borrowed(&self.inputs),
+            files: Cow::Borrowed(&self.files),
+            written: self.written.as_deref().map(Cow::Borrowed),
+            meta: Cow::Borrowed(&self.meta),
+        };
+        stored.serialize(serializer)
+    }
 }
 
 /// One wanted generation: an order, and who it is among the jobs of its batch. Never changes.
@@ -95,6 +217,11 @@ impl Order {
     /// What was to be held for it when it was planned: its price, or for a job without one the most that it may cost.
     pub fn hold(&self) -> Option<Credits> {
         self.price.or(self.bound).or(self.max_credits)
+    }
+
+    /// Its terms, to be changed: from then on it shares them with no other.
+    pub fn terms_mut(&mut self) -> &mut OrderTerms {
+        Arc::make_mut(&mut self.terms)
     }
 
     /// What it would draw from a plan allowance. Rows from before pools were kept have one of their kind.

@@ -11,7 +11,7 @@ use crate::domain::credits::Credits;
 use crate::domain::default_fields::is_default;
 use crate::domain::ids::{AttemptNo, TaskId};
 use crate::domain::job::attempt::{MissingField, StateFields};
-use crate::domain::job::{Attempt, Books, HistoryLine, Job, OutputFile, State};
+use crate::domain::job::{Attempt, Books, HistoryLine, Job, OutputFile, RanWith, State};
 use crate::domain::job_state::JobState;
 use crate::domain::json_object::JsonObject;
 use crate::domain::review::Review;
@@ -156,8 +156,7 @@ fn carried_over(stored: &StoredJob) -> Result<(Vec<Attempt>, Option<AttemptNo>),
         may_have_been_sent: stored.may_have_been_sent,
         rejected: stored.rejected.clone(),
         watched_since: None,
-        ran_model: stored.ran_model.clone(),
-        ran_options: stored.ran_options.clone(),
+        ran_with: RanWith::known(stored.ran_model.clone(), stored.ran_options.clone()),
         record: stored.record.clone(),
         inputs: Vec::new(),
         input_takes: Vec::new(),

@@ -159,7 +159,7 @@ impl BadRow {
 }
 
 /// When a job is overdue: so long after it was first sent, or at an instant.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Deadline {
     /// This long after the first POST (`30m`).

@@ -55,7 +55,7 @@ use crate::domain::adaptive_limit::AdaptiveLimit;
 use crate::domain::budget_group::{GroupLimits, GroupTotals};
 use crate::domain::credits::Credits;
 use crate::domain::ids::{AttemptNo, BatchNo, JobKey};
-use crate::domain::job::JobSpec;
+use crate::domain::job::{JobSpec, RanWith};
 use crate::domain::ledger::Totals;
 use crate::domain::lifecycle::{self, Want};
 use crate::domain::out_of_credits::AccountBlock;
@@ -86,6 +86,7 @@ use crate::engine::scheduler::parts::scratch::Scratch;
 use crate::engine::scheduler::parts::submit_rate::SubmitRate;
 use crate::engine::scheduler::parts::timers::Timers;
 use crate::engine::scheduler::parts::wait_times::WaitTimes;
+use crate::engine::shared_values::SharedValues;
 use crate::store::{BatchRecord, COMMIT_MAX_JOBS, Ended, JobRecord};
 
 /// Most jobs let out of the queue in one step.
@@ -111,6 +112,8 @@ pub struct Scheduler {
     settings: Settings,
     batches: ActiveBatches,
     jobs: OpenJobs,
+    /// What the tasks of jobs ran with.
+    ran_with: SharedValues<RanWith>,
     timers: Timers,
     reading_slots: ReadingSlots,
     wait_times: WaitTimes,
@@ -165,6 +168,7 @@ impl Scheduler {
     /// A scheduler with nothing to do.
     pub fn new(settings: Settings, total: Totals) -> Scheduler {
         Scheduler {
+            ran_with: SharedValues::default(),
             reading_slots: ReadingSlots::default(),
             adaptive_limit: AdaptiveLimit::new(settings.limits.in_flight, settings.adaptive),
             submit_rate: SubmitRate::new(settings.submits_per_second),

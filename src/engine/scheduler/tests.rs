@@ -23,7 +23,7 @@ use crate::domain::admission::Limits;
 use crate::domain::budget_group::{GroupLimits, GroupTotals};
 use crate::domain::credits::Credits;
 use crate::domain::ids::{AttemptNo, BatchNo, Fingerprint, JobId, JobKey, Seq, TaskId};
-use crate::domain::job::{JobSpec, Order, OutputFile, State};
+use crate::domain::job::{JobSpec, Order, OrderTerms, OutputFile, State};
 use crate::domain::json_object::JsonObject;
 use crate::domain::out_of_credits::AccountBlock;
 use crate::domain::parked_reason::Parked;
@@ -84,23 +84,12 @@ pub(super) fn settings() -> Settings {
 pub(in crate::engine) fn spec(seq: u32, kind: Kind) -> Arc<JobSpec> {
     let order = Order {
         line: u64::from(seq) + 2,
-        kind,
-        model: None,
         body: JsonObject::default(),
-        price: Some(Credits(PRICE)),
-        bound: None,
-        cheapest: None,
-        formula: String::new(),
-        waivable: Credits::ZERO,
-        allowance: None,
-        max_credits: None,
-        priority: 0,
-        deadline: None,
-        review: false,
         inputs: Vec::new(),
         files: Vec::new(),
         written: None,
         meta: JsonObject::default(),
+        terms: OrderTerms { price: Some(Credits(PRICE)), ..OrderTerms::of(kind) }.into(),
     };
     let id = JobId(u128::from(seq).to_be_bytes());
     let (fingerprint, label) = (Fingerprint(id.0), format!("job-{seq}"));

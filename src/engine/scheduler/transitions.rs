@@ -44,7 +44,9 @@ impl Scheduler {
         if transition.movements.is_empty() && transition.job == *open.job() {
             return Ok(());
         }
-        let before = open.replace_job(transition.job);
+        let mut job = transition.job;
+        job.share(|ran_with| self.ran_with.share(ran_with));
+        let before = open.replace_job(job);
         job_log::moved(&active.record().name, open.spec(), &before, open.job());
         if active.note_perhaps_sent(&before, open.job(), &open.spec().order) {
             self.pending.batch_changed(key.batch);

@@ -5,7 +5,7 @@ use std::time::UNIX_EPOCH;
 use super::*;
 use crate::domain::credits::Credits;
 use crate::domain::ids::{AttemptNo, Fingerprint, Seq, TaskId};
-use crate::domain::job::{Job, Order, State};
+use crate::domain::job::{Job, Order, OrderTerms, State};
 use crate::domain::json_object::JsonObject;
 use crate::domain::request::Kind;
 use crate::output::SidecarPlace;
@@ -35,23 +35,12 @@ fn found_bench() -> Bench {
 fn spec(id: u8, label: &str) -> JobSpec {
     let order = Order {
         line: 2,
-        kind: Kind::Image,
-        model: None,
         body: JsonObject::default(),
-        price: Some(Credits(4)),
-        bound: None,
-        cheapest: None,
-        formula: String::new(),
-        waivable: Credits::ZERO,
-        allowance: None,
-        max_credits: None,
-        priority: 0,
-        deadline: None,
-        review: false,
         inputs: Vec::new(),
         files: Vec::new(),
         written: None,
         meta: JsonObject::default(),
+        terms: OrderTerms { price: Some(Credits(4)), ..OrderTerms::of(Kind::Image) }.into(),
     };
     let (id, fingerprint) = (JobId([id; 16]), Fingerprint([id; 16]));
     JobSpec { seq: Seq(0), id, fingerprint, variation: 1, label: label.into(), apart: false, order }

@@ -9,7 +9,7 @@ use callsheet::domain::batch_origin::{Origin, SourcePlace};
 use callsheet::domain::budget_group::{GroupKey, GroupLimits, KeyLimits, ValueLimits};
 use callsheet::domain::credits::Credits;
 use callsheet::domain::ids::{BatchNo, Fingerprint, JobId, JobKey, Seq};
-use callsheet::domain::job::{JobSpec, Order};
+use callsheet::domain::job::{JobSpec, Order, OrderTerms};
 use callsheet::domain::manifest::row::{Deadline, OnDeadline, OnDrift, Policy};
 use callsheet::domain::quote::{Catalog, Rules};
 use callsheet::domain::request::Kind;
@@ -469,25 +469,22 @@ impl Draw {
         let body = if self.is_listed && is_priced { body(hold) } else { serde_json::Map::new() };
         let cost = if is_priced { hold } else { self.random.u64(0..=hold) };
         let is_refused = self.random.u32(0..25) == 0;
-        let order = Order {
-            line: u64::from(seq) + 2,
-            kind,
-            model: None,
-            body: body.into(),
+        let terms = OrderTerms {
             price: is_priced.then_some(Credits(hold)),
-            bound: None,
-            cheapest: None,
-            formula: String::new(),
             waivable: if self.daily > 0 && kind == Kind::Image { Credits(hold) } else { Credits::ZERO },
-            allowance: None,
             max_credits: (!is_priced).then_some(Credits(hold)),
             priority: self.sometimes(5, |draw| draw.random.i8(-1..3)).unwrap_or_default(),
             deadline: self.sometimes(4, |draw| draw.deadline(horizon)),
-            review: false,
+            ..OrderTerms::of(kind)
+        };
+        let order = Order {
+            line: u64::from(seq) + 2,
+            body: body.into(),
             inputs: Vec::new(),
             files: Vec::new(),
             written: None,
             meta: client(hold).into(),
+            terms: terms.into(),
         };
         let id = JobId((u128::from(batch.0) << 32 | u128::from(seq)).to_be_bytes());
         self.truths.insert(id, (cost, is_refused));

@@ -66,7 +66,7 @@ pub fn take_outputs(seed: u64, happenings: &mut [(u64, Happening)], truths: &mut
 /// Some rows are asked for twice: two jobs of one row. Of some outputs a person says whether they are good.
 fn ask_for_takes(random: &mut Rng, rows: &mut [Arc<JobSpec>], truths: &mut Truths) {
     for row in rows.iter_mut() {
-        Arc::make_mut(row).order.review = random.u32(0..4) == 0;
+        Arc::make_mut(row).order.terms_mut().review = random.u32(0..4) == 0;
     }
     for pair in rows.chunks_exact_mut(2) {
         let [first, second] = pair else { continue };
@@ -190,8 +190,8 @@ fn take_length(order: &mut Order, input: JobInput) {
     let least = order.price.unwrap().0;
     let body = json!({"model": format!("long-{least}"), "prompt": "x", "options": {"duration": format!("job:{}", input.row)}});
     order.body = serde_json::from_value(body).unwrap();
-    (order.price, order.cheapest) = (None, Some(Credits(least)));
-    order.bound = Some(Credits(3 * least));
+    let terms = order.terms_mut();
+    (terms.price, terms.cheapest, terms.bound) = (None, Some(Credits(least)), Some(Credits(3 * least)));
     order.inputs.push(input);
 }
 

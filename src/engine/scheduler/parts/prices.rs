@@ -359,7 +359,9 @@ mod tests {
     fn order() -> Order {
         let body = json!({"model": "flat", "prompt": "a fox", "scene": "text-to-image"});
         let body = body.as_object().unwrap().clone();
-        Order { model: Some("flat".to_owned()), body: body.into(), ..spec(0, Kind::Image).order.clone() }
+        let mut order = Order { body: body.into(), ..spec(0, Kind::Image).order.clone() };
+        order.terms_mut().model = Some("flat".to_owned());
+        order
     }
 
     /// A catalog in which it costs this much.

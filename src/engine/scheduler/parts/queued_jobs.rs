@@ -82,29 +82,23 @@ impl QueuedJobs {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::job::OrderTerms;
     use crate::domain::json_object::JsonObject;
     use crate::domain::request::Kind;
 
     fn order(client: &str) -> Order {
         Order {
             line: 2,
-            kind: Kind::Image,
-            model: None,
             body: JsonObject::default(),
-            price: Some(crate::domain::credits::Credits(4)),
-            bound: None,
-            cheapest: None,
-            formula: String::new(),
-            waivable: crate::domain::credits::Credits::ZERO,
-            allowance: None,
-            max_credits: None,
-            priority: 0,
-            deadline: None,
-            review: false,
             inputs: Vec::new(),
             files: Vec::new(),
             written: None,
             meta: serde_json::from_value(serde_json::json!({ "client": client })).unwrap(),
+            terms: OrderTerms {
+                price: Some(crate::domain::credits::Credits(4)),
+                ..OrderTerms::of(Kind::Image)
+            }
+            .into(),
         }
     }
 

@@ -22,8 +22,8 @@ fn waived() -> PostAnswer {
 fn with_images(rows: u32, first: usize, settings: Settings) -> Stage {
     let mut stage = Stage::with(rows, settings);
     for spec in &mut stage.specs[first..] {
-        let order = &mut Arc::make_mut(spec).order;
-        (order.waivable, order.allowance) =
+        let terms = Arc::make_mut(spec).order.terms_mut();
+        (terms.waivable, terms.allowance) =
             (Credits(PRICE), Some(AllowanceUse { pool: "images".to_owned(), units: 1 }));
     }
     stage
@@ -172,7 +172,7 @@ fn a_restart_sends_nothing_that_must_be_paid_before_the_balance_covers_it() {
 #[test]
 fn a_job_that_the_balance_covers_goes_before_a_dearer_one_that_it_does_not() {
     let mut stage = Stage::with(3, slots(1));
-    Arc::make_mut(&mut stage.specs[0]).order.price = Some(Credits(50));
+    Arc::make_mut(&mut stage.specs[0]).order.terms_mut().price = Some(Credits(50));
     stage.batch.policy.budget = Some(Credits(1_000));
     stage.scheduler.add_batch(stage.batch.clone());
     assert_eq!(stage.step(vec![]), "post 0#1");

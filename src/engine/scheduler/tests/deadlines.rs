@@ -7,7 +7,8 @@ impl Stage {
     /// The deadline of a row passed before it was accepted: at 999.999 s, where the clock begins at 1,000 s.
     pub(super) fn set_late(&mut self, seq: usize) {
         let mut late = (*self.specs[seq]).clone();
-        late.order.deadline = Some(crate::domain::manifest::row::Deadline::At(Timestamp(999_999)));
+        late.order.terms_mut().deadline =
+            Some(crate::domain::manifest::row::Deadline::At(Timestamp(999_999)));
         self.specs[seq] = Arc::new(late);
     }
 

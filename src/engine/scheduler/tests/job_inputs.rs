@@ -25,7 +25,8 @@ fn with_parents(seq: u32, parents: &[u32], review: bool) -> Arc<JobSpec> {
         variation: None,
         output: 1,
     });
-    let order = Order { inputs: inputs.collect(), review, ..spec.order.clone() };
+    let mut order = Order { inputs: inputs.collect(), ..spec.order.clone() };
+    order.terms_mut().review = review;
     Arc::new(JobSpec { id: JobId::derive(fingerprint(seq), 1), order, ..(*spec).clone() })
 }
 

@@ -48,7 +48,7 @@ impl Crowd {
 
     fn row(&self, batch: BatchNo, at: u64) -> SpooledRow {
         let mut spec = (*spec(u32::try_from(at).unwrap(), Kind::Video)).clone();
-        spec.order.priority = if self.urgent.contains(&batch) { 5 } else { 0 };
+        spec.order.terms_mut().priority = if self.urgent.contains(&batch) { 5 } else { 0 };
         SpooledRow { at, end: at + 1, spec: Arc::new(spec) }
     }
 

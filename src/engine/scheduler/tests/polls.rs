@@ -242,7 +242,7 @@ fn a_model_with_a_limit_of_its_own_holds_back_no_other() {
     let mut stage = Stage::with(4, Settings { limits, ..settings() });
     for (seq, model) in ["slow", "slow", "fast", "slow"].into_iter().enumerate() {
         let mut spec = (*stage.specs[seq]).clone();
-        spec.order.model = Some(model.to_owned());
+        spec.order.terms_mut().model = Some(model.to_owned());
         stage.specs[seq] = Arc::new(spec);
     }
     assert_eq!(stage.step(vec![]), "post 0#1, post 2#1");

@@ -51,20 +51,18 @@ fn images(rows: u32, max_credits: Option<u64>) -> Stage {
 fn image(seq: u32, max_credits: Option<u64>) -> Arc<JobSpec> {
     let body = json!({"model": "flat", "prompt": "a fox", "scene": "text-to-image"});
     let spec = (*spec(seq, Kind::Image)).clone();
-    let order = Order {
-        model: Some("flat".to_owned()),
-        body: serde_json::from_value(body).unwrap(),
-        max_credits: max_credits.map(Credits),
-        ..spec.order
-    };
+    let mut order = Order { body: serde_json::from_value(body).unwrap(), ..spec.order };
+    order.terms_mut().model = Some("flat".to_owned());
+    order.terms_mut().max_credits = max_credits.map(Credits);
     Arc::new(JobSpec { order, ..spec })
 }
 
 /// A row that nothing bounds, which may cost this much.
 fn short(seq: u32, max_credits: u64) -> Arc<JobSpec> {
-    let spec = (*spec(seq, Kind::ShortsStudio)).clone();
-    let order = Order { price: None, max_credits: Some(Credits(max_credits)), ..spec.order };
-    Arc::new(JobSpec { order, ..spec })
+    let mut spec = (*spec(seq, Kind::ShortsStudio)).clone();
+    let terms = spec.order.terms_mut();
+    (terms.price, terms.max_credits) = (None, Some(Credits(max_credits)));
+    Arc::new(spec)
 }
 
 fn charged(credits: u64) -> PostAnswer {
@@ -283,8 +281,7 @@ fn a_charge_above_the_price_is_the_price_of_the_next() {
 fn a_waiting_job_may_be_allowed_to_cost_more() {
     let mut stage = images(1, None);
     stage.specs[0] = short(0, 7);
-    let order = Order { max_credits: None, ..stage.specs[0].order.clone() };
-    stage.specs[0] = Arc::new(JobSpec { order, ..(*stage.specs[0]).clone() });
+    Arc::make_mut(&mut stage.specs[0]).order.terms_mut().max_credits = None;
     stage.step(vec![]);
     assert_eq!(stage.step(vec![catalog(10)]), "");
     assert_eq!(stage.scheduler.standstill(), Some(Standstill::Parked(Parked::NoPrice)));
@@ -369,15 +366,11 @@ fn clip_of_a_voice() -> Stage {
         variation: None,
         output: 1,
     };
-    let order = Order {
-        model: Some("clips".to_owned()),
-        body: serde_json::from_value(body).unwrap(),
-        price: None,
-        bound: Some(Credits(20)),
-        cheapest: Some(Credits(10)),
-        inputs: vec![input.clone()],
-        ..clip.order
-    };
+    let mut order =
+        Order { body: serde_json::from_value(body).unwrap(), inputs: vec![input.clone()], ..clip.order };
+    let terms = order.terms_mut();
+    terms.model = Some("clips".to_owned());
+    (terms.price, terms.bound, terms.cheapest) = (None, Some(Credits(20)), Some(Credits(10)));
     stage.specs[1] = Arc::new(JobSpec { order, ..clip });
     let voice = (*short(0, 10)).clone();
     stage.specs[0] = Arc::new(JobSpec { id: JobId::derive(input.fingerprint, 1), ..voice });
@@ -468,7 +461,8 @@ fn what_may_cost_beyond_all_measure_and_takes_an_output_is_sent() {
     let mut stage = job_inputs::stage(&[&[], &[0]]);
     let mut child = (*stage.specs[1]).clone();
     let beyond = Credits(2 * Credits::TASK_MAX.0);
-    (child.order.price, child.order.max_credits) = (None, Some(beyond));
+    let terms = child.order.terms_mut();
+    (terms.price, terms.max_credits) = (None, Some(beyond));
     stage.specs[1] = Arc::new(child);
     stage.batch.policy.budget = Some(beyond);
     stage.restart();

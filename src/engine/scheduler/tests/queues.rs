@@ -17,7 +17,7 @@ impl Stage {
         let mut census = Census::default();
         for (seq, (kind, price)) in (0..).zip(rows) {
             let mut spec = (*spec(seq, *kind)).clone();
-            spec.order.price = Some(Credits(*price));
+            spec.order.terms_mut().price = Some(Credits(*price));
             census.count(&spec.order);
             specs.push(Arc::new(spec));
         }
@@ -192,7 +192,7 @@ fn what_comes_in_later_joins_the_queue_of_its_class() {
     (batch.rows, batch.spool_bytes, batch.planned) = (50, 50, Credits(50 * PRICE));
     for seq in 40..50 {
         let mut spec = (*spec(seq, Kind::Image)).clone();
-        spec.order.price = Some(Credits(PRICE));
+        spec.order.terms_mut().price = Some(Credits(PRICE));
         stage.specs.push(Arc::new(spec));
     }
     stage.scheduler.add_batch(batch);
@@ -389,7 +389,7 @@ impl Stage {
         let (first, end) = (from + u64::from(pilot), from + u64::from(more));
         let urgent = |seq: u32| {
             let mut spec = (*spec(seq, Kind::Video)).clone();
-            spec.order.priority = 5;
+            spec.order.terms_mut().priority = 5;
             Arc::new(spec)
         };
         self.specs.extend((rows..rows + more).map(urgent));

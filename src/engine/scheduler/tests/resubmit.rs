@@ -404,15 +404,13 @@ fn a_budget_that_has_no_room_sends_no_second_attempt() {
 
 #[test]
 fn what_could_only_be_late_and_what_has_no_key_is_not_resubmitted() {
-    for order in [
-        Order { deadline: Some(Deadline::At(Timestamp(1_500_000))), ..spec(0, Kind::Video).order.clone() },
-        Order {
-            deadline: Some(Deadline::After(Millis(500_000))),
-            ..spec(0, Kind::ShortsStudio).order.clone()
-        },
+    for (kind, deadline) in [
+        (Kind::Video, Deadline::At(Timestamp(1_500_000))),
+        (Kind::ShortsStudio, Deadline::After(Millis(500_000))),
     ] {
         let mut stage = Stage::of(1);
-        stage.specs[0] = Arc::new(JobSpec { order, ..(*stage.specs[0]).clone() });
+        stage.specs[0] = spec(0, kind);
+        Arc::make_mut(&mut stage.specs[0]).order.terms_mut().deadline = Some(deadline);
         stage.batch.policy.on_deadline = Some(OnDeadline::Resubmit);
         stage.batch.policy.budget = Some(Credits(100));
         stage.scheduler.add_batch(stage.batch.clone());

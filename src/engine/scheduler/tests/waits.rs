@@ -157,7 +157,7 @@ fn a_job_that_could_only_be_late_leaves_its_slot_to_the_next_at_once() {
     let limits = Limits { in_flight: 1, ..settings().limits };
     let mut stage = Stage::with(2, Settings { limits, ..settings() });
     let late = Arc::make_mut(&mut stage.specs[0]);
-    late.order.deadline = Some(Deadline::At(Timestamp(1)));
+    late.order.terms_mut().deadline = Some(Deadline::At(Timestamp(1)));
     assert_eq!(stage.step(vec![]), "");
     assert_eq!(stage.ended, ["job-0 expired"]);
     let step = stage.scheduler.step(vec![], stage.now).unwrap();
