@@ -337,8 +337,8 @@ fn row(at: u64, terms: &Arc<OrderTerms>) -> SpooledRow {
     let order = Order {
         line: at + 2,
         body: serde_json::from_value(body).unwrap(),
-        inputs: Vec::new(),
-        files: Vec::new(),
+        inputs: Vec::new().into(),
+        files: Vec::new().into(),
         written: None,
         meta: JsonObject::default(),
         terms: terms.clone(),
@@ -358,7 +358,7 @@ fn row(at: u64, terms: &Arc<OrderTerms>) -> SpooledRow {
 
 fn reading(key: JobKey, status: &str) -> TaskReading {
     TaskReading {
-        id: TaskId(format!("6f1c2f9e-53b5-4a6d-9b64-{:012x}", key.seq.0)),
+        id: TaskId(format!("6f1c2f9e-53b5-4a6d-9b64-{:012x}", key.seq.0).into()),
         status: TaskStatus::from_wire(status),
         model: Some("house-c1/text-to-video".into()),
         options: Some(

@@ -100,7 +100,7 @@ pub fn answers(data: &[u8]) {
         redirect: None,
         body: body.to_vec(),
     };
-    let asked = TaskId("asked".to_owned());
+    let asked = TaskId("asked".into());
     for posted in [response::classify_post(&raw, Kind::Video), shorts_studio::classify_post(&raw)] {
         match posted {
             PostAnswer::Task(reading) => is_possible(&reading),

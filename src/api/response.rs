@@ -44,7 +44,7 @@ pub fn classify_post(raw: &RawResponse, kind: Kind) -> PostAnswer {
         (401, _) | (_, "unauthorized") => return PostAnswer::Unauthorised(fault),
         // Whatever it is called: by this code it is known later for what it was.
         (402, _) if is_envelope => {
-            return PostAnswer::OutOfCredits(Fault { code: "insufficient_credits".to_owned(), ..fault });
+            return PostAnswer::OutOfCredits(fault.with_code("insufficient_credits"));
         }
         (402, _) | (_, "insufficient_credits") => return PostAnswer::OutOfCredits(fault),
         _ => {}
@@ -52,7 +52,7 @@ pub fn classify_post(raw: &RawResponse, kind: Kind) -> PostAnswer {
     match raw.status {
         // Turned away before anything was done. The document names no type for it, so that the service may
         // call it what it likes.
-        429 if is_envelope => again(raw, Fault { code: "rate_limited".to_owned(), ..fault }, false),
+        429 if is_envelope => again(raw, fault.with_code("rate_limited"), false),
         429 => again(raw, fault, false),
         // The content-safety check is away (503 of the Errors table); a proxy's 503 says less.
         503 if is_envelope => again(raw, fault, false),

@@ -27,7 +27,7 @@ const OF_ANOTHER_TASK: &str = "the answer is about another task";
 pub(super) fn poll_path(task: &TaskId) -> String {
     let (name, id) = match task.0.strip_prefix(REQUEST) {
         Some(request) => ("requestId", request),
-        None => ("taskId", task.0.as_str()),
+        None => ("taskId", task.as_str()),
     };
     format!("/api/v1/shorts-studio?{name}={}", path_segment(id))
 }
@@ -86,7 +86,7 @@ pub(super) fn parse_task_record(raw: &RawResponse, task: &TaskId) -> Result<Opti
             let places = ["/data/task", "/data", "/task", ""];
             let shown = places.iter().find_map(|place| body.as_ref()?.pointer(place)?.as_object().cloned());
             let mut record = shown.unwrap_or_default();
-            record.entry("id").or_insert_with(|| task.0.clone().into());
+            record.entry("id").or_insert_with(|| task.as_str().into());
             if reading.status == TaskStatus::Processing {
                 record.insert("status".to_owned(), "processing".into());
             }
@@ -146,7 +146,7 @@ fn names_another(object: &Value, known: &TaskId) -> bool {
     let (names, known): (&[&str], _) = match known.0.strip_prefix(REQUEST) {
         Some(request) => (&["requestId"], request),
         // The upstream's id may stand beside the task's own.
-        None => (&["taskId", "id"], known.0.as_str()),
+        None => (&["taskId", "id"], known.as_str()),
     };
     let shown: Vec<String> = names.iter().filter_map(|name| wire::text(object, name)).collect();
     !shown.is_empty() && !shown.iter().any(|id| id.eq_ignore_ascii_case(known))
@@ -156,7 +156,7 @@ fn id_in(object: &Value) -> Option<TaskId> {
     let given = |name: &str| wire::text(object, name).filter(|id| wire::is_id(id));
     // Of a task object, `taskId` is what it is called at the provider.
     let task = given("id").or_else(|| given("taskId"));
-    task.or_else(|| given("requestId").map(|id| format!("{REQUEST}{id}"))).map(TaskId)
+    task.or_else(|| given("requestId").map(|id| format!("{REQUEST}{id}"))).map(|id| TaskId(id.into()))
 }
 
 /// 202 is running, whatever else the answer shows. Otherwise by the word that it shows; without a known one, 200 to a
@@ -280,7 +280,7 @@ mod tests {
     fn an_answer_about_another_task_is_not_believed() {
         let read = |task: &str, body: &str| match classify_read(&raw(200, body), &TaskId(task.into())) {
             ReadAnswer::Task(reading) => said(&reading),
-            ReadAnswer::Again { fault, .. } => fault.message,
+            ReadAnswer::Again { fault, .. } => fault.message.clone(),
             _ => "something else".to_owned(),
         };
         let done = r#""status":"success","costCredits":9,"url":"http://x/1""#;
@@ -303,7 +303,7 @@ mod tests {
     fn the_record_of_a_task_is_what_its_poll_shows() {
         let record = |status, body: &str| {
             let record = parse_task_record(&raw(status, body), &TaskId("t".into()));
-            record.map(|record| record.map(|record| record.to_string())).map_err(|fault| fault.code)
+            record.map(|record| record.map(|record| record.to_string())).map_err(|fault| fault.code.clone())
         };
         let done = r#"{"code":0,"data":{"taskId":"t","status":"success","url":"http://x/1"}}"#;
         let shown = r#"{"id":"t","status":"success","taskId":"t","url":"http://x/1"}"#;

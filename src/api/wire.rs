@@ -80,7 +80,7 @@ pub(super) fn error(body: &Value) -> Option<WireError> {
     let error = body.get("error");
     let of_error = |name: &str| error.and_then(|error| text(error, name));
     let kind = of_error("type").filter(|kind| !kind.is_empty()).unwrap_or_else(|| format!("code_{code}"));
-    let task = of_error("task_id").filter(|id| is_id(id)).map(TaskId);
+    let task = of_error("task_id").filter(|id| is_id(id)).map(|id| TaskId(id.into()));
     let is_named = error.and_then(|error| error.get("task_id")).is_some_and(|id| !id.is_null() && id != "");
     let task_is_unreadable = is_named && task.is_none();
     let message = match of_error("hint") {
@@ -88,7 +88,8 @@ pub(super) fn error(body: &Value) -> Option<WireError> {
         _ => message,
     };
     let docs = of_error("docs").filter(|docs| (1..=RECORD_MAX_BYTES).contains(&docs.len()));
-    let fault = Fault { docs, ..fault(&kind, &message) };
+    let mut fault = fault(&kind, &message);
+    fault.docs = docs;
     Some(WireError { fault, task, task_is_unreadable })
 }
 
@@ -109,7 +110,7 @@ pub(super) fn task(data: &Value) -> Result<TaskReading, &'static str> {
         None => Vec::new(),
     };
     Ok(TaskReading {
-        id: TaskId(id),
+        id: TaskId(id.into()),
         fault: task_fault(data, &status),
         status,
         model: model(data),
@@ -231,7 +232,7 @@ mod tests {
     fn a_task_of_another_medium_answers_another_request() {
         let answer = |medium: Value, kind| {
             let data = json!({"id": "t1", "status": "failed", "costCredits": 0, "mediaType": medium});
-            task_of(&data, kind).map(|task| task.id.0)
+            task_of(&data, kind).map(|task| task.id.to_string())
         };
         for (medium, kind) in [
             ("video", Kind::Video),

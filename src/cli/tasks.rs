@@ -68,7 +68,7 @@ async fn show(asked: &CatalogSource, command: &TasksCommand, global: &Global) ->
     }
     let mut exit = Exit::Success;
     for (index, id) in command.tasks.iter().enumerate() {
-        let Some(record) = service.task(&TaskId(id.clone())).await? else {
+        let Some(record) = service.task(&TaskId(id.as_str().into())).await? else {
             let unknown = format!("the service knows no task {} on this account", printable(id));
             exit = Failure::new(Exit::Usage, unknown).report(global.json);
             continue;

@@ -131,7 +131,14 @@ impl fmt::Display for BatchName {
 /// A task's id as the service gave it. Not parsed: an id that is no UUID is carried as it is.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct TaskId(pub String);
+pub struct TaskId(pub Box<str>);
+
+impl TaskId {
+    /// The id as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
 
 impl fmt::Display for TaskId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 #[cfg(test)]
 use serde_json::Value;
+use thin_vec::{ThinVec, thin_vec};
 
 use crate::domain::credit_hold::Hold;
 use crate::domain::credits::Credits;
@@ -98,7 +99,7 @@ const ATTEMPTS_MAX: usize = 16;
 #[serde(try_from = "record_format::StoredJob")]
 pub struct Job {
     /// By number; never empty. Of the oldest that came to nothing some may be forgotten.
-    attempts: Vec<Attempt>,
+    attempts: ThinVec<Attempt>,
     /// The present attempt, where that is not the newest: its task succeeded first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     kept: Option<AttemptNo>,
@@ -125,14 +126,14 @@ pub struct Job {
     #[serde(default, skip_serializing_if = "is_default")]
     may_have_gone_on: bool,
     /// Why each further attempt was begun that nobody asked for: the code of the failure before it.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    begun_for: Vec<String>,
+    #[serde(default, skip_serializing_if = "ThinVec::is_empty")]
+    begun_for: ThinVec<String>,
     /// What was decided about its outputs, and whether its row asks for that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     review: Option<Box<Review>>,
     /// What happened, oldest first.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    history: Vec<HistoryLine>,
+    #[serde(default, skip_serializing_if = "ThinVec::is_empty")]
+    history: ThinVec<HistoryLine>,
 }
 
 impl Job {
@@ -155,7 +156,7 @@ impl Job {
 
     fn of(attempt: Attempt) -> Job {
         Job {
-            attempts: vec![attempt],
+            attempts: thin_vec![attempt],
             kept: None,
             first_sent: None,
             deadline_from: None,
@@ -164,9 +165,9 @@ impl Job {
             overdue: false,
             no_more_attempts: false,
             may_have_gone_on: false,
-            begun_for: Vec::new(),
+            begun_for: ThinVec::new(),
             review: None,
-            history: Vec::new(),
+            history: ThinVec::new(),
         }
     }
 

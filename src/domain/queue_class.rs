@@ -264,8 +264,8 @@ mod tests {
         Order {
             line: 1,
             body: JsonObject::default(),
-            inputs: Vec::new(),
-            files: Vec::new(),
+            inputs: Default::default(),
+            files: Default::default(),
             written: None,
             meta: JsonObject::default(),
             terms: terms.into(),
@@ -362,7 +362,7 @@ mod tests {
             variation: None,
             output: 1,
         };
-        let waiting = Order { inputs: vec![input], ..plain.clone() };
+        let waiting = Order { inputs: vec![input].into(), ..plain.clone() };
         for grain in Grain::ALL.into_iter().filter(|grain| *grain != Grain::Mixed) {
             assert_ne!(grain.class_of(&plain), grain.class_of(&waiting), "{grain:?}");
         }

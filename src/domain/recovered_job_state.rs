@@ -240,8 +240,8 @@ mod tests {
             order: Order {
                 line: 2,
                 body: JsonObject::default(),
-                inputs: Vec::new(),
-                files: Vec::new(),
+                inputs: Default::default(),
+                files: Default::default(),
                 written: None,
                 meta: JsonObject::default(),
                 terms: OrderTerms { price: Some(Credits(8)), ..OrderTerms::of(kind) }.into(),

@@ -4,28 +4,29 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use serde::de::{Deserialize, Deserializer, SeqAccess, Visitor};
+use thin_vec::{ThinVec, thin_vec};
 
 /// Reads a list; for serde's `deserialize_with`. A list read as usual has room for four entries from the first on.
 ///
 /// # Errors
 /// Those of the entries.
-pub fn short_list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Vec<T>, D::Error> {
+pub fn short_list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<ThinVec<T>, D::Error> {
     from.deserialize_seq(Entries(PhantomData))
 }
 
 struct Entries<T>(PhantomData<T>);
 
 impl<'de, T: Deserialize<'de>> Visitor<'de> for Entries<T> {
-    type Value = Vec<T>;
+    type Value = ThinVec<T>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a sequence")
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut entries: A) -> Result<Vec<T>, A::Error> {
-        let Some(first) = entries.next_element()? else { return Ok(Vec::new()) };
-        let Some(second) = entries.next_element()? else { return Ok(vec![first]) };
-        let mut all = vec![first, second];
+    fn visit_seq<A: SeqAccess<'de>>(self, mut entries: A) -> Result<ThinVec<T>, A::Error> {
+        let Some(first) = entries.next_element()? else { return Ok(ThinVec::new()) };
+        let Some(second) = entries.next_element()? else { return Ok(thin_vec![first]) };
+        let mut all = thin_vec![first, second];
         while let Some(next) = entries.next_element()? {
             all.push(next);
         }
@@ -43,7 +44,7 @@ mod tests {
         for length in 0..9 {
             let entries: Vec<u32> = (0..length).collect();
             let json = serde_json::to_string(&entries).unwrap();
-            let read: Vec<u32> = short_list(&mut serde_json::Deserializer::from_str(&json)).unwrap();
+            let read: ThinVec<u32> = short_list(&mut serde_json::Deserializer::from_str(&json)).unwrap();
             assert_eq!(read, entries);
             assert_eq!(read.capacity(), entries.len());
         }

@@ -3,6 +3,7 @@
 //! Wire shapes are `crate::api`'s; these are their meaning.
 
 use std::fmt;
+use std::ops::{Deref, DerefMut};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -100,9 +101,15 @@ pub const STORE_FAULT: &str = "store";
 /// Code of a fault of a disk here.
 pub const DISK_FAULT: &str = "disk";
 
-/// Something that went wrong, in the service's words or in ours.
+/// Something that went wrong, in the service's words or in ours. A pointer, since every state of a job has room for one and
+/// few have one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Fault {
+#[serde(transparent)]
+pub struct Fault(Box<FaultText>);
+
+/// What is said of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FaultText {
     /// The service's `error.type` or task `errorCode`, or one of our own: `timeout`, `connection`,
     /// `broken_answer`, `http_502`.
     pub code: String,
@@ -115,12 +122,32 @@ pub struct Fault {
 
 impl Fault {
     pub fn new(code: impl Into<String>, message: impl Into<String>) -> Fault {
-        Fault { code: code.into(), message: message.into(), docs: None }
+        Fault(Box::new(FaultText { code: code.into(), message: message.into(), docs: None }))
+    }
+
+    /// The same under another code.
+    pub fn with_code(mut self, code: &str) -> Fault {
+        code.clone_into(&mut self.code);
+        self
     }
 
     /// Whether the service refused for want of credits (402).
     pub fn is_want_of_credits(&self) -> bool {
         matches!(self.code.as_str(), "insufficient_credits" | "http_402")
+    }
+}
+
+impl Deref for Fault {
+    type Target = FaultText;
+
+    fn deref(&self) -> &FaultText {
+        &self.0
+    }
+}
+
+impl DerefMut for Fault {
+    fn deref_mut(&mut self) -> &mut FaultText {
+        &mut self.0
     }
 }
 

@@ -33,12 +33,12 @@ pub(super) fn effect_span(effect: &Effect, scheduler: &Scheduler) -> Span {
             tracing::info_span!("find_inputs", batch, job = spec.label.as_str(), attempt = attempt.0)
         }
         Effect::Read { key, attempt, task, spec, .. } => {
-            let (batch, task) = (name(key.batch), task.0.as_str());
+            let (batch, task) = (name(key.batch), task.as_str());
             tracing::info_span!("read", batch, job = spec.label.as_str(), attempt = attempt.0, task)
         }
         Effect::Fetch(order) => {
             let (batch, job, attempt) = (order.batch.as_str(), order.spec.label.as_str(), order.attempt.0);
-            let task = order.job.state().task().map(|task| task.0.as_str());
+            let task = order.job.state().task().map(|task| task.as_str());
             tracing::info_span!("fetch", batch, job, attempt, task)
         }
         Effect::LoadRows { batch, .. } | Effect::LoadEnded { batch } => {

@@ -215,7 +215,7 @@ async fn unhelped(
     store: &Arc<Store>,
     (own, spec): (BatchNo, &JobSpec),
     input: &JobInput,
-    fault: Fault,
+    mut fault: Fault,
     unused: &UnusedCopy,
 ) -> InputFault {
     let store = store.clone();
@@ -226,7 +226,8 @@ async fn unhelped(
     };
     let parent_batch = input.batch.as_ref().map_or(&batch, |other| &other.name);
     let helps = unused.what_helps((&batch, &spec.label), (parent_batch, &input.row));
-    InputFault::Lasting(Fault { message: format!("{}; {helps}", fault.message), ..fault })
+    fault.message.push_str(&format!("; {helps}"));
+    InputFault::Lasting(fault)
 }
 
 fn gone(input: &JobInput, why: &str) -> InputFault {

@@ -258,7 +258,8 @@ mod tests {
             sha256: format!("{no:064x}"),
             media: Media { ext: "png".into(), content_type: "image/png".into() },
         };
-        let fetching = State::Fetching { task: TaskId("t".into()), urls: Vec::new(), files: Vec::new() };
+        let fetching =
+            State::Fetching { task: TaskId("t".into()), urls: Default::default(), files: Vec::new().into() };
         let order = FetchOrder {
             key: JobKey { batch: BatchNo(1), seq: spec.seq },
             attempt: AttemptNo::FIRST,
@@ -266,7 +267,7 @@ mod tests {
             layout: None,
             spec: Arc::new(spec),
             job: Job::at(AttemptNo::FIRST, fetching),
-            urls: Vec::new(),
+            urls: Default::default(),
             takes_name: false,
             is_superseded: false,
         };

@@ -384,8 +384,8 @@ impl RowValidator<'_> {
         let order = Order {
             line: row.position.line,
             body: quote.body.into(),
-            inputs,
-            files,
+            inputs: inputs.into(),
+            files: files.into(),
             written,
             meta: row.meta.clone().into(),
             terms: Arc::new(terms),

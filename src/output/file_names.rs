@@ -250,8 +250,8 @@ mod tests {
         let order = Order {
             line: 2,
             body: JsonObject::default(),
-            inputs: Vec::new(),
-            files: Vec::new(),
+            inputs: Default::default(),
+            files: Default::default(),
             written: None,
             meta: JsonObject::default(),
             terms: OrderTerms { model: Some("house-c1".into()), ..OrderTerms::of(Kind::Video) }.into(),

@@ -205,8 +205,8 @@ mod tests {
         fs::create_dir(&dir).unwrap();
         let (batch, two, none) = ("b".parse().unwrap(), spec("-two"), spec("none"));
         let state = State::Succeeded {
-            task: TaskId("t".to_owned()),
-            files: vec![file("a b.png"), file("a b-2.png")],
+            task: TaskId("t".into()),
+            files: vec![file("a b.png"), file("a b-2.png")].into(),
         };
         let job = Job::at(AttemptNo::FIRST, state);
         let mut writer = ResultsWriter::begin(&dir, dialect, ["note".to_owned()].into()).unwrap();

@@ -149,7 +149,7 @@ impl<'a> GalleryJob<'a> {
             waived: books.waived.0,
             held: books.held.0,
             attempts: if job.first_sent().is_some() { job.newest_attempt().0 } else { 0 },
-            task: job.state().task().map(|task| task.0.as_str()),
+            task: job.state().task().map(|task| task.as_str()),
             sent: job.first_sent().map(|at| at.0),
             ended: ended.map(|line| line.at.0),
             error: error.map(|fault| GalleryError { code: &fault.code, message: &fault.message }),
@@ -319,7 +319,8 @@ mod tests {
             edited: None,
             object: None,
         }];
-        let job = Job::at(AttemptNo::FIRST, State::Succeeded { task: TaskId("t".into()), files });
+        let job =
+            Job::at(AttemptNo::FIRST, State::Succeeded { task: TaskId("t".into()), files: files.into() });
         let shown = shown(&job);
         let file = serde_json::json!({
             "path": "hero.png", "bytes": 9, "type": "image/png", "key": "0123456789abcdef01234567",
@@ -351,7 +352,8 @@ mod tests {
             edited: None,
             object: None,
         }];
-        let mut job = Job::at(AttemptNo::FIRST, State::Succeeded { task: TaskId("t".into()), files });
+        let mut job =
+            Job::at(AttemptNo::FIRST, State::Succeeded { task: TaskId("t".into()), files: files.into() });
         assert_eq!(shown(&job).get("review"), None, "nobody asked for one");
         job.note_review(
             &serde_json::from_value(serde_json::json!({

@@ -190,7 +190,7 @@ pub fn ledger(
                     job_id: spec.id.to_string(),
                     attempt: line.attempt.0,
                     movement,
-                    task_id: task.map(|task| task.0.clone()).unwrap_or_default(),
+                    task_id: task.map(ToString::to_string).unwrap_or_default(),
                     kind: spec.order.kind.name().to_owned(),
                     model: record.job.ran_model().or(spec.order.model.as_deref()).map(str::to_owned),
                     meta: spec.order.meta.fields(),
@@ -506,7 +506,7 @@ pub async fn sync_outputs(
     let synced = engine.sync_outputs(&named, &store, &dir, &layout).await?;
     let SyncOutcome { jobs, uploaded, restored, missing, missing_jobs, refused, fault } = synced;
     let batch = named.batch().name.clone();
-    let stopped = fault.map(|fault| fault.message);
+    let stopped = fault.map(|fault| fault.message.clone());
     Ok(SyncedOutputs { batch, jobs, uploaded, restored, missing, missing_jobs, refused, stopped })
 }
 

@@ -29,7 +29,7 @@ pub(crate) fn job_facts(explanation: &Explanation) -> Vec<Fact> {
         let key = idempotency_key.as_deref().unwrap_or("none: the endpoint supports no key");
         facts.push(("attempt", format!("{} under key {key}", job.attempt().0)));
     }
-    facts.extend(job.state().task().map(|task| ("task", task.0.clone())));
+    facts.extend(job.state().task().map(|task| ("task", task.to_string())));
     facts.extend(job.resubmitted_attempts().filter_map(|other| {
         let (task, charged) = (&other.task()?.0, other.books().charged);
         Some(("other", format!("task {task} of attempt {}: {charged} charged", other.no().0)))

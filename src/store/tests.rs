@@ -56,8 +56,8 @@ fn order(line: u64, priority: i8) -> Box<Order> {
     Box::new(Order {
         line,
         body: serde_json::from_value(json!({"prompt": "a gull"})).unwrap(),
-        inputs: Vec::new(),
-        files: Vec::new(),
+        inputs: Default::default(),
+        files: Default::default(),
         written: None,
         meta: JsonObject::default(),
         terms: OrderTerms {

@@ -253,7 +253,7 @@ fn reading(job: usize, attempt: u32, end: End) -> TaskReading {
         End::Busy => ("failed", Some("busy")),
     };
     TaskReading {
-        id: TaskId(format!("{job}.{attempt}")),
+        id: TaskId(format!("{job}.{attempt}").into()),
         status: TaskStatus::from_wire(status),
         model: None,
         charged: Some(Credits(PRICE)),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use thin_vec::ThinVec;
 
 use crate::domain::credits::Credits;
 use crate::domain::default_fields::is_default;
@@ -67,18 +68,18 @@ pub enum State {
         /// The task.
         task: TaskId,
         /// Its results; empty until the task shows some.
-        urls: Vec<String>,
+        urls: ThinVec<String>,
         /// The outputs that it has succeeded with before, where they are downloaded again. If that is given up, it has
         /// succeeded with them.
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        files: Vec<OutputFile>,
+        #[serde(default, skip_serializing_if = "ThinVec::is_empty")]
+        files: ThinVec<OutputFile>,
     },
     /// Every output is on disk, checked and synced. Final.
     Succeeded {
         /// The task.
         task: TaskId,
         /// Its outputs.
-        files: Vec<OutputFile>,
+        files: ThinVec<OutputFile>,
     },
     /// No attempt is left, or none would help. Final, until somebody asks for a retry.
     Failed {
@@ -225,7 +226,7 @@ pub struct Attempt {
     /// The error that named its task. The task's record decides whether the attempt is over, and may say less of why. Of
     /// outputs that are asked for again after it had failed, that failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) rejected: Option<Box<Fault>>,
+    pub(super) rejected: Option<Fault>,
     /// Since when its task is, or was, watched beside the job's present attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) watched_since: Option<Timestamp>,
@@ -235,18 +236,32 @@ pub struct Attempt {
     /// What else the record of its task says, once the task has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) record: Option<Box<TaskRecord>>,
-    /// The addresses of its inputs that are outputs of other jobs, in the order of `Order::inputs`, and then those of its
-    /// files in the object store, without a signature: what its POST says, however often it is sent. Empty before they
-    /// were found.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(super) inputs: Vec<String>,
+    /// What was found for its inputs; nothing before they were found, or where it has none.
+    #[serde(flatten)]
+    pub(super) found_inputs: Option<Box<FoundInputs>>,
+}
+
+/// What was found for the inputs of an attempt that are outputs of other jobs, or files.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize)]
+pub(super) struct FoundInputs {
+    /// The addresses of those that are outputs of other jobs, in the order of `Order::inputs`, and then those of its files in
+    /// the object store, without a signature: what its POST says, however often it is sent.
+    #[serde(rename = "inputs", skip_serializing_if = "Vec::is_empty")]
+    addresses: Vec<String>,
     /// Which takes of their rows these are, 0 where there was no choice; empty where there was none at all.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(super) input_takes: Vec<u32>,
+    #[serde(rename = "input_takes", skip_serializing_if = "Vec::is_empty")]
+    takes: Vec<u32>,
     /// How long those outputs are of which the length is taken, in milliseconds, 0 for the others; empty where none was
     /// measured.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(super) input_lengths: Vec<Millis>,
+    #[serde(rename = "input_lengths", skip_serializing_if = "Vec::is_empty")]
+    lengths: Vec<Millis>,
+}
+
+impl FoundInputs {
+    /// Nothing where nothing was found.
+    fn boxed(self) -> Option<Box<FoundInputs>> {
+        (self != FoundInputs::default()).then(|| Box::new(self))
+    }
 }
 
 /// What a task ran with: of many tasks it is the same.
@@ -279,7 +294,7 @@ struct StoredAttempt {
     #[serde(default)]
     may_have_been_sent: bool,
     #[serde(default)]
-    rejected: Option<Box<Fault>>,
+    rejected: Option<Fault>,
     #[serde(default)]
     watched_since: Option<Timestamp>,
     #[serde(default)]
@@ -305,9 +320,9 @@ struct StoredAttempt {
     #[serde(default)]
     task: Option<TaskId>,
     #[serde(default)]
-    urls: Option<Vec<String>>,
+    urls: Option<ThinVec<String>>,
     #[serde(default)]
-    files: Option<Vec<OutputFile>>,
+    files: Option<ThinVec<OutputFile>>,
 }
 
 /// What belongs to a state, whichever it is.
@@ -316,8 +331,8 @@ pub(super) struct StateFields {
     pub(super) sends: Option<u32>,
     pub(super) fault: Option<Fault>,
     pub(super) task: Option<TaskId>,
-    pub(super) urls: Option<Vec<String>>,
-    pub(super) files: Option<Vec<OutputFile>>,
+    pub(super) urls: Option<ThinVec<String>>,
+    pub(super) files: Option<ThinVec<OutputFile>>,
 }
 
 /// Its record lacks a field.
@@ -341,9 +356,12 @@ impl TryFrom<StoredAttempt> for Attempt {
             watched_since: stored.watched_since,
             ran_with: RanWith::known(stored.ran_model, stored.ran_options),
             record: stored.record,
-            inputs: stored.inputs,
-            input_takes: stored.input_takes,
-            input_lengths: stored.input_lengths,
+            found_inputs: FoundInputs {
+                addresses: stored.inputs,
+                takes: stored.input_takes,
+                lengths: stored.input_lengths,
+            }
+            .boxed(),
         })
     }
 }
@@ -394,20 +412,19 @@ impl Attempt {
             watched_since: None,
             ran_with: None,
             record: None,
-            inputs: Vec::new(),
-            input_takes: Vec::new(),
-            input_lengths: Vec::new(),
+            found_inputs: None,
         }
     }
 
     pub(super) fn set_inputs(&mut self, found: Vec<FoundInput>) {
         let has_choices = found.iter().any(|input| input.take.is_some());
         let takes = found.iter().map(|input| input.take.unwrap_or(0)).filter(|_| has_choices);
-        self.input_takes = takes.collect();
+        let takes = takes.collect();
         let has_lengths = found.iter().any(|input| input.length.is_some());
         let lengths = found.iter().map(|input| input.length.unwrap_or_default()).filter(|_| has_lengths);
-        self.input_lengths = lengths.collect();
-        self.inputs = found.into_iter().map(|input| input.address).collect();
+        let lengths = lengths.collect();
+        let addresses = found.into_iter().map(|input| input.address).collect();
+        self.found_inputs = FoundInputs { addresses, takes, lengths }.boxed();
     }
 
     /// Takes over what a reading of its task says of the model and the options. What it says nothing of stays as it is known.
@@ -455,18 +472,18 @@ impl Attempt {
     /// Which takes of their rows its inputs are, in their order, 0 where only one could be meant; empty where none was chosen
     /// among several.
     pub fn input_takes(&self) -> &[u32] {
-        &self.input_takes
+        self.found_inputs.as_ref().map_or(&[], |found| &found.takes)
     }
 
     /// How long those of its inputs are of which the length is taken, 0 for the others; empty where none was measured.
     pub fn input_lengths(&self) -> &[Millis] {
-        &self.input_lengths
+        self.found_inputs.as_ref().map_or(&[], |found| &found.lengths)
     }
 
     /// What was found for its inputs that are outputs of other jobs, addresses and lengths, and then the addresses of its
     /// files; empty before that.
     pub fn inputs(&self) -> &[String] {
-        &self.inputs
+        self.found_inputs.as_ref().map_or(&[], |found| &found.addresses)
     }
 
     /// Since when its task is, or was, watched beside the job's present attempt; nothing where it never was.

@@ -26,6 +26,8 @@ mod resubmission;
 #[cfg(test)]
 mod tests;
 
+use thin_vec::ThinVec;
+
 use crate::domain::credit_hold::{Basis, Hold};
 use crate::domain::credits::Credits;
 use crate::domain::ids::{AttemptNo, TaskId};
@@ -284,15 +286,16 @@ impl Change {
                 let is_stored = files.iter().any(|file| file.object.is_some());
                 let place = if is_stored { "on disk and in the object store" } else { "on disk" };
                 let what = format!("{} {place}", counted(files.len() as u64, "output"));
-                change.end(State::Succeeded { task, files }, &what);
+                change.end(State::Succeeded { task, files: files.into() }, &what);
             }
             (State::Succeeded { task, .. }, Event::Renamed(files)) => {
                 let names = files.iter().map(|file| file.path.as_str()).collect::<Vec<_>>().join(", ");
-                change.end(State::Succeeded { task, files }, &format!("on disk as {names} now"));
+                change
+                    .end(State::Succeeded { task, files: files.into() }, &format!("on disk as {names} now"));
             }
             (State::Succeeded { task, .. }, Event::Stored(files)) => {
                 let what = format!("{} in the object store", counted(files.len() as u64, "output"));
-                change.end(State::Succeeded { task, files }, &what);
+                change.end(State::Succeeded { task, files: files.into() }, &what);
             }
             (State::Fetching { task, files, .. }, Event::FetchAbandoned(fault)) => {
                 let why = fault.to_string();
@@ -510,7 +513,7 @@ impl Change {
     fn adopt(&mut self, task: TaskId, fault: Fault) {
         self.note(&format!("answered with an error that names task {task}, reading it: {fault}"), None);
         let attempt = self.attempt_mut();
-        (attempt.state, attempt.rejected) = (State::Running { task }, Some(Box::new(fault)));
+        (attempt.state, attempt.rejected) = (State::Running { task }, Some(fault));
     }
 
     /// The task's record is the only source of charges and refunds (money rule 10).
@@ -527,7 +530,7 @@ impl Change {
                 if self.attempt().was_resolved() =>
             {
                 let fault = Fault::new("unfinished", format!("task {} has not ended", reading.id));
-                self.give_up_download(reading.id, Vec::new(), fault, "its task has not ended");
+                self.give_up_download(reading.id, ThinVec::new(), fault, "its task has not ended");
             }
             TaskStatus::Pending | TaskStatus::Processing | TaskStatus::Other(_) => {
                 self.settle(&reading);
@@ -536,7 +539,7 @@ impl Change {
                 self.attempt_mut().state = match was_over {
                     false => State::Running { task: reading.id },
                     // It has succeeded before, and is read until it shows results.
-                    true => State::Fetching { task: reading.id, urls: Vec::new(), files },
+                    true => State::Fetching { task: reading.id, urls: ThinVec::new(), files },
                 };
             }
             TaskStatus::Success => {
@@ -547,17 +550,17 @@ impl Change {
                 let files = self.take_earlier_files();
                 let attempt = self.attempt_mut();
                 attempt.rejected = None;
-                attempt.state = State::Fetching { task: reading.id, urls: reading.urls, files };
+                attempt.state = State::Fetching { task: reading.id, urls: reading.urls.into(), files };
             }
             TaskStatus::Failed | TaskStatus::Canceled => self.attempt_over(reading, rules),
         }
     }
 
     /// The outputs that the attempt had before they were wanted again.
-    fn take_earlier_files(&mut self) -> Vec<OutputFile> {
+    fn take_earlier_files(&mut self) -> ThinVec<OutputFile> {
         match &mut self.attempt_mut().state {
             State::Fetching { files, .. } => std::mem::take(files),
-            _ => Vec::new(),
+            _ => ThinVec::new(),
         }
     }
 
@@ -605,7 +608,7 @@ impl Change {
             if prospect_of(&named) == Prospect::Hopeless {
                 // What the record says is the provider's reason.
                 let reason = format!("; the task's record says: {}", fault.message);
-                fault = *named;
+                fault = named;
                 fault.message.push_str(if is_explained { &reason } else { "" });
             }
         }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Number, Value};
+use thin_vec::ThinVec;
 
 use crate::domain::credits::Credits;
 use crate::domain::default_fields::is_default;
@@ -27,9 +28,9 @@ pub struct Order {
     /// The body of the POST.
     pub body: JsonObject,
     /// Addresses of the body that are outputs of other rows: the body holds references in their places.
-    pub inputs: Vec<JobInput>,
+    pub inputs: ThinVec<JobInput>,
     /// Files of this machine that the body names in the place of addresses.
-    pub files: Vec<InputFile>,
+    pub files: ThinVec<InputFile>,
     /// What its row asks for as it is written, where the body does not tell: a value was read otherwise, or is not sent.
     pub written: Option<Box<Request>>,
     /// The pipeline's own columns.
@@ -157,8 +158,8 @@ impl From<StoredOrder<'static>> for Order {
         Order {
             line: stored.line,
             body: stored.body.into_owned(),
-            inputs: stored.inputs.into_owned(),
-            files: stored.files.into_owned(),
+            inputs: stored.inputs.into_owned().into(),
+            files: stored.files.into_owned().into(),
             written: stored.written.map(|written| Box::new(written.into_owned())),
             meta: stored.meta.into_owned(),
             terms: Arc::new(terms),

@@ -5,6 +5,7 @@
 //! written. People and scripts see both at once ([`RecordView`]): the names of format 1, and the attempts.
 
 use serde::{Deserialize, Serialize};
+use thin_vec::ThinVec;
 
 use crate::domain::credit_hold::Hold;
 use crate::domain::credits::Credits;
@@ -24,7 +25,7 @@ use crate::domain::utc_day::UtcDay;
 #[derive(Debug, Deserialize)]
 pub(super) struct StoredJob {
     #[serde(default, deserialize_with = "short_list")]
-    attempts: Vec<Attempt>,
+    attempts: ThinVec<Attempt>,
     #[serde(default)]
     kept: Option<AttemptNo>,
     #[serde(default)]
@@ -42,11 +43,11 @@ pub(super) struct StoredJob {
     #[serde(default)]
     may_have_gone_on: bool,
     #[serde(default)]
-    begun_for: Vec<String>,
+    begun_for: ThinVec<String>,
     #[serde(default)]
     review: Option<Box<Review>>,
     #[serde(default, deserialize_with = "short_list")]
-    history: Vec<HistoryLine>,
+    history: ThinVec<HistoryLine>,
 
     // Format 1: the present attempt.
     #[serde(default)]
@@ -58,7 +59,7 @@ pub(super) struct StoredJob {
     #[serde(default)]
     may_have_been_sent: bool,
     #[serde(default)]
-    rejected: Option<Box<Fault>>,
+    rejected: Option<Fault>,
     #[serde(default)]
     ran_model: Option<String>,
     #[serde(default)]
@@ -79,9 +80,9 @@ pub(super) struct StoredJob {
     #[serde(default)]
     task: Option<TaskId>,
     #[serde(default)]
-    urls: Option<Vec<String>>,
+    urls: Option<ThinVec<String>>,
     #[serde(default)]
-    files: Option<Vec<OutputFile>>,
+    files: Option<ThinVec<OutputFile>>,
 }
 
 /// A task of another attempt than the present one, as format 1 had it.
@@ -147,7 +148,7 @@ impl TryFrom<StoredJob> for Job {
 }
 
 /// The attempts of a record of format 1, and the one that is kept.
-fn carried_over(stored: &StoredJob) -> Result<(Vec<Attempt>, Option<AttemptNo>), FormatError> {
+fn carried_over(stored: &StoredJob) -> Result<(ThinVec<Attempt>, Option<AttemptNo>), FormatError> {
     let present = Attempt {
         no: stored.attempt.ok_or(FormatError::Missing("attempt"))?,
         state: state(stored)?,
@@ -158,12 +159,10 @@ fn carried_over(stored: &StoredJob) -> Result<(Vec<Attempt>, Option<AttemptNo>),
         watched_since: None,
         ran_with: RanWith::known(stored.ran_model.clone(), stored.ran_options.clone()),
         record: stored.record.clone(),
-        inputs: Vec::new(),
-        input_takes: Vec::new(),
-        input_lengths: Vec::new(),
+        found_inputs: None,
     };
     let no = present.no;
-    let mut attempts = Vec::with_capacity(stored.superseded.len() + 1);
+    let mut attempts = ThinVec::with_capacity(stored.superseded.len() + 1);
     attempts.extend(stored.superseded.iter().map(SupersededTask::attempt));
     attempts.push(present);
     attempts.sort_by_key(|attempt| attempt.no);
@@ -191,7 +190,7 @@ impl SupersededTask {
             (self.task.clone(), |code| Fault::new(code, "its record of format 1 says no more"));
         let state = match self.watch {
             WatchState::Open => State::Running { task },
-            WatchState::Succeeded => State::Fetching { task, urls: Vec::new(), files: Vec::new() },
+            WatchState::Succeeded => State::Fetching { task, urls: ThinVec::new(), files: ThinVec::new() },
             WatchState::Over => State::Failed { fault: fault("ended"), task: Some(task) },
             WatchState::InDoubt => State::InDoubt { fault: fault("in_doubt"), task: Some(task) },
         };
@@ -255,7 +254,7 @@ impl<'a> RecordView<'a> {
             ran_model: job.ran_model(),
             ran_options: job.ran_options(),
             record: job.task_record(),
-            rejected: present.rejected.as_deref(),
+            rejected: present.rejected.as_ref(),
             superseded: job.resubmitted_attempts().filter_map(SupersededTask::of).collect(),
             job,
         }

@@ -5,6 +5,8 @@ use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
+use thin_vec::ThinVec;
+
 use crate::domain::ids::{BatchName, Seq};
 use crate::domain::job::{JobSpec, OutputFile, State};
 use crate::domain::time::Timestamp;
@@ -191,7 +193,7 @@ impl BatchPages {
         }
         let mut outcomes = store.spool(batch.no).outcomes(0, store.outcomes_bytes(batch)?)?;
         // The last outcome of a job counts.
-        let mut files: BTreeMap<Seq, Vec<OutputFile>> = BTreeMap::new();
+        let mut files: BTreeMap<Seq, ThinVec<OutputFile>> = BTreeMap::new();
         while let Some((_, record)) = outcomes.next_line::<JobRecord>()? {
             match record.job.state() {
                 State::Succeeded { files: found, .. } => files.insert(record.key.seq, found.clone()),

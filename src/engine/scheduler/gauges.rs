@@ -139,7 +139,7 @@ mod tests {
             batch.rows += 1;
         }
         let (task, files) = (TaskId("t".into()), Vec::new());
-        batch.count_ended((Seq(0), Kind::Image), &State::Succeeded { task, files }, false);
+        batch.count_ended((Seq(0), Kind::Image), &State::Succeeded { task, files: files.into() }, false);
         batch.segments.push(Segment::mixed(0, 3, 5));
         batch.waiting_since = Some(Timestamp(20_000));
         batch

@@ -29,7 +29,7 @@ impl<'a> LogContext<'a> {
         attempt: AttemptNo,
         task: Option<&'a TaskId>,
     ) -> LogContext<'a> {
-        let task = task.map(|task| task.0.as_str());
+        let task = task.map(|task| task.as_str());
         LogContext { batch, job: &spec.label, attempt: attempt.0, task }
     }
 }

@@ -85,8 +85,8 @@ pub(in crate::engine) fn spec(seq: u32, kind: Kind) -> Arc<JobSpec> {
     let order = Order {
         line: u64::from(seq) + 2,
         body: JsonObject::default(),
-        inputs: Vec::new(),
-        files: Vec::new(),
+        inputs: Default::default(),
+        files: Default::default(),
         written: None,
         meta: JsonObject::default(),
         terms: OrderTerms { price: Some(Credits(PRICE)), ..OrderTerms::of(kind) }.into(),
@@ -114,9 +114,9 @@ fn reading(status: &str) -> TaskReading {
 fn of_its_own_task(mut input: Input) -> Input {
     if let Input::Posted(key, _, PostAnswer::Task(reading)) | Input::Read(key, _, ReadAnswer::Task(reading)) =
         &mut input
-        && reading.id.0 == "t"
+        && reading.id.as_str() == "t"
     {
-        reading.id = TaskId(format!("t{}", key.seq.0));
+        reading.id = TaskId(format!("t{}", key.seq.0).into());
     }
     input
 }

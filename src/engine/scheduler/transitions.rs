@@ -217,7 +217,7 @@ impl Scheduler {
                 let (versions, spec) = (active.versions(), open.spec().clone());
                 let is_superseded = versions.is_superseded(key.seq);
                 let takes_name = versions.is_edited(key.seq) && !is_superseded;
-                let urls = urls.clone();
+                let urls = urls.to_vec();
                 open.fetch_began(attempt, active.record().versions_bytes, due);
                 let spec = match is_superseded {
                     true => Arc::new(JobSpec { apart: true, ..(*spec).clone() }),

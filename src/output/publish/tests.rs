@@ -36,8 +36,8 @@ fn spec(id: u8, label: &str) -> JobSpec {
     let order = Order {
         line: 2,
         body: JsonObject::default(),
-        inputs: Vec::new(),
-        files: Vec::new(),
+        inputs: Default::default(),
+        files: Default::default(),
         written: None,
         meta: JsonObject::default(),
         terms: OrderTerms { price: Some(Credits(4)), ..OrderTerms::of(Kind::Image) }.into(),
@@ -49,7 +49,10 @@ fn spec(id: u8, label: &str) -> JobSpec {
 impl Bench {
     fn job(&self) -> Job {
         let urls = vec!["http://x/1.png".to_owned()];
-        Job::at(AttemptNo::FIRST, State::Fetching { task: TaskId("t1".into()), urls, files: Vec::new() })
+        Job::at(
+            AttemptNo::FIRST,
+            State::Fetching { task: TaskId("t1".into()), urls: urls.into(), files: Default::default() },
+        )
     }
 
     fn part(&self, job: JobId, n: usize, content: &str) -> Part {

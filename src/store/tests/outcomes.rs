@@ -114,7 +114,7 @@ fn an_outcome_of_a_job_that_is_not_open_is_no_damage_where_it_tells_of_no_reques
 #[test]
 fn an_outcome_that_tells_of_a_request_shows_an_older_database_although_its_job_had_ended() {
     let refused = Job::at(AttemptNo(1), failed("invalid_input", None));
-    let succeeded = State::Succeeded { task: TaskId("t".into()), files: Vec::new() };
+    let succeeded = State::Succeeded { task: TaskId("t".into()), files: Default::default() };
     let in_doubt = State::InDoubt { fault: Fault::new("x", "x"), task: None };
     let paid = Job::at(AttemptNo(1), succeeded).with_books(charged(5));
     let held = Job::at(AttemptNo(1), in_doubt).with_books(Books { held: Credits(7), ..Books::default() });
@@ -132,7 +132,7 @@ fn committed_outcomes_are_read_once_however_many_others_a_kill_left() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(&dir);
     let ended = |seq| {
-        let state = State::Succeeded { task: TaskId(format!("t{seq}")), files: Vec::new() };
+        let state = State::Succeeded { task: TaskId(format!("t{seq}").into()), files: Default::default() };
         job(1, seq, state)
     };
     let batch =

@@ -480,8 +480,8 @@ impl Draw {
         let order = Order {
             line: u64::from(seq) + 2,
             body: body.into(),
-            inputs: Vec::new(),
-            files: Vec::new(),
+            inputs: Default::default(),
+            files: Default::default(),
             written: None,
             meta: client(hold).into(),
             terms: terms.into(),

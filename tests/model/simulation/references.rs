@@ -57,7 +57,7 @@ pub fn take_outputs(seed: u64, happenings: &mut [(u64, Happening)], truths: &mut
                 .collect();
             let child = manifest.rows[order[place]].fingerprint;
             for row in manifest.rows.iter_mut().filter(|row| row.fingerprint == child) {
-                Arc::make_mut(row).order.inputs.clone_from(&parents);
+                Arc::make_mut(row).order.inputs = parents.as_slice().into();
             }
         }
     }

@@ -1,5 +1,7 @@
 //! A job's history, kept short: what is forgotten never changes what the movements that stay add up to.
 
+use thin_vec::ThinVec;
+
 use crate::domain::credits::Credits;
 use crate::domain::ids::AttemptNo;
 use crate::domain::job::{HISTORY_MAX_LINES, HistoryLine, Job, State};
@@ -19,7 +21,7 @@ impl Job {
 }
 
 /// Adds a line, and forgets the oldest ones where there are too many.
-pub(super) fn push(history: &mut Vec<HistoryLine>, line: HistoryLine) {
+pub(super) fn push(history: &mut ThinVec<HistoryLine>, line: HistoryLine) {
     if history.len() >= HISTORY_MAX_LINES {
         forget_oldest(history);
     }
@@ -28,7 +30,7 @@ pub(super) fn push(history: &mut Vec<HistoryLine>, line: HistoryLine) {
 
 /// Makes room for a line. What moved and what it came to go together: the movements that stay still add
 /// up to the books.
-fn forget_oldest(history: &mut Vec<HistoryLine>) {
+fn forget_oldest(history: &mut ThinVec<HistoryLine>) {
     let mut totals = Totals::default();
     let is_settled = |line: &HistoryLine| {
         let fits = line.movement.is_none_or(|movement| totals.apply(movement).is_ok());
@@ -45,7 +47,7 @@ fn forget_oldest(history: &mut Vec<HistoryLine>) {
 
 /// Of an open charge that was corrected again and again, the first two corrections become one. Charges of
 /// different attempts have nothing to do with each other.
-fn merge_corrections(history: &mut Vec<HistoryLine>) {
+fn merge_corrections(history: &mut ThinVec<HistoryLine>) {
     let corrections: Vec<(usize, AttemptNo, Credits, Credits)> = (history.iter().enumerate())
         .filter_map(|(at, line)| match line.movement {
             Some(Movement::Correct { from, to }) => Some((at, line.attempt, from, to)),

@@ -404,7 +404,7 @@ fn beside(terms: AttemptRules, events: Vec<(u32, Event)>) -> String {
             State::InDoubt { .. } => "InDoubt",
             _ => "Over",
         };
-        let task = other.task().map_or("none", |task| task.0.as_str());
+        let task = other.task().map_or("none", |task| task.as_str());
         format!("{task}#{} {} {became}", other.no().0, other.books().charged.0)
     }));
     assert_eq!(job.is_over(), job.state().is_final() && !told.iter().any(|line| line.ends_with("Open")));
@@ -498,7 +498,7 @@ fn attempts_are_bounded_and_those_that_are_paid_for_are_kept() {
     let rules = AttemptRules { attempts: u32::MAX, keyed: true };
     let mut job = Job::queued();
     for round in 1..100 {
-        let id = TaskId(format!("t{round}"));
+        let id = TaskId(format!("t{round}").into());
         let pending = TaskReading { id: id.clone(), ..reading("pending", 10) };
         let end =
             if round == 1 { Event::Resubmit } else { Event::Read(TaskReading { id, ..failed("busy") }) };

@@ -326,7 +326,7 @@ mod tests {
             variation: None,
             output: 1,
         };
-        Order { inputs: vec![input], ..spec(1, Kind::Video).order.clone() }
+        Order { inputs: vec![input].into(), ..spec(1, Kind::Video).order.clone() }
     }
 
     fn ended(state: JobState) -> EndedTake {

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use thin_vec::ThinVec;
+
 use crate::domain::credits::Credits;
 use crate::domain::ids::{AttemptNo, JobKey};
 use crate::domain::job::{Attempt, Job, JobSpec, State};
@@ -24,7 +26,7 @@ pub struct OpenJob {
     record: JobRecord,
     spec: Arc<JobSpec>,
     /// The present attempt, and those beside it whose tasks have not ended: mostly one.
-    attempts: Vec<AttemptProgress>,
+    attempts: ThinVec<AttemptProgress>,
     /// What it was last counted as.
     counted: Option<CountedAs>,
 }
@@ -145,7 +147,7 @@ impl AttemptProgress {
 impl OpenJob {
     /// A job of which this process knows no more than its record.
     pub fn new(record: JobRecord, spec: Arc<JobSpec>) -> OpenJob {
-        let mut open = OpenJob { record, spec, attempts: Vec::new(), counted: None };
+        let mut open = OpenJob { record, spec, attempts: ThinVec::new(), counted: None };
         open.forget_ended_attempts();
         open
     }

@@ -90,8 +90,8 @@ mod tests {
         Order {
             line: 2,
             body: JsonObject::default(),
-            inputs: Vec::new(),
-            files: Vec::new(),
+            inputs: Default::default(),
+            files: Default::default(),
             written: None,
             meta: serde_json::from_value(serde_json::json!({ "client": client })).unwrap(),
             terms: OrderTerms {

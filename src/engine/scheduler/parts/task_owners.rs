@@ -73,7 +73,7 @@ mod tests {
     fn a_task_is_the_first_jobs_that_it_was_told_to() {
         let mut owners = TaskOwners::default();
         let mut belongs_to_another =
-            |seq, task: &str| owners.belongs_to_another(key(seq), &TaskId(task.to_owned()), 2);
+            |seq, task: &str| owners.belongs_to_another(key(seq), &TaskId(task.into()), 2);
         assert!(!belongs_to_another(1, "a"));
         assert!(!belongs_to_another(1, "A"), "the same task again, as a repeated key has it");
         assert!(belongs_to_another(2, "a"));
@@ -84,7 +84,11 @@ mod tests {
     fn no_more_is_remembered_than_the_latest_and_none_of_a_job_that_is_open_is_forgotten() {
         let mut owners = TaskOwners::default();
         let mut belongs_to_another = |seq: usize, task: usize, open| {
-            owners.belongs_to_another(key(u32::try_from(seq).unwrap()), &TaskId(task.to_string()), open)
+            owners.belongs_to_another(
+                key(u32::try_from(seq).unwrap()),
+                &TaskId(task.to_string().into()),
+                open,
+            )
         };
         assert!((0..=REMEMBERED_MIN).all(|n| !belongs_to_another(n, n, 1)));
         assert!(belongs_to_another(7, 1, 1));

@@ -616,7 +616,7 @@ fn with_files(rows: u32) -> Stage {
         let content =
             InputContent { sha256: "a".repeat(64), bytes: 1, media: InputMedia::Png, seconds: None };
         let file = InputFile { field: CHILD_FIELD, place: 0, name: "./a.png".to_owned(), content };
-        let order = Order { files: vec![file], ..spec.order.clone() };
+        let order = Order { files: vec![file].into(), ..spec.order.clone() };
         *spec = Arc::new(JobSpec { order, ..(**spec).clone() });
     }
     stage

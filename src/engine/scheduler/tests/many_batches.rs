@@ -57,7 +57,7 @@ impl Crowd {
         let sent: Vec<JobKey> = self.scheduler.open_jobs().map(|record| record.key).collect();
         let made = |(n, key): (usize, JobKey)| {
             let task = TaskReading {
-                id: TaskId(format!("{n}-{}-{}", key.batch.0, key.seq.0)),
+                id: TaskId(format!("{n}-{}-{}", key.batch.0, key.seq.0).into()),
                 ..reading("success")
             };
             Input::Posted(key, AttemptNo::FIRST, PostAnswer::Task(task))

@@ -366,8 +366,11 @@ fn clip_of_a_voice() -> Stage {
         variation: None,
         output: 1,
     };
-    let mut order =
-        Order { body: serde_json::from_value(body).unwrap(), inputs: vec![input.clone()], ..clip.order };
+    let mut order = Order {
+        body: serde_json::from_value(body).unwrap(),
+        inputs: vec![input.clone()].into(),
+        ..clip.order
+    };
     let terms = order.terms_mut();
     terms.model = Some("clips".to_owned());
     (terms.price, terms.bound, terms.cheapest) = (None, Some(Credits(20)), Some(Credits(10)));

@@ -20,7 +20,7 @@ fn outputs_that_cannot_be_downloaded_again_are_not_forgotten() {
             let stored = serde_json::to_string(&job).unwrap();
             assert_eq!(serde_json::from_str::<Job>(&stored).unwrap(), job);
         }
-        assert_eq!(*job.state(), State::Succeeded { task: TaskId("t1".into()), files: vec![file()] });
+        assert_eq!(*job.state(), State::Succeeded { task: TaskId("t1".into()), files: vec![file()].into() });
         assert!(job.gave_up_download_since(Timestamp(0)) && !job.gave_up_download_since(Timestamp(1)));
         assert_eq!(job.books(), Books { charged: Credits(10), ..Books::default() });
     }
@@ -41,7 +41,7 @@ fn a_download_buys_nothing_though_the_record_of_the_task_says_that_it_failed_or_
         for event in before.into_iter().chain([ended]) {
             job = apply(&job, job.attempt(), event, TERMS, Timestamp(0)).unwrap().job;
         }
-        assert_eq!(*job.state(), State::Succeeded { task: TaskId("t1".into()), files: vec![file()] });
+        assert_eq!(*job.state(), State::Succeeded { task: TaskId("t1".into()), files: vec![file()].into() });
         assert!(job.gave_up_download_since(Timestamp(0)));
     }
     // Nor where its outputs never came.

@@ -12,7 +12,7 @@ fn attempts_after(named: Option<&str>, status: &str, code: &str) -> String {
     };
     while matches!(job.state(), State::Queued) {
         transition(&mut job, admit(10));
-        let id = TaskId(format!("t{}", job.attempt().0));
+        let id = TaskId(format!("t{}", job.attempt().0).into());
         let fault = Some(Fault::new(code, "said so")).filter(|_| !code.is_empty());
         let ended = TaskReading { id: id.clone(), fault, ..reading(status, 10) };
         match named {
