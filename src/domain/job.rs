@@ -4,6 +4,7 @@
 mod attempt;
 pub mod lifecycle;
 mod order;
+mod rare_fields;
 mod record_format;
 
 use std::sync::Arc;
@@ -21,6 +22,7 @@ pub use crate::domain::job::attempt::{
     Attempt, Books, DOWNLOAD_FAILED, MADE_BEFORE, RESOLVED, RanWith, State,
 };
 pub use crate::domain::job::order::{JobSpec, Order, OrderTerms};
+use crate::domain::job::rare_fields::{Rare, RareFields};
 pub use crate::domain::job::record_format::RecordView;
 use crate::domain::json_object::JsonObject;
 use crate::domain::ledger::Movement;
@@ -81,7 +83,7 @@ pub struct HistoryLine {
     /// Which attempt.
     pub attempt: AttemptNo,
     /// What happened, in plain words.
-    pub what: String,
+    pub what: Box<str>,
     /// The movement it caused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub movement: Option<Movement>,
@@ -100,22 +102,16 @@ const ATTEMPTS_MAX: usize = 16;
 pub struct Job {
     /// By number; never empty. Of the oldest that came to nothing some may be forgotten.
     attempts: ThinVec<Attempt>,
-    /// The present attempt, where that is not the newest: its task succeeded first.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    kept: Option<AttemptNo>,
     /// The first POST of the first attempt: deadlines count from here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     first_sent: Option<Timestamp>,
-    /// The first POST that its deadline counts from, where that is not the first of all: it was
-    /// resubmitted, or retried by a person.
+    /// The first POST that its deadline counts from. It is not the first of all where it was resubmitted, or retried by a
+    /// person.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     deadline_from: Option<Timestamp>,
     /// The price at which it was last admitted: the one in force then, and not the one that was planned.
     #[serde(default, rename = "released", skip_serializing_if = "Option::is_none")]
     admission_hold: Option<Hold>,
-    /// What a person allowed it to cost since, in place of what its row said.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    max_credits: Option<Credits>,
     /// Its deadline passed while it was in flight; its slot is free again.
     #[serde(default, skip_serializing_if = "is_default")]
     overdue: bool,
@@ -125,15 +121,34 @@ pub struct Job {
     /// A state that is gone may have gone on with it after what is known here: each further attempt may have been sent.
     #[serde(default, skip_serializing_if = "is_default")]
     may_have_gone_on: bool,
-    /// Why each further attempt was begun that nobody asked for: the code of the failure before it.
-    #[serde(default, skip_serializing_if = "ThinVec::is_empty")]
-    begun_for: ThinVec<String>,
-    /// What was decided about its outputs, and whether its row asks for that.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    review: Option<Box<Review>>,
+    /// What few jobs have.
+    #[serde(flatten)]
+    rare: Rare<RareJobFields>,
     /// What happened, oldest first.
     #[serde(default, skip_serializing_if = "ThinVec::is_empty")]
     history: ThinVec<HistoryLine>,
+}
+
+/// What few jobs have.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize)]
+struct RareJobFields {
+    /// The present attempt, where that is not the newest: its task succeeded first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kept: Option<AttemptNo>,
+    /// What a person allowed it to cost since, in place of what its row said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_credits: Option<Credits>,
+    /// Why each further attempt was begun that nobody asked for: the code of the failure before it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    begun_for: Vec<String>,
+    /// What was decided about its outputs, and whether its row asks for that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    review: Option<Review>,
+}
+
+impl RareFields for RareJobFields {
+    const NONE: &'static RareJobFields =
+        &RareJobFields { kept: None, max_credits: None, begun_for: Vec::new(), review: None };
 }
 
 impl Job {
@@ -157,16 +172,13 @@ impl Job {
     fn of(attempt: Attempt) -> Job {
         Job {
             attempts: thin_vec![attempt],
-            kept: None,
             first_sent: None,
             deadline_from: None,
             admission_hold: None,
-            max_credits: None,
             overdue: false,
             no_more_attempts: false,
             may_have_gone_on: false,
-            begun_for: ThinVec::new(),
-            review: None,
+            rare: Rare::default(),
             history: ThinVec::new(),
         }
     }
@@ -195,7 +207,7 @@ impl Job {
     /// The newest one, unless another succeeded first.
     fn present_index(&self) -> usize {
         let newest = self.attempts.len().saturating_sub(1);
-        self.kept.and_then(|kept| self.index_of(kept)).unwrap_or(newest)
+        self.rare.kept.and_then(|kept| self.index_of(kept)).unwrap_or(newest)
     }
 
     fn index_of(&self, no: AttemptNo) -> Option<usize> {
@@ -250,7 +262,7 @@ impl Job {
 
     /// What a person allowed it to cost, in place of what its row says.
     pub fn max_credits(&self) -> Option<Credits> {
-        self.max_credits
+        self.rare.max_credits
     }
 
     /// Its deadline passed while it was in flight; its slot is free again.
@@ -276,12 +288,12 @@ impl Job {
 
     /// What else the record of its task says, once the task has ended.
     pub fn task_record(&self) -> Option<&TaskRecord> {
-        self.present().record.as_deref()
+        self.present().rare.record.as_ref()
     }
 
     /// Why each further attempt was begun that nobody asked for: the code of the failure before it.
     pub fn begun_for(&self) -> &[String] {
-        &self.begun_for
+        &self.rare.begun_for
     }
 
     /// What happened, oldest first.
@@ -291,7 +303,7 @@ impl Job {
 
     /// Other attempts than the present one whose tasks were watched beside it: their job was resubmitted.
     pub fn resubmitted_attempts(&self) -> impl Iterator<Item = &Attempt> {
-        self.other_attempts().filter(|other| other.watched_since.is_some())
+        self.other_attempts().filter(|other| other.rare.watched_since.is_some())
     }
 
     /// Of these, the ones whose task has not ended.
@@ -373,38 +385,36 @@ impl Job {
 
     /// What was decided about its outputs so far, oldest first.
     pub fn decisions(&self) -> &[Decision] {
-        self.review.as_ref().map_or(&[], |review| &review.decisions)
+        self.rare.review.as_ref().map_or(&[], |review| &review.decisions)
     }
 
     /// What holds of its outputs as they are; nothing while they are undecided.
     pub fn decision(&self) -> Option<&Decision> {
-        self.review
-            .as_ref()
-            .filter(|_| self.has_succeeded())?
-            .decision(self.outputs().iter().map(|file| &file.sha256))
+        let review = self.rare.review.as_ref();
+        review.filter(|_| self.has_succeeded())?.decision(self.outputs().iter().map(|file| &file.sha256))
     }
 
     /// Whether its outputs wait for a person's decision.
     pub fn awaits_review(&self) -> bool {
-        let is_wanted = self.review.as_ref().is_some_and(|review| review.wanted);
+        let is_wanted = self.rare.review.as_ref().is_some_and(|review| review.wanted);
         is_wanted && self.has_succeeded() && self.decision().is_none()
     }
 
     /// Whether its row asks for a decision about its outputs, which it has.
     pub fn wants_review(&self) -> bool {
-        self.review.as_ref().is_some_and(|review| review.wanted)
+        self.rare.review.as_ref().is_some_and(|review| review.wanted)
     }
 
     /// Takes up what its row says about a review, where the job has succeeded.
     pub fn note_review(&mut self, order: &Order) {
         if order.review && self.has_succeeded() {
-            self.review.get_or_insert_default().wanted = true;
+            self.rare.change(|rare| rare.review.get_or_insert_default().wanted = true);
         }
     }
 
     /// Adds a decision about its outputs.
     pub fn decide(&mut self, decision: Decision) {
-        self.review.get_or_insert_default().decide(decision);
+        self.rare.change(|rare| rare.review.get_or_insert_default().decide(decision));
     }
 
     /// Marks that a state that is gone may have sent it, and gone on with it. See [`Attempt::may_have_been_sent`].
@@ -425,7 +435,7 @@ impl Job {
 
     /// Lets it cost more, or less, than its row says; in credits.
     pub fn set_max_credits(&mut self, max_credits: Option<Credits>) {
-        self.max_credits = max_credits;
+        self.rare.change(|rare| rare.max_credits = max_credits);
     }
 
     /// Forgets its result links, so that its task is read again for fresh ones.

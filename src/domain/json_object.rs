@@ -4,25 +4,28 @@ use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 
 use serde::de::Error;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::ser::SerializeMap;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 /// An object, as the text that it was printed or read as. Two of them are equal where their texts are: those that
 /// this program prints have their fields in order and no white space.
-#[derive(Debug, Clone, Serialize)]
-#[serde(transparent)]
-pub struct JsonObject(Box<RawValue>);
+#[derive(Debug, Default, Clone)]
+pub struct JsonObject(Option<Box<RawValue>>);
+
+/// The text of an object without fields, for which nothing is allocated: most rows have no columns of their own.
+const EMPTY: &str = "{}";
 
 impl JsonObject {
     /// Its JSON.
     pub fn as_str(&self) -> &str {
-        self.0.get()
+        self.0.as_deref().map_or(EMPTY, RawValue::get)
     }
 
     /// Whether it has no field.
     pub fn is_empty(&self) -> bool {
-        self.as_str() == "{}"
+        self.as_str() == EMPTY
     }
 
     /// Its fields with their values.
@@ -49,16 +52,16 @@ impl std::borrow::Borrow<str> for FieldName<'_> {
     }
 }
 
-impl Default for JsonObject {
-    fn default() -> JsonObject {
-        JsonObject(RawValue::from_string("{}".to_owned()).unwrap_or_else(|_| RawValue::NULL.to_owned()))
+impl From<Box<RawValue>> for JsonObject {
+    fn from(text: Box<RawValue>) -> JsonObject {
+        JsonObject(Some(text).filter(|text| text.get() != EMPTY))
     }
 }
 
 impl From<Map<String, Value>> for JsonObject {
     fn from(fields: Map<String, Value>) -> JsonObject {
         // Values of JSON under names of text always print.
-        serde_json::value::to_raw_value(&fields).map(JsonObject).unwrap_or_default()
+        serde_json::value::to_raw_value(&fields).map(JsonObject::from).unwrap_or_default()
     }
 }
 
@@ -76,11 +79,20 @@ impl Hash for JsonObject {
     }
 }
 
+impl Serialize for JsonObject {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match &self.0 {
+            Some(text) => text.serialize(serializer),
+            None => serializer.serialize_map(Some(0))?.end(),
+        }
+    }
+}
+
 impl<'de> Deserialize<'de> for JsonObject {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<JsonObject, D::Error> {
         let text = Box::<RawValue>::deserialize(deserializer)?;
         match text.get().starts_with('{') {
-            true => Ok(JsonObject(text)),
+            true => Ok(JsonObject::from(text)),
             false => Err(D::Error::custom("invalid type: this is no JSON object")),
         }
     }
@@ -105,7 +117,13 @@ mod tests {
         assert_eq!(read.get("b\n"), Some(json!({"c": [true, null]})));
         assert_eq!(read.get("c"), None);
         assert_eq!(object(&json!({"prompt": "a \"gull\"", "b\n": {"c": [true, null]}, "a": 1.0})), read);
-        assert_eq!(JsonObject::default().as_str(), "{}");
+        let empty = JsonObject::default();
+        assert_eq!((empty.as_str(), empty.is_empty()), ("{}", true));
+        assert_eq!(serde_json::to_string(&empty).unwrap(), "{}");
+        for same in [serde_json::from_str("{}").unwrap(), JsonObject::from(Map::new()), object(&json!({}))] {
+            assert_eq!(same, empty);
+            assert!(same.0.is_none(), "nothing is allocated for it");
+        }
     }
 
     #[test]

@@ -192,7 +192,7 @@ pub(super) fn job_view(explanation: &Explanation) -> JobView {
     let history = job.history().iter().map(|line| HistoryRow {
         at: line.at,
         attempt: line.attempt.0,
-        what: line.what.clone(),
+        what: line.what.to_string(),
         moved: line.movement.map(|movement| movement.to_string()),
     });
     JobView {

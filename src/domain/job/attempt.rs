@@ -9,6 +9,7 @@ use crate::domain::credits::Credits;
 use crate::domain::default_fields::is_default;
 use crate::domain::ids::{AttemptNo, TaskId};
 use crate::domain::job::OutputFile;
+use crate::domain::job::rare_fields::{Rare, RareFields};
 use crate::domain::job_reference::FoundInput;
 use crate::domain::job_state::JobState;
 use crate::domain::json_object::JsonObject;
@@ -223,45 +224,50 @@ pub struct Attempt {
     /// A request under its key may have been sent by a state that is gone.
     #[serde(default, skip_serializing_if = "is_default")]
     pub(super) may_have_been_sent: bool,
-    /// The error that named its task. The task's record decides whether the attempt is over, and may say less of why. Of
-    /// outputs that are asked for again after it had failed, that failure.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) rejected: Option<Fault>,
-    /// Since when its task is, or was, watched beside the job's present attempt.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) watched_since: Option<Timestamp>,
     /// What its task ran with, as the task's record says. Attempts in memory share it.
     #[serde(flatten)]
     pub(super) ran_with: Option<Arc<RanWith>>,
-    /// What else the record of its task says, once the task has ended.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) record: Option<Box<TaskRecord>>,
-    /// What was found for its inputs; nothing before they were found, or where it has none.
+    /// What few attempts have that are in flight.
     #[serde(flatten)]
-    pub(super) found_inputs: Option<Box<FoundInputs>>,
+    pub(super) rare: Rare<RareAttemptFields>,
 }
 
-/// What was found for the inputs of an attempt that are outputs of other jobs, or files.
+/// What few attempts have that are in flight.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize)]
-pub(super) struct FoundInputs {
-    /// The addresses of those that are outputs of other jobs, in the order of `Order::inputs`, and then those of its files in
-    /// the object store, without a signature: what its POST says, however often it is sent.
-    #[serde(rename = "inputs", skip_serializing_if = "Vec::is_empty")]
-    addresses: Vec<String>,
+pub(super) struct RareAttemptFields {
+    /// The error that named its task. The task's record decides whether the attempt is over, and may say less of why. Of
+    /// outputs that are asked for again after it had failed, that failure.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) rejected: Option<Fault>,
+    /// Since when its task is, or was, watched beside the job's present attempt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) watched_since: Option<Timestamp>,
+    /// What else the record of its task says, once the task has ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) record: Option<TaskRecord>,
+    /// The addresses of its inputs that are outputs of other jobs, in the order of `Order::inputs`, and then those of its
+    /// files in the object store, without a signature: what its POST says, however often it is sent. Empty before they
+    /// were found.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) inputs: Vec<String>,
     /// Which takes of their rows these are, 0 where there was no choice; empty where there was none at all.
-    #[serde(rename = "input_takes", skip_serializing_if = "Vec::is_empty")]
-    takes: Vec<u32>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) input_takes: Vec<u32>,
     /// How long those outputs are of which the length is taken, in milliseconds, 0 for the others; empty where none was
     /// measured.
-    #[serde(rename = "input_lengths", skip_serializing_if = "Vec::is_empty")]
-    lengths: Vec<Millis>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) input_lengths: Vec<Millis>,
 }
 
-impl FoundInputs {
-    /// Nothing where nothing was found.
-    fn boxed(self) -> Option<Box<FoundInputs>> {
-        (self != FoundInputs::default()).then(|| Box::new(self))
-    }
+impl RareFields for RareAttemptFields {
+    const NONE: &'static RareAttemptFields = &RareAttemptFields {
+        rejected: None,
+        watched_since: None,
+        record: None,
+        inputs: Vec::new(),
+        input_takes: Vec::new(),
+        input_lengths: Vec::new(),
+    };
 }
 
 /// What a task ran with: of many tasks it is the same.
@@ -302,7 +308,7 @@ struct StoredAttempt {
     #[serde(default)]
     ran_options: Option<JsonObject>,
     #[serde(default)]
-    record: Option<Box<TaskRecord>>,
+    record: Option<TaskRecord>,
     #[serde(default)]
     inputs: Vec<String>,
     #[serde(default)]
@@ -352,16 +358,15 @@ impl TryFrom<StoredAttempt> for Attempt {
             books: stored.books,
             day: stored.day,
             may_have_been_sent: stored.may_have_been_sent,
-            rejected: stored.rejected,
-            watched_since: stored.watched_since,
             ran_with: RanWith::known(stored.ran_model, stored.ran_options),
-            record: stored.record,
-            found_inputs: FoundInputs {
-                addresses: stored.inputs,
-                takes: stored.input_takes,
-                lengths: stored.input_lengths,
-            }
-            .boxed(),
+            rare: Rare::new(RareAttemptFields {
+                rejected: stored.rejected,
+                watched_since: stored.watched_since,
+                record: stored.record,
+                inputs: stored.inputs,
+                input_takes: stored.input_takes,
+                input_lengths: stored.input_lengths,
+            }),
         })
     }
 }
@@ -408,23 +413,22 @@ impl Attempt {
             books: Books::default(),
             day: None,
             may_have_been_sent: false,
-            rejected: None,
-            watched_since: None,
             ran_with: None,
-            record: None,
-            found_inputs: None,
+            rare: Rare::default(),
         }
     }
 
     pub(super) fn set_inputs(&mut self, found: Vec<FoundInput>) {
         let has_choices = found.iter().any(|input| input.take.is_some());
         let takes = found.iter().map(|input| input.take.unwrap_or(0)).filter(|_| has_choices);
-        let takes = takes.collect();
+        let input_takes = takes.collect();
         let has_lengths = found.iter().any(|input| input.length.is_some());
         let lengths = found.iter().map(|input| input.length.unwrap_or_default()).filter(|_| has_lengths);
-        let lengths = lengths.collect();
-        let addresses = found.into_iter().map(|input| input.address).collect();
-        self.found_inputs = FoundInputs { addresses, takes, lengths }.boxed();
+        let input_lengths = lengths.collect();
+        let inputs = found.into_iter().map(|input| input.address).collect();
+        self.rare.change(|rare| {
+            (rare.inputs, rare.input_takes, rare.input_lengths) = (inputs, input_takes, input_lengths);
+        });
     }
 
     /// Takes over what a reading of its task says of the model and the options. What it says nothing of stays as it is known.
@@ -436,6 +440,11 @@ impl Attempt {
         if is_new {
             self.ran_with = RanWith::known(model.map(str::to_owned), options);
         }
+    }
+
+    /// The error that had named its task, which is forgotten.
+    pub(super) fn take_rejected(&mut self) -> Option<Fault> {
+        self.rare.change(|rare| rare.rejected.take())
     }
 
     /// Its number, from 1. Numbers of attempts that were never sent are used again.
@@ -472,23 +481,23 @@ impl Attempt {
     /// Which takes of their rows its inputs are, in their order, 0 where only one could be meant; empty where none was chosen
     /// among several.
     pub fn input_takes(&self) -> &[u32] {
-        self.found_inputs.as_ref().map_or(&[], |found| &found.takes)
+        &self.rare.input_takes
     }
 
     /// How long those of its inputs are of which the length is taken, 0 for the others; empty where none was measured.
     pub fn input_lengths(&self) -> &[Millis] {
-        self.found_inputs.as_ref().map_or(&[], |found| &found.lengths)
+        &self.rare.input_lengths
     }
 
     /// What was found for its inputs that are outputs of other jobs, addresses and lengths, and then the addresses of its
     /// files; empty before that.
     pub fn inputs(&self) -> &[String] {
-        self.found_inputs.as_ref().map_or(&[], |found| &found.addresses)
+        &self.rare.inputs
     }
 
     /// Since when its task is, or was, watched beside the job's present attempt; nothing where it never was.
     pub fn watched_since(&self) -> Option<Timestamp> {
-        self.watched_since
+        self.rare.watched_since
     }
 
     /// Whether nothing that the service offers tells what became of it. Its charge stays until a person decides.

@@ -513,7 +513,8 @@ impl Change {
     fn adopt(&mut self, task: TaskId, fault: Fault) {
         self.note(&format!("answered with an error that names task {task}, reading it: {fault}"), None);
         let attempt = self.attempt_mut();
-        (attempt.state, attempt.rejected) = (State::Running { task }, Some(fault));
+        attempt.state = State::Running { task };
+        attempt.rare.change(|rare| rare.rejected = Some(fault));
     }
 
     /// The task's record is the only source of charges and refunds (money rule 10).
@@ -522,7 +523,7 @@ impl Change {
         attempt.note_run(reading.model.as_deref(), reading.options.clone().map(JsonObject::from));
         // Not while it runs: many jobs run, and it changes until then.
         if reading.status.is_final() {
-            attempt.record.clone_from(&reading.record);
+            attempt.rare.change(|rare| rare.record = reading.record.as_deref().cloned());
         }
         match reading.status {
             // A person has said what it was charged: it does not go on.
@@ -549,7 +550,7 @@ impl Change {
                 }
                 let files = self.take_earlier_files();
                 let attempt = self.attempt_mut();
-                attempt.rejected = None;
+                attempt.take_rejected();
                 attempt.state = State::Fetching { task: reading.id, urls: reading.urls.into(), files };
             }
             TaskStatus::Failed | TaskStatus::Canceled => self.attempt_over(reading, rules),
@@ -586,7 +587,7 @@ impl Change {
             let (code, word) = if is_canceled { ("canceled", "canceled") } else { ("generic", "failed") };
             Fault::new(code, format!("the service ended the task as {word} and gave no reason"))
         });
-        let named = self.attempt_mut().rejected.take();
+        let named = self.attempt_mut().take_rejected();
         let files = self.take_earlier_files();
         if !files.is_empty() {
             let word = if is_canceled { "was canceled" } else { "failed" };
@@ -614,7 +615,7 @@ impl Change {
         }
         let may_help = match retry_delay::prospect(&cause) {
             Prospect::MayHelp => true,
-            Prospect::Once => !self.job.begun_for.contains(&cause),
+            Prospect::Once => !self.job.rare.begun_for.contains(&cause),
             Prospect::OnlyAsked | Prospect::Hopeless => false,
         };
         let is_left = self.job.newest_attempt().0 < rules.attempts && !self.job.overdue;
@@ -625,7 +626,7 @@ impl Change {
         let what = format!("task {} failed{next}: {fault}", reading.id);
         self.end(State::Failed { fault, task: Some(reading.id) }, &what);
         if is_followed {
-            self.job.begun_for.push(cause);
+            self.job.rare.change(|rare| rare.begun_for.push(cause));
             self.begin_attempt();
             self.drop_if_canceled();
         }
@@ -643,7 +644,7 @@ impl Change {
             self.job.attempts.remove(oldest);
         }
         self.job.attempts.push(next);
-        self.job.kept = None;
+        self.job.rare.change(|rare| rare.kept = None);
     }
 
     /// Nothing that the service offers tells what became of the attempt. Its hold or charge stays counted.
@@ -665,7 +666,7 @@ impl Change {
 
     fn note(&mut self, what: &str, movement: Option<Movement>) {
         self.movements.extend(movement);
-        let line = HistoryLine { at: self.at, attempt: self.attempt().no, what: what.to_owned(), movement };
+        let line = HistoryLine { at: self.at, attempt: self.attempt().no, what: what.into(), movement };
         history::push(&mut self.job.history, line);
     }
 }

@@ -11,8 +11,8 @@ use crate::domain::credit_hold::Hold;
 use crate::domain::credits::Credits;
 use crate::domain::default_fields::is_default;
 use crate::domain::ids::{AttemptNo, TaskId};
-use crate::domain::job::attempt::{MissingField, StateFields};
-use crate::domain::job::{Attempt, Books, HistoryLine, Job, OutputFile, RanWith, State};
+use crate::domain::job::attempt::{MissingField, RareAttemptFields, StateFields};
+use crate::domain::job::{Attempt, Books, HistoryLine, Job, OutputFile, RanWith, Rare, RareJobFields, State};
 use crate::domain::job_state::JobState;
 use crate::domain::json_object::JsonObject;
 use crate::domain::review::Review;
@@ -43,9 +43,9 @@ pub(super) struct StoredJob {
     #[serde(default)]
     may_have_gone_on: bool,
     #[serde(default)]
-    begun_for: ThinVec<String>,
+    begun_for: Vec<String>,
     #[serde(default)]
-    review: Option<Box<Review>>,
+    review: Option<Review>,
     #[serde(default, deserialize_with = "short_list")]
     history: ThinVec<HistoryLine>,
 
@@ -65,7 +65,7 @@ pub(super) struct StoredJob {
     #[serde(default)]
     ran_options: Option<JsonObject>,
     #[serde(default)]
-    record: Option<Box<TaskRecord>>,
+    record: Option<TaskRecord>,
     #[serde(default)]
     superseded: Vec<SupersededTask>,
     // Its state, and what belonged to that.
@@ -132,16 +132,18 @@ impl TryFrom<StoredJob> for Job {
         }
         Ok(Job {
             attempts,
-            kept,
             first_sent: stored.first_sent,
             deadline_from: stored.deadline_from,
             admission_hold: stored.admission_hold,
-            max_credits: stored.max_credits,
             overdue: stored.overdue,
             no_more_attempts: stored.no_more_attempts,
             may_have_gone_on: stored.may_have_gone_on,
-            begun_for: stored.begun_for,
-            review: stored.review,
+            rare: Rare::new(RareJobFields {
+                kept,
+                max_credits: stored.max_credits,
+                begun_for: stored.begun_for,
+                review: stored.review,
+            }),
             history: stored.history,
         })
     }
@@ -155,11 +157,12 @@ fn carried_over(stored: &StoredJob) -> Result<(ThinVec<Attempt>, Option<AttemptN
         books: stored.books,
         day: stored.day,
         may_have_been_sent: stored.may_have_been_sent,
-        rejected: stored.rejected.clone(),
-        watched_since: None,
         ran_with: RanWith::known(stored.ran_model.clone(), stored.ran_options.clone()),
-        record: stored.record.clone(),
-        found_inputs: None,
+        rare: Rare::new(RareAttemptFields {
+            rejected: stored.rejected.clone(),
+            record: stored.record.clone(),
+            ..RareAttemptFields::default()
+        }),
     };
     let no = present.no;
     let mut attempts = ThinVec::with_capacity(stored.superseded.len() + 1);
@@ -197,7 +200,10 @@ impl SupersededTask {
         Attempt {
             books: self.books,
             day: self.day,
-            watched_since: Some(self.since),
+            rare: Rare::new(RareAttemptFields {
+                watched_since: Some(self.since),
+                ..RareAttemptFields::default()
+            }),
             ..Attempt::at(self.attempt, state)
         }
     }
@@ -209,7 +215,7 @@ impl SupersededTask {
             State::InDoubt { .. } => WatchState::InDoubt,
             _ => WatchState::Over,
         };
-        let (task, since) = (attempt.task()?.clone(), attempt.watched_since?);
+        let (task, since) = (attempt.task()?.clone(), attempt.rare.watched_since?);
         let Attempt { no, books, day, .. } = *attempt;
         Some(SupersededTask { attempt: no, task, books, day, since, watch })
     }
@@ -254,7 +260,7 @@ impl<'a> RecordView<'a> {
             ran_model: job.ran_model(),
             ran_options: job.ran_options(),
             record: job.task_record(),
-            rejected: present.rejected.as_ref(),
+            rejected: present.rare.rejected.as_ref(),
             superseded: job.resubmitted_attempts().filter_map(SupersededTask::of).collect(),
             job,
         }

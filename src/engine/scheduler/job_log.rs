@@ -63,7 +63,7 @@ pub(super) fn moved(batch: &BatchName, spec: &JobSpec, before: &Job, after: &Job
     }
     match after.state() {
         State::Queued if after.attempt() != before.attempt() => {
-            let reason = after.history().last().map_or("", |line| line.what.as_str());
+            let reason = after.history().last().map_or("", |line| &line.what);
             log_event!(info, context, reason, "attempt over, retrying with a new key");
         }
         State::Queued if was_submitting => log_event!(debug, context, "not accepted, queued again"),
@@ -71,7 +71,7 @@ pub(super) fn moved(batch: &BatchName, spec: &JobSpec, before: &Job, after: &Job
             if after.admission_hold() != before.admission_hold()
                 && after.history().len() > before.history().len() =>
         {
-            let reason = after.history().last().map_or("", |line| line.what.as_str());
+            let reason = after.history().last().map_or("", |line| &line.what);
             log_event!(info, context, reason, "another price than before");
         }
         State::Submitting { .. } if matches!(before.state(), State::Queued) => {

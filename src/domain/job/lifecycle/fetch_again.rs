@@ -14,12 +14,12 @@ impl Attempt {
     pub(super) fn was_over(&self) -> bool {
         let failed_before = |fault: &Fault| [DOWNLOAD_FAILED, RESOLVED].contains(&fault.code.as_str());
         matches!(&self.state, State::Fetching { files, .. } if !files.is_empty())
-            || self.rejected.as_ref().is_some_and(failed_before)
+            || self.rare.rejected.as_ref().is_some_and(failed_before)
     }
 
     /// Whether a person had recorded what it was charged before its outputs were asked for again.
     pub(super) fn was_resolved(&self) -> bool {
-        self.rejected.as_ref().is_some_and(|fault| fault.code == RESOLVED)
+        self.rare.rejected.as_ref().is_some_and(|fault| fault.code == RESOLVED)
     }
 }
 
@@ -32,7 +32,7 @@ impl Change {
             _ => return,
         };
         self.end(State::Fetching { task, urls: ThinVec::new(), files }, "its outputs are downloaded again");
-        self.attempt_mut().rejected = failed;
+        self.attempt_mut().rare.change(|rare| rare.rejected = failed);
     }
 
     /// A download is given up. A job that had outputs before has succeeded with these: they may be in the object store, or
@@ -44,7 +44,7 @@ impl Change {
         fault: Fault,
         why: &str,
     ) {
-        let before = self.attempt_mut().rejected.take().filter(|before| before.code == RESOLVED);
+        let before = self.attempt_mut().take_rejected().filter(|before| before.code == RESOLVED);
         if !files.is_empty() {
             let what = format!("{DOWNLOAD_GIVEN_UP}: {why}; its earlier outputs stay recorded");
             self.end(State::Succeeded { task, files }, &what);

@@ -25,7 +25,7 @@ pub fn requeued(mut job: Job, keyed: bool, at: Timestamp) -> Job {
         State::Submitting { .. } if keyed => {
             (present.state, present.may_have_been_sent) = (State::Queued, true);
             let what = "the state was rebuilt; queued again under the same key, which may have been sent";
-            let line = HistoryLine { at, attempt: present.no, what: what.to_owned(), movement: None };
+            let line = HistoryLine { at, attempt: present.no, what: what.into(), movement: None };
             history::push(&mut job.history, line);
         }
         _ => {}

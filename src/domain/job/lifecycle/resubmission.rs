@@ -21,6 +21,7 @@ pub(super) fn may_resubmit(job: &Job, rules: AttemptRules) -> bool {
         && job.newest_attempt().0 < rules.attempts
         && present.books.held.is_zero()
         && present
+            .rare
             .rejected
             .as_ref()
             .is_none_or(|fault| retry_delay::prospect(&fault.code) < Prospect::OnlyAsked)
@@ -75,7 +76,8 @@ impl Change {
             &format!("overdue: retrying with a new key, charged as well; task {task} is still watched"),
             None,
         );
-        self.attempt_mut().watched_since = Some(self.at);
+        let at = self.at;
+        self.attempt_mut().rare.change(|rare| rare.watched_since = Some(at));
         self.begin_attempt();
         self.job.deadline_from = None;
     }
@@ -123,7 +125,7 @@ impl Change {
         let at = self.at;
         self.job.attempts.retain_mut(|attempt| {
             if attempt.no == no && (attempt.task().is_some() || attempt.is_in_doubt()) {
-                attempt.watched_since = Some(at);
+                attempt.rare.change(|rare| rare.watched_since = Some(at));
             }
             attempt.no != no || attempt.task().is_some() || attempt.books != Books::default()
         });
@@ -132,10 +134,11 @@ impl Change {
     /// An attempt is the present one from now on, since its task succeeded first.
     fn keep(&mut self, no: AttemptNo, other: &str) {
         let Some(index) = self.job.index_of(no) else { return };
-        self.job.kept = Some(no).filter(|no| *no != self.job.newest_attempt());
+        let newest = self.job.newest_attempt();
+        self.job.rare.change(|rare| rare.kept = Some(no).filter(|no| *no != newest));
         self.index = index;
         let attempt = self.attempt_mut();
-        (attempt.watched_since, attempt.rejected) = (None, None);
+        attempt.rare.change(|rare| (rare.watched_since, rare.rejected) = (None, None));
         let State::Fetching { task, urls, .. } = &mut attempt.state else { return };
         // They may be old: its record is read for fresh ones.
         urls.clear();

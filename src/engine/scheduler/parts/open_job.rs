@@ -58,13 +58,32 @@ struct AttemptProgress {
     /// What is known of its download, once it has one: most jobs are in flight for longer than that takes.
     download: Option<Box<DownloadProgress>>,
     /// Since when this process has had it in flight.
-    in_flight_since: Option<Tick>,
+    in_flight_since: TickOrNone,
     /// When its task was first seen by this process.
-    task_since: Option<Tick>,
+    task_since: TickOrNone,
     /// When the first answer to its POST showed the task running: only then it is known how long it has run.
-    task_created: Option<Tick>,
+    task_created: TickOrNone,
     /// When its task was last seen running, or its request was last answered without one.
-    last_running: Option<Tick>,
+    last_running: TickOrNone,
+}
+
+/// An instant that may not be known, in one word: `Option<Tick>` takes two.
+#[derive(Debug, Clone, Copy)]
+struct TickOrNone(u64);
+
+impl TickOrNone {
+    /// No clock runs for so many milliseconds.
+    const NONE: TickOrNone = TickOrNone(u64::MAX);
+
+    fn get(self) -> Option<Tick> {
+        (self.0 != TickOrNone::NONE.0).then_some(Tick(self.0))
+    }
+}
+
+impl From<Tick> for TickOrNone {
+    fn from(tick: Tick) -> TickOrNone {
+        TickOrNone(tick.0)
+    }
 }
 
 /// Why what an attempt wants next is not done at once.
@@ -120,16 +139,16 @@ impl AttemptProgress {
             missing: 0,
             missing_since_s: 0,
             download: None,
-            in_flight_since: None,
-            task_since: None,
-            task_created: None,
-            last_running: None,
+            in_flight_since: TickOrNone::NONE,
+            task_since: TickOrNone::NONE,
+            task_created: TickOrNone::NONE,
+            last_running: TickOrNone::NONE,
         }
     }
 
     /// Whether its task was not read since the start, and reading it has not failed so often that nobody waits for it.
     fn is_to_be_read(&self) -> bool {
-        self.task_since.is_none() && !self.is_unreadable()
+        self.task_since.get().is_none() && !self.is_unreadable()
     }
 
     /// Whether reading its task has failed so often in a row that nobody waits for it.
@@ -139,7 +158,7 @@ impl AttemptProgress {
 
     /// Whether its task was read within this span and ran, and no reading has failed since.
     fn was_read_within(&self, now: Tick, within: Millis) -> bool {
-        let is_recent = self.last_running.is_some_and(|seen| now.since(seen) <= within);
+        let is_recent = self.last_running.get().is_some_and(|seen| now.since(seen) <= within);
         self.was_read && self.faults == 0 && is_recent
     }
 }
@@ -440,7 +459,7 @@ impl OpenJob {
         let present = self.record.job.attempt();
         let used = self.record.job.deadline_from().map_or(Millis(0), |from| now.wall.since(from));
         if let Some(of) = self.progress(present) {
-            of.in_flight_since = Some(now.tick);
+            of.in_flight_since = now.tick.into();
             of.used_before_s = u32::try_from(used.0.div_ceil(1000)).unwrap_or(u32::MAX);
             (of.watch_is_over, of.runs_after_watch) = (false, false);
         }
@@ -450,7 +469,7 @@ impl OpenJob {
     /// never steps.
     pub fn used_of_deadline(&self, now: Tick) -> Option<Millis> {
         let of = self.of_present()?;
-        let seen = now.since(of.in_flight_since?);
+        let seen = now.since(of.in_flight_since.get()?);
         Some(Millis(seen.0.saturating_add(u64::from(of.used_before_s) * 1000)))
     }
 
@@ -465,42 +484,47 @@ impl OpenJob {
 
     /// For how long this process has had its present attempt in flight.
     pub fn in_flight_for(&self, now: Tick) -> Option<Millis> {
-        self.of_present()?.in_flight_since.map(|since| now.since(since))
+        self.of_present()?.in_flight_since.get().map(|since| now.since(since))
     }
 
     /// For how long the task of an attempt has been seen by this process; nothing before it was read.
     pub fn seen_for(&self, attempt: AttemptNo, now: Tick) -> Option<Millis> {
-        self.of(attempt)?.task_since.map(|since| now.since(since))
+        self.of(attempt)?.task_since.get().map(|since| now.since(since))
     }
 
     /// The POST of an attempt was answered, and nothing tells whether it has a task.
     pub fn was_answered_without_task(&mut self, attempt: AttemptNo, now: Tick) {
         self.progress(attempt)
             .into_iter()
-            .for_each(|of| (of.last_running, of.runs_after_watch) = (Some(now), of.watch_is_over));
+            .for_each(|of| (of.last_running, of.runs_after_watch) = (now.into(), of.watch_is_over));
     }
 
     /// The answer to an attempt's POST showed its task; only that of a first POST tells when the task was created.
     pub fn task_was_created(&mut self, attempt: AttemptNo, at: Option<Tick>) {
-        self.progress(attempt).into_iter().for_each(|of| of.task_created = at);
+        self.progress(attempt)
+            .into_iter()
+            .for_each(|of| of.task_created = at.map_or(TickOrNone::NONE, TickOrNone::from));
     }
 
     /// The task of an attempt was seen in this status. Returns how long it ran, where it succeeded and that is known.
     pub fn observe(&mut self, attempt: AttemptNo, status: &TaskStatus, now: Tick) -> Option<Observed> {
         let of = self.progress(attempt)?;
-        of.task_since.get_or_insert(now);
+        of.task_since = of.task_since.get().unwrap_or(now).into();
         match status {
             TaskStatus::Success => {
                 of.download.get_or_insert_default().links_since = Some(now);
-                let (created, last_running) = of.task_created.take().zip(of.last_running)?;
+                let (created, last_running) = std::mem::replace(&mut of.task_created, TickOrNone::NONE)
+                    .get()
+                    .zip(of.last_running.get())?;
                 Some(Observed { created, last_running, ended: now })
             }
             TaskStatus::Failed | TaskStatus::Canceled => {
-                (of.task_since, of.task_created, of.last_running) = (None, None, None);
+                (of.task_since, of.task_created, of.last_running) =
+                    (TickOrNone::NONE, TickOrNone::NONE, TickOrNone::NONE);
                 None
             }
             _ => {
-                of.last_running = Some(now);
+                of.last_running = now.into();
                 of.runs_after_watch = of.watch_is_over && of.was_read;
                 None
             }
@@ -561,6 +585,7 @@ impl OpenJob {
 mod tests {
     use super::*;
     use crate::domain::ids::{BatchNo, Seq, TaskId};
+    use crate::domain::job::HistoryLine;
     use crate::domain::lifecycle::{AttemptRules, Event};
     use crate::domain::request::Kind;
     use crate::domain::task::{PostAnswer, TaskReading};
@@ -602,12 +627,26 @@ mod tests {
 
     #[test]
     fn an_attempt_in_flight_takes_no_memory_for_a_download_that_it_does_not_have_yet() {
-        assert!(size_of::<AttemptProgress>() <= 96, "{} bytes", size_of::<AttemptProgress>());
         let mut open = running();
         open.observe(FIRST, &TaskStatus::Processing, Tick(1));
         assert!(open.of(FIRST).unwrap().download.is_none());
         open.observe(FIRST, &TaskStatus::Success, Tick(2));
         assert!(open.of(FIRST).unwrap().download.is_some());
+    }
+
+    #[test]
+    fn a_job_in_flight_takes_little_memory_beside_its_texts() {
+        // In bytes; the benchmark `in_flight` counts them with the texts, the timers and the tables.
+        let sizes = [
+            ("open job", size_of::<OpenJob>(), 152),
+            ("progress of an attempt", size_of::<AttemptProgress>(), 64),
+            ("attempt", size_of::<Attempt>(), 96),
+            ("row", size_of::<JobSpec>(), 144),
+            ("line of the history", size_of::<HistoryLine>(), 64),
+        ];
+        for (what, size, most) in sizes {
+            assert!(size <= most, "{what}: {size} bytes instead of {most}");
+        }
     }
 
     #[test]

@@ -79,7 +79,7 @@ fn nothing_is_sent_before_the_catalog_in_force_is_known_and_the_hold_is_its_pric
     assert_eq!(stage.batch.totals.held, Credits(20));
     let job = &stage.durable[&Stage::key(0)].job;
     assert_eq!(job.admission_hold(), Some(Hold::priced(Credits(20))));
-    let said: Vec<&str> = job.history().iter().map(|line| line.what.as_str()).collect();
+    let said: Vec<&str> = job.history().iter().map(|line| &*line.what).collect();
     assert_eq!(said, ["the price is 20 credits now, was 10 when it was accepted", "admitted"]);
     stage.posted(0, charged(20));
     assert_eq!(stage.scheduler.overview()[0].parked, Some(Parked::BatchBudget));

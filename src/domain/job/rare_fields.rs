@@ -1,0 +1,78 @@
+//! Fields that few have: what has none of them takes a word for all together. Jobs in flight are many.
+
+use std::ops::Deref;
+
+use serde::{Serialize, Serializer};
+
+/// Fields that mostly have the values of [`RareFields::NONE`].
+pub(super) trait RareFields: Default + PartialEq + 'static {
+    /// Nothing of it, as [`Default`] gives it.
+    const NONE: &'static Self;
+}
+
+/// See the module's documentation. Equal to another where all fields are: with nothing in them there is no box.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Rare<T>(Option<Box<T>>);
+
+impl<T: RareFields> Rare<T> {
+    /// With these fields.
+    pub(super) fn new(fields: T) -> Rare<T> {
+        Rare((fields != *T::NONE).then(|| Box::new(fields)))
+    }
+
+    /// Changes some of them.
+    pub(super) fn change<R>(&mut self, change: impl FnOnce(&mut T) -> R) -> R {
+        let mut fields = self.0.take().unwrap_or_default();
+        let returned = change(&mut fields);
+        self.0 = Some(fields).filter(|fields| **fields != *T::NONE);
+        returned
+    }
+}
+
+impl<T> Default for Rare<T> {
+    fn default() -> Rare<T> {
+        Rare(None)
+    }
+}
+
+impl<T: RareFields> Deref for Rare<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.0.as_deref().unwrap_or(T::NONE)
+    }
+}
+
+impl<T: Serialize> Serialize for Rare<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, Default, Clone, PartialEq)]
+    struct Fields {
+        code: Option<u32>,
+        words: Vec<String>,
+    }
+
+    impl RareFields for Fields {
+        const NONE: &'static Fields = &Fields { code: None, words: Vec::new() };
+    }
+
+    #[test]
+    fn fields_without_values_take_a_word() {
+        assert_eq!(size_of::<Rare<Fields>>(), size_of::<usize>());
+        let mut rare = Rare::new(Fields::default());
+        assert_eq!((rare.0.is_none(), rare.code), (true, None));
+        rare.change(|fields| fields.code = Some(3));
+        assert_eq!(rare.code, Some(3));
+        assert_ne!(rare, Rare::default());
+        assert_eq!(rare.change(|fields| fields.code.take()), Some(3));
+        assert!(rare.0.is_none());
+        assert_eq!(rare, Rare::new(Fields::default()), "equal, since all their fields are");
+    }
+}
