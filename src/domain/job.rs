@@ -16,7 +16,6 @@ use thin_vec::{ThinVec, thin_vec};
 
 use crate::domain::credit_hold::Hold;
 use crate::domain::credits::Credits;
-use crate::domain::default_fields::is_default;
 use crate::domain::ids::{AttemptNo, TaskId};
 pub use crate::domain::job::attempt::{
     Attempt, Books, DOWNLOAD_FAILED, MADE_BEFORE, RESOLVED, RanWith, State,
@@ -97,52 +96,40 @@ const ATTEMPTS_MAX: usize = 16;
 
 /// What became of a job so far: the attempts at it, one of which is the present one and decides where the job stands.
 /// `record_format` says how it is stored.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "record_format::StoredJob")]
 pub struct Job {
     /// By number; never empty. Of the oldest that came to nothing some may be forgotten.
     attempts: ThinVec<Attempt>,
     /// The first POST of the first attempt: deadlines count from here.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     first_sent: Option<Timestamp>,
     /// The first POST that its deadline counts from. It is not the first of all where it was resubmitted, or retried by a
     /// person.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     deadline_from: Option<Timestamp>,
     /// The price at which it was last admitted: the one in force then, and not the one that was planned.
-    #[serde(default, rename = "released", skip_serializing_if = "Option::is_none")]
     admission_hold: Option<Hold>,
     /// Its deadline passed while it was in flight; its slot is free again.
-    #[serde(default, skip_serializing_if = "is_default")]
     overdue: bool,
     /// Its owner canceled it after it was submitted: it gets no further attempt until its owner retries it.
-    #[serde(default, skip_serializing_if = "is_default")]
     no_more_attempts: bool,
     /// A state that is gone may have gone on with it after what is known here: each further attempt may have been sent.
-    #[serde(default, skip_serializing_if = "is_default")]
     may_have_gone_on: bool,
     /// What few jobs have.
-    #[serde(flatten)]
     rare: Rare<RareJobFields>,
     /// What happened, oldest first.
-    #[serde(default, skip_serializing_if = "ThinVec::is_empty")]
     history: ThinVec<HistoryLine>,
 }
 
 /// What few jobs have.
-#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
 struct RareJobFields {
     /// The present attempt, where that is not the newest: its task succeeded first.
-    #[serde(skip_serializing_if = "Option::is_none")]
     kept: Option<AttemptNo>,
     /// What a person allowed it to cost since, in place of what its row said.
-    #[serde(skip_serializing_if = "Option::is_none")]
     max_credits: Option<Credits>,
     /// Why each further attempt was begun that nobody asked for: the code of the failure before it.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     begun_for: Vec<String>,
     /// What was decided about its outputs, and whether its row asks for that.
-    #[serde(skip_serializing_if = "Option::is_none")]
     review: Option<Review>,
 }
 

@@ -60,12 +60,7 @@ fn order(line: u64, priority: i8) -> Box<Order> {
         files: Default::default(),
         written: None,
         meta: JsonObject::default(),
-        terms: OrderTerms {
-            price: Some(Credits(5)),
-            priority: priority,
-            ..OrderTerms::of(Kind::SoundEffect)
-        }
-        .into(),
+        terms: OrderTerms { price: Some(Credits(5)), priority, ..OrderTerms::of(Kind::SoundEffect) }.into(),
     })
 }
 

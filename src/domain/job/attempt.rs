@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use thin_vec::ThinVec;
 
 use crate::domain::credits::Credits;
@@ -208,54 +208,43 @@ impl Books {
 }
 
 /// One try at a job, under one key. Moved by the lifecycle alone.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "StoredAttempt")]
 pub struct Attempt {
     /// Its number: the key is derived from it.
     pub(super) no: AttemptNo,
     /// Where it stands.
-    #[serde(flatten)]
     pub(super) state: State,
     /// What is set aside and charged for it.
     pub(super) books: Books,
     /// The UTC day that this counts for: the day of its hold.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) day: Option<UtcDay>,
     /// A request under its key may have been sent by a state that is gone.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub(super) may_have_been_sent: bool,
     /// What its task ran with, as the task's record says. Attempts in memory share it.
-    #[serde(flatten)]
     pub(super) ran_with: Option<Arc<RanWith>>,
     /// What few attempts have that are in flight.
-    #[serde(flatten)]
     pub(super) rare: Rare<RareAttemptFields>,
 }
 
 /// What few attempts have that are in flight.
-#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct RareAttemptFields {
     /// The error that named its task. The task's record decides whether the attempt is over, and may say less of why. Of
     /// outputs that are asked for again after it had failed, that failure.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) rejected: Option<Fault>,
     /// Since when its task is, or was, watched beside the job's present attempt.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) watched_since: Option<Timestamp>,
     /// What else the record of its task says, once the task has ended.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) record: Option<TaskRecord>,
     /// The addresses of its inputs that are outputs of other jobs, in the order of `Order::inputs`, and then those of its
     /// files in the object store, without a signature: what its POST says, however often it is sent. Empty before they
     /// were found.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) inputs: Vec<String>,
     /// Which takes of their rows these are, 0 where there was no choice; empty where there was none at all.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) input_takes: Vec<u32>,
     /// How long those outputs are of which the length is taken, in milliseconds, 0 for the others; empty where none was
     /// measured.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) input_lengths: Vec<Millis>,
 }
 
@@ -271,13 +260,11 @@ impl RareFields for RareAttemptFields {
 }
 
 /// What a task ran with: of many tasks it is the same.
-#[derive(Debug, Default, Clone, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Default, Clone, PartialEq, Eq, Hash)]
 pub struct RanWith {
     /// The model that ran it.
-    #[serde(rename = "ran_model", skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     /// The options it was priced with, defaults filled.
-    #[serde(rename = "ran_options", skip_serializing_if = "Option::is_none")]
     pub options: Option<JsonObject>,
 }
 
@@ -286,6 +273,57 @@ impl RanWith {
     pub(super) fn known(model: Option<String>, options: Option<JsonObject>) -> Option<Arc<RanWith>> {
         let is_known = model.is_some() || options.is_some();
         is_known.then(|| Arc::new(RanWith { model, options }))
+    }
+}
+
+/// An attempt as it is written: its fields in the order in which they are stored, however they lie in memory.
+#[derive(Serialize)]
+struct WrittenAttempt<'a> {
+    no: AttemptNo,
+    #[serde(flatten)]
+    state: &'a State,
+    books: Books,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    day: Option<UtcDay>,
+    #[serde(skip_serializing_if = "is_default")]
+    may_have_been_sent: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rejected: Option<&'a Fault>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    watched_since: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ran_model: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ran_options: Option<&'a JsonObject>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    record: Option<&'a TaskRecord>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    inputs: &'a [String],
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    input_takes: &'a [u32],
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    input_lengths: &'a [Millis],
+}
+
+impl Serialize for Attempt {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let (ran_with, rare) = (self.ran_with.as_deref(), &*self.rare);
+        let written = WrittenAttempt {
+            no: self.no,
+            state: &self.state,
+            books: self.books,
+            day: self.day,
+            may_have_been_sent: self.may_have_been_sent,
+            rejected: rare.rejected.as_ref(),
+            watched_since: rare.watched_since,
+            ran_model: ran_with.and_then(|ran| ran.model.as_deref()),
+            ran_options: ran_with.and_then(|ran| ran.options.as_ref()),
+            record: rare.record.as_ref(),
+            inputs: &rare.inputs,
+            input_takes: &rare.input_takes,
+            input_lengths: &rare.input_lengths,
+        };
+        written.serialize(serializer)
     }
 }
 

@@ -2,8 +2,6 @@
 
 use std::ops::Deref;
 
-use serde::{Serialize, Serializer};
-
 /// Fields that mostly have the values of [`RareFields::NONE`].
 pub(super) trait RareFields: Default + PartialEq + 'static {
     /// Nothing of it, as [`Default`] gives it.
@@ -40,12 +38,6 @@ impl<T: RareFields> Deref for Rare<T> {
 
     fn deref(&self) -> &T {
         self.0.as_deref().unwrap_or(T::NONE)
-    }
-}
-
-impl<T: Serialize> Serialize for Rare<T> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.0.serialize(serializer)
     }
 }
 

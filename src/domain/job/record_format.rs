@@ -4,7 +4,7 @@
 //! beside the job's own, and the tasks that a resubmission had left in a list `superseded`. It is read, and no longer
 //! written. People and scripts see both at once ([`RecordView`]): the names of format 1, and the attempts.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use thin_vec::ThinVec;
 
 use crate::domain::credit_hold::Hold;
@@ -83,6 +83,54 @@ pub(super) struct StoredJob {
     urls: Option<ThinVec<String>>,
     #[serde(default)]
     files: Option<ThinVec<OutputFile>>,
+}
+
+/// A job as it is written: its fields in the order in which they are stored, however they lie in memory.
+#[derive(Serialize)]
+struct WrittenJob<'a> {
+    attempts: &'a [Attempt],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kept: Option<AttemptNo>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    first_sent: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    deadline_from: Option<Timestamp>,
+    #[serde(rename = "released", skip_serializing_if = "Option::is_none")]
+    admission_hold: Option<Hold>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_credits: Option<Credits>,
+    #[serde(skip_serializing_if = "is_default")]
+    overdue: bool,
+    #[serde(skip_serializing_if = "is_default")]
+    no_more_attempts: bool,
+    #[serde(skip_serializing_if = "is_default")]
+    may_have_gone_on: bool,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    begun_for: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    review: Option<&'a Review>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    history: &'a [HistoryLine],
+}
+
+impl Serialize for Job {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let written = WrittenJob {
+            attempts: &self.attempts,
+            kept: self.rare.kept,
+            first_sent: self.first_sent,
+            deadline_from: self.deadline_from,
+            admission_hold: self.admission_hold,
+            max_credits: self.rare.max_credits,
+            overdue: self.overdue,
+            no_more_attempts: self.no_more_attempts,
+            may_have_gone_on: self.may_have_gone_on,
+            begun_for: &self.rare.begun_for,
+            review: self.rare.review.as_ref(),
+            history: &self.history,
+        };
+        written.serialize(serializer)
+    }
 }
 
 /// A task of another attempt than the present one, as format 1 had it.

@@ -9,8 +9,9 @@ use crate::domain::task::{Fault, PostAnswer, ReadAnswer, TaskReading, TaskStatus
 use crate::domain::time::{Millis, Now};
 use crate::engine::scheduler::job_log::{self, LogContext};
 use crate::engine::scheduler::parts::api_key_refusal::Call;
+use crate::engine::scheduler::parts::attempt_progress::WaitReason;
 use crate::engine::scheduler::parts::job_counts::NextAction;
-use crate::engine::scheduler::parts::open_job::{OpenJob, WaitReason};
+use crate::engine::scheduler::parts::open_job::OpenJob;
 use crate::engine::scheduler::{FetchFault, Input, Mode, NoBalance, Scheduler, SchedulerError, SpooledRow};
 
 /// How often in a row the service may say that it does not know a task before that is believed: the waits between these

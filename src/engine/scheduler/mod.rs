@@ -44,7 +44,7 @@ pub use self::messages::{
     AppliedVersions, BatchOverview, Effect, EndedVersion, FetchFault, FetchOrder, Input, InputFault,
     LastFailure, NoBalance, RenamedJob, SchedulerError, Settings, SpooledRow, Standstill, Step,
 };
-pub use self::parts::open_job::WaitReason;
+pub use self::parts::attempt_progress::WaitReason;
 pub use self::parts::outage_detector::Outage;
 pub use self::parts::output_store_state::StoreCheckNo;
 pub use self::planned_step::PlannedStep;
