@@ -33,8 +33,18 @@ pub(super) struct CompletionNotifier {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Notice {
     batch: BatchNo,
+    kind: NoticeKind,
+}
+
+/// What is to be announced of a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum NoticeKind {
+    /// It is done, or waits for a decision or after its pilot.
+    Done,
     /// All that is left of it waits for rows that a person has to see to.
-    waits_for_inputs: bool,
+    WaitsForInputs,
+    /// A job that had ended has changed, by a decision for one: its results are written anew, and nobody is told.
+    Changed,
 }
 
 impl CompletionNotifier {
@@ -58,36 +68,34 @@ impl CompletionNotifier {
             Change::End(record) => Some(record.key.batch),
             _ => None,
         });
-        let mut seen: Vec<BatchNo> = outcomes.collect();
-        seen.sort_unstable();
-        seen.dedup();
+        let seen: BTreeSet<BatchNo> = outcomes.collect();
+        // Nothing panics while it is held.
+        let mut announced = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         for no in seen {
-            // With one that was announced before, or is being announced, a decision has changed: its results are written
-            // anew.
             let Some(batch) = view.scheduler.batch(no) else { continue };
             if batch.has_ended() || view.scheduler.waits_after_pilot(no) {
                 self.announce(no);
-            } else if view.scheduler.waits_for_people(no) {
-                self.tell(Notice { batch: no, waits_for_inputs: true });
+            } else if batch.inputs_announced || announced.contains(&no) {
+                // No more of it has ended since: a job that had ended was decided about. It need not wait at this moment: it may
+                // be paused, or its prices are being asked for.
+                self.tell(no, NoticeKind::Changed);
             }
         }
         let waiting: BTreeSet<BatchNo> = view.scheduler.waiting_untold().collect();
-        // Nothing panics while it is held.
-        let mut announced = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        for batch in waiting.difference(&announced) {
-            self.tell(Notice { batch: *batch, waits_for_inputs: true });
+        for no in waiting.difference(&announced) {
+            self.tell(*no, NoticeKind::WaitsForInputs);
         }
         *announced = waiting;
     }
 
     /// A batch is done, or waits for a person.
     pub(super) fn announce(&self, no: BatchNo) {
-        self.tell(Notice { batch: no, waits_for_inputs: false });
+        self.tell(no, NoticeKind::Done);
     }
 
-    fn tell(&self, notice: Notice) {
+    fn tell(&self, batch: BatchNo, kind: NoticeKind) {
         // The task lives as long as the process.
-        let _ = self.done.send(notice);
+        let _ = self.done.send(Notice { batch, kind });
     }
 }
 
@@ -166,7 +174,7 @@ impl CompletionWorker {
     }
 
     async fn announce(&self, notice: Notice) -> Result<(), NotifyError> {
-        let Notice { batch: no, waits_for_inputs } = notice;
+        let Notice { batch: no, kind } = notice;
         let batch = match self.store.batch(no) {
             Ok(Some(batch)) => batch,
             Ok(None) => return Ok(()),
@@ -178,9 +186,10 @@ impl CompletionWorker {
         };
         // It may have been taken up again.
         let (awaited, is_told) = match () {
+            () if kind == NoticeKind::Changed => (None, true),
             () if batch.is_done() => (None, batch.announced),
             () if batch.waits_for_review() => (Some(AwaitedByHooks::Review), batch.review_announced),
-            () if waits_for_inputs && !batch.has_ended() => {
+            () if kind == NoticeKind::WaitsForInputs && !batch.has_ended() => {
                 (Some(AwaitedByHooks::Inputs), batch.inputs_announced)
             }
             () if self.waits_after_pilot(&batch)? => (Some(AwaitedByHooks::Pilot), batch.pilot_announced),

@@ -197,6 +197,12 @@ fn a_decision_about_a_row_that_others_wait_for_is_in_the_results_at_once() {
     let daemon = reviewed_story(&env, || ());
     env.run(["review", "reject", "story/still"]).exited(0);
     until("the decision", || first_decision(&env).as_deref() == Some("rejected"));
+    // Paused, it waits for its owner instead; its results say what was decided all the same.
+    env.run(["pause", "story"]).exited(0);
+    env.run(["review", "approve", "story/still"]).exited(0);
+    until("the decision of a paused batch", || first_decision(&env).as_deref() == Some("approved"));
+    env.run(["review", "reject", "story/still"]).exited(0);
+    until("the decision after it", || first_decision(&env).as_deref() == Some("rejected"));
     daemon.stop().exited(0);
     env.run(["review", "approve", "story/still"]).exited(0);
     assert_eq!(
