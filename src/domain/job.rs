@@ -114,7 +114,7 @@ pub struct Job {
     no_more_attempts: bool,
     /// A state that is gone may have gone on with it after what is known here: each further attempt may have been sent.
     may_have_gone_on: bool,
-    /// What few jobs have.
+    /// See [`RareJobFields`].
     rare: Rare<RareJobFields>,
     /// What happened, oldest first.
     history: ThinVec<HistoryLine>,
@@ -176,8 +176,8 @@ impl Job {
         self.history.shrink_to_fit();
     }
 
-    /// Has what its tasks ran with shared with other jobs. `share` puts what is known already in the place of its equal.
-    pub fn share(&mut self, mut share: impl FnMut(&mut Arc<RanWith>)) {
+    /// Puts what other jobs' tasks ran with, where it is equal, in the place of what its own ran with: `share` does that.
+    pub fn share_ran_with(&mut self, mut share: impl FnMut(&mut Arc<RanWith>)) {
         self.attempts.iter_mut().filter_map(|attempt| attempt.ran_with.as_mut()).for_each(&mut share);
     }
 
@@ -275,7 +275,7 @@ impl Job {
 
     /// What else the record of its task says, once the task has ended.
     pub fn task_record(&self) -> Option<&TaskRecord> {
-        self.present().rare.record.as_ref()
+        self.present().rare.record.as_deref()
     }
 
     /// Why each further attempt was begun that nobody asked for: the code of the failure before it.
@@ -550,7 +550,8 @@ impl Job {
     /// The same job, with what its task's record says of the model and the options.
     #[cfg(test)]
     pub(crate) fn with_run(mut self, model: &str, options: &Value) -> Job {
-        self.present_mut().note_run(Some(model), options.as_object().cloned().map(JsonObject::from));
+        let options = options.as_object().cloned().map(JsonObject::from);
+        self.present_mut().note_run(Some(model), options.as_ref());
         self
     }
 }

@@ -18,6 +18,11 @@ pub struct JsonObject(Option<Box<RawValue>>);
 const EMPTY: &str = "{}";
 
 impl JsonObject {
+    /// Of the text of an object.
+    fn of(text: Box<RawValue>) -> JsonObject {
+        JsonObject(Some(text).filter(|text| text.get() != EMPTY))
+    }
+
     /// Its JSON.
     pub fn as_str(&self) -> &str {
         self.0.as_deref().map_or(EMPTY, RawValue::get)
@@ -52,16 +57,10 @@ impl std::borrow::Borrow<str> for FieldName<'_> {
     }
 }
 
-impl From<Box<RawValue>> for JsonObject {
-    fn from(text: Box<RawValue>) -> JsonObject {
-        JsonObject(Some(text).filter(|text| text.get() != EMPTY))
-    }
-}
-
 impl From<Map<String, Value>> for JsonObject {
     fn from(fields: Map<String, Value>) -> JsonObject {
         // Values of JSON under names of text always print.
-        serde_json::value::to_raw_value(&fields).map(JsonObject::from).unwrap_or_default()
+        serde_json::value::to_raw_value(&fields).map(JsonObject::of).unwrap_or_default()
     }
 }
 
@@ -92,7 +91,7 @@ impl<'de> Deserialize<'de> for JsonObject {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<JsonObject, D::Error> {
         let text = Box::<RawValue>::deserialize(deserializer)?;
         match text.get().starts_with('{') {
-            true => Ok(JsonObject::from(text)),
+            true => Ok(JsonObject::of(text)),
             false => Err(D::Error::custom("invalid type: this is no JSON object")),
         }
     }

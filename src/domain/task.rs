@@ -105,11 +105,11 @@ pub const DISK_FAULT: &str = "disk";
 /// few have one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Fault(Box<FaultText>);
+pub struct Fault(Box<FaultFields>);
 
 /// What is said of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FaultText {
+pub struct FaultFields {
     /// The service's `error.type` or task `errorCode`, or one of our own: `timeout`, `connection`,
     /// `broken_answer`, `http_502`.
     pub code: String,
@@ -122,7 +122,7 @@ pub struct FaultText {
 
 impl Fault {
     pub fn new(code: impl Into<String>, message: impl Into<String>) -> Fault {
-        Fault(Box::new(FaultText { code: code.into(), message: message.into(), docs: None }))
+        Fault(Box::new(FaultFields { code: code.into(), message: message.into(), docs: None }))
     }
 
     /// The same under another code.
@@ -138,15 +138,15 @@ impl Fault {
 }
 
 impl Deref for Fault {
-    type Target = FaultText;
+    type Target = FaultFields;
 
-    fn deref(&self) -> &FaultText {
+    fn deref(&self) -> &FaultFields {
         &self.0
     }
 }
 
 impl DerefMut for Fault {
-    fn deref_mut(&mut self) -> &mut FaultText {
+    fn deref_mut(&mut self) -> &mut FaultFields {
         &mut self.0
     }
 }

@@ -114,7 +114,7 @@ fn begin_jobs(
     // Collected, they would keep the memory of the records.
     let mut begun = Vec::with_capacity(records.len());
     for mut record in records {
-        record.job.share(|value| ran_with.share(value));
+        record.job.share_ran_with(|value| ran_with.share(value));
         let spec = rows.spec_at(record.key.batch, record.row_at)?;
         begun.push(BegunJob::new(record, spec));
     }

@@ -43,11 +43,9 @@ fn read_rows(
     let spool = store.spool(batch);
     let mut lines = if most < FEW_ROWS { spool.rows_scattered(from, end)? } else { spool.rows(from, end)? };
     let mut rows = Vec::with_capacity(most);
-    let mut terms = SharedValues::default();
     while rows.len() < most
-        && let Some((at, mut spec)) = lines.next_line::<JobSpec>()?
+        && let Some((at, spec)) = lines.next_line::<JobSpec>()?
     {
-        terms.share(&mut spec.order.terms);
         rows.push(SpooledRow { at, end: lines.at(), spec: Arc::new(spec) });
     }
     Ok(rows)

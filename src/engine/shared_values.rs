@@ -1,4 +1,4 @@
-//! Values of which most are alike, such as the terms of the rows of a manifest: in memory once, however many have them.
+//! Values of which most are alike, such as the terms of the rows of a manifest: mostly in memory once, however many have them.
 
 use std::collections::HashSet;
 use std::hash::Hash;
@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 
-/// So many different values are remembered at most. If there are more, it begins anew: then some are in memory more than once.
-const REMEMBERED_MAX: usize = 1_024;
+/// So many different values are remembered at most: some are as large as a service makes them. If there are more, it begins anew,
+/// and some are in memory more than once.
+const REMEMBERED_MAX: usize = 256;
 
 /// See the module's documentation.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 //! ```text
 //! hooks/000007.json          a message that is not delivered everywhere yet
 //! hooks/failed/000005.json   one that was given up
-//! hooks/told/DIGEST.json     the last message about a batch, by the SHA-256 of its name, so that it is not sent twice
+//! hooks/told/DIGEST.json     the last message about a batch, by half the SHA-256 of its name, so that it is not sent twice
 //! ```
 
 use std::collections::BTreeMap;

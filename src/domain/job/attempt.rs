@@ -223,7 +223,7 @@ pub struct Attempt {
     pub(super) may_have_been_sent: bool,
     /// What its task ran with, as the task's record says. Attempts in memory share it.
     pub(super) ran_with: Option<Arc<RanWith>>,
-    /// What few attempts have that are in flight.
+    /// See [`RareAttemptFields`].
     pub(super) rare: Rare<RareAttemptFields>,
 }
 
@@ -236,7 +236,7 @@ pub(super) struct RareAttemptFields {
     /// Since when its task is, or was, watched beside the job's present attempt.
     pub(super) watched_since: Option<Timestamp>,
     /// What else the record of its task says, once the task has ended.
-    pub(super) record: Option<TaskRecord>,
+    pub(super) record: Option<Box<TaskRecord>>,
     /// The addresses of its inputs that are outputs of other jobs, in the order of `Order::inputs`, and then those of its
     /// files in the object store, without a signature: what its POST says, however often it is sent. Empty before they
     /// were found.
@@ -260,7 +260,7 @@ impl RareFields for RareAttemptFields {
 }
 
 /// What a task ran with: of many tasks it is the same.
-#[derive(Debug, Default, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct RanWith {
     /// The model that ran it.
     pub model: Option<String>,
@@ -270,7 +270,7 @@ pub struct RanWith {
 
 impl RanWith {
     /// Nothing where nothing of it is known.
-    pub(super) fn known(model: Option<String>, options: Option<JsonObject>) -> Option<Arc<RanWith>> {
+    pub(super) fn of(model: Option<String>, options: Option<JsonObject>) -> Option<Arc<RanWith>> {
         let is_known = model.is_some() || options.is_some();
         is_known.then(|| Arc::new(RanWith { model, options }))
     }
@@ -307,21 +307,23 @@ struct WrittenAttempt<'a> {
 
 impl Serialize for Attempt {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let (ran_with, rare) = (self.ran_with.as_deref(), &*self.rare);
+        let Attempt { no, state, books, day, may_have_been_sent, ran_with, rare } = self;
+        let RareAttemptFields { rejected, watched_since, record, inputs, input_takes, input_lengths } =
+            &**rare;
         let written = WrittenAttempt {
-            no: self.no,
-            state: &self.state,
-            books: self.books,
-            day: self.day,
-            may_have_been_sent: self.may_have_been_sent,
-            rejected: rare.rejected.as_ref(),
-            watched_since: rare.watched_since,
-            ran_model: ran_with.and_then(|ran| ran.model.as_deref()),
-            ran_options: ran_with.and_then(|ran| ran.options.as_ref()),
-            record: rare.record.as_ref(),
-            inputs: &rare.inputs,
-            input_takes: &rare.input_takes,
-            input_lengths: &rare.input_lengths,
+            no: *no,
+            state,
+            books: *books,
+            day: *day,
+            may_have_been_sent: *may_have_been_sent,
+            rejected: rejected.as_ref(),
+            watched_since: *watched_since,
+            ran_model: ran_with.as_ref().and_then(|ran| ran.model.as_deref()),
+            ran_options: ran_with.as_ref().and_then(|ran| ran.options.as_ref()),
+            record: record.as_deref(),
+            inputs,
+            input_takes,
+            input_lengths,
         };
         written.serialize(serializer)
     }
@@ -346,7 +348,7 @@ struct StoredAttempt {
     #[serde(default)]
     ran_options: Option<JsonObject>,
     #[serde(default)]
-    record: Option<TaskRecord>,
+    record: Option<Box<TaskRecord>>,
     #[serde(default)]
     inputs: Vec<String>,
     #[serde(default)]
@@ -396,7 +398,7 @@ impl TryFrom<StoredAttempt> for Attempt {
             books: stored.books,
             day: stored.day,
             may_have_been_sent: stored.may_have_been_sent,
-            ran_with: RanWith::known(stored.ran_model, stored.ran_options),
+            ran_with: RanWith::of(stored.ran_model, stored.ran_options),
             rare: Rare::new(RareAttemptFields {
                 rejected: stored.rejected,
                 watched_since: stored.watched_since,
@@ -470,13 +472,13 @@ impl Attempt {
     }
 
     /// Takes over what a reading of its task says of the model and the options. What it says nothing of stays as it is known.
-    pub(super) fn note_run(&mut self, model: Option<&str>, options: Option<JsonObject>) {
+    pub(super) fn note_run(&mut self, model: Option<&str>, options: Option<&JsonObject>) {
         let known = self.ran_with.as_deref();
-        let model = model.or(known.and_then(|known| known.model.as_deref()));
-        let options = options.or_else(|| known.and_then(|known| known.options.clone()));
-        let is_new = known.is_none_or(|known| known.model.as_deref() != model || known.options != options);
-        if is_new {
-            self.ran_with = RanWith::known(model.map(str::to_owned), options);
+        let (known_model, known_options) =
+            known.map_or((None, None), |known| (known.model.as_deref(), known.options.as_ref()));
+        let (model, options) = (model.or(known_model), options.or(known_options));
+        if (model, options) != (known_model, known_options) {
+            self.ran_with = RanWith::of(model.map(str::to_owned), options.cloned());
         }
     }
 

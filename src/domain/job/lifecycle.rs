@@ -186,7 +186,8 @@ impl Change {
 
     /// What the event makes of its attempt, and of the job.
     fn event(&mut self, event: Event, rules: AttemptRules) -> Result<(), IllegalEvent> {
-        let Attempt { state, books, may_have_been_sent, .. } = self.attempt().clone();
+        let Attempt { state, books, may_have_been_sent, .. } = self.attempt();
+        let (state, books, may_have_been_sent) = (state.clone(), *books, *may_have_been_sent);
         let misplaced = IllegalEvent::Misplaced { event: event.name(), state: state.name() };
         let change = self;
         match (state, event) {
@@ -518,12 +519,13 @@ impl Change {
     }
 
     /// The task's record is the only source of charges and refunds (money rule 10).
-    fn read(&mut self, reading: TaskReading, rules: AttemptRules) {
+    fn read(&mut self, mut reading: TaskReading, rules: AttemptRules) {
         let attempt = self.attempt_mut();
-        attempt.note_run(reading.model.as_deref(), reading.options.clone().map(JsonObject::from));
+        let options = reading.options.take().map(JsonObject::from);
+        attempt.note_run(reading.model.as_deref(), options.as_ref());
         // Not while it runs: many jobs run, and it changes until then.
         if reading.status.is_final() {
-            attempt.rare.change(|rare| rare.record = reading.record.as_deref().cloned());
+            attempt.rare.change(|rare| rare.record = reading.record.take());
         }
         match reading.status {
             // A person has said what it was charged: it does not go on.

@@ -126,17 +126,13 @@ struct StoredOrder<'a> {
     #[serde(default, skip_serializing_if = "is_default")]
     review: bool,
     #[serde(default, skip_serializing_if = "is_default")]
-    inputs: Cow<'a, [JobInput]>,
+    inputs: Cow<'a, ThinVec<JobInput>>,
     #[serde(default, skip_serializing_if = "is_default")]
-    files: Cow<'a, [InputFile]>,
+    files: Cow<'a, ThinVec<InputFile>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     written: Option<Cow<'a, Request>>,
-    #[serde(default, skip_serializing_if = "has_no_field")]
+    #[serde(default, skip_serializing_if = "JsonObject::is_empty")]
     meta: Cow<'a, JsonObject>,
-}
-
-fn has_no_field(object: &JsonObject) -> bool {
-    object.is_empty()
 }
 
 impl From<StoredOrder<'static>> for Order {
@@ -158,8 +154,8 @@ impl From<StoredOrder<'static>> for Order {
         Order {
             line: stored.line,
             body: stored.body.into_owned(),
-            inputs: stored.inputs.into_owned().into(),
-            files: stored.files.into_owned().into(),
+            inputs: stored.inputs.into_owned(),
+            files: stored.files.into_owned(),
             written: stored.written.map(|written| Box::new(written.into_owned())),
             meta: stored.meta.into_owned(),
             terms: Arc::new(terms),
@@ -169,25 +165,40 @@ impl From<StoredOrder<'static>> for Order {
 
 impl Serialize for Order {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Order { line, body, inputs, files, written, meta, terms } = self;
+        let OrderTerms {
+            kind,
+            model,
+            price,
+            bound,
+            cheapest,
+            formula,
+            waivable,
+            allowance,
+            max_credits,
+            priority,
+            deadline,
+            review,
+        } = &**terms;
         let stored = StoredOrder {
-            line: self.line,
-            kind: self.kind,
-            model: self.model.as_deref().map(Cow::Borrowed),
-            body: Cow::Borrowed(&self.body),
-            price: self.price,
-            bound: self.bound,
-            cheapest: self.cheapest,
-            formula: Cow::Borrowed(&self.formula),
-            waivable: self.waivable,
-            allowance: self.allowance.as_ref().map(Cow::Borrowed),
-            max_credits: self.max_credits,
-            priority: self.priority,
-            deadline: self.deadline,
-            review: self.review,
-            inputs: Cow::Borrowed(&self.inputs),
-            files: Cow::Borrowed(&self.files),
-            written: self.written.as_deref().map(Cow::Borrowed),
-            meta: Cow::Borrowed(&self.meta),
+            line: *line,
+            kind: *kind,
+            model: model.as_deref().map(Cow::Borrowed),
+            body: Cow::Borrowed(body),
+            price: *price,
+            bound: *bound,
+            cheapest: *cheapest,
+            formula: Cow::Borrowed(formula),
+            waivable: *waivable,
+            allowance: allowance.as_ref().map(Cow::Borrowed),
+            max_credits: *max_credits,
+            priority: *priority,
+            deadline: *deadline,
+            review: *review,
+            inputs: Cow::Borrowed(inputs),
+            files: Cow::Borrowed(files),
+            written: written.as_deref().map(Cow::Borrowed),
+            meta: Cow::Borrowed(meta),
         };
         stored.serialize(serializer)
     }
@@ -220,7 +231,7 @@ impl Order {
         self.price.or(self.bound).or(self.max_credits)
     }
 
-    /// Its terms, to be changed: from then on it shares them with no other.
+    /// The terms of an order that is not accepted yet, to be changed. It shares them with no other then.
     pub fn terms_mut(&mut self) -> &mut OrderTerms {
         Arc::make_mut(&mut self.terms)
     }
@@ -322,5 +333,24 @@ impl Order {
             _ => None,
         };
         field("prompt").or_else(|| field("text")).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_order_with_every_field_is_written_as_it_was_read() {
+        let inputs = r#"[{"field":"image_urls","place":0,"row":"still","fingerprint":"00000000000000000000000000000000","takes":2,"variation":1,"output":1}]"#;
+        let files = r#"[{"field":"image_urls","place":1,"name":"a \"b\".png","sha256":"0a","bytes":3,"media":"png"}]"#;
+        let text = format!(
+            r#"{{"line":2,"kind":"video","model":"house-c1","body":{{"prompt":"a \"gull\""}},"price":8,"bound":9,"cheapest":7,"formula":"2 x 4","waivable":3,"allowance":{{"pool":"videos","units":1}},"max_credits":12,"priority":-1,"deadline":{{"after":1800000}},"review":true,"inputs":{inputs},"files":{files},"written":{{"prompt":"a gull"}},"meta":{{"client":"acme"}}}}"#
+        );
+        let order: Order = serde_json::from_str(&text).unwrap();
+        assert_eq!(serde_json::to_string(&order).unwrap(), text);
+        let least = r#"{"line":2,"kind":"image","body":{}}"#;
+        let order: Order = serde_json::from_str(least).unwrap();
+        assert_eq!(serde_json::to_string(&order).unwrap(), least);
     }
 }

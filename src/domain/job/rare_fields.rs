@@ -1,10 +1,10 @@
-//! Fields that few have: what has none of them takes a word for all together. Jobs in flight are many.
+//! Fields that few jobs or attempts have. Those that have none of them take a word for all together: jobs in flight are many.
 
 use std::ops::Deref;
 
 /// Fields that mostly have the values of [`RareFields::NONE`].
 pub(super) trait RareFields: Default + PartialEq + 'static {
-    /// Nothing of it, as [`Default`] gives it.
+    /// All of them empty: what [`Default`] gives.
     const NONE: &'static Self;
 }
 
@@ -20,9 +20,17 @@ impl<T: RareFields> Rare<T> {
 
     /// Changes some of them.
     pub(super) fn change<R>(&mut self, change: impl FnOnce(&mut T) -> R) -> R {
-        let mut fields = self.0.take().unwrap_or_default();
-        let returned = change(&mut fields);
-        self.0 = Some(fields).filter(|fields| **fields != *T::NONE);
+        // Nothing is allocated where nothing is set.
+        let Some(fields) = &mut self.0 else {
+            let mut fields = T::default();
+            let returned = change(&mut fields);
+            *self = Rare::new(fields);
+            return returned;
+        };
+        let returned = change(fields);
+        if **fields == *T::NONE {
+            self.0 = None;
+        }
         returned
     }
 }

@@ -1,6 +1,6 @@
 //! A job as it is stored and shown.
 //!
-//! Format 2 is [`Job`] itself: a list of `attempts`, each with its own state. Format 1 had the present attempt's fields
+//! Format 2 ([`WrittenJob`]) is a list of `attempts`, each with its own state. Format 1 had the present attempt's fields
 //! beside the job's own, and the tasks that a resubmission had left in a list `superseded`. It is read, and no longer
 //! written. People and scripts see both at once ([`RecordView`]): the names of format 1, and the attempts.
 
@@ -65,7 +65,7 @@ pub(super) struct StoredJob {
     #[serde(default)]
     ran_options: Option<JsonObject>,
     #[serde(default)]
-    record: Option<TaskRecord>,
+    record: Option<Box<TaskRecord>>,
     #[serde(default)]
     superseded: Vec<SupersededTask>,
     // Its state, and what belonged to that.
@@ -115,19 +115,31 @@ struct WrittenJob<'a> {
 
 impl Serialize for Job {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Job {
+            attempts,
+            first_sent,
+            deadline_from,
+            admission_hold,
+            overdue,
+            no_more_attempts,
+            may_have_gone_on,
+            rare,
+            history,
+        } = self;
+        let RareJobFields { kept, max_credits, begun_for, review } = &**rare;
         let written = WrittenJob {
-            attempts: &self.attempts,
-            kept: self.rare.kept,
-            first_sent: self.first_sent,
-            deadline_from: self.deadline_from,
-            admission_hold: self.admission_hold,
-            max_credits: self.rare.max_credits,
-            overdue: self.overdue,
-            no_more_attempts: self.no_more_attempts,
-            may_have_gone_on: self.may_have_gone_on,
-            begun_for: &self.rare.begun_for,
-            review: self.rare.review.as_ref(),
-            history: &self.history,
+            attempts,
+            kept: *kept,
+            first_sent: *first_sent,
+            deadline_from: *deadline_from,
+            admission_hold: *admission_hold,
+            max_credits: *max_credits,
+            overdue: *overdue,
+            no_more_attempts: *no_more_attempts,
+            may_have_gone_on: *may_have_gone_on,
+            begun_for,
+            review: review.as_ref(),
+            history,
         };
         written.serialize(serializer)
     }
@@ -205,7 +217,7 @@ fn carried_over(stored: &StoredJob) -> Result<(ThinVec<Attempt>, Option<AttemptN
         books: stored.books,
         day: stored.day,
         may_have_been_sent: stored.may_have_been_sent,
-        ran_with: RanWith::known(stored.ran_model.clone(), stored.ran_options.clone()),
+        ran_with: RanWith::of(stored.ran_model.clone(), stored.ran_options.clone()),
         rare: Rare::new(RareAttemptFields {
             rejected: stored.rejected.clone(),
             record: stored.record.clone(),
@@ -347,6 +359,23 @@ mod tests {
             "history": [{"at": 1, "attempt": 1, "what": "admitted", "movement": {"hold": 10}}]});
         record.as_object_mut().unwrap().extend(state.as_object().unwrap().clone());
         record
+    }
+
+    #[test]
+    fn a_record_with_every_field_is_written_as_it_was_read() {
+        let books = r#""books":{"held":0,"charged":10,"waived":2}"#;
+        let first = format!(
+            r#"{{"no":1,"state":"running","task":"t1",{books},"day":20000,"may_have_been_sent":true,"rejected":{{"code":"busy","message":"later","docs":"https://x"}},"watched_since":5,"ran_model":"m","ran_options":{{"duration":"5s"}},"record":{{"credit_id":"c"}},"inputs":["https://a"],"input_takes":[2],"input_lengths":[5000]}}"#
+        );
+        let second = format!(r#"{{"no":2,"state":"queued",{books}}}"#);
+        let decided = r#"{"verdict":"rejected","by":"ann","at":7,"note":"too dark","sha256":["0a"]}"#;
+        let text = format!(
+            r#"{{"attempts":[{first},{second}],"kept":1,"first_sent":1,"deadline_from":6,"released":{{"hold":10,"basis":"price"}},"max_credits":12,"overdue":true,"no_more_attempts":true,"may_have_gone_on":true,"begun_for":["busy"],"review":{{"wanted":true,"decisions":[{decided}]}},"history":[{{"at":1,"attempt":1,"what":"admitted","movement":{{"hold":10}}}}]}}"#
+        );
+        let job: Job = serde_json::from_str(&text).unwrap();
+        assert_eq!(serde_json::to_string(&job).unwrap(), text);
+        let least = r#"{"attempts":[{"no":1,"state":"queued","books":{"held":0,"charged":0,"waived":0}}]}"#;
+        assert_eq!(serde_json::to_string(&Job::queued()).unwrap(), least);
     }
 
     #[test]

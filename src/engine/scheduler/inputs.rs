@@ -1,5 +1,7 @@
 //! What came in: answers, downloads, rows and the balance.
 
+use std::sync::Arc;
+
 use crate::domain::credits::Credits;
 use crate::domain::ids::{AttemptNo, BatchNo, JobKey};
 use crate::domain::job::{Attempt, DOWNLOAD_FAILED, OutputFile, State};
@@ -9,9 +11,8 @@ use crate::domain::task::{Fault, PostAnswer, ReadAnswer, TaskReading, TaskStatus
 use crate::domain::time::{Millis, Now};
 use crate::engine::scheduler::job_log::{self, LogContext};
 use crate::engine::scheduler::parts::api_key_refusal::Call;
-use crate::engine::scheduler::parts::attempt_progress::WaitReason;
 use crate::engine::scheduler::parts::job_counts::NextAction;
-use crate::engine::scheduler::parts::open_job::OpenJob;
+use crate::engine::scheduler::parts::open_job::{OpenJob, WaitReason};
 use crate::engine::scheduler::{FetchFault, Input, Mode, NoBalance, Scheduler, SchedulerError, SpooledRow};
 
 /// How often in a row the service may say that it does not know a task before that is believed: the waits between these
@@ -597,8 +598,11 @@ impl Scheduler {
     }
 
     /// Rows were read.
-    pub(super) fn rows(&mut self, batch: BatchNo, from: u64, rows: Vec<SpooledRow>) {
+    pub(super) fn rows(&mut self, batch: BatchNo, from: u64, mut rows: Vec<SpooledRow>) {
         if let Some(active) = self.batches.get_mut(&batch) {
+            for spec in rows.iter_mut().filter_map(|row| Arc::get_mut(&mut row.spec)) {
+                self.order_terms.share(&mut spec.order.terms);
+            }
             rows.iter().for_each(|row| self.inputs.want_for(batch, &row.spec.order));
             active.add_rows(from, rows);
         }

@@ -44,7 +44,7 @@ pub use self::messages::{
     AppliedVersions, BatchOverview, Effect, EndedVersion, FetchFault, FetchOrder, Input, InputFault,
     LastFailure, NoBalance, RenamedJob, SchedulerError, Settings, SpooledRow, Standstill, Step,
 };
-pub use self::parts::attempt_progress::WaitReason;
+pub use self::parts::open_job::WaitReason;
 pub use self::parts::outage_detector::Outage;
 pub use self::parts::output_store_state::StoreCheckNo;
 pub use self::planned_step::PlannedStep;
@@ -55,7 +55,7 @@ use crate::domain::adaptive_limit::AdaptiveLimit;
 use crate::domain::budget_group::{GroupLimits, GroupTotals};
 use crate::domain::credits::Credits;
 use crate::domain::ids::{AttemptNo, BatchNo, JobKey};
-use crate::domain::job::{JobSpec, RanWith};
+use crate::domain::job::{JobSpec, OrderTerms, RanWith};
 use crate::domain::ledger::Totals;
 use crate::domain::lifecycle::{self, Want};
 use crate::domain::out_of_credits::AccountBlock;
@@ -112,6 +112,8 @@ pub struct Scheduler {
     settings: Settings,
     batches: ActiveBatches,
     jobs: OpenJobs,
+    /// The terms of the rows that were read.
+    order_terms: SharedValues<OrderTerms>,
     /// What the tasks of jobs ran with.
     ran_with: SharedValues<RanWith>,
     timers: Timers,
@@ -168,6 +170,7 @@ impl Scheduler {
     /// A scheduler with nothing to do.
     pub fn new(settings: Settings, total: Totals) -> Scheduler {
         Scheduler {
+            order_terms: SharedValues::default(),
             ran_with: SharedValues::default(),
             reading_slots: ReadingSlots::default(),
             adaptive_limit: AdaptiveLimit::new(settings.limits.in_flight, settings.adaptive),

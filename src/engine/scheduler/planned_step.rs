@@ -3,7 +3,7 @@
 use crate::domain::ids::JobKey;
 use crate::domain::time::{Now, Timestamp};
 use crate::engine::scheduler::Scheduler;
-use crate::engine::scheduler::parts::attempt_progress::WaitReason;
+use crate::engine::scheduler::parts::open_job::WaitReason;
 
 /// When the present attempt of a job goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

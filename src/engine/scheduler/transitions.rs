@@ -45,7 +45,7 @@ impl Scheduler {
             return Ok(());
         }
         let mut job = transition.job;
-        job.share(|ran_with| self.ran_with.share(ran_with));
+        job.share_ran_with(|ran_with| self.ran_with.share(ran_with));
         let before = open.replace_job(job);
         job_log::moved(&active.record().name, open.spec(), &before, open.job());
         if active.note_perhaps_sent(&before, open.job(), &open.spec().order) {

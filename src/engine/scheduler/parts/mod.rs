@@ -10,7 +10,6 @@ pub mod active_batch;
 pub mod active_batches;
 pub mod admission_candidates;
 pub mod api_key_refusal;
-pub mod attempt_progress;
 pub mod attention;
 pub mod budget_totals;
 pub mod disk_state;

@@ -1,5 +1,7 @@
 //! A job that has begun and not ended, with what this process knows of it beyond its record.
 
+mod attempt_progress;
+
 use std::sync::Arc;
 
 use thin_vec::ThinVec;
@@ -11,11 +13,12 @@ use crate::domain::lifecycle::{self, Want};
 use crate::domain::poll_interval::Observed;
 use crate::domain::task::TaskStatus;
 use crate::domain::time::{Millis, Now, Tick};
-use crate::engine::scheduler::parts::attempt_progress::{
-    AttemptProgress, DownloadProgress, TickOrNone, WaitReason,
-};
 use crate::engine::scheduler::parts::download_queue::DownloadTurn;
 use crate::engine::scheduler::parts::job_counts::{CountedAs, NextAction};
+pub use crate::engine::scheduler::parts::open_job::attempt_progress::WaitReason;
+use crate::engine::scheduler::parts::open_job::attempt_progress::{
+    AttemptProgress, DownloadProgress, TickOrNone,
+};
 use crate::store::JobRecord;
 
 /// A link that was read so long before its download began may have expired meanwhile.
@@ -370,9 +373,7 @@ impl OpenJob {
 
     /// The answer to an attempt's POST showed its task; only that of a first POST tells when the task was created.
     pub fn task_was_created(&mut self, attempt: AttemptNo, at: Option<Tick>) {
-        self.progress(attempt)
-            .into_iter()
-            .for_each(|of| of.task_created = at.map_or(TickOrNone::NONE, TickOrNone::from));
+        self.progress(attempt).into_iter().for_each(|of| of.task_created = at.into());
     }
 
     /// The task of an attempt was seen in this status. Returns how long it ran, where it succeeded and that is known.
@@ -382,9 +383,7 @@ impl OpenJob {
         match status {
             TaskStatus::Success => {
                 of.download.get_or_insert_default().links_since = Some(now);
-                let (created, last_running) = std::mem::replace(&mut of.task_created, TickOrNone::NONE)
-                    .get()
-                    .zip(of.last_running.get())?;
+                let (created, last_running) = of.task_created.take().zip(of.last_running.get())?;
                 Some(Observed { created, last_running, ended: now })
             }
             TaskStatus::Failed | TaskStatus::Canceled => {

@@ -50,9 +50,20 @@ impl TickOrNone {
     /// No clock runs for so many milliseconds.
     pub(super) const NONE: TickOrNone = TickOrNone(u64::MAX);
 
+    /// The instant, where it is known; from then on it is not.
+    pub(super) fn take(&mut self) -> Option<Tick> {
+        std::mem::replace(self, TickOrNone::NONE).get()
+    }
+
     /// The instant, where it is known.
     pub(super) fn get(self) -> Option<Tick> {
         (self.0 != TickOrNone::NONE.0).then_some(Tick(self.0))
+    }
+}
+
+impl From<Option<Tick>> for TickOrNone {
+    fn from(tick: Option<Tick>) -> TickOrNone {
+        tick.map_or(TickOrNone::NONE, TickOrNone::from)
     }
 }
 
