@@ -134,7 +134,7 @@ impl Service {
         let raw = raw.map_err(|error| self.unreachable(path, &response::describe(&error)))?;
         match read(&raw) {
             Ok(data) => Ok(data),
-            Err(fault) if raw.status == 401 => Err(ServiceError::Unauthorised(fault.message.clone())),
+            Err(fault) if raw.status == 401 => Err(ServiceError::Unauthorised(fault.into_message())),
             Err(fault) => Err(self.unreachable(path, &fault.to_string())),
         }
     }

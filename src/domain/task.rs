@@ -109,6 +109,7 @@ pub struct Fault(Box<FaultFields>);
 
 /// What is said of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename = "Fault")]
 pub struct FaultFields {
     /// The service's `error.type` or task `errorCode`, or one of our own: `timeout`, `connection`,
     /// `broken_answer`, `http_502`.
@@ -123,6 +124,11 @@ pub struct FaultFields {
 impl Fault {
     pub fn new(code: impl Into<String>, message: impl Into<String>) -> Fault {
         Fault(Box::new(FaultFields { code: code.into(), message: message.into(), docs: None }))
+    }
+
+    /// What was said.
+    pub fn into_message(self) -> String {
+        self.0.message
     }
 
     /// The same under another code.

@@ -506,7 +506,7 @@ pub async fn sync_outputs(
     let synced = engine.sync_outputs(&named, &store, &dir, &layout).await?;
     let SyncOutcome { jobs, uploaded, restored, missing, missing_jobs, refused, fault } = synced;
     let batch = named.batch().name.clone();
-    let stopped = fault.map(|fault| fault.message.clone());
+    let stopped = fault.map(Fault::into_message);
     Ok(SyncedOutputs { batch, jobs, uploaded, restored, missing, missing_jobs, refused, stopped })
 }
 

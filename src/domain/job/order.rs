@@ -99,6 +99,7 @@ impl Deref for Order {
 
 /// An order as it is stored: its terms lie among its other fields.
 #[derive(Serialize, Deserialize)]
+#[serde(rename = "Order")]
 struct StoredOrder<'a> {
     line: u64,
     kind: Kind,

@@ -42,6 +42,6 @@ impl Scheduler {
         }
         let refused = self.prices.foresee(key, &spec.order, job.and_then(|job| job.max_credits())).err()?;
         let fault = above_max(&refused, &active.record().name, &spec.label)?;
-        Some(Withheld::AboveMax(fault.message.clone()))
+        Some(Withheld::AboveMax(fault.into_message()))
     }
 }
