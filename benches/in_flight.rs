@@ -324,8 +324,8 @@ fn row(at: u64) -> SpooledRow {
     let order = Order {
         line: at + 2,
         body: serde_json::from_value(body).unwrap(),
-        inputs: Vec::new().into(),
-        files: Vec::new().into(),
+        inputs: Default::default(),
+        files: Default::default(),
         written: None,
         meta: JsonObject::default(),
         terms: OrderTerms {

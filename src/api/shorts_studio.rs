@@ -280,7 +280,7 @@ mod tests {
     fn an_answer_about_another_task_is_not_believed() {
         let read = |task: &str, body: &str| match classify_read(&raw(200, body), &TaskId(task.into())) {
             ReadAnswer::Task(reading) => said(&reading),
-            ReadAnswer::Again { fault, .. } => fault.message.clone(),
+            ReadAnswer::Again { fault, .. } => fault.into_message(),
             _ => "something else".to_owned(),
         };
         let done = r#""status":"success","costCredits":9,"url":"http://x/1""#;

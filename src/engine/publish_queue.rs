@@ -259,7 +259,7 @@ mod tests {
             media: Media { ext: "png".into(), content_type: "image/png".into() },
         };
         let fetching =
-            State::Fetching { task: TaskId("t".into()), urls: Default::default(), files: Vec::new().into() };
+            State::Fetching { task: TaskId("t".into()), urls: Default::default(), files: Default::default() };
         let order = FetchOrder {
             key: JobKey { batch: BatchNo(1), seq: spec.seq },
             attempt: AttemptNo::FIRST,
@@ -267,7 +267,7 @@ mod tests {
             layout: None,
             spec: Arc::new(spec),
             job: Job::at(AttemptNo::FIRST, fetching),
-            urls: Default::default(),
+            urls: Vec::new(),
             takes_name: false,
             is_superseded: false,
         };
