@@ -21,10 +21,6 @@ fn images(whose: &str, count: usize) -> String {
     format!("id,kind,model,prompt\n{}", rows.collect::<String>())
 }
 
-fn status(env: &TestEnv, batch: &str) -> Value {
-    env.run(["status", batch, "--json"]).exited(0).json()["batches"][0].clone()
-}
-
 // ---- whose a batch is ----
 
 #[test]
@@ -42,7 +38,7 @@ fn a_file_of_another_folder_is_refused_free_of_charge_until_it_is_said_what_is_m
     let planned = env.run(["plan", "cb/jobs.csv", "--json"]).exited(2).json();
     assert_eq!((&planned["total_credits"], &planned["files"][0]["refused"]), (&json!(0), &json!(true)));
     env.audit().each_paid_once(1);
-    assert_eq!(status(&env, "jobs")["budget_credits"], 8, "its limit was not lifted");
+    assert_eq!(env.status("jobs")["budget_credits"], 8, "its limit was not lifted");
     env.run(["run", "cb/jobs.csv", "--batch", "cb-jobs"]).exited(0);
     env.audit().each_paid_once(4);
     // The same folder may hold anything else under that name.
@@ -138,17 +134,17 @@ fn each_inbox_has_batches_and_a_ceiling_of_its_own() {
         until("it to be filed", || folder.join("accepted").join(name).exists());
     };
     drop_in("acme", "spring.csv", &images("acme", 3));
-    until("the budget to be used up", || status(&env, "acme--spring")["parked_by"] == "batch_budget");
+    until("the budget to be used up", || env.status("acme--spring")["parked_by"] == "batch_budget");
     drop_in("beta", "spring.csv", &images("beta", 2));
-    until("beta's", || status(&env, "second--spring")["state"] == "done");
+    until("beta's", || env.status("second--spring")["state"] == "done");
     let greedy = json!({"batch": "own", "policy": {"budget": 500},
         "jobs": [{"id": "a", "kind": "image", "model": "gi-2", "prompt": "a gull"}]});
     drop_in("acme", "greedy.json", &greedy.to_string());
-    until("acme's own", || status(&env, "acme--own")["state"] == "done");
-    assert_eq!(status(&env, "acme--own")["budget_credits"], 12);
-    let acme = status(&env, "acme--spring");
+    until("acme's own", || env.status("acme--own")["state"] == "done");
+    assert_eq!(env.status("acme--own")["budget_credits"], 12);
+    let acme = env.status("acme--spring");
     assert_eq!((&acme["budget_credits"], &acme["charged_credits"]), (&json!(12), &json!(IMAGE)));
-    assert_eq!(status(&env, "second--spring")["budget_credits"], 50);
+    assert_eq!(env.status("second--spring")["budget_credits"], 50);
     // The default is the ceiling. A person may set another limit, and it goes on at once.
     env.run(["budget", "acme--spring", "none"]).exited(0).says("acme--spring: budget 12 credits;");
     env.run(["budget", "acme--spring", "20"]).exited(0).says("budget 12 -> 20 credits");
@@ -163,7 +159,7 @@ fn each_inbox_has_batches_and_a_ceiling_of_its_own() {
     ]);
     again.exited(0).says("0 new (0 credits), 3 already there").says("; budget 12\n");
     env.run(["budget", "acme--spring", "24"]).exited(0).says("budget 12 -> 24 credits");
-    until("the rest", || status(&env, "acme--spring")["state"] == "done");
+    until("the rest", || env.status("acme--spring")["state"] == "done");
     daemon.stop();
     env.audit().each_paid_once(6);
 }
@@ -265,11 +261,11 @@ fn a_limit_is_set_without_the_manifest() {
     env.run(["budget", "w", "-5"]).exited(2);
     env.run(["budget", "w", "much"]).exited(2).says("expected a whole number of credits, or none");
     let daemon = env.daemon("info");
-    until("the second", || status(&env, "w")["succeeded"] == 2);
-    until("the third to be parked", || status(&env, "w")["parked_by"] == "batch_budget");
+    until("the second", || env.status("w")["succeeded"] == 2);
+    until("the third to be parked", || env.status("w")["parked_by"] == "batch_budget");
     env.audit().each_paid_once(2);
     env.run(["budget", "w", "none"]).exited(0).says("w: budget 17 -> 24 credits (the planned cost)");
-    until("the rest", || status(&env, "w")["state"] == "done");
+    until("the rest", || env.status("w")["state"] == "done");
     until("its results", || Outputs::of(&env, "w").sum("charged_credits") == 24);
     daemon.stop();
     env.audit().each_paid_once(3);
@@ -332,7 +328,7 @@ fn the_budget_of_an_inbox_stays_where_a_manifest_comes_in_another_way() {
     env.write("w.csv", images("w", 3));
     env.write("acme/.w.csv", images("w", 3));
     fs::rename(env.path("acme/.w.csv"), env.path("acme/w.csv")).unwrap();
-    let is_parked = || status(&env, "acme--w")["parked_by"] == "batch_budget";
+    let is_parked = || env.status("acme--w")["parked_by"] == "batch_budget";
     until("it to be filed", || env.path("acme/accepted/w.csv").exists());
     until("the budget to be used up", is_parked);
     let again = env.run(["submit", "w.csv", "--batch", "acme--w"]).exited(0);
@@ -393,10 +389,10 @@ fn retry_of_what_expired_says_what_to_change() {
     env.write("w.json", manifest("3s"));
     env.run(["run", "w.json"]);
     let daemon = env.daemon("info");
-    until("it to expire", || status(&env, "w")["expired"] == 1);
+    until("it to expire", || env.status("w")["expired"] == 1);
     daemon.stop();
     env.run(["retry", "w"]).exited(0).says("1 would expire at once").says("set a later policy.expires");
-    assert_eq!(status(&env, "w")["expired"], 1);
+    assert_eq!(env.status("w")["expired"], 1);
     env.write("w.json", manifest("2999-01-01T00:00:00Z"));
     env.run(["run", "w.json"]).exited(1).says("expires 3 s -> 2999-01-01T00:00:00.000Z");
     env.run(["retry", "w"]).exited(0).says("1 queued again");

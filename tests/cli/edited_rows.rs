@@ -32,7 +32,7 @@ fn shows(outcome: &Outcome, text: &str) {
 
 /// Jobs of the batch that succeeded, were canceled, and were replaced before they were sent.
 fn counts(env: &TestEnv) -> [u64; 3] {
-    let status = env.run(["status", "birds", "--json"]).exited(0).json()["batches"][0].clone();
+    let status = env.status("birds");
     ["succeeded", "canceled", "replaced"].map(|state| status[state].as_u64().unwrap_or_default())
 }
 

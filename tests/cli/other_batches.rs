@@ -16,7 +16,7 @@ const LATE: &str = "[[rules]]\non = 'create'\neffect = { do = 'task-late', ms = 
 const REFUSED: &str = "a run that works on other batches has this state open; nothing was changed";
 
 fn status(env: &TestEnv) -> Value {
-    env.run(["status", "spring", "--json"]).exited(0).json()["batches"][0].clone()
+    env.status("spring")
 }
 
 #[test]

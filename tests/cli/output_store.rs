@@ -241,9 +241,7 @@ fn a_store_that_is_down_parks_the_queue_and_what_is_paid_for_waits_on_disk() {
     let daemon = Running::start(command(&env, &store, &["daemon"]));
     daemon.says("ready");
     run(&env, &store, &["submit", "birds.csv"]).exited(0);
-    let status = || -> Value {
-        run(&env, &store, &["status", "birds", "--json"]).exited(0).json()["batches"][0].clone()
-    };
+    let status = || env.status("birds");
     until("the queue is parked", || status()["parked_by"] == "store");
     let bought = env.audit().tasks.len();
     assert!(bought < 30, "{bought}");
@@ -419,9 +417,7 @@ fn what_alone_cannot_be_stored_waits_alone_and_is_named() {
         store.forbid_below(Some("out/stills/a"));
         let daemon = Running::start(command(&env, &store, &["daemon"]));
         daemon.says("ready");
-        let status = |batch: &str| -> Value {
-            run(&env, &store, &["status", batch, "--json"]).exited(0).json()["batches"][0].clone()
-        };
+        let status = |batch: &str| env.status(batch);
         run(&env, &store, &["submit", "stills.csv"]).exited(0);
         daemon.says("s3://media/out/stills/a.png was refused, while the store takes other objects");
         // All others of its batch, and those of other batches, are bought and stored.
@@ -450,9 +446,7 @@ fn a_batch_of_which_nothing_can_be_stored_stops_and_no_other_does() {
     env.write("birds.csv", format!("id,kind,model,prompt\n{rows}"));
     let daemon = Running::start(command(&env, &store, &["daemon"]));
     daemon.says("ready");
-    let status = |batch: &str| -> Value {
-        run(&env, &store, &["status", batch, "--json"]).exited(0).json()["batches"][0].clone()
-    };
+    let status = |batch: &str| env.status(batch);
     run(&env, &store, &["submit", "birds.csv"]).exited(0);
     until("the batch is parked", || status("birds")["parked_by"] == "store");
     run(&env, &store, &["submit", "stills.csv", "--wait"]).exited(0);

@@ -20,11 +20,7 @@ fn birds(count: u32) -> TestEnv {
 }
 
 fn status(env: &TestEnv) -> Value {
-    status_of(env, "birds")
-}
-
-fn status_of(env: &TestEnv, batch: &str) -> Value {
-    env.run(["status", batch, "--json"]).exited(0).json()["batches"][0].clone()
+    env.status("birds")
 }
 
 #[test]
@@ -202,11 +198,11 @@ fn a_pilot_that_needs_a_row_of_an_earlier_rest_is_told_to_be_continued() {
     let clip = explained("story/clip");
     assert!(clip.contains(&format!("next: it waits: the row still {waits}")), "{clip}");
     let daemon = env.daemon("info");
-    until("it is parked", || status_of(&env, "story")["parked_by"] == "inputs");
+    until("it is parked", || env.status("story")["parked_by"] == "inputs");
     let still = explained("story/still");
     assert!(still.contains(&format!("next: it {waits}")), "{still}");
     env.run(["continue", "story"]).exited(0);
-    until("all of it", || status_of(&env, "story")["state"] == "done");
+    until("all of it", || env.status("story")["state"] == "done");
     daemon.stop();
     env.audit().each_paid_once(4);
 }

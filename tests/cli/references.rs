@@ -632,7 +632,7 @@ fn rows_wait_for_a_batch_whose_files_were_moved_away_and_nothing_else_does() {
     let daemon = env.daemon("info");
     env.run(["budget", "clips", "1000"]).exited(0);
     daemon.says("rows that refer to it wait: batch stills is finished, and its files are no longer in");
-    let status = || env.run(["status", "clips", "--json"]).exited(0).json()["batches"][0].clone();
+    let status = || env.status("clips");
     crate::support::until("it to be parked", || status()["parked_by"] == "inputs");
     told(&env, "clips/clip", "no longer in");
     told(&env, "clips/clip", "put them back (another batch name buys its rows anew); then: callsheet resume");
@@ -740,9 +740,7 @@ fn children_whose_result_host_does_not_answer_leave_their_slots_to_others() {
         "id,kind,model,prompt,duration\nx,video,house-c1,a crow,2s\ny,video,house-c1,an owl,2s\n",
     );
     env.run(["submit", "others.csv"]).exited(0);
-    let status = |batch: &str| -> Value {
-        env.run(["status", batch, "--json"]).exited(0).json()["batches"][0].clone()
-    };
+    let status = |batch: &str| -> Value { env.status(batch) };
     until("the others are made", || status("others")["state"] == "done");
     until("the reason is said", || status("clips")["parked_by"] == "inputs_unavailable");
     told(&env, "clips/a", "it waits for its inputs, which cannot be had just now");

@@ -87,7 +87,7 @@ fn a_second_attempt_that_no_budget_covers_is_not_sent() {
             "m: the overdue task of 1 queued job is still running and paid for; to collect what has succeeded by then, \
              without paying for another attempt, repeat the command later:\n    callsheet run m.json\nm: the next job needs",
         );
-    assert_eq!(env.run(["status", "m", "--json"]).exited(0).json()["batches"][0]["watched"], 1);
+    assert_eq!(env.status("m")["watched"], 1);
     until("the task ends", || env.audit().tasks[0].status == "success");
     env.run(["run", "m.json"]).exited(0);
     env.audit().each_paid_once(1);
@@ -121,7 +121,7 @@ fn two_tasks_without_an_end_are_resolved_one_by_one() {
     let to_end_it = "callsheet resolve m/boat --attempt 1 --charged N or --not-charged";
     assert!(explained.contains(to_end_it), "{explained}");
     env.run(["resolve", "m/boat", "--attempt", "1", "--charged", "1"]).exited(0);
-    assert_eq!(env.run(["status", "m", "--json"]).exited(0).json()["batches"][0]["state"], "done");
+    assert_eq!(env.status("m")["state"], "done");
     env.run(["run", "m.json"]).exited(1);
     env.run(["state", "verify"]).exited(0).says("all fits");
     assert_eq!(crate::support::fault_matrix::ledger(&env), (0, 1));

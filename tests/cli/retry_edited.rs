@@ -99,9 +99,7 @@ fn the_command_that_is_suggested_continues_them_without_the_manifest() {
         .exited(0)
         .says("1 new job accepted; no process works on this state; to continue: callsheet daemon\n");
     let daemon = env.daemon("info");
-    until("the edited row", || {
-        env.run(["status", "birds", "--json"]).exited(0).json()["batches"][0]["state"] == "done"
-    });
+    until("the edited row", || env.status("birds")["state"] == "done");
     daemon.stop();
     env.audit().each_paid_once(3);
 }
@@ -271,9 +269,7 @@ fn all_variations_of_a_row_are_edited_with_it_and_rows_that_were_refused_stay_to
     env.write("birds.csv", rows("a storm"));
     env.run(["run", "birds.csv"]).exited(2);
     env.audit().each_paid_once(2);
-    let refused = |env: &TestEnv| {
-        env.run(["status", "birds", "--json"]).exited(0).json()["batches"][0]["refused_rows"].clone()
-    };
+    let refused = |env: &TestEnv| env.status("birds")["refused_rows"].clone();
     assert_eq!(refused(&env), 1);
     // The variation that was canceled or failed takes its row along.
     let plan =

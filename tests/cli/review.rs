@@ -30,7 +30,7 @@ fn made() -> TestEnv {
 }
 
 fn batch(env: &TestEnv) -> Value {
-    env.run(["status", "spring", "--json"]).exited(0).json()["batches"][0].clone()
+    env.status("spring")
 }
 
 /// `id decision` of every output that asks for one or has one.

@@ -6,7 +6,6 @@ use std::fs;
 use std::process::Command;
 
 use hyper::Method;
-use serde_json::Value;
 
 use crate::support::api_key::files;
 use crate::support::process::{Outcome, Running};
@@ -91,9 +90,7 @@ fn killed_at_every_step_nothing_is_lost_and_nothing_stays() {
         Running::start(killed).end().was_killed(point);
         let daemon = Running::start(command(&env, &store, &["daemon"]));
         daemon.says("ready");
-        until("all are done", || {
-            run(&env, &store, &["status", "stills", "--json"]).json()["batches"][0]["state"] == "done"
-        });
+        until("all are done", || env.status("stills")["state"] == "done");
         until("nothing stays", || pictures(&env).is_empty() && marks(&env) == 0);
         daemon.stop().exited(0);
         assert_eq!(store.objects().len(), 4, "{point}");
@@ -136,8 +133,7 @@ fn no_more_than_the_scratch_lies_on_disk_while_the_store_is_down() {
     let daemon = Running::start(command(&env, &store, &["daemon"]));
     daemon.says("ready");
     run(&env, &store, &["submit", "birds.csv"]).exited(0);
-    let status =
-        || -> Value { run(&env, &store, &["status", "birds", "--json"]).json()["batches"][0].clone() };
+    let status = || env.status("birds");
     until("the queue is parked", || status()["parked_by"] == "store");
     let on_disk = pictures(&env);
     assert!(!on_disk.is_empty() && on_disk.values().sum::<u64>() <= MAX, "{on_disk:?}");

@@ -344,7 +344,7 @@ fn send(env: &TestEnv, daemon: &Running, path: &str, body: &str) -> UnixStream {
 fn a_budget_is_set_though_its_client_leaves_while_it_waits() {
     let env = TestEnv::new();
     let daemon = env.daemon("info");
-    let budget = || env.run(["status", "birds", "--json"]).json()["batches"][0]["budget_credits"].clone();
+    let budget = || env.status("birds")["budget_credits"].clone();
     env.write("birds.csv", manifests::manifest("image", 1));
     env.run(["submit", "birds.csv", "--budget", "0"]).exited(0);
     let submit = begin_to_submit(&env, "birds.csv");
@@ -371,7 +371,7 @@ fn a_retry_is_not_carried_out_after_its_client_has_left() {
     let first =
         send(&env, &daemon, "/v1/review/take", r#"{"job": "birds/image-1", "take": 2, "price_credits": 8}"#);
     let retry = send(&env, &daemon, "/v1/retry", r#"{"name": "fish"}"#);
-    let canceled = || env.run(["status", "fish", "--json"]).json()["batches"][0]["canceled"].clone();
+    let canceled = || env.status("fish")["canceled"].clone();
     assert_eq!(canceled(), 2, "it waits");
     drop(retry);
     env.run(["cancel", "fish"]).exited(0);

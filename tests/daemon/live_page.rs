@@ -330,7 +330,7 @@ fn a_retry_may_leave_out_what_was_canceled() {
     let asked = || server.ask("GET /batches/w/retry", &[cookie], "");
     assert!(!asked().body.contains("Only the failed ones"), "{}", asked().body);
     server.env.run(["budget", "w", "100"]).exited(0);
-    let failed = || server.env.run(["status", "w", "--json"]).json()["batches"][0]["failed"].clone();
+    let failed = || server.env.status("w")["failed"].clone();
     until("both to fail", || failed() == 2);
     // Of the failed ones a retry takes up the one that may succeed.
     assert!(

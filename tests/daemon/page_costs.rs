@@ -149,7 +149,7 @@ fn a_schedule_is_run_once_after_its_price_was_shown() {
     assert!(batch.starts_with("/batches/nightly-"), "{batch}");
     assert_eq!(run(&form).header("location").unwrap().split('?').next(), Some(batch.as_str()));
     let name = batch.rsplit('/').next().unwrap();
-    let status = || server.env.run(["status", name, "--json"]).exited(0).json()["batches"][0].clone();
+    let status = || server.env.status(name);
     until("two jobs", || status()["succeeded"] == 2);
     let now = status();
     assert_eq!(

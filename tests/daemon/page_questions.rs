@@ -8,7 +8,7 @@ use crate::daemon::live_page::{Answer, Server, serve};
 use crate::support::{manifests, until};
 
 fn status(server: &Server, batch: &str) -> Value {
-    server.env.run(["status", batch, "--json"]).json()["batches"][0].clone()
+    server.env.status(batch)
 }
 
 /// A form as a browser sends it from a page, with `more` beside its hidden fields.

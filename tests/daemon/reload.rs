@@ -191,7 +191,7 @@ fn the_upper_limit_of_an_inbox_changes_for_what_is_dropped_later() {
     drop_in("second.csv");
     until("it to be filed", || env.path("acme/accepted/second.csv").exists());
     let reaches_its_limit_of_8 = |batch: &str| {
-        let status = || env.run(["status", batch, "--json"]).exited(0).json()["batches"][0].clone();
+        let status = || env.status(batch);
         until("the limit to be reached", || {
             let status = status();
             status["parked_by"] == "batch_budget" && status["charged_credits"] == 8

@@ -179,9 +179,7 @@ fn a_run_goes_on_with_a_finished_batch_and_another_gets_a_number_of_its_own() {
 #[test]
 fn a_command_about_a_finished_batch_outlasts_the_daemon() {
     let env = finished();
-    let budget = |env: &TestEnv| {
-        env.run(["status", "batch", "--json"]).exited(0).json()["batches"][0]["budget_credits"].clone()
-    };
+    let budget = |env: &TestEnv| env.status("batch")["budget_credits"].clone();
     let daemon = env.daemon("info");
     env.run(["budget", "batch", "77"]).exited(0);
     assert_eq!(budget(&env), 77);

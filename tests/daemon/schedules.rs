@@ -29,18 +29,14 @@ fn env(schedules: &str) -> TestEnv {
 
 /// Batches that are done.
 fn done(env: &TestEnv) -> BTreeSet<String> {
-    let status = env.run(["status", "--json"]).exited(0).json();
-    let batches = status["batches"].as_array().unwrap().iter();
-    let done = batches.filter(|batch| batch["state"] == "done");
+    let statuses = env.statuses();
+    let done = statuses.iter().filter(|batch| batch["state"] == "done");
     done.map(|batch| batch["name"].as_str().unwrap().to_owned()).collect()
 }
 
 /// The daemon works on nothing, and what it began is done.
 fn settle(env: &TestEnv) -> BTreeSet<String> {
-    let is_still = || {
-        let status = env.run(["status", "--json"]).exited(0).json();
-        status["batches"].as_array().unwrap().iter().all(|batch| batch["state"] == "done")
-    };
+    let is_still = || env.statuses().iter().all(|batch| batch["state"] == "done");
     until("every run to end", is_still);
     done(env)
 }
@@ -81,11 +77,7 @@ fn by_hand_a_run_begins_at_once_and_within_its_budget() {
     let run = env.run(["schedule", "run", "yearly", "--json"]).exited(0).json();
     let batch = run["batch"].as_str().unwrap().to_owned();
     assert!(batch.starts_with("yearly-20"), "{batch}");
-    let parked_by = || {
-        let status = env.run(["status", &batch, "--json"]).exited(0).json();
-        status["batches"][0]["parked_by"] == "batch_budget"
-    };
-    until("the budget to park it", parked_by);
+    until("the budget to park it", || env.status(&batch)["parked_by"] == "batch_budget");
     env.run(["schedule", "run", "weekly"]).exited(2).says("no schedule is called weekly; there are yearly");
     let listed = env.run(["schedule", "list", "--json"]).exited(0).json();
     assert_eq!(listed["schedules"][0]["last_run"]["batch"], batch.as_str());
@@ -217,11 +209,10 @@ fn a_failed_row_that_feeds_another_keeps_no_later_run_out() {
     env.faults("[[rules]]\ncontains = 'doomed'\neffect = { do = 'content-rejected' }\n");
     let daemon = env.daemon("info");
     let with_jingle = || {
-        let status = env.run(["status", "--json"]).exited(0).json();
         let is_parked = |batch: &&Value| {
             batch["parked_by"] == "inputs" && batch["succeeded"] == 1 && batch["failed"] == 1
         };
-        status["batches"].as_array().unwrap().iter().filter(is_parked).count()
+        env.statuses().iter().filter(is_parked).count()
     };
     until("two runs with their jingles", || with_jingle() >= 2);
     env.configure("");

@@ -17,10 +17,6 @@ fn kill(daemon: Running) {
     daemon.end().was_killed("by the test");
 }
 
-fn status(env: &TestEnv, batch: &str) -> Value {
-    env.run(["status", batch, "--json"]).exited(0).json()["batches"][0].clone()
-}
-
 #[test]
 fn what_is_submitted_is_done_and_paid_once() {
     let env = TestEnv::new();
@@ -56,7 +52,7 @@ fn a_killed_daemon_goes_on_where_it_was() {
     until("some work", || env.audit().totals.charges > 5);
     kill(first);
     let second = env.daemon("info");
-    until("the end", || status(&env, "batch")["state"] == "done");
+    until("the end", || env.status("batch")["state"] == "done");
     until("its results", || env.path("output/batch/report.json").exists());
     second.stop();
     env.audit().each_paid_once(40);
@@ -201,7 +197,7 @@ fn a_pause_is_what_keeps_a_paused_batch_whatever_the_key_does() {
     );
     env.run(["pause", "batch"]).exited(0);
     env.run(["submit", "batch.csv", "--wait"]).exited(7).says("to continue: callsheet resume batch");
-    let paused = status(&env, "batch");
+    let paused = env.status("batch");
     assert_eq!((&paused["state"], &paused["parked_by"]), (&"paused".into(), &"paused".into()));
     env.run(["status"]).exited(0).says("to continue: callsheet resume batch");
     daemon.stop();
@@ -256,10 +252,10 @@ fn a_batch_is_paused_resumed_and_canceled_while_the_daemon_runs() {
     env.run(["submit", "batch.csv"]).exited(0);
     env.run(["pause", "batch"]).exited(0).says("batch: paused");
     until("nothing in flight", || {
-        let status = status(&env, "batch");
+        let status = env.status("batch");
         status["running"].is_null() && status["submitting"].is_null() && status["fetching"].is_null()
     });
-    let paused = status(&env, "batch");
+    let paused = env.status("batch");
     assert_eq!(paused["state"], "paused");
     let tasks = env.audit().totals.tasks;
     // One single job is dropped before its turn, twice, and told apart from the batch.
@@ -269,15 +265,15 @@ fn a_batch_is_paused_resumed_and_canceled_while_the_daemon_runs() {
     env.run(["resume", "batch"]).exited(0).says("the daemon continues it");
     until("more work", || env.audit().totals.tasks > tasks);
     env.run(["cancel", "batch"]).exited(0);
-    until("the end", || status(&env, "batch")["state"] == "done");
-    let ended = status(&env, "batch");
+    until("the end", || env.status("batch")["state"] == "done");
+    let ended = env.status("batch");
     let (succeeded, canceled) = (&ended["succeeded"], &ended["canceled"]);
     assert_eq!(succeeded.as_u64().unwrap() + canceled.as_u64().unwrap(), 200);
     env.run(["cancel", "batch/image-1"]).exited(2).says("batch/image-1: it has ended as succeeded");
     // What was dropped comes back when it is asked for.
     env.run(["retry", "batch/image-199"]).exited(0).says("1 queued again");
-    until("the end", || status(&env, "batch")["state"] == "done");
-    assert_eq!(status(&env, "batch")["canceled"].as_u64().unwrap(), canceled.as_u64().unwrap() - 1);
+    until("the end", || env.status("batch")["state"] == "done");
+    assert_eq!(env.status("batch")["canceled"].as_u64().unwrap(), canceled.as_u64().unwrap() - 1);
     daemon.stop();
     let audit = env.audit();
     assert_eq!(audit.totals.charges, succeeded.as_u64().unwrap() + 1);
@@ -296,10 +292,10 @@ fn the_configuration_is_read_anew_and_a_bad_one_is_not() {
     daemon.signal(Signal::HUP);
     daemon.says("the old one stays in force").says("did you mean `total`");
     env.configure("[budget]\ntotal = 1000");
-    assert_eq!(status(&env, "batch")["parked_by"], "total_budget");
+    assert_eq!(env.status("batch")["parked_by"], "total_budget");
     daemon.signal(Signal::HUP);
     daemon.says("configuration reloaded");
-    until("the end", || status(&env, "batch")["state"] == "done");
+    until("the end", || env.status("batch")["state"] == "done");
     daemon.stop();
     env.audit().each_paid_once(3);
 }
@@ -448,8 +444,8 @@ fn what_is_dropped_is_filed_done_and_told() {
             told["type"] == "batch.done" && told["data"]["batch"] == "batch" && results
         })
     });
-    until("the client's budget to be used up", || status(&env, "a--client")["parked_by"] == "batch_budget");
-    let client = status(&env, "a--client");
+    until("the client's budget to be used up", || env.status("a--client")["parked_by"] == "batch_budget");
+    let client = env.status("a--client");
     assert_eq!(client["budget_credits"], 20);
     assert!(client["charged_credits"].as_u64().unwrap() <= 20, "{client:#}");
     daemon.stop();
@@ -470,7 +466,7 @@ fn a_kill_between_taking_in_and_filing_reads_it_again_and_buys_nothing_twice() {
     let next = env.daemon("info");
     let read_again = receipt(&env, "jobs/accepted/batch.csv.receipt.json");
     assert_eq!((&read_again["new"], &read_again["have"]), (&Value::from(0), &Value::from(5)));
-    until("the end", || status(&env, "batch")["state"] == "done");
+    until("the end", || env.status("batch")["state"] == "done");
     next.stop();
     env.audit().each_paid_once(5);
 }
@@ -620,7 +616,7 @@ fn a_second_daemon_on_an_inbox_refuses_to_start_and_names_the_first() {
     env.write("jobs/inbox/.batch.csv", manifests::manifest("image", 2));
     std::fs::rename(env.path("jobs/inbox/.batch.csv"), env.path("jobs/inbox/batch.csv")).unwrap();
     until("it to be filed", || env.path("jobs/accepted/batch.csv").exists());
-    until("the end", || status(&env, "batch")["state"] == "done");
+    until("the end", || env.status("batch")["state"] == "done");
     // With folders of its own it starts.
     env.configure("");
     let beside = env.start(["daemon", "--emulator", "--jobs", "other", "--log-level", "info"]);
@@ -677,12 +673,12 @@ fn a_batch_whose_folder_cannot_be_written_to_keeps_no_daemon_from_starting_and_b
     daemon.says("batch parked: its output directory cannot be written to: ").says("output/one is a link");
     env.run(["budget", "one", "100"]).exited(0);
     env.run(["submit", "two.csv", "--wait"]).exited(0);
-    assert_eq!(status(&env, "one")["parked_by"], "disk");
+    assert_eq!(env.status("one")["parked_by"], "disk");
     assert_eq!(env.audit().totals.tasks, 4, "nothing is bought for a folder that cannot be written to");
     std::fs::remove_file(env.path("output/one")).unwrap();
     std::fs::rename(env.path("moved"), env.path("output/one")).unwrap();
     daemon.says("its output directory can be written to again");
-    until("the end", || status(&env, "one")["state"] == "done");
+    until("the end", || env.status("one")["state"] == "done");
     daemon.stop();
     env.audit().each_paid_once(5);
 }
@@ -710,7 +706,7 @@ fn nobody_waits_for_a_task_that_is_overdue() {
     env.run(["submit", "late.json", "--wait"])
         .exited(7)
         .says("late: 1 overdue: watched until the service ends");
-    assert_eq!(status(&env, "late")["overdue"], 1);
+    assert_eq!(env.status("late")["overdue"], 1);
     env.run(["status"]).exited(0).says("late: 1 overdue");
     daemon.stop();
 }

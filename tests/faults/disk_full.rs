@@ -38,10 +38,6 @@ fn at_speed(speed: f64, more: &str) -> TestEnv {
     env
 }
 
-fn status(env: &TestEnv, batch: &str) -> Value {
-    env.run(["status", batch, "--json"]).exited(0).json()["batches"][0].clone()
-}
-
 fn count(status: &Value, state: &str) -> usize {
     usize::try_from(status[state].as_u64().unwrap_or_default()).unwrap()
 }
@@ -54,18 +50,18 @@ fn times(outcome: &Outcome, text: &str) -> usize {
 /// Waits until the disk parks the batch and what was in flight has come to its end. Not one creating POST leaves
 /// meanwhile, although slots become free. Returns the jobs that were sent.
 fn parked_by_the_disk(env: &TestEnv, batch: &str) -> usize {
-    until("it to be parked", || status(env, batch)["parked_by"] == "disk");
-    let parked = status(env, batch);
+    until("it to be parked", || env.status(batch)["parked_by"] == "disk");
+    let parked = env.status(batch);
     assert_eq!(parked["state"], "parked", "{parked:#}");
     let sent = env.audit().tasks.len() + count(&parked, "submitting");
     until("nothing in flight", || {
-        let status = status(env, batch);
+        let status = env.status(batch);
         count(&status, "submitting") + count(&status, "running") == 0
     });
     let audit = env.audit();
     assert!(audit.tasks.len() <= sent, "{} after {sent}", audit.tasks.len());
     assert!(audit.tasks.iter().all(|task| task.status == "success"));
-    let waiting = status(env, batch);
+    let waiting = env.status(batch);
     assert_eq!((count(&waiting, "failed"), &waiting["parked_by"]), (0, &Value::from("disk")), "{waiting:#}");
     assert!(count(&waiting, "fetching") > 0, "downloads wait: {waiting:#}");
     audit.tasks.len()
@@ -89,7 +85,7 @@ const OUTPUT_ON_DISK: &str = "[paths]\noutput = \"disk/output\"\n[output]\nmin_f
 /// Makes room: a daemon whose outputs lie on the disk gets to the end by itself.
 fn goes_on(env: &TestEnv, disk: &Disk, daemon: Running) {
     disk.clear();
-    until("the end", || status(env, "batch")["state"] == "done");
+    until("the end", || env.status("batch")["state"] == "done");
     until("its results", || env.path("disk/output/batch/report.json").exists());
     daemon.stop();
     is_done(env);
@@ -109,7 +105,7 @@ fn outputs_of_a_daemon_wait_for_a_full_disk_and_go_on_by_themselves() {
     env.run(["status"]).exited(0);
     assert!(env.run(["status"]).stdout.contains("disk"));
     disk.clear();
-    until("the end", || status(&env, "batch")["state"] == "done");
+    until("the end", || env.status("batch")["state"] == "done");
     until("its results", || env.path("disk/output/batch/report.json").exists());
     let outcome = daemon.stop();
     assert_eq!(times(&outcome, "queue parked"), 1, "{}", outcome.stderr);
@@ -128,7 +124,7 @@ fn outputs_wait_while_less_is_free_than_must_be() {
     disk.fill_but(6 * 1024 * 1024);
     parked_by_the_disk(&env, "batch");
     disk.clear();
-    until("the end", || status(&env, "batch")["state"] == "done");
+    until("the end", || env.status("batch")["state"] == "done");
     until("its results", || env.path("disk/output/batch/report.json").exists());
     let outcome = daemon.stop();
     assert_eq!(times(&outcome, "download failed"), 0, "there was room for them: {}", outcome.stderr);
@@ -155,7 +151,7 @@ fn a_batch_that_comes_in_while_the_disk_is_full_is_sent_when_there_is_room() {
     disk.fill();
     let daemon = env.daemon("info");
     env.run(["submit", "batch.csv"]).exited(0);
-    until("it to be parked", || status(&env, "batch")["parked_by"] == "disk");
+    until("it to be parked", || env.status("batch")["parked_by"] == "disk");
     assert_eq!(env.audit().totals.tasks, 0);
     goes_on(&env, &disk, daemon);
 }
@@ -236,7 +232,7 @@ fn manifests_on_a_full_disk_are_taken_in_once_and_filed_when_there_is_room() {
         assert!(env.path(&path).exists(), "{name} is where it was dropped");
     }
     for batch in ["a", "b", "c"] {
-        until("its jobs to be done all the same", || status(&env, batch)["state"] == "done");
+        until("its jobs to be done all the same", || env.status(batch)["state"] == "done");
     }
     disk.clear();
     for (name, folder) in
@@ -278,11 +274,11 @@ fn a_daemon_whose_state_fills_its_disk_goes_on_by_itself() {
         if reserve.exists() {
             disk.write_filler(free_bytes);
         }
-        status(&env, "batch")["parked_by"] == "disk"
+        env.status("batch")["parked_by"] == "disk"
     });
     assert!(!reserve.exists(), "it is used up for the last words");
     until("nothing in flight", || {
-        let status = status(&env, "batch");
+        let status = env.status("batch");
         ["submitting", "running"].iter().all(|state| count(&status, state) == 0)
     });
     let sent = env.audit().tasks.len();
@@ -296,9 +292,9 @@ fn a_daemon_whose_state_fills_its_disk_goes_on_by_itself() {
     assert_eq!(env.audit().tasks.len(), sent);
 
     disk.clear();
-    until("the end", || status(&env, "batch")["state"] == "done");
+    until("the end", || env.status("batch")["state"] == "done");
     until("the manifest to be filed", || env.path("jobs/accepted/late.csv").exists());
-    until("the end", || status(&env, "late")["state"] == "done");
+    until("the end", || env.status("late")["state"] == "done");
     until("the results", || {
         ["batch", "late"].iter().all(|batch| env.path(&format!("output/{batch}/report.json")).exists())
     });
@@ -320,10 +316,10 @@ fn nothing_is_bought_while_the_output_directory_cannot_be_written_to() {
     disk.set_read_only(true);
     daemon.says("the output directory is not writable");
     env.run(["submit", "batch.csv"]).exited(0);
-    until("it to be parked", || status(&env, "batch")["parked_by"] == "disk");
+    until("it to be parked", || env.status("batch")["parked_by"] == "disk");
     assert_eq!(env.audit().tasks.len(), 0);
     disk.set_read_only(false);
-    until("the end", || status(&env, "batch")["state"] == "done");
+    until("the end", || env.status("batch")["state"] == "done");
     daemon.stop();
     env.audit().each_paid_once(JOBS);
 }
@@ -340,10 +336,10 @@ fn outputs_wait_for_a_batch_folder_that_cannot_be_written_to() {
     until("the folder", || folder.exists());
     immutable("+i", &folder);
     daemon.says("batch parked: its output directory cannot be written to");
-    until("it to be parked", || status(&env, "batch")["parked_by"] == "disk");
+    until("it to be parked", || env.status("batch")["parked_by"] == "disk");
     immutable("-i", &folder);
     daemon.says("its output directory can be written to again");
-    until("the end", || status(&env, "batch")["state"] == "done");
+    until("the end", || env.status("batch")["state"] == "done");
     until("its results", || folder.join("report.json").exists());
     daemon.stop();
     env.audit().each_paid_once(JOBS);
@@ -362,18 +358,18 @@ fn outputs_wait_for_a_folder_that_became_a_link_and_for_a_disk_that_is_gone() {
         let moved = if is_batch { mounted.join("batch") } else { mounted.clone() };
         let daemon = env.daemon("info");
         env.run(["submit", "batch.csv"]).exited(0);
-        until("the first outputs", || count(&status(&env, "batch"), "succeeded") >= 4);
+        until("the first outputs", || count(&env.status("batch"), "succeeded") >= 4);
         fs::rename(&moved, &away).unwrap();
         if is_batch {
             symlink(&away, &moved).unwrap();
         }
-        until("it to be parked", || status(&env, "batch")["parked_by"] == "disk");
+        until("it to be parked", || env.status("batch")["parked_by"] == "disk");
         until("nothing in flight", || {
-            let status = status(&env, "batch");
+            let status = env.status("batch");
             ["submitting", "running"].iter().all(|state| count(&status, state) == 0)
         });
         // More is not bought, and nothing is given up.
-        let (sent, status) = (env.audit().tasks.len(), || status(&env, "batch"));
+        let (sent, status) = (env.audit().tasks.len(), || env.status("batch"));
         assert!(sent < JOBS && count(&status(), "failed") == 0, "{sent}: {}", status());
         if is_batch {
             fs::remove_file(&moved).unwrap();
@@ -404,23 +400,23 @@ fn outputs_wait_for_a_disk_that_was_mounted_at_the_folder_itself() {
         let mount = disk.also_at(mount_point.clone());
         let daemon = env.daemon("info");
         env.run(["submit", "batch.csv"]).exited(0);
-        until("the first outputs", || count(&status(&env, "batch"), "succeeded") >= 4);
+        until("the first outputs", || count(&env.status("batch"), "succeeded") >= 4);
         drop(mount);
         let cause = if is_store { "store" } else { "disk" };
-        until("it to be parked", || status(&env, "batch")["parked_by"] == cause);
+        until("it to be parked", || env.status("batch")["parked_by"] == cause);
         until("nothing in flight", || {
-            let status = status(&env, "batch");
+            let status = env.status("batch");
             ["submitting", "running"].iter().all(|state| count(&status, state) == 0)
         });
         // Settings that are read anew change nothing about that.
         daemon.signal(Signal::HUP);
         daemon.says("configuration reloaded");
-        until("it to be parked", || status(&env, "batch")["parked_by"] == cause);
-        let (sent, waiting) = (env.audit().tasks.len(), status(&env, "batch"));
+        until("it to be parked", || env.status("batch")["parked_by"] == cause);
+        let (sent, waiting) = (env.audit().tasks.len(), env.status("batch"));
         assert!(sent < JOBS && count(&waiting, "failed") == 0, "{sent}: {waiting}");
         assert_eq!(files_on(&folder), 0, "nothing is below the mount point");
         let mount = disk.also_at(mount_point);
-        until("the end", || status(&env, "batch")["state"] == "done");
+        until("the end", || env.status("batch")["state"] == "done");
         daemon.stop().exited(0);
         env.audit().each_paid_once(JOBS);
         assert_eq!(files_on(&folder), JOBS);
@@ -466,7 +462,7 @@ fn a_daemon_whose_last_room_is_taken_waits_and_goes_on_by_itself() {
     // The database may be closed until it can be opened safely; what is asked is answered all the same. Which wish was
     // the last is left to chance, and it is in force before it can be written.
     for _ in 0..3 {
-        let told = status(&env, "batch");
+        let told = env.status("batch");
         assert!(told["parked_by"] == "disk" || told["parked_by"] == "paused", "{told}");
         // However many wish meanwhile.
         (0..25).for_each(|_| wish(&env, wishes.next().unwrap()));
@@ -477,7 +473,7 @@ fn a_daemon_whose_last_room_is_taken_waits_and_goes_on_by_itself() {
     daemon.says("the state can be written again");
     // A wish whose client went away is carried out all the same, and a pause among them may come after a resume.
     until("the end", || {
-        let is_done = status(&env, "batch")["state"] == "done";
+        let is_done = env.status("batch")["state"] == "done";
         if !is_done {
             env.run(["resume", "batch"]).exited(0);
         }

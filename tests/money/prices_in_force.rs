@@ -104,7 +104,7 @@ fn versions_that_were_replaced_free_of_charge_leave_no_room_for_higher_prices() 
         env.write("w.json", rows(clip).to_string());
         env.run(["run", "w.json"]).exited(7);
     }
-    let status = env.run(["status", "w", "--json"]).exited(0).json()["batches"][0].clone();
+    let status = env.status("w");
     assert_eq!(
         (&status["planned_credits"], &status["budget_credits"]),
         (&json!(18), &json!(18)),
@@ -130,7 +130,7 @@ fn rows_that_were_canceled_before_they_were_sent_leave_no_room_for_higher_prices
     env.run(["run", "w.json", "--budget", "0"]).exited(4);
     env.run(["budget", "w", "none"]).exited(0);
     let money = || {
-        let status = env.run(["status", "w", "--json"]).exited(0).json()["batches"][0].clone();
+        let status = env.status("w");
         ["planned_credits", "budget_credits"].map(|name| status[name].as_u64().unwrap())
     };
     assert_eq!(money(), [24, 24]);

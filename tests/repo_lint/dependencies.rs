@@ -86,7 +86,7 @@ fn every_direct_dependency_is_used() {
         &program[..],
         &["emulator/src"],
         &["emulator/renderer/src"],
-        &["media_facts/src"],
+        &["media_facts/src", "media_facts/tests"],
         &["fuzz/fuzz_targets"],
     ];
     for ((path, manifest), dirs) in MANIFESTS.into_iter().zip(sources) {

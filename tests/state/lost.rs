@@ -256,7 +256,7 @@ fn a_version_that_was_replaced_before_the_export_ends_with_the_import() {
     dying.env("CALLSHEET_FAILPOINT", "accepted");
     Running::start(dying).end().was_killed("accepted");
     move_state(&env);
-    let batch = env.run(["status", "batch", "--json"]).exited(0).json()["batches"][0].clone();
+    let batch = env.status("batch");
     assert_eq!((&batch["replaced"], &batch["queued"]), (&3.into(), &3.into()), "{batch:#}");
     env.run(["resume", "batch"]).exited(0);
     env.run(["run", "batch.csv", "--budget", "none"]).exited(0);

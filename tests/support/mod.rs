@@ -33,6 +33,8 @@ pub mod terminal;
 pub mod tls;
 
 use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
@@ -59,6 +61,8 @@ pub const TIMEOUT: Duration = Duration::from_secs(180);
 /// Between two looks at something that is waited for.
 const POLL_INTERVAL: Duration = Duration::from_millis(3);
 const POLL_INTERVAL_MAX: Duration = Duration::from_millis(300);
+/// The same, of the time that a look takes.
+const LOOKS_APART: u32 = 16;
 
 /// See the module's documentation.
 pub struct TestEnv {
@@ -192,6 +196,39 @@ impl TestEnv {
         running
     }
 
+    /// How a batch stands, as `callsheet status --json` shows it.
+    #[track_caller]
+    pub fn status(&self, batch: &str) -> Value {
+        self.ask_for_status(Some(batch))["batches"][0].clone()
+    }
+
+    /// The same, of all batches.
+    #[track_caller]
+    pub fn statuses(&self) -> Vec<Value> {
+        self.ask_for_status(None)["batches"].as_array().unwrap().clone()
+    }
+
+    /// A daemon that listens in the usual place is asked itself: that takes a hundredth of the time of a process.
+    #[track_caller]
+    fn ask_for_status(&self, batch: Option<&str>) -> Value {
+        self.status_by_socket(batch).unwrap_or_else(|| {
+            let arguments = ["status", "--json"].into_iter().chain(batch);
+            self.run(arguments).exited(0).json()
+        })
+    }
+
+    fn status_by_socket(&self, batch: Option<&str>) -> Option<Value> {
+        let mut socket = UnixStream::connect(self.path("state/callsheet.sock")).ok()?;
+        let query = batch.map_or_else(String::new, |batch| format!("?batch={batch}"));
+        let request =
+            format!("GET /v1/status{query} HTTP/1.1\r\nhost: callsheet\r\nconnection: close\r\n\r\n");
+        socket.write_all(request.as_bytes()).ok()?;
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer).ok()?;
+        let (head, body) = answer.split_once("\r\n\r\n")?;
+        head.starts_with("HTTP/1.1 200 ").then(|| serde_json::from_str(body).ok())?
+    }
+
     /// What the service saw so far.
     pub fn audit(&self) -> Audit {
         Audit::read(&self.emulator)
@@ -266,7 +303,7 @@ pub fn ahead(by: Duration) -> Timestamp {
 }
 
 /// Looks again and again until there is something to see. A look that takes long, such as one that starts a process, leaves
-/// the processor to others for four times as long.
+/// the processor to others for many times as long.
 pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let began = Instant::now();
     loop {
@@ -275,7 +312,7 @@ pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
             return seen;
         }
         assert!(began.elapsed() < TIMEOUT, "waited for {what}, in vain");
-        std::thread::sleep((4 * looked.elapsed()).clamp(POLL_INTERVAL, POLL_INTERVAL_MAX));
+        std::thread::sleep((LOOKS_APART * looked.elapsed()).clamp(POLL_INTERVAL, POLL_INTERVAL_MAX));
     }
 }
 
