@@ -38,13 +38,14 @@ use crate::domain::credits::Credits;
 use crate::domain::exit_code::Exit;
 use crate::domain::ids::{BatchName, BatchNo};
 use crate::domain::parked_reason::Parked;
+use crate::domain::quote::Catalog;
 use crate::domain::shell_word::job_argument;
-use crate::domain::time::Millis;
+use crate::domain::time::{Millis, Timestamp};
 use crate::engine::gallery::Standing;
 use crate::engine::scheduler::{BatchOverview, Standstill};
 use crate::engine::upload_limit::Uploads;
 use crate::engine::{self, Engine, EngineError, Mode, Scope, Stop};
-use crate::ingest::catalog_refresh;
+use crate::ingest::catalog_refresh::{self, JustReadCatalogs};
 use crate::ingest::ingest_handle;
 use crate::ingest::receipt::Receipt;
 use crate::metrics::Metrics;
@@ -185,7 +186,7 @@ async fn prepare(
     if command.adopt_state {
         service_contact::adopt(&store, (&service, chosen.identity.as_str()), backoff).await?;
     }
-    let receipts = submit_all(&store, &parts, manifests, global, clock).await?;
+    let Submitted { receipts, just_read } = submit_all(&store, &parts, manifests, global, clock).await?;
     if end_of_batches::has_nothing(&receipts) {
         let exit = end_of_batches::nothing_exit(&receipts);
         if global.json {
@@ -200,7 +201,12 @@ async fn prepare(
         summary::continued_besides(receipt, &batch);
         only.insert(batch.no);
     }
-    let deps = build::engine_deps(service.clone(), chosen, config, &parts)?;
+    let mut deps = build::engine_deps(service.clone(), chosen, config, &parts)?;
+    if let Some((catalog, given)) = just_read
+        && let Some(next) = deps.catalogs.take()
+    {
+        deps.catalogs = Some(Arc::new(JustReadCatalogs::new(catalog, given, next, clock)));
+    }
     let mode = Mode::Paying(Box::new(deps));
     let app = App::new(store.clone(), mode, &Scope::Only(only.clone()), parts, clock)?;
     app.engine.show_gauges();
@@ -232,6 +238,13 @@ async fn check_folders(app: &App) -> Result<(), Failure> {
     Ok(engine::blocking(check).await?)
 }
 
+/// What became of manifests.
+struct Submitted {
+    receipts: Vec<Receipt>,
+    /// The catalogs that they were validated by, and when the service gave them, where it was just asked for all of them.
+    just_read: Option<(Arc<Catalog>, Timestamp)>,
+}
+
 /// Submits the manifests to an engine in this process that sends nothing yet. What is good of them is durable
 /// afterwards.
 async fn submit_all(
@@ -240,7 +253,7 @@ async fn submit_all(
     manifests: &[ManifestInput],
     global: &Global,
     clock: Clock,
-) -> Result<Vec<Receipt>, Failure> {
+) -> Result<Submitted, Failure> {
     ingest_handle::sweep_incoming(store.dir()).map_err(|error| {
         let incoming = store.dir().join("incoming");
         Failure::new(Exit::Disk, format!("failed to use {}: {error}", incoming.display()))
@@ -250,12 +263,15 @@ async fn submit_all(
     service_target::warn_if_stale(&catalogs, &clock);
     let nothing_yet = Scope::Only(BTreeSet::new());
     let app = App::new(store.clone(), Mode::Offline, &nothing_yet, parts.clone(), clock)?;
-    app.state.ingest.use_catalog(catalogs);
+    let ingest = app.state.ingest.clone();
+    let (are_new, given) = (catalogs.are_new, catalogs.fetched);
+    let catalog = ingest.use_catalog(catalogs);
     let engine = InProcess::begin(app);
     let receipts = submit::submit_all(engine.client(), manifests, global).await;
     // An engine that ended by itself says why.
     engine.end().await?;
-    receipts
+    let just_read = (are_new && ingest.still_uses(&catalog)).then_some((catalog, given));
+    Ok(Submitted { receipts: receipts?, just_read })
 }
 
 /// Listens for questions and for its owner's commands while the run lasts. A run works without them, too.

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Map, Value};
@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use crate::api::response::CatalogAnswer;
 use crate::api::{Service, ServiceError};
 use crate::clock::Clock;
-use crate::domain::quote::catalog::{CATALOG_MAX_AGE, CatalogPart};
+use crate::domain::quote::catalog::{CATALOG_MAX_AGE, CatalogPart, NEW_BATCH_MAX_AGE};
 use crate::domain::quote::{Catalog, Surcharges};
 use crate::domain::retry_delay::Backoff;
 use crate::domain::time::{Millis, Timestamp};
@@ -40,6 +40,8 @@ pub struct Catalogs {
     pub fetched: Timestamp,
     /// Why some could not be renewed, when they are older than they should be.
     pub stale_because: Option<String>,
+    /// The service has just given all of them, in answer to this reading.
+    pub are_new: bool,
 }
 
 impl Catalogs {
@@ -51,6 +53,7 @@ impl Catalogs {
         failed: &[(CatalogPart, ServiceError)],
         is_used: impl Fn(Timestamp) -> bool,
     ) -> Catalogs {
+        let are_new = given_now.len() == CatalogPart::ALL.len();
         let (mut catalog, mut raw) = (Catalog::default(), Map::new());
         let mut stale = Vec::new();
         let mut fetched = kept.fetched;
@@ -81,7 +84,7 @@ impl Catalogs {
             1 => format!("{first}; and so 1 other"),
             more => format!("{first}; and so {more} others"),
         });
-        Catalogs { catalog, raw: Value::Object(raw), fetched, stale_because }
+        Catalogs { catalog, raw: Value::Object(raw), fetched, stale_because, are_new }
     }
 
     /// With what was charged above their prices.
@@ -238,6 +241,45 @@ impl CatalogSource for ServiceCatalogs {
 
     fn keep(&self, cells: &Surcharges) -> Result<(), StoreError> {
         surcharge_file::keep(&self.state, &self.identity, cells)
+    }
+}
+
+/// A source for an engine that begins right after its manifests were validated: by catalogs that were just read for them. They are
+/// not asked for twice within [`NEW_BATCH_MAX_AGE`].
+#[derive(Debug)]
+pub struct JustReadCatalogs {
+    /// Those, and when the service gave them, until they are taken.
+    read: Mutex<Option<(Arc<Catalog>, Timestamp)>>,
+    /// Where the next ones come from.
+    next: Arc<dyn CatalogSource>,
+    clock: Clock,
+}
+
+impl JustReadCatalogs {
+    /// Begins with what the service gave at `given`.
+    pub fn new(
+        catalog: Arc<Catalog>,
+        given: Timestamp,
+        next: Arc<dyn CatalogSource>,
+        clock: Clock,
+    ) -> JustReadCatalogs {
+        JustReadCatalogs { read: Mutex::new(Some((catalog, given))), next, clock }
+    }
+}
+
+impl CatalogSource for JustReadCatalogs {
+    fn renew(&self) -> CatalogRefresh<'_> {
+        // Nothing panics while it is held.
+        let read = self.read.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let now = self.clock.now().wall;
+        match read.filter(|(_, given)| is_younger(*given, now, NEW_BATCH_MAX_AGE)) {
+            Some((catalog, _)) => Box::pin(std::future::ready(Ok(catalog))),
+            None => self.next.renew(),
+        }
+    }
+
+    fn keep(&self, surcharges: &Surcharges) -> Result<(), StoreError> {
+        self.next.keep(surcharges)
     }
 }
 

@@ -265,12 +265,18 @@ impl IngestHandle {
     }
 
     /// Uses these catalogs, which were loaded just now, even where some are missing.
-    pub fn use_catalog(&self, loaded: Catalogs) {
+    pub fn use_catalog(&self, loaded: Catalogs) -> Arc<Catalog> {
         let looked = self.clock.now().wall;
         let mut in_force = self.in_force();
         in_force.note_asked(&loaded, looked);
         let (catalog, fetched) = (Arc::new(loaded.catalog), loaded.fetched);
-        in_force.catalog = Some(StoredCatalog { catalog, looked, fetched, is_given: true });
+        in_force.catalog = Some(StoredCatalog { catalog: catalog.clone(), looked, fetched, is_given: true });
+        catalog
+    }
+
+    /// Whether no other catalogs took the place of those that it was told to use.
+    pub fn still_uses(&self, catalog: &Arc<Catalog>) -> bool {
+        self.in_force().catalog.as_ref().is_some_and(|stored| Arc::ptr_eq(&stored.catalog, catalog))
     }
 
     /// Other rules from now on.

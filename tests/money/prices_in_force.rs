@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::support::collect_outputs::Outputs;
 use crate::support::scripted_proxy::{Act, Route, ScriptedProxy};
-use crate::support::{TestEnv, until};
+use crate::support::{TestEnv, manifests, until};
 
 /// Two videos at 10 credits each.
 fn two_videos(max_credits: Option<u64>) -> String {
@@ -193,6 +193,27 @@ fn a_model_that_is_withdrawn_parks_its_jobs_until_the_catalog_lists_it_again() {
     env.prices(&json!({"video": video}));
     env.run(["run", "w.json"]).exited(0);
     assert_eq!(env.audit().totals.charged_credits, 20);
+}
+
+#[test]
+fn a_run_asks_once_for_what_it_validates_and_prices_by() {
+    let calls_of_a_run_and_the_next = || {
+        let env = TestEnv::new();
+        let service = ScriptedProxy::before(&env.base_url(), |_| Act::Pass);
+        let calls_of_a_run = |file: &str| {
+            let before = service.calls(Route::Catalog).len();
+            env.run(["run", file, "--base-url", &service.base_url()]).exited(0);
+            service.calls(Route::Catalog).len() - before
+        };
+        env.write("w.json", two_videos(None));
+        env.write("other.csv", manifests::manifest("image", 1));
+        let calls = [calls_of_a_run("w.json"), calls_of_a_run("other.csv")];
+        env.audit().each_paid_once(3);
+        calls
+    };
+    // The next one validates by the stored ones, which another process asked for, and asks before it sends. On a machine that
+    // stands still for seconds, what was read is too old.
+    assert!((0..3).any(|_| calls_of_a_run_and_the_next() == [4, 4]));
 }
 
 /// Has the stored catalogs as they would be two minutes later.

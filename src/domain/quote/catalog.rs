@@ -20,6 +20,10 @@ use crate::domain::time::Millis;
 /// How old a catalog may be where it cannot be read again: the service lets it be cached for so long (Endpoints).
 pub const CATALOG_MAX_AGE: Millis = Millis::from_secs(3_600);
 
+/// How old the catalogs may be when a batch is accepted: what is asked for now is to be sent at the prices of now. Not less, so
+/// that thousands of manifests a minute do not ask for them each.
+pub const NEW_BATCH_MAX_AGE: Millis = Millis::from_secs(5);
+
 /// Everything the service publishes about what can be asked for.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub struct Catalog {

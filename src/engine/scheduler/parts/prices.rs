@@ -16,7 +16,7 @@ use crate::domain::diagnostic::Diagnostic;
 use crate::domain::ids::{BatchName, BatchNo, JobKey, Seq};
 use crate::domain::job::{Job, Order, State};
 use crate::domain::job_reference::InputField;
-use crate::domain::quote::catalog::CATALOG_MAX_AGE;
+use crate::domain::quote::catalog::{CATALOG_MAX_AGE, NEW_BATCH_MAX_AGE};
 use crate::domain::quote::{self, Bound, Catalog, CatalogPart, Cost, LengthError, Rules, Surcharges};
 use crate::domain::shell_word::job_argument;
 use crate::domain::task::Fault;
@@ -26,9 +26,6 @@ use crate::engine::scheduler::job_log;
 /// How old the catalogs may be when a job is admitted. The service lets them be cached for an hour, and its prices may
 /// change within it; four small answers every five minutes are little beside the readings of a single task.
 const RENEW_INTERVAL: Millis = Millis::from_secs(300);
-/// How old they may be when a batch is accepted: what is asked for now is to be sent at the prices of now. Not less, so that
-/// thousands of manifests a minute do not ask for them each.
-const NEW_BATCH_MAX_AGE: Millis = Millis::from_secs(5);
 /// When they are asked for again where one of them is missing.
 const RETRY_INTERVAL: Millis = Millis::from_secs(30);
 
