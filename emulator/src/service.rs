@@ -27,6 +27,14 @@ const ADVISED_POLL_MS: f64 = 5_000.0;
 /// What a submission to the provider takes (at speed 1).
 const SUBMISSION_MS: f64 = 250.0;
 
+/// What a creating call gave.
+struct Taken {
+    id: Uuid,
+    answer: FirstAnswer,
+    /// The call created it; otherwise its key gave one that there was.
+    is_new: bool,
+}
+
 /// The service.
 #[derive(Debug)]
 pub(crate) struct Service {
@@ -167,10 +175,10 @@ impl Service {
         digest: u64,
         body: &Result<Value, ApiError>,
     ) -> Result<Value, ApiError> {
-        let (id, answer) = self.take_order(kind, key, digest, body)?;
+        let Taken { id, answer, is_new } = self.take_order(kind, key, digest, body)?;
         self.wait_for(id, answer).await;
         match answer {
-            FirstAnswer::Task => self.task_object(id).ok_or_else(ApiError::internal),
+            FirstAnswer::Task => self.answered_task(id, is_new).ok_or_else(ApiError::internal),
             FirstAnswer::Rejected => Err(ApiError::unsupported_settings(id)),
             FirstAnswer::Failed => Err(ApiError::failed_after_creation(id)),
             FirstAnswer::Unknown => Err(ApiError::outcome_unknown(id)),
@@ -184,13 +192,13 @@ impl Service {
         key: Option<&str>,
         digest: u64,
         body: &Result<Value, ApiError>,
-    ) -> Result<(Uuid, FirstAnswer), ApiError> {
+    ) -> Result<Taken, ApiError> {
         let mut core = self.core();
         let now_ms = self.clock.now_ms();
         if let Some(id) = key.and_then(|key| core.state.task_of_key(key)) {
             let foreign = core.state.task(id).is_some_and(|task| task.body_digest != digest);
             core.commit(Record::Replay { at_ms: now_ms, id, foreign })?;
-            return Ok((id, FirstAnswer::Task));
+            return Ok(Taken { id, answer: FirstAnswer::Task, is_new: false });
         }
         let created = match body {
             Ok(body) => validation::order(&core.state.catalog, kind, body).and_then(|mut order| {
@@ -201,7 +209,7 @@ impl Service {
             Err(error) => Err(error.clone()),
         };
         let task = created.inspect_err(|error| core.state.totals.refused(error.status))?;
-        let created = (task.id, task.first_answer);
+        let created = Taken { id: task.id, answer: task.first_answer, is_new: true };
         tracing::debug!(id = %task.id, kind = kind.word(), credits = task.charged_credits, key, "task created");
         core.commit(Record::Task { task: Box::new(task) })?;
         Ok(created)
@@ -224,10 +232,15 @@ impl Service {
         }
     }
 
-    fn task_object(&self, id: Uuid) -> Option<Value> {
+    /// The task in the answer to a creating call. One that is made beside the call is told as it was accepted, `pending` and
+    /// without URLs, however long the answer is under way (States and transitions).
+    fn answered_task(&self, id: Uuid, is_new: bool) -> Option<Value> {
         self.with_state(|state, now_ms| {
             let user = state.user();
-            state.task(id).map(|task| task.object(now_ms, user, &self.media_url))
+            let task = state.task(id)?;
+            let as_accepted = is_new && !task.renders_in_call();
+            let at_ms = if as_accepted { task.timing.created_ms } else { now_ms };
+            Some(task.object(at_ms, user, &self.media_url))
         })
     }
 
@@ -388,4 +401,28 @@ fn scaled(ms: f64, speed: f64) -> i64 {
     #[expect(clippy::cast_possible_truncation, reason = "bounded on both sides")]
     let whole = (ms / speed).clamp(0.0, 1e9) as i64;
     whole
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::Catalog;
+
+    #[test]
+    fn an_answer_that_is_late_tells_of_a_new_task_as_it_was_accepted() {
+        let fault_profile = ActiveFaults::new(FaultPlan::default());
+        let state = ServiceState::new(Catalog::built_in().unwrap(), fault_profile, 1.0, 1, 1);
+        let text = || String::from("a");
+        let setup = Setup { api_key: text(), base_url: text(), media_url: text(), speed: 1.0 };
+        let service = Service::new(state, None, Clock::new(true, 0), setup);
+        service.change_account(AccountChange { credits: Some(1_000), ..AccountChange::default() }).unwrap();
+        let body = Ok(json!({"model": "house-c1", "prompt": "a boat"}));
+        let taken = service.take_order(Kind::Video, Some("key"), 7, &body).unwrap();
+        service.clock.advance(Duration::from_hours(1));
+        let answer = service.answered_task(taken.id, taken.is_new).unwrap();
+        assert_eq!((&answer["status"], &answer["taskUrls"]), (&json!("pending"), &json!([])));
+        let again = service.take_order(Kind::Video, Some("key"), 7, &body).unwrap();
+        let answer = service.answered_task(again.id, again.is_new).unwrap();
+        assert_eq!((&answer["status"], again.id), (&json!("success"), taken.id));
+    }
 }
