@@ -27,11 +27,11 @@ const ADVISED_POLL_MS: f64 = 5_000.0;
 /// What a submission to the provider takes (at speed 1).
 const SUBMISSION_MS: f64 = 250.0;
 
-/// What a creating call gave.
-struct Taken {
+/// The task that a creating call is answered with.
+struct CreatedTask {
     id: Uuid,
     answer: FirstAnswer,
-    /// The call created it; otherwise its key gave one that there was.
+    /// False: the task already existed for the call's key.
     is_new: bool,
 }
 
@@ -175,7 +175,7 @@ impl Service {
         digest: u64,
         body: &Result<Value, ApiError>,
     ) -> Result<Value, ApiError> {
-        let Taken { id, answer, is_new } = self.take_order(kind, key, digest, body)?;
+        let CreatedTask { id, answer, is_new } = self.take_order(kind, key, digest, body)?;
         self.wait_for(id, answer).await;
         match answer {
             FirstAnswer::Task => self.answered_task(id, is_new).ok_or_else(ApiError::internal),
@@ -192,13 +192,13 @@ impl Service {
         key: Option<&str>,
         digest: u64,
         body: &Result<Value, ApiError>,
-    ) -> Result<Taken, ApiError> {
+    ) -> Result<CreatedTask, ApiError> {
         let mut core = self.core();
         let now_ms = self.clock.now_ms();
         if let Some(id) = key.and_then(|key| core.state.task_of_key(key)) {
             let foreign = core.state.task(id).is_some_and(|task| task.body_digest != digest);
             core.commit(Record::Replay { at_ms: now_ms, id, foreign })?;
-            return Ok(Taken { id, answer: FirstAnswer::Task, is_new: false });
+            return Ok(CreatedTask { id, answer: FirstAnswer::Task, is_new: false });
         }
         let created = match body {
             Ok(body) => validation::order(&core.state.catalog, kind, body).and_then(|mut order| {
@@ -209,7 +209,7 @@ impl Service {
             Err(error) => Err(error.clone()),
         };
         let task = created.inspect_err(|error| core.state.totals.refused(error.status))?;
-        let created = Taken { id: task.id, answer: task.first_answer, is_new: true };
+        let created = CreatedTask { id: task.id, answer: task.first_answer, is_new: true };
         tracing::debug!(id = %task.id, kind = kind.word(), credits = task.charged_credits, key, "task created");
         core.commit(Record::Task { task: Box::new(task) })?;
         Ok(created)
@@ -232,8 +232,9 @@ impl Service {
         }
     }
 
-    /// The task in the answer to a creating call. One that is made beside the call is told as it was accepted, `pending` and
-    /// without URLs, however long the answer is under way (States and transitions).
+    /// The task in the answer to a creating call. A new one that is not rendered in the call is shown as it was accepted, `pending`
+    /// or `processing` and without URLs, however long the answer takes (States and transitions). At a speed that leaves a task less
+    /// than a millisecond it is finished at once.
     fn answered_task(&self, id: Uuid, is_new: bool) -> Option<Value> {
         self.with_state(|state, now_ms| {
             let user = state.user();
@@ -409,7 +410,7 @@ mod tests {
     use crate::catalog::Catalog;
 
     #[test]
-    fn an_answer_that_is_late_tells_of_a_new_task_as_it_was_accepted() {
+    fn a_late_answer_shows_a_new_task_as_it_was_accepted() {
         let fault_profile = ActiveFaults::new(FaultPlan::default());
         let state = ServiceState::new(Catalog::built_in().unwrap(), fault_profile, 1.0, 1, 1);
         let text = || String::from("a");
@@ -417,12 +418,12 @@ mod tests {
         let service = Service::new(state, None, Clock::new(true, 0), setup);
         service.change_account(AccountChange { credits: Some(1_000), ..AccountChange::default() }).unwrap();
         let body = Ok(json!({"model": "house-c1", "prompt": "a boat"}));
-        let taken = service.take_order(Kind::Video, Some("key"), 7, &body).unwrap();
-        service.clock.advance(Duration::from_hours(1));
-        let answer = service.answered_task(taken.id, taken.is_new).unwrap();
+        let created = service.take_order(Kind::Video, Some("key"), 7, &body).unwrap();
+        service.clock.advance(Duration::from_secs(3_600));
+        let answer = service.answered_task(created.id, created.is_new).unwrap();
         assert_eq!((&answer["status"], &answer["taskUrls"]), (&json!("pending"), &json!([])));
         let again = service.take_order(Kind::Video, Some("key"), 7, &body).unwrap();
         let answer = service.answered_task(again.id, again.is_new).unwrap();
-        assert_eq!((&answer["status"], again.id), (&json!("success"), taken.id));
+        assert_eq!((&answer["status"], again.id), (&json!("success"), created.id));
     }
 }

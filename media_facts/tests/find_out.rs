@@ -61,16 +61,16 @@ fn png(width: u32, height: u32, colour: png::ColorType, pixel: &[u8]) -> Vec<u8>
     bytes
 }
 
-/// Shades of grey, for the encoder: `Encoder::encode` would compile it once for each of nine formats.
-struct Greys<'a> {
+/// Pixels of 3 bytes, for the encoder: `Encoder::encode` would compile it once for each of nine formats.
+struct Colours<'a> {
     width: u16,
     height: u16,
-    shades: &'a [u8],
+    pixels: &'a [u8],
 }
 
-impl jpeg_encoder::ImageBuffer for Greys<'_> {
+impl jpeg_encoder::ImageBuffer for Colours<'_> {
     fn get_jpeg_color_type(&self) -> jpeg_encoder::JpegColorType {
-        jpeg_encoder::JpegColorType::Luma
+        jpeg_encoder::JpegColorType::Ycbcr
     }
 
     fn width(&self) -> u16 {
@@ -81,15 +81,20 @@ impl jpeg_encoder::ImageBuffer for Greys<'_> {
         self.height
     }
 
-    fn fill_buffers(&self, y: u16, [lumas, ..]: &mut [Vec<u8>; 4]) {
-        let width = usize::from(self.width);
-        lumas.extend(&self.shades[usize::from(y) * width..][..width]);
+    fn fill_buffers(&self, y: u16, [lumas, blues, reds, _]: &mut [Vec<u8>; 4]) {
+        let line_bytes = usize::from(self.width) * 3;
+        for pixel in self.pixels[usize::from(y) * line_bytes..][..line_bytes].as_chunks::<3>().0 {
+            let (luma, blue, red) = jpeg_encoder::rgb_to_ycbcr(pixel[0], pixel[1], pixel[2]);
+            lumas.push(luma);
+            blues.push(blue);
+            reds.push(red);
+        }
     }
 }
 
-fn jpeg(width: u16, height: u16, shades: &[u8]) -> Vec<u8> {
+fn jpeg(width: u16, height: u16, pixels: &[u8]) -> Vec<u8> {
     let mut jpeg = Vec::new();
-    jpeg_encoder::Encoder::new(&mut jpeg, 90).encode_image(Greys { width, height, shades }).unwrap();
+    jpeg_encoder::Encoder::new(&mut jpeg, 90).encode_image(Colours { width, height, pixels }).unwrap();
     jpeg
 }
 
@@ -151,8 +156,10 @@ fn a_large_picture_gets_a_small_one() {
 
 #[test]
 fn a_jpeg_and_a_webp_get_one_too() {
-    let (facts, thumbnail) = ask(&jpeg(700, 900, &[90; 700 * 900]), "image/jpeg");
-    assert_eq!((facts.unwrap().height, Thumbnail::decoded(thumbnail).height), (Some(900), 480));
+    let (facts, thumbnail) = ask(&jpeg(700, 900, &[10, 200, 10].repeat(700 * 900)), "image/jpeg");
+    let thumbnail = Thumbnail::decoded(thumbnail);
+    assert_eq!((facts.unwrap().height, thumbnail.height), (Some(900), 480));
+    same_colour(thumbnail.pixel(100, 100), [10, 200, 10]);
     let (facts, thumbnail) = ask(&webp(500, 600, &[10, 200, 10].repeat(500 * 600)), "image/webp");
     assert_eq!((facts.unwrap().width, Thumbnail::decoded(thumbnail).width), (Some(500), 400));
 }
@@ -214,14 +221,14 @@ fn with_exif(jpeg: &[u8], exif: &[u8]) -> Vec<u8> {
 fn fields(columns: u16, numbers: [u8; 6]) -> Vec<u8> {
     let field = 256;
     let (width, height) = (columns * field, 6 / columns * field);
-    let mut shades = Vec::new();
+    let mut pixels = Vec::new();
     for y in 0..height {
         for x in 0..width {
             let number = numbers[usize::from(y / field * columns + x / field)];
-            shades.push(shade(number));
+            pixels.extend([shade(number); 3]);
         }
     }
-    jpeg(width, height, &shades)
+    jpeg(width, height, &pixels)
 }
 
 fn shade(number: u8) -> u8 {
@@ -259,7 +266,7 @@ fn every_orientation_shows_the_same_picture() {
 
 #[test]
 fn a_picture_whose_exif_data_are_damaged_is_upright_or_turned() {
-    let stored = jpeg(600, 400, &[90; 600 * 400]);
+    let stored = jpeg(600, 400, &[90; 600 * 400 * 3]);
     let size = |exif: &[u8]| {
         let facts = ask(&with_exif(&stored, exif), "image/jpeg").0.unwrap();
         (facts.width.unwrap(), facts.height.unwrap())

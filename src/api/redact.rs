@@ -12,7 +12,7 @@ pub(super) fn all(body: &mut Vec<u8>, key: &str) {
     if key.len() < KEY_MIN_BYTES || body.len() < key.len() {
         return;
     }
-    // Nearly every answer: without backslashes there is one spelling.
+    // Catalogs and balances: where there is no backslash, there is one spelling.
     if memchr::memchr(b'\\', body).is_none() && memchr::memmem::find(body, key).is_none() {
         return;
     }

@@ -40,7 +40,7 @@ use crate::domain::ids::{BatchName, BatchNo};
 use crate::domain::parked_reason::Parked;
 use crate::domain::quote::Catalog;
 use crate::domain::shell_word::job_argument;
-use crate::domain::time::{Millis, Timestamp};
+use crate::domain::time::{Millis, Tick};
 use crate::engine::gallery::Standing;
 use crate::engine::scheduler::{BatchOverview, Standstill};
 use crate::engine::upload_limit::Uploads;
@@ -202,10 +202,10 @@ async fn prepare(
         only.insert(batch.no);
     }
     let mut deps = build::engine_deps(service.clone(), chosen, config, &parts)?;
-    if let Some((catalog, given)) = just_read
-        && let Some(next) = deps.catalogs.take()
+    if let Some((catalog, asked)) = just_read
+        && let Some(source) = deps.catalogs.take()
     {
-        deps.catalogs = Some(Arc::new(JustReadCatalogs::new(catalog, given, next, clock)));
+        deps.catalogs = Some(Arc::new(JustReadCatalogs::new(catalog, asked, source, clock)));
     }
     let mode = Mode::Paying(Box::new(deps));
     let app = App::new(store.clone(), mode, &Scope::Only(only.clone()), parts, clock)?;
@@ -241,8 +241,8 @@ async fn check_folders(app: &App) -> Result<(), Failure> {
 /// What became of manifests.
 struct Submitted {
     receipts: Vec<Receipt>,
-    /// The catalogs that they were validated by, and when the service gave them, where it was just asked for all of them.
-    just_read: Option<(Arc<Catalog>, Timestamp)>,
+    /// The catalogs that they were validated by, and when these were asked for; nothing where some were stored before.
+    just_read: Option<(Arc<Catalog>, Tick)>,
 }
 
 /// Submits the manifests to an engine in this process that sends nothing yet. What is good of them is durable
@@ -259,18 +259,19 @@ async fn submit_all(
         Failure::new(Exit::Disk, format!("failed to use {}: {error}", incoming.display()))
     })?;
     let service = parts.ingest.service.as_ref().map(|service| (service, parts.ingest.identity.as_str()));
+    let asked = clock.now().tick;
     let catalogs = catalog_refresh::load(service, store.dir(), &clock).await?;
     service_target::warn_if_stale(&catalogs, &clock);
     let nothing_yet = Scope::Only(BTreeSet::new());
     let app = App::new(store.clone(), Mode::Offline, &nothing_yet, parts.clone(), clock)?;
     let ingest = app.state.ingest.clone();
-    let (are_new, given) = (catalogs.are_new, catalogs.fetched);
+    let just_fetched = catalogs.just_fetched;
     let catalog = ingest.use_catalog(catalogs);
     let engine = InProcess::begin(app);
     let receipts = submit::submit_all(engine.client(), manifests, global).await;
     // An engine that ended by itself says why.
     engine.end().await?;
-    let just_read = (are_new && ingest.still_uses(&catalog)).then_some((catalog, given));
+    let just_read = (just_fetched && ingest.still_uses(&catalog)).then_some((catalog, asked));
     Ok(Submitted { receipts: receipts?, just_read })
 }
 

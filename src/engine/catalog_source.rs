@@ -12,8 +12,8 @@ pub type CatalogRefresh<'a> = Pin<Box<dyn Future<Output = Result<Arc<Catalog>, S
 
 /// Where the engine gets the catalogs in force.
 pub trait CatalogSource: Debug + Send + Sync {
-    /// Asks the service, however young the kept catalogs are. Where it does not answer, the kept ones go on; why there
-    /// are none is the error.
+    /// Asks the service, however young the kept catalogs are; only the first time may those be given that were just fetched for
+    /// this process. Where it does not answer, the kept ones go on; why there are none is the error.
     fn renew(&self) -> CatalogRefresh<'_>;
 
     /// Keeps what was charged above the catalogs' prices for later plans.

@@ -14,7 +14,7 @@ use crate::clock::Clock;
 use crate::domain::quote::catalog::{CATALOG_MAX_AGE, CatalogPart, NEW_BATCH_MAX_AGE};
 use crate::domain::quote::{Catalog, Surcharges};
 use crate::domain::retry_delay::Backoff;
-use crate::domain::time::{Millis, Timestamp};
+use crate::domain::time::{Millis, Tick, Timestamp};
 use crate::engine::{CatalogRefresh, CatalogSource};
 use crate::store::catalog_cache::{self, CachedCatalogs};
 use crate::store::{StoreError, surcharge_file};
@@ -40,8 +40,8 @@ pub struct Catalogs {
     pub fetched: Timestamp,
     /// Why some could not be renewed, when they are older than they should be.
     pub stale_because: Option<String>,
-    /// The service has just given all of them, in answer to this reading.
-    pub are_new: bool,
+    /// All of them were fetched from the service by this very reading.
+    pub just_fetched: bool,
 }
 
 impl Catalogs {
@@ -53,7 +53,7 @@ impl Catalogs {
         failed: &[(CatalogPart, ServiceError)],
         is_used: impl Fn(Timestamp) -> bool,
     ) -> Catalogs {
-        let are_new = given_now.len() == CatalogPart::ALL.len();
+        let just_fetched = given_now.len() == CatalogPart::ALL.len();
         let (mut catalog, mut raw) = (Catalog::default(), Map::new());
         let mut stale = Vec::new();
         let mut fetched = kept.fetched;
@@ -84,7 +84,7 @@ impl Catalogs {
             1 => format!("{first}; and so 1 other"),
             more => format!("{first}; and so {more} others"),
         });
-        Catalogs { catalog, raw: Value::Object(raw), fetched, stale_because, are_new }
+        Catalogs { catalog, raw: Value::Object(raw), fetched, stale_because, just_fetched }
     }
 
     /// With what was charged above their prices.
@@ -244,42 +244,47 @@ impl CatalogSource for ServiceCatalogs {
     }
 }
 
-/// A source for an engine that begins right after its manifests were validated: by catalogs that were just read for them. They are
-/// not asked for twice within [`NEW_BATCH_MAX_AGE`].
+/// A source for an engine that begins right after its manifests were validated: the first catalogs it gives are those that were just
+/// fetched to validate them, if they are younger than [`NEW_BATCH_MAX_AGE`]. The engine counts their age from then on.
 #[derive(Debug)]
 pub struct JustReadCatalogs {
-    /// Those, and when the service gave them, until they are taken.
-    read: Mutex<Option<(Arc<Catalog>, Timestamp)>>,
-    /// Where the next ones come from.
-    next: Arc<dyn CatalogSource>,
+    /// Those, and when they were asked for, until first used.
+    read: Mutex<Option<(Arc<Catalog>, Tick)>>,
+    /// Where all others come from.
+    fallback: Arc<dyn CatalogSource>,
     clock: Clock,
 }
 
 impl JustReadCatalogs {
-    /// Begins with what the service gave at `given`.
+    /// Begins with catalogs that were `asked` for then, by the same `clock`.
     pub fn new(
         catalog: Arc<Catalog>,
-        given: Timestamp,
-        next: Arc<dyn CatalogSource>,
+        asked: Tick,
+        fallback: Arc<dyn CatalogSource>,
         clock: Clock,
     ) -> JustReadCatalogs {
-        JustReadCatalogs { read: Mutex::new(Some((catalog, given))), next, clock }
+        JustReadCatalogs { read: Mutex::new(Some((catalog, asked))), fallback, clock }
     }
+}
+
+/// Whether catalogs that were asked for then are what a new batch may be priced by.
+fn is_just_read(asked: Tick, now: Tick) -> bool {
+    now.since(asked) < NEW_BATCH_MAX_AGE
 }
 
 impl CatalogSource for JustReadCatalogs {
     fn renew(&self) -> CatalogRefresh<'_> {
         // Nothing panics while it is held.
         let read = self.read.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let now = self.clock.now().wall;
-        match read.filter(|(_, given)| is_younger(*given, now, NEW_BATCH_MAX_AGE)) {
+        let now = self.clock.now().tick;
+        match read.filter(|(_, asked)| is_just_read(*asked, now)) {
             Some((catalog, _)) => Box::pin(std::future::ready(Ok(catalog))),
-            None => self.next.renew(),
+            None => self.fallback.renew(),
         }
     }
 
     fn keep(&self, surcharges: &Surcharges) -> Result<(), StoreError> {
-        self.next.keep(surcharges)
+        self.fallback.keep(surcharges)
     }
 }
 
@@ -331,4 +336,45 @@ pub async fn fetch(
         answers.push((*part, service.catalog(*part).await));
     }
     answers
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+
+    /// Counts how often it is asked.
+    #[derive(Debug, Default)]
+    struct Counted(AtomicU32);
+
+    impl CatalogSource for Counted {
+        fn renew(&self) -> CatalogRefresh<'_> {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            Box::pin(std::future::ready(Ok(Arc::default())))
+        }
+
+        fn keep(&self, _: &Surcharges) -> Result<(), StoreError> {
+            Ok(())
+        }
+    }
+
+    #[tokio::test]
+    async fn what_was_just_read_is_used_once() {
+        let (clock, counted) = (Clock::start(), Arc::new(Counted::default()));
+        let mut catalog = Catalog::default();
+        catalog.read(CatalogPart::Image, &serde_json::json!([{ "id": "just-read" }]));
+        let catalog = Arc::new(catalog);
+        let source = JustReadCatalogs::new(catalog.clone(), clock.now().tick, counted.clone(), clock);
+        assert!(Arc::ptr_eq(&source.renew().await.unwrap(), &catalog));
+        assert_eq!(counted.0.load(Ordering::Relaxed), 0);
+        assert!(source.renew().await.unwrap().image.is_empty());
+        assert_eq!(counted.0.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn what_was_read_for_a_batch_is_old_after_five_seconds() {
+        assert!(is_just_read(Tick(1_000), Tick(5_999)));
+        assert!(!is_just_read(Tick(1_000), Tick(6_000)));
+    }
 }

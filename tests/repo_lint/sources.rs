@@ -202,6 +202,17 @@ fn report(problems: &[String]) {
     assert!(problems.is_empty(), "\n{}\n", problems.join("\n"));
 }
 
+/// `test = false` of `media_facts/Cargo.toml`: unit tests there would not run.
+#[test]
+fn media_facts_is_tested_from_outside_only() {
+    let sources = sources().into_iter().filter(|source| source.path.starts_with("media_facts/src"));
+    let with_tests = sources.filter(|source| source.text.contains("#[cfg(test)]"));
+    let problems: Vec<String> = with_tests
+        .map(|source| format!("{}: move its tests to media_facts/tests, where they run", source.path))
+        .collect();
+    report(&problems);
+}
+
 #[test]
 fn imports_follow_the_table() {
     let allowed: BTreeMap<&str, &[&str]> = MODULES.iter().copied().collect();

@@ -58,11 +58,13 @@ pub fn http_client() -> reqwest::ClientBuilder {
 
 /// Longest wait for anything: a test that waits for it has failed.
 pub const TIMEOUT: Duration = Duration::from_secs(180);
+/// A daemon that does not answer for so long is asked by a process.
+const SOCKET_TIMEOUT: Duration = Duration::from_secs(10);
 /// Between two looks at something that is waited for.
 const POLL_INTERVAL: Duration = Duration::from_millis(3);
 const POLL_INTERVAL_MAX: Duration = Duration::from_millis(300);
-/// The same, of the time that a look takes.
-const LOOKS_APART: u32 = 16;
+/// The pause after a look is so many times as long as the look took.
+const POLL_PAUSE_FACTOR: u32 = 16;
 
 /// See the module's documentation.
 pub struct TestEnv {
@@ -219,6 +221,8 @@ impl TestEnv {
 
     fn status_by_socket(&self, batch: Option<&str>) -> Option<Value> {
         let mut socket = UnixStream::connect(self.path("state/callsheet.sock")).ok()?;
+        socket.set_read_timeout(Some(SOCKET_TIMEOUT)).ok()?;
+        socket.set_write_timeout(Some(SOCKET_TIMEOUT)).ok()?;
         let query = batch.map_or_else(String::new, |batch| format!("?batch={batch}"));
         let request =
             format!("GET /v1/status{query} HTTP/1.1\r\nhost: callsheet\r\nconnection: close\r\n\r\n");
@@ -312,7 +316,7 @@ pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
             return seen;
         }
         assert!(began.elapsed() < TIMEOUT, "waited for {what}, in vain");
-        std::thread::sleep((LOOKS_APART * looked.elapsed()).clamp(POLL_INTERVAL, POLL_INTERVAL_MAX));
+        std::thread::sleep((POLL_PAUSE_FACTOR * looked.elapsed()).clamp(POLL_INTERVAL, POLL_INTERVAL_MAX));
     }
 }
 
