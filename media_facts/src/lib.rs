@@ -8,6 +8,7 @@
 
 #![warn(missing_docs)]
 
+pub mod jpeg;
 mod length;
 mod movie_length;
 mod orientation;

@@ -9,7 +9,7 @@ use zune_jpeg::zune_core::colorspace::ColorSpace;
 use zune_jpeg::zune_core::options::DecoderOptions;
 
 use crate::orientation::Orientation;
-use crate::{MediaError, undecodable};
+use crate::{MediaError, jpeg, undecodable};
 
 /// Longest edge of a thumbnail, in pixels.
 const THUMBNAIL_EDGE: u32 = 480;
@@ -139,50 +139,13 @@ impl Picture {
         self.end_row();
         // Lines that a decoder left out are black.
         self.pixels.resize((self.small_width * self.small_height * 3) as usize, 0);
-        let mut jpeg = Vec::new();
         let (small, width, height) = self.orientation.turn(self.pixels, self.small_width, self.small_height);
         let side = |side: u32| u16::try_from(side).map_err(undecodable);
-        let colours = Colours { pixels: &small, width: side(width)?, height: side(height)? };
-        jpeg_encoder::Encoder::new(&mut jpeg, THUMBNAIL_QUALITY)
-            .encode_image(colours)
-            .map_err(undecodable)?;
+        let jpeg = jpeg::encode(&small, side(width)?, side(height)?, THUMBNAIL_QUALITY)?;
         // Under its name it is whole: nobody makes the same thumbnail at the same time.
         let draft = path.with_extension("draft");
         std::fs::write(&draft, jpeg)?;
         Ok(std::fs::rename(&draft, path)?)
-    }
-}
-
-/// Pixels of 3 bytes, for the encoder: [`jpeg_encoder::Encoder::encode`] compiles the whole encoder once for each of nine formats.
-struct Colours<'a> {
-    pixels: &'a [u8],
-    width: u16,
-    height: u16,
-}
-
-impl jpeg_encoder::ImageBuffer for Colours<'_> {
-    fn get_jpeg_color_type(&self) -> jpeg_encoder::JpegColorType {
-        jpeg_encoder::JpegColorType::Ycbcr
-    }
-
-    fn width(&self) -> u16 {
-        self.width
-    }
-
-    fn height(&self) -> u16 {
-        self.height
-    }
-
-    fn fill_buffers(&self, y: u16, [lumas, blues, reds, _]: &mut [Vec<u8>; 4]) {
-        let line_bytes = usize::from(self.width) * 3;
-        let line = self.pixels.chunks_exact(line_bytes).nth(usize::from(y)).unwrap_or_default();
-        for pixel in line.as_chunks::<3>().0 {
-            let [red, green, blue] = *pixel;
-            let (luma, blue, red) = jpeg_encoder::rgb_to_ycbcr(red, green, blue);
-            lumas.push(luma);
-            blues.push(blue);
-            reds.push(red);
-        }
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::io::Cursor;
 
-use callsheet_media_facts::{MediaError, MediaFacts, MediaQuestion, find_out};
+use callsheet_media_facts::{MediaError, MediaFacts, MediaQuestion, find_out, jpeg};
 use zune_jpeg::JpegDecoder;
 use zune_jpeg::zune_core::colorspace::ColorSpace;
 use zune_jpeg::zune_core::options::DecoderOptions;
@@ -61,41 +61,8 @@ fn png(width: u32, height: u32, colour: png::ColorType, pixel: &[u8]) -> Vec<u8>
     bytes
 }
 
-/// Pixels of 3 bytes, for the encoder: `Encoder::encode` would compile it once for each of nine formats.
-struct Colours<'a> {
-    width: u16,
-    height: u16,
-    pixels: &'a [u8],
-}
-
-impl jpeg_encoder::ImageBuffer for Colours<'_> {
-    fn get_jpeg_color_type(&self) -> jpeg_encoder::JpegColorType {
-        jpeg_encoder::JpegColorType::Ycbcr
-    }
-
-    fn width(&self) -> u16 {
-        self.width
-    }
-
-    fn height(&self) -> u16 {
-        self.height
-    }
-
-    fn fill_buffers(&self, y: u16, [lumas, blues, reds, _]: &mut [Vec<u8>; 4]) {
-        let line_bytes = usize::from(self.width) * 3;
-        for pixel in self.pixels[usize::from(y) * line_bytes..][..line_bytes].as_chunks::<3>().0 {
-            let (luma, blue, red) = jpeg_encoder::rgb_to_ycbcr(pixel[0], pixel[1], pixel[2]);
-            lumas.push(luma);
-            blues.push(blue);
-            reds.push(red);
-        }
-    }
-}
-
 fn jpeg(width: u16, height: u16, pixels: &[u8]) -> Vec<u8> {
-    let mut jpeg = Vec::new();
-    jpeg_encoder::Encoder::new(&mut jpeg, 90).encode_image(Colours { width, height, pixels }).unwrap();
-    jpeg
+    jpeg::encode(pixels, width, height, 90).unwrap()
 }
 
 fn webp(width: u32, height: u32, pixels: &[u8]) -> Vec<u8> {

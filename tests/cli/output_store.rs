@@ -417,18 +417,17 @@ fn what_alone_cannot_be_stored_waits_alone_and_is_named() {
         store.forbid_below(Some("out/stills/a"));
         let daemon = Running::start(command(&env, &store, &["daemon"]));
         daemon.says("ready");
-        let status = |batch: &str| env.status(batch);
         run(&env, &store, &["submit", "stills.csv"]).exited(0);
         daemon.says("s3://media/out/stills/a.png was refused, while the store takes other objects");
         // All others of its batch, and those of other batches, are bought and stored.
         let rows: String = (0..60).map(|n| format!("r{n},image,gi-2,gull {n}\n")).collect();
         env.write("birds.csv", format!("id,kind,model,prompt\n{rows}"));
         run(&env, &store, &["submit", "birds.csv", "--wait"]).exited(0);
-        until("its neighbour is done", || status("stills")["succeeded"] == 1);
-        assert_eq!(status("stills")["fetching"], 1, "{}", status("stills"));
+        until("its neighbour is done", || env.status("stills")["succeeded"] == 1);
+        assert_eq!(env.status("stills")["fetching"], 1, "{}", env.status("stills"));
         assert!(!daemon.said().contains("queue parked"), "{}", daemon.said());
         store.forbid_below(None);
-        until("it is done, too", || status("stills")["state"] == "done");
+        until("it is done, too", || env.status("stills")["state"] == "done");
         daemon.stop().exited(0);
         let mut disk = stored_files(&env, "birds");
         disk.extend(stored_files(&env, "stills"));
@@ -446,14 +445,13 @@ fn a_batch_of_which_nothing_can_be_stored_stops_and_no_other_does() {
     env.write("birds.csv", format!("id,kind,model,prompt\n{rows}"));
     let daemon = Running::start(command(&env, &store, &["daemon"]));
     daemon.says("ready");
-    let status = |batch: &str| env.status(batch);
     run(&env, &store, &["submit", "birds.csv"]).exited(0);
-    until("the batch is parked", || status("birds")["parked_by"] == "store");
+    until("the batch is parked", || env.status("birds")["parked_by"] == "store");
     run(&env, &store, &["submit", "stills.csv", "--wait"]).exited(0);
-    assert_eq!(status("birds")["parked_by"], "store");
+    assert_eq!(env.status("birds")["parked_by"], "store");
     assert!(env.audit().tasks.len() < 30, "{}", env.audit().tasks.len());
     store.forbid_below(None);
-    until("all are done", || status("birds")["state"] == "done");
+    until("all are done", || env.status("birds")["state"] == "done");
     daemon.stop().exited(0);
     env.audit().each_paid_once(62);
 }

@@ -740,12 +740,11 @@ fn children_whose_result_host_does_not_answer_leave_their_slots_to_others() {
         "id,kind,model,prompt,duration\nx,video,house-c1,a crow,2s\ny,video,house-c1,an owl,2s\n",
     );
     env.run(["submit", "others.csv"]).exited(0);
-    let status = |batch: &str| -> Value { env.status(batch) };
-    until("the others are made", || status("others")["state"] == "done");
-    until("the reason is said", || status("clips")["parked_by"] == "inputs_unavailable");
+    until("the others are made", || env.status("others")["state"] == "done");
+    until("the reason is said", || env.status("clips")["parked_by"] == "inputs_unavailable");
     told(&env, "clips/a", "it waits for its inputs, which cannot be had just now");
     is_down.store(false, Ordering::SeqCst);
-    until("the clips are made", || status("clips")["state"] == "done");
+    until("the clips are made", || env.status("clips")["state"] == "done");
     daemon.stop().exited(0);
     env.audit().each_paid_once(6);
 }

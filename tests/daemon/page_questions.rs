@@ -7,10 +7,6 @@ use serde_json::Value;
 use crate::daemon::live_page::{Answer, Server, serve};
 use crate::support::{manifests, until};
 
-fn status(server: &Server, batch: &str) -> Value {
-    server.env.status(batch)
-}
-
 /// A form as a browser sends it from a page, with `more` beside its hidden fields.
 fn filled(page: &Answer, hidden: &[&str], more: &str) -> String {
     let fields = ["form_token"].iter().chain(hidden).map(|name| format!("{name}={}", page.field(name)));
@@ -24,7 +20,7 @@ fn what_is_planned_again_counts_in_what_a_retry_may_spend() {
     let cookie = cookie.as_str();
     server.env.write("batch.csv", manifests::manifest("image", 3));
     server.env.run(["submit", "batch.csv", "--pilot", "1"]).exited(0);
-    until("the pilot", || status(&server, "batch")["parked_by"] == "pilot");
+    until("the pilot", || server.env.status("batch")["parked_by"] == "pilot");
     server.env.run(["cancel", "batch"]).exited(0);
     let asked = server.ask("GET /batches/batch/retry", &[cookie], "");
     let told = "may spend the 16 credits that its budget has left once they are planned again.";
@@ -46,7 +42,7 @@ fn a_form_that_would_spend_more_than_its_page_showed_asks_again() {
     let cookie = cookie.as_str();
     server.env.write("batch.csv", manifests::manifest("image", 3));
     server.env.run(["submit", "batch.csv", "--pilot", "1"]).exited(0);
-    until("the pilot", || status(&server, "batch")["parked_by"] == "pilot");
+    until("the pilot", || server.env.status("batch")["parked_by"] == "pilot");
     let asked = server.ask("GET /batches/batch/continue", &[cookie], "");
     assert_eq!(asked.field("most"), "16");
     server.env.run(["budget", "batch", "500"]).exited(0);
@@ -88,7 +84,9 @@ fn the_form_of_a_retry_retries_once_even_if_its_job_fails_again() {
     );
     let done = send(&page, &of_job);
     assert_eq!(done.status, 303, "{}", done.body);
-    until("it to fail again", || server.env.audit().tasks.len() == 2 && status(&server, "w")["failed"] == 1);
+    until("it to fail again", || {
+        server.env.audit().tasks.len() == 2 && server.env.status("w")["failed"] == 1
+    });
     let explained = server.env.run(["explain", "w/a", "--json"]).exited(0).json();
     assert_eq!(explained["job"]["max_credits"], 8, "{explained:#}");
     for (page, form) in [(page.as_str(), &of_job), ("/batches/w/retry", &of_batch)] {
@@ -125,12 +123,12 @@ fn the_form_of_a_retry_retries_once_even_if_its_job_is_canceled_again() {
     let send = || server.ask(&format!("POST {page}"), &[cookie], &form);
     let done = send();
     assert_eq!(done.status, 303, "{}", done.body);
-    assert_eq!(status(&server, "w")["queued"], 1);
+    assert_eq!(server.env.status("w")["queued"], 1);
     server.env.run(["cancel", "w/image-1"]).exited(0);
     let again = send();
     assert_eq!(again.status, 409, "its key is the same, {}", again.body);
     assert!(again.body.contains("It was retried since this page was shown."), "{}", again.body);
-    assert_eq!(status(&server, "w")["canceled"], 1);
+    assert_eq!(server.env.status("w")["canceled"], 1);
     server.daemon.stop();
     server.env.audit().each_paid_once(0);
 }
@@ -151,7 +149,7 @@ fn a_charge_is_recorded_for_the_attempt_that_was_shown() {
     // Meanwhile somebody else records it, and the next attempt is in doubt, too.
     server.env.run(["resolve", "w/short", "--not-charged"]).exited(0);
     server.env.run(["retry", "w/short"]).exited(0);
-    let in_doubt = || status(&server, "w")["in_doubt"] == 1;
+    let in_doubt = || server.env.status("w")["in_doubt"] == 1;
     until("the second to be in doubt", || server.env.audit().tasks.len() == 2 && in_doubt());
     let send = |page_shown: &Answer| {
         let form = filled(page_shown, &["shown_attempt"], "charged=0&attempt=");

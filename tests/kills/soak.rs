@@ -169,8 +169,7 @@ fn every_batch(env: &TestEnv) -> Vec<Value> {
     let outputs = std::fs::read_dir(env.path("output")).unwrap();
     let names = outputs.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let names = names.filter(|name| !["index.html", "_gallery"].contains(&name.as_str()));
-    let status = |name: String| env.status(&name);
-    names.map(status).collect()
+    names.map(|name| env.status(&name)).collect()
 }
 
 fn bytes_in(dir: &Path) -> u64 {
