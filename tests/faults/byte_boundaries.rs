@@ -1,5 +1,5 @@
-//! The line breaks after every single byte of a creating call, on its way there and on its way back, and
-//! the service comes and goes: one key and one charge for every wanted file.
+//! The line breaks after every single byte of a creating call (in a plain run after every fourth), on its way there and on its
+//! way back, and the service comes and goes: one key and one charge for every wanted file.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
 use std::collections::BTreeSet;
@@ -9,7 +9,7 @@ use callsheet_emulator::Options;
 
 use crate::support::collect_outputs::Outputs;
 use crate::support::proxy::{Cut, Passed, Proxy};
-use crate::support::{TestEnv, fault_matrix, until};
+use crate::support::{TestEnv, case_share, fault_matrix, until};
 
 /// Runs a batch through the line.
 fn run(env: &TestEnv, proxy: &Proxy, batch: &str, jobs: usize) -> Vec<Passed> {
@@ -29,21 +29,23 @@ fn cut_everywhere(cut: Cut) -> (TestEnv, Vec<Passed>) {
     let env = TestEnv::with(Options { speed: f64::INFINITY, credits: 100_000, ..Options::default() });
     env.configure("[limits]\nin_flight = 32\nadaptive = false");
     let proxy = Proxy::before(&env.base_url());
-    proxy.cut(cut);
+    proxy.cut(cut, 1);
     // The first is cut before its first byte, and tells the length.
     let length = run(&env, &proxy, "probe", 1)[0].length;
     assert!(length > 200, "a head and a body: {length}");
-    proxy.cut(cut);
-    let passed = run(&env, &proxy, "bytes", length + 1);
+    let apart = case_share::one_of();
+    proxy.cut(cut, apart);
+    let cuts = length.div_ceil(apart);
+    let passed = run(&env, &proxy, "bytes", cuts + 1);
     let places: BTreeSet<usize> = passed.iter().filter_map(|passed| passed.cut_at).collect();
-    assert_eq!(places, (0..length).collect(), "the line broke after every byte");
-    assert_eq!(passed.len(), length + 1, "a key for each job, and no other");
+    assert_eq!(places, (0..length).step_by(apart).collect(), "the line broke after every byte");
+    assert_eq!(passed.len(), cuts + 1, "a key for each job, and no other");
     for passed in &passed {
         let sends = if passed.cut_at.is_some() { 2 } else { 1 };
         assert_eq!(passed.sends, sends, "sent again under its key, once: {passed:?}");
     }
     // And the probe.
-    env.audit().each_paid_once(length + 2);
+    env.audit().each_paid_once(cuts + 2);
     (env, passed)
 }
 

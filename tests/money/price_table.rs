@@ -1,7 +1,7 @@
 //! The plan against the bill: every model, mode, resolution, duration and audio of a full catalog is
 //! quoted by the client and bought from the emulator. The two share no code; the price must be the
 //! charge, and what one refuses the other must refuse. So it is with the built-in catalog, and with a recorded one
-//! that has other ids, other units and other notes.
+//! that has other ids, other units and other notes. A plain run takes a fourth of the combinations.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -12,6 +12,8 @@ use callsheet::domain::quote::{Catalog, Rules, RulesExtension, quote, reprice};
 use callsheet::domain::request::{Kind, Request};
 use callsheet_emulator::{self as emulator, DEFAULT_API_KEY, Emulator, Options, Plan};
 use serde_json::{Map, Value, json};
+
+use crate::support::case_share::{self, Share};
 
 /// A client's desk and a shop that was never shown its rules.
 struct Market {
@@ -138,11 +140,13 @@ fn urls(what: &str, count: usize) -> Vec<String> {
 async fn every_video_mode_resolution_duration_and_audio() {
     let mut market = Market::open().await;
     assert_eq!(market.catalog.video.iter().count(), 23);
-    videos(&mut market).await;
-    market.settle(1_000);
+    videos(&mut market, 0).await;
+    market.settle(1_000 / case_share::one_of());
 }
 
-async fn videos(market: &mut Market) {
+/// Of combinations that are shared out, this run takes those from `first` on.
+async fn videos(market: &mut Market, first: usize) {
+    let mut share = Share::from(first);
     let models: Vec<_> = market.catalog.video.iter().cloned().collect();
     for model in &models {
         for (mode, limits) in &model.modes {
@@ -152,6 +156,9 @@ async fn videos(market: &mut Market) {
             for resolution in omitted_or(&resolutions) {
                 for duration in omitted_or(&durations) {
                     for audio in [None, Some(json!(false)), Some(json!(true))] {
+                        if !share.takes_next() {
+                            continue;
+                        }
                         let seconds = (videos > 0).then(|| json!(7.5));
                         let request = Request {
                             model: Some(model.about.id.clone()),
@@ -199,6 +206,7 @@ fn least_inputs(market: &Market, model: &str, mode: &str) -> (usize, usize) {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_count_of_images_and_videos() {
     let mut market = Market::open().await;
+    let mut share = Share::from(1);
     let models: Vec<_> = market.catalog.video.iter().cloned().collect();
     for model in &models {
         for mode in model.modes.keys() {
@@ -206,7 +214,9 @@ async fn every_count_of_images_and_videos() {
                 for videos in 0..=2 {
                     for seconds in [None, Some(json!(4)), Some(json!(9.2)), Some(json!(20))] {
                         // Longer than the provider takes: accepted and charged, then failed and refunded.
-                        if model.about.id == "model-g-omni" && seconds == Some(json!(20)) {
+                        if model.about.id == "model-g-omni" && seconds == Some(json!(20))
+                            || !share.takes_next()
+                        {
                             continue;
                         }
                         let request = Request {
@@ -224,17 +234,18 @@ async fn every_count_of_images_and_videos() {
             }
         }
     }
-    market.settle(300);
+    market.settle(300 / case_share::one_of());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_image_scene_quality_resolution_and_ratio() {
     let mut market = Market::open().await;
-    images(&mut market).await;
-    market.settle(200);
+    images(&mut market, 0).await;
+    market.settle(200 / case_share::one_of());
 }
 
-async fn images(market: &mut Market) {
+async fn images(market: &mut Market, first: usize) {
+    let mut share = Share::from(first);
     let models: Vec<_> = market.catalog.image.iter().cloned().collect();
     for model in &models {
         for (scene, limits) in &model.modes {
@@ -244,6 +255,9 @@ async fn images(market: &mut Market) {
             for quality in omitted_or(&limits.qualities) {
                 for ratio in omitted_or(&limits.aspect_ratios) {
                     for resolution in omitted_or(&resolutions) {
+                        if !share.takes_next() {
+                            continue;
+                        }
                         let request = Request {
                             model: Some(model.about.id.clone()),
                             prompt: Some("a harbour".into()),
@@ -301,10 +315,10 @@ async fn sounds(market: &mut Market) {
 async fn a_recorded_catalog_with_other_ids_units_and_notes_is_charged_as_it_is_quoted() {
     let mut market = Market::recorded(Plan::None).await;
     assert!(market.catalog.video.get("lumen-2").is_some() && market.catalog.video.get("house-c1").is_none());
-    videos(&mut market).await;
-    images(&mut market).await;
+    videos(&mut market, 2).await;
+    images(&mut market, 2).await;
     sounds(&mut market).await;
-    market.settle(500);
+    market.settle(500 / case_share::one_of());
 }
 
 /// Which allowance covers what is decided by the document's id that an id of the catalog stands for.

@@ -79,7 +79,7 @@ fn live(
         while !watched.is_finished() {
             let spent = spent(env);
             assert!(spent <= LIMIT || is_lifted(), "{spent} credits are spent, {LIMIT} are allowed");
-            std::thread::sleep(Duration::from_millis(2));
+            std::thread::sleep(Duration::from_millis(10));
         }
         watched.join().unwrap()
     })

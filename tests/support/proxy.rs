@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
@@ -11,9 +12,9 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cut {
     Nothing,
-    /// After so many bytes of the request as keys were seen before it; the service hears no more.
+    /// After some bytes of the request; the service hears no more.
     Request,
-    /// After so many bytes of the reply as keys were seen before it; the service has done its work.
+    /// After some bytes of the reply; the service has done its work.
     Reply,
 }
 
@@ -37,6 +38,8 @@ pub struct Proxy {
 struct Shared {
     service: String,
     cut: Mutex<Cut>,
+    /// How far the places of two keys' cuts are from each other.
+    bytes_apart: AtomicUsize,
     keys: Mutex<BTreeMap<String, Passed>>,
     /// Clients that are connected.
     lines: Mutex<Vec<TcpStream>>,
@@ -63,6 +66,7 @@ impl Proxy {
         let shared = Arc::new(Shared {
             service,
             cut: Mutex::new(Cut::Nothing),
+            bytes_apart: AtomicUsize::new(1),
             keys: Mutex::default(),
             lines: Mutex::default(),
             door: Mutex::new(Door::Open),
@@ -94,9 +98,11 @@ impl Proxy {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    /// Cuts from now on; what was seen before is forgotten.
-    pub fn cut(&self, cut: Cut) {
+    /// Cuts from now on; what was seen before is forgotten. The call of each key is cut so many bytes behind where that of
+    /// the key before it was, and the first one before its first byte.
+    pub fn cut(&self, cut: Cut, bytes_apart: usize) {
         *self.shared.cut.lock().unwrap() = cut;
+        self.shared.bytes_apart.store(bytes_apart, Ordering::Relaxed);
         self.shared.keys.lock().unwrap().clear();
     }
 
@@ -179,7 +185,7 @@ impl Shared {
     /// Counts a creating call; of the first one under its key, the place to cut it at.
     fn send(&self, key: &str) -> Option<usize> {
         let mut keys = self.keys.lock().unwrap();
-        let place = keys.len();
+        let place = keys.len() * self.bytes_apart.load(Ordering::Relaxed);
         let passed = keys.entry(key.to_owned()).or_default();
         passed.sends += 1;
         (passed.sends == 1).then_some(place)
