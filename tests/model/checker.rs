@@ -560,7 +560,9 @@ fn nor_with_a_budget_or_funds_for_one_of_them() {
 #[test]
 fn nor_with_posts_that_arrive_after_their_own_resend() {
     let late = Market { repeats: false, delays: 1, ..MARKET };
-    let states = explore(Market { funds: 1, ..late }) + explore(Market { delays: 2, jobs: 1, ..late });
+    let attempts = if takes_every_case() { 2 } else { 1 };
+    let states =
+        explore(Market { attempts, funds: 1, ..late }) + explore(Market { delays: 2, jobs: 1, ..late });
     println!("{states} states with delayed POSTs");
     assert!(states > 300, "only {states} states");
 }
@@ -594,7 +596,9 @@ fn nor_where_overdue_jobs_are_resubmitted() {
     let states = explore(Market { delays: 1, ..one });
     println!("{states} states of one job with two attempts");
     assert!(states > 300, "only {states} states");
-    assert!(explore(Market { attempts: 3, ..one }) > 300);
+    if takes_every_case() {
+        assert!(explore(Market { attempts: 3, ..one }) > 300);
+    }
     assert!(explore(Market { budget: 1, ..one }) > 50, "where no second attempt can be paid for");
 }
 

@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use boon::{Compiler, Draft, SchemaIndex, Schemas, ValidationError};
+use boon::{Compiler, Draft, SchemaIndex, Schemas};
 use callsheet::domain::manifest::row::ReadRow;
 use callsheet::domain::manifest::{self, Limits, schema};
 use serde_json::Value;
@@ -25,8 +25,9 @@ impl Schema {
         Schema { schemas, index }
     }
 
-    fn validate<'a>(&'a self, manifest: &'a Value) -> Result<(), ValidationError<'a, 'a>> {
-        self.schemas.validate(manifest, self.index)
+    /// Or what is wrong with it, for a person to read.
+    fn validate(&self, manifest: &Value) -> Result<(), String> {
+        self.schemas.validate(manifest, self.index).map_err(|error| error.to_string())
     }
 }
 

@@ -193,7 +193,7 @@ fn a_slow_download_waits_behind_all_others_and_is_never_given_up_for_it() {
     assert_eq!(stage.step(vec![done(1)]), "fetch 2#1");
     assert_eq!(stage.step(vec![done(2)]), "fetch 0#1");
     assert!(!stage.scheduler.download_waits());
-    for _ in 0..50 {
+    for _ in 0..20 {
         assert_eq!(stage.step(vec![slow()]), "");
         assert_eq!(stage.scheduler.standstill(), None);
         assert_eq!(wait_for_more(&mut stage).1, "fetch 0#1");
