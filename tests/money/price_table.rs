@@ -13,7 +13,7 @@ use callsheet::domain::request::{Kind, Request};
 use callsheet_emulator::{self as emulator, DEFAULT_API_KEY, Emulator, Options, Plan};
 use serde_json::{Map, Value, json};
 
-use crate::support::case_share::{self, Share};
+use crate::support::case_share;
 
 /// A client's desk and a shop that was never shown its rules.
 struct Market {
@@ -144,9 +144,21 @@ async fn every_video_mode_resolution_duration_and_audio() {
     market.settle(1_000 / case_share::one_of());
 }
 
-/// Of combinations that are shared out, this run takes those from `first` on.
-async fn videos(market: &mut Market, first: usize) {
-    let mut share = Share::from(first);
+/// Which combinations this run takes. They are drawn: each fourth would always be the same value of an option that has four.
+struct Draw(fastrand::Rng);
+
+impl Draw {
+    fn with_seed(seed: u64) -> Draw {
+        Draw(fastrand::Rng::with_seed(seed))
+    }
+
+    fn takes_next(&mut self) -> bool {
+        self.0.usize(..case_share::one_of()) == 0
+    }
+}
+
+async fn videos(market: &mut Market, seed: u64) {
+    let mut draw = Draw::with_seed(seed);
     let models: Vec<_> = market.catalog.video.iter().cloned().collect();
     for model in &models {
         for (mode, limits) in &model.modes {
@@ -156,7 +168,7 @@ async fn videos(market: &mut Market, first: usize) {
             for resolution in omitted_or(&resolutions) {
                 for duration in omitted_or(&durations) {
                     for audio in [None, Some(json!(false)), Some(json!(true))] {
-                        if !share.takes_next() {
+                        if !draw.takes_next() {
                             continue;
                         }
                         let seconds = (videos > 0).then(|| json!(7.5));
@@ -206,7 +218,7 @@ fn least_inputs(market: &Market, model: &str, mode: &str) -> (usize, usize) {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_count_of_images_and_videos() {
     let mut market = Market::open().await;
-    let mut share = Share::from(1);
+    let mut draw = Draw::with_seed(1);
     let models: Vec<_> = market.catalog.video.iter().cloned().collect();
     for model in &models {
         for mode in model.modes.keys() {
@@ -215,7 +227,7 @@ async fn every_count_of_images_and_videos() {
                     for seconds in [None, Some(json!(4)), Some(json!(9.2)), Some(json!(20))] {
                         // Longer than the provider takes: accepted and charged, then failed and refunded.
                         if model.about.id == "model-g-omni" && seconds == Some(json!(20))
-                            || !share.takes_next()
+                            || !draw.takes_next()
                         {
                             continue;
                         }
@@ -244,8 +256,8 @@ async fn every_image_scene_quality_resolution_and_ratio() {
     market.settle(200 / case_share::one_of());
 }
 
-async fn images(market: &mut Market, first: usize) {
-    let mut share = Share::from(first);
+async fn images(market: &mut Market, seed: u64) {
+    let mut draw = Draw::with_seed(seed);
     let models: Vec<_> = market.catalog.image.iter().cloned().collect();
     for model in &models {
         for (scene, limits) in &model.modes {
@@ -255,7 +267,7 @@ async fn images(market: &mut Market, first: usize) {
             for quality in omitted_or(&limits.qualities) {
                 for ratio in omitted_or(&limits.aspect_ratios) {
                     for resolution in omitted_or(&resolutions) {
-                        if !share.takes_next() {
+                        if !draw.takes_next() {
                             continue;
                         }
                         let request = Request {

@@ -11,24 +11,7 @@ pub fn one_of() -> usize {
 /// The cases of this run: every fourth from `first` on. Tests of the same cases begin at different ones, so that together they
 /// take more of them.
 pub fn of_this_run<T>(cases: impl IntoIterator<Item = T>, first: usize) -> impl Iterator<Item = T> {
-    let mut share = Share::from(first);
-    cases.into_iter().filter(move |_| share.takes_next())
-}
-
-/// The same for cases that come one after the other.
-pub struct Share {
-    /// Cases that are passed over before the next is taken.
-    passed_over: usize,
-}
-
-impl Share {
-    pub fn from(first: usize) -> Share {
-        Share { passed_over: first % one_of() }
-    }
-
-    pub fn takes_next(&mut self) -> bool {
-        let is_taken = self.passed_over == 0;
-        self.passed_over = if is_taken { one_of() - 1 } else { self.passed_over - 1 };
-        is_taken
-    }
+    let one_of = one_of();
+    let is_taken = move |index: usize| index % one_of == first % one_of;
+    cases.into_iter().enumerate().filter(move |(index, _)| is_taken(*index)).map(|(_, case)| case)
 }
