@@ -25,7 +25,7 @@ pub(super) struct TakeArguments {
     #[arg(long, value_name = "NUMBER", requires = "price")]
     pub(super) take: Option<u32>,
     /// Price that was shown, in credits; if the price has risen since, nothing is bought
-    #[arg(long, value_name = "CREDITS", requires = "take")]
+    #[arg(long, value_name = "CREDITS", value_parser = Credits::amount, requires = "take")]
     pub(super) price: Option<u64>,
 }
 

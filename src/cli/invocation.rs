@@ -28,6 +28,16 @@ pub(super) struct Invocation {
     pub(super) terms: Vec<String>,
     /// `--pilot`, where the manifest was handed in with it: without it, rows that are new or changed wait with the rest.
     pub(super) pilot: Vec<String>,
+    /// What gives the budget each time that the manifest is handed in, if anything does: a larger one that was set since is
+    /// lowered again.
+    pub(super) budget: Option<BudgetSource>,
+}
+
+/// Where the budget of a command comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum BudgetSource {
+    Flag,
+    Environment,
 }
 
 impl Invocation {
@@ -42,15 +52,19 @@ impl Invocation {
             [path("--config", config), path("--state", state), path("--socket", socket), emulator].concat();
         let url = base_url.as_ref().map(|url| flag("--base-url", url.as_str())).unwrap_or_default();
         let output_flags = path("--output", output);
-        Invocation { verb, flags, output_flags, service_flags: url, terms: Vec::new(), pilot: Vec::new() }
+        Invocation { verb, flags, output_flags, service_flags: url, ..Invocation::default() }
     }
 
     /// The same for manifests that were handed in on these terms.
     pub(super) fn on_terms(mut self, handed_in: Option<&Submission>) -> Invocation {
-        let Some(Submission { max_credits, strict, allow_unknown_options, review, pilot, .. }) = handed_in
+        let Some(Submission { budget, max_credits, strict, allow_unknown_options, review, pilot, .. }) =
+            handed_in
         else {
             return self;
         };
+        let is_in_environment = std::env::var_os("CALLSHEET_BUDGET").is_some();
+        let source = if is_in_environment { BudgetSource::Environment } else { BudgetSource::Flag };
+        self.budget = budget.map(|_| source);
         self.pilot = pilot.map(|rows| flag("--pilot", &rows.to_string())).unwrap_or_default();
         self.terms = max_credits.map(|most| flag("--max-credits", &most.to_string())).unwrap_or_default();
         let switches = [

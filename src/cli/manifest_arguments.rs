@@ -5,6 +5,7 @@ use clap::ValueEnum;
 use clap::builder::BoolishValueParser;
 
 use crate::domain::budget::BudgetSetting;
+use crate::domain::credits::Credits;
 use crate::domain::ids::BatchName;
 use crate::domain::pilot::PilotRows;
 use crate::domain::row_selection::FieldFilter;
@@ -41,6 +42,7 @@ pub(super) struct ManifestArguments {
         env = "CALLSHEET_MAX_CREDITS",
         hide_env_values = true,
         value_name = "CREDITS",
+        value_parser = Credits::amount,
         allow_negative_numbers = true
     )]
     pub(super) max_credits: Option<u64>,

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::cli::continue_pilot;
-use crate::cli::invocation::Invocation;
+use crate::cli::invocation::{BudgetSource, Invocation};
 use crate::cli::terminal::{self, Tone};
 use crate::cli::{printable, printable_path};
 use crate::client::Client;
@@ -232,12 +232,25 @@ fn queued_along(end: &BatchEnd<'_>, state: JobState) -> String {
     if others.is_empty() { String::new() } else { format!(", together with {}", others.join(" and ")) }
 }
 
-/// The command for the manifest again. Of one that was handed in in part that would buy the rest.
+/// The command for the manifest again. Of one that was handed in in part that would buy the rest. A budget that was just raised
+/// is not given again.
 fn hand_in_again(end: &BatchEnd<'_>, invocation: &Invocation) -> Line {
-    match end.is_part {
-        true => Line::plain("    repeat this command, with the same part of the manifest".to_owned()),
-        false => Line::Command(invocation.again(end.status.name.as_str(), end.manifest)),
+    let budget = invocation.budget.filter(|_| end.status.parked_by == Some(Parked::BatchBudget));
+    if end.is_part {
+        let otherwise = match budget {
+            Some(BudgetSource::Environment) => " and with CALLSHEET_BUDGET unset",
+            Some(BudgetSource::Flag) => " and without --budget",
+            None => "",
+        };
+        return Line::plain(format!(
+            "    repeat this command, with the same part of the manifest{otherwise}"
+        ));
     }
+    let again = invocation.again(end.status.name.as_str(), end.manifest);
+    Line::Command(match budget {
+        Some(BudgetSource::Environment) => format!("env -u CALLSHEET_BUDGET {again}"),
+        Some(BudgetSource::Flag) | None => again,
+    })
 }
 
 /// What helps failed jobs, by what they failed of.

@@ -19,7 +19,7 @@ pub(super) struct ResolveCommand {
     #[arg(value_name = "JOB")]
     pub(super) job: String,
     /// The job was charged this many credits
-    #[arg(long, value_name = "CREDITS", group = "found")]
+    #[arg(long, value_name = "CREDITS", value_parser = Credits::amount, group = "found")]
     pub(super) charged: Option<u64>,
     /// The job was not charged
     #[arg(long, group = "found")]

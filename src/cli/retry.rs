@@ -22,7 +22,7 @@ pub(super) struct RetryCommand {
     #[command(flatten)]
     pub(super) named: NameArgument,
     /// New price limit of each job, in place of its row's
-    #[arg(long, value_name = "CREDITS")]
+    #[arg(long, value_name = "CREDITS", value_parser = Credits::amount)]
     pub(super) max_credits: Option<u64>,
     /// Only jobs that failed, and not those that were canceled or expired
     #[arg(long)]

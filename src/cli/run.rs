@@ -88,6 +88,11 @@ pub(super) async fn run(command: &RunCommand, global: &Global) -> Result<Exit, F
             daemon_discovery::check_service_matches(&daemon, &service_target::identity_of(url))?;
         }
         say!("a daemon runs on this state: submitting to it and following its progress");
+        if command.page.is_some() {
+            say!(
+                "note: --page has no effect here, since the daemon does the work; for its page, set control.http"
+            );
+        }
         return submit::submit(&daemon, &manifests, true, global).await;
     }
     let chosen = service_target::select(&config, global, &command.emulator).await?;

@@ -12,12 +12,25 @@ use serde::{Deserialize, Serialize};
 #[serde(transparent)]
 pub struct Credits(pub u64);
 
+/// No number of credits.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("found {0:?}, expected a whole number of credits, 0 or more")]
+pub struct NotCredits(String);
+
 impl Credits {
     /// No credits.
     pub const ZERO: Credits = Credits(0);
     /// Most credits that one task is believed to cost, and that are held for it: far above any price, and low enough that no
     /// sum of them runs over.
     pub const TASK_MAX: Credits = Credits(1_000_000_000_000);
+
+    /// A number of credits as people type it.
+    ///
+    /// # Errors
+    /// [`NotCredits`]: it is no whole number from 0 to 2^64-1.
+    pub fn amount(text: &str) -> Result<u64, NotCredits> {
+        text.parse().map_err(|_| NotCredits(text.to_owned()))
+    }
 
     /// Whether this is nothing.
     pub fn is_zero(self) -> bool {

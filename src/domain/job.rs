@@ -442,6 +442,11 @@ impl Job {
         self.admission_hold.map(|admitted| admitted.hold).or_else(|| order.hold())
     }
 
+    /// Whether its present attempt is paid for ([`Attempt::is_paid`]).
+    pub fn is_paid(&self) -> bool {
+        self.present().is_paid()
+    }
+
     /// What is set aside and charged for it by all its attempts together.
     pub fn all_books(&self) -> Books {
         self.attempts.iter().fold(Books::default(), |sum, attempt| sum.and(attempt.books))

@@ -56,21 +56,19 @@ pub fn recovered(
         (Some(open), Some(exported)) if is_later(&exported, &open) => Some(exported),
         (open, exported) => open.or(exported),
     };
-    let is_paid =
-        |job: &Job| matches!(job.state(), State::Succeeded { .. }) || job.books() != Books::default();
     let is_known = |job: &Job| job.state().task().is_some() || job.resubmitted_attempts().next().is_some();
     let is_news = |open: &Job| {
         is_trusted
             || outcome.as_ref().is_none_or(|outcome| match open.attempt().cmp(&outcome.attempt()) {
                 Ordering::Greater => true,
-                Ordering::Equal => !is_paid(outcome) && goes_beyond(open, outcome),
+                Ordering::Equal => !outcome.is_paid() && goes_beyond(open, outcome),
                 Ordering::Less => false,
             })
     };
     let open = open.filter(is_news);
     // A sidecar tells of the attempt that was paid for, where its outcome was not written. An open job that knows its
     // task finds it by itself.
-    if !outcome.as_ref().is_some_and(is_paid) && !open.as_ref().is_some_and(is_known) {
+    if !outcome.as_ref().is_some_and(Job::is_paid) && !open.as_ref().is_some_and(is_known) {
         let attempts = [&open, &outcome].into_iter().flatten().map(|job| job.attempt());
         let least = attempts.max().unwrap_or(AttemptNo::FIRST);
         if let Some(published) = published().filter(|published| published.attempt >= least) {
@@ -84,7 +82,7 @@ pub fn recovered(
             // It may have been asked for again since, and sent: a key finds that task when it is asked for once more, and
             // without a key nothing does.
             let may_be_sent = !is_keyed || may_be_asked_again && can_be_asked_again(&outcome);
-            if !is_trusted && may_be_sent && !is_paid(&outcome) {
+            if !is_trusted && may_be_sent && !outcome.is_paid() {
                 outcome.mark_may_have_been_sent();
             }
             if !is_trusted && matches!(outcome.state(), State::InDoubt { .. }) {

@@ -73,7 +73,9 @@ impl RowValidator<'_> {
                 (true, self.typed_row(row, cache, &mut notes))
             }
             ReadRow::Bad(bad) => {
-                let line = bad.problems.first().map_or(0, Diagnostic::line);
+                // A problem may be some lines below the beginning of its row, where a cell has line breaks.
+                let begins = bad.row.as_ref().map(|row| row.position.line);
+                let line = begins.or(bad.problems.first().map(Diagnostic::line)).unwrap_or_default();
                 let id = bad.row.clone().and_then(|mut row| {
                     self.rules.fill(&mut row);
                     row.id
@@ -176,7 +178,7 @@ impl RowValidator<'_> {
             (Ok(quote), None) => {
                 notes.extend(row.notes.iter().chain(&quote.notes).map(|note| in_place(row, note)));
                 said = quote.notes.clone();
-                let has_catalog = CatalogPart::pricing(kind).is_some();
+                let has_catalog = CatalogPart::needed_by(kind).is_some();
                 may_be_listed |= has_catalog && quote.price.is_none() && quote.cheapest.is_none();
                 draws =
                     quote.waivable.as_ref().and_then(|allowance| draw(self.rules.context.plan, allowance));

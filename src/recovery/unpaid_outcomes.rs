@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::domain::ids::{BatchNo, JobKey, Seq};
-use crate::domain::job::{Books, State};
+use crate::domain::job::State;
 use crate::domain::remedy::could_only_expire;
 use crate::domain::time::Timestamp;
 use crate::store::unopened_state::NewState;
@@ -45,7 +45,7 @@ fn unpaid_of(state: &NewState, records: &Snapshot, no: BatchNo) -> Result<Vec<Jo
     while let Some((_, record)) = lines.next_line::<JobRecord>()? {
         let may_go_on = match record.job.state() {
             State::Failed { .. } | State::Canceled { .. } | State::Expired => {
-                record.job.books() == Books::default() && !record.job.may_have_been_sent()
+                !record.job.is_paid() && !record.job.may_have_been_sent()
             }
             State::InDoubt { .. } => true,
             _ => false,

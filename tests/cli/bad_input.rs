@@ -240,6 +240,16 @@ fn a_line_that_is_longer_than_memory_may_be_is_one_bad_row() {
 }
 
 #[test]
+fn a_row_is_named_by_its_first_line_though_its_problem_is_below() {
+    let env = TestEnv::new();
+    let rows = "a,image,gi-2,\"one\r\ntwo\r\nthree\",x\r\na,image,gi-2,C,\r\n";
+    env.write("batch.csv", format!("id,kind,model,prompt,max_credits\r\n{rows}"));
+    let outcome = env.run(["plan", "batch.csv", "--rows"]).exited(2);
+    let outcome = outcome.says("batch.csv:5: id: is already used at line 2; an id names one row");
+    assert!(outcome.stdout.contains("batch.csv:2 "), "{}", outcome.stdout);
+}
+
+#[test]
 fn very_many_errors_are_counted_and_a_few_are_told() {
     let env = TestEnv::new();
     let errors = 1_000_000 / case_share::one_of();

@@ -71,3 +71,32 @@ fn a_wrong_value_of_a_variable_is_reported_with_its_name() {
     let error: serde_json::Value = serde_json::from_str(&json.stderr).unwrap();
     assert_eq!(error["error"]["hint"], "the value comes from the environment variable CALLSHEET_BUDGET");
 }
+
+/// A budget in the environment is given each time: the command for the manifest would lower again what was raised.
+#[test]
+fn the_command_after_a_raised_budget_leaves_out_the_one_of_the_environment() {
+    let env = TestEnv::new();
+    env.write("batch.csv", manifests::manifest("image", 3));
+    let stopped = with(&env, &[("CALLSHEET_BUDGET", "8")], &["run", "batch.csv"]).exited(4);
+    stopped.says("callsheet budget batch 16\n").says("    env -u CALLSHEET_BUDGET callsheet run batch.csv\n");
+    env.run(["budget", "batch", "24"]).exited(0);
+    env.run(["run", "batch.csv"]).exited(0);
+    env.audit().each_paid_once(3);
+    let part = ["run", "batch.csv", "--batch", "part", "--first", "2", "--budget", "8"];
+    env.run(part)
+        .exited(4)
+        .says("repeat this command, with the same part of the manifest and without --budget\n");
+}
+
+#[test]
+fn what_is_no_number_of_credits_is_told_with_what_would_be() {
+    let env = TestEnv::new();
+    for words in [
+        ["retry", "batch", "--max-credits", "1.5"],
+        ["resolve", "batch/a", "--charged", "1.5"],
+        ["plan", "batch.csv", "--max-credits", "1.5"],
+    ] {
+        let refused = env.run(words).exited(2);
+        refused.says("found \"1.5\", expected a whole number of credits, 0 or more");
+    }
+}

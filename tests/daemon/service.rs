@@ -319,7 +319,9 @@ fn an_emulators_daemon_is_found_by_those_who_name_the_emulator() {
     env.write("batch.csv", manifests::manifest("image", 2));
     let running = env.start(["daemon", "--emulator", "--emulator-speed", "500", "--log-level", "info"]);
     running.says("ready");
-    env.run(["run", "batch.csv", "--emulator"]).exited(0).says("a daemon runs on this state");
+    let run = env.run(["run", "batch.csv", "--emulator", "--page"]).exited(0);
+    run.says("a daemon runs on this state")
+        .says("note: --page has no effect here, since the daemon does the work");
     running.says(&format!("\"uid\":{},\"pid\":", rustix::process::getuid().as_raw()));
     std::fs::remove_file(env.path("output/emulator/batch/image-1.png")).unwrap();
     env.run(["download", "batch", "--emulator"]).exited(0).says("the daemon downloads 1 again");

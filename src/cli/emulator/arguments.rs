@@ -9,6 +9,7 @@ use clap::{Args, ValueEnum};
 use url::Url;
 
 use crate::cli::speed_factor::speed;
+use crate::domain::credits::Credits;
 
 /// What `emulator` takes.
 #[derive(Debug, Args)]
@@ -43,7 +44,7 @@ pub(in crate::cli) struct EmulatorCommand {
     #[arg(long, env = "CALLSHEET_EMULATOR_API_KEY", hide_env_values = true, default_value = DEFAULT_API_KEY, value_name = "KEY")]
     pub(super) api_key: String,
     /// Initial balance of the account
-    #[arg(long, env = "CALLSHEET_EMULATOR_CREDITS", hide_env_values = true, default_value_t = 10_000)]
+    #[arg(long, env = "CALLSHEET_EMULATOR_CREDITS", hide_env_values = true, default_value_t = 10_000, value_parser = Credits::amount)]
     pub(super) credits: u64,
     /// Plan of the account; decides its daily allowances
     #[arg(long, env = "CALLSHEET_EMULATOR_PLAN", hide_env_values = true, value_enum, default_value_t = PlanName::None)]

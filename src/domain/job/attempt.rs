@@ -172,6 +172,16 @@ impl State {
         }
     }
 
+    /// Whether its task is known to have succeeded. It is paid for then, also where nothing was charged: `costCredits` is 0
+    /// where an allowance of a plan covers a task (Check status).
+    pub fn is_of_success(&self) -> bool {
+        match self {
+            State::Succeeded { .. } => true,
+            State::Failed { task: Some(_), fault } => fault.code == DOWNLOAD_FAILED,
+            _ => false,
+        }
+    }
+
     /// Whether the record of the present attempt's task said that it failed or was canceled. Only then another attempt
     /// gets another key: the service answers this one with that task for ever (Idempotency, 4).
     pub fn is_ended_by_record(&self) -> bool {
@@ -441,6 +451,11 @@ impl StateFields {
 }
 
 impl Attempt {
+    /// Whether something is set aside or charged for it, or its task succeeded.
+    pub fn is_paid(&self) -> bool {
+        self.books != Books::default() || self.state.is_of_success()
+    }
+
     /// An attempt that nothing was done for.
     pub(super) fn queued(no: AttemptNo) -> Attempt {
         Attempt::at(no, State::Queued)

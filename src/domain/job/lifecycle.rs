@@ -305,7 +305,7 @@ impl Change {
 
             (state @ (State::Failed { .. } | State::Canceled { .. } | State::Expired), Event::Retry) => {
                 // What was paid for and only could not be fetched must not be bought again.
-                if books != Books::default() || !change.job.is_over() {
+                if change.attempt().is_paid() || !change.job.is_over() {
                     return Err(misplaced);
                 }
                 if state.is_ended_by_record() || !rules.keyed {
@@ -328,9 +328,7 @@ impl Change {
 
             (state @ (State::Succeeded { .. } | State::Failed { task: Some(_), .. }), Event::FetchAgain) => {
                 // A task that failed gave its charge back and has no outputs.
-                let is_paid =
-                    books != Books::default() || matches!(change.job.state(), State::Succeeded { .. });
-                if !is_paid || !change.job.is_over() {
+                if !change.attempt().is_paid() || !change.job.is_over() {
                     return Err(misplaced);
                 }
                 change.fetch_again(state);
@@ -605,6 +603,8 @@ impl Change {
         }
         let prospect_of = |fault: &Fault| retry_delay::prospect(&fault.code);
         let mut cause = fault.code.clone();
+        // Where both say that once more may help, neither is a reason for another time.
+        let also = named.as_ref().map(|named| named.code.clone());
         // The record may say why in more words, or not at all: the stricter of the two decides.
         if let Some(named) = named.filter(|named| prospect_of(named) > prospect_of(&fault)) {
             cause.clone_from(&named.code);
@@ -617,7 +617,7 @@ impl Change {
         }
         let may_help = match retry_delay::prospect(&cause) {
             Prospect::MayHelp => true,
-            Prospect::Once => !self.job.rare.begun_for.contains(&cause),
+            Prospect::Once => !also.iter().chain([&cause]).any(|code| self.job.rare.begun_for.contains(code)),
             Prospect::OnlyAsked | Prospect::Hopeless => false,
         };
         let is_left = self.job.newest_attempt().0 < rules.attempts && !self.job.overdue;
@@ -628,7 +628,8 @@ impl Change {
         let what = format!("task {} failed{next}: {fault}", reading.id);
         self.end(State::Failed { fault, task: Some(reading.id) }, &what);
         if is_followed {
-            self.job.rare.change(|rare| rare.begun_for.push(cause));
+            let also = also.filter(|also| *also != cause);
+            self.job.rare.change(|rare| rare.begun_for.extend(also.into_iter().chain([cause])));
             self.begin_attempt();
             self.drop_if_canceled();
         }

@@ -96,7 +96,7 @@ impl CatalogPart {
         by_id
     }
 
-    /// The one without which a request of a kind cannot be validated.
+    /// The one without which a request of a kind can be neither validated nor priced.
     pub fn needed_by(kind: Kind) -> Option<CatalogPart> {
         match kind {
             Kind::Video => Some(CatalogPart::Video),
@@ -105,11 +105,6 @@ impl CatalogPart {
             Kind::Speech => Some(CatalogPart::Voices),
             Kind::SoundEffect | Kind::ShortsStudio => None,
         }
-    }
-
-    /// The one whose prices decide what a request of a kind costs. Speech costs the same in every voice.
-    pub fn pricing(kind: Kind) -> Option<CatalogPart> {
-        CatalogPart::needed_by(kind).filter(|part| *part != CatalogPart::Voices)
     }
 }
 

@@ -159,7 +159,7 @@ impl Prices {
     /// What a body costs now; nothing where no catalog is known.
     fn cost(&self, order: &Order) -> Option<Result<Cost, Diagnostic>> {
         let (rules, catalog) = (self.rules.as_deref()?, self.catalog.as_deref()?);
-        if let Some(why) = CatalogPart::pricing(order.kind).and_then(|part| catalog.unavailable(part)) {
+        if let Some(why) = CatalogPart::needed_by(order.kind).and_then(|part| catalog.unavailable(part)) {
             return Some(Err(Diagnostic::new(why)));
         }
         Some(quote::reprice(order.kind, &order.body.fields(), catalog, rules))

@@ -195,6 +195,29 @@ fn what_a_missing_catalog_would_price_waits_for_it_and_blocks_no_other() {
     waits_for_a_price(without_images(), None, 30);
 }
 
+/// Its price is a matter of the voice catalog: how many characters a credit has (Voice catalog).
+#[test]
+fn speech_waits_for_the_voice_catalog_that_prices_it() {
+    let voices = json!({"characters_per_credit": 2, "voices": [{"id": "v", "name": "V"}]});
+    let catalog = |missing: Option<CatalogPart>| {
+        let nothing = json!([]);
+        let voices = if missing.is_some() { &Value::Null } else { &voices };
+        let mut catalog = Catalog::of(&nothing, &nothing, &nothing, voices);
+        catalog.missing.extend(missing.map(|part| (part, "503".to_owned())));
+        Input::Catalog(Ok(Arc::new(catalog)))
+    };
+    let mut stage = Stage::with(1, priced());
+    let spec = (*spec(0, Kind::Speech)).clone();
+    let body = json!({"text": "twelve signs", "voice_id": "v"});
+    let order = Order { body: serde_json::from_value(body).unwrap(), ..spec.order };
+    stage.specs = vec![Arc::new(JobSpec { order, ..spec })];
+    assert_eq!(stage.step(vec![]), "catalog?");
+    assert_eq!(stage.step(vec![catalog(Some(CatalogPart::Voices))]), "");
+    assert_eq!(stage.pass(Millis::from_secs(30)).step(vec![]), "catalog?");
+    assert_eq!(stage.step(vec![catalog(None)]), "post 0#1");
+    assert_eq!(stage.batch.totals.held, Credits(6));
+}
+
 #[test]
 fn what_the_catalog_does_not_price_waits_and_blocks_no_other() {
     waits_for_a_price(without_it(), Some(Standstill::Parked(Parked::NoPrice)), 300);

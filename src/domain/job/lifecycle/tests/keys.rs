@@ -58,6 +58,20 @@ fn every_way_a_task_ends_in_vain_has_its_number_of_attempts() {
     }
 }
 
+/// "Retry once" is not said anew because the next task's record gives a reason of its own that would allow it once, too.
+#[test]
+fn an_error_that_names_a_task_is_a_reason_for_one_more_attempt_and_no_other() {
+    let mut job = Job::queued();
+    let mut transition = |event| job = apply(&job, job.attempt(), event, TERMS, Timestamp(0)).unwrap().job;
+    for code in ["busy", "duplicate_request"] {
+        let id = TaskId(code.into());
+        transition(admit(10));
+        transition(Event::Posted(PostAnswer::TaskNamed(id.clone(), Fault::new("internal_error", ""))));
+        transition(Event::Read(TaskReading { id, ..failed(code) }));
+    }
+    assert_eq!((job.state().name(), job.attempt().0), ("failed", 2));
+}
+
 #[test]
 fn a_task_canceled_at_the_service_ends_its_job_and_only_a_person_buys_it_again() {
     check(
@@ -85,12 +99,10 @@ fn a_retry_has_another_key_only_where_the_tasks_record_ended_the_attempt() {
     };
     let refused = Event::Posted(PostAnswer::Refused(Fault::new("not_found", "")));
     let named = || Event::Posted(PostAnswer::TaskNamed(TaskId("t1".into()), fault()));
-    let given_up = Event::FetchAbandoned(Fault::new(crate::domain::job::DOWNLOAD_FAILED, ""));
     assert_eq!(key_of(vec![admit(10), refused]), 1, "no task was made");
     assert_eq!(key_of(vec![Event::Cancel]), 1);
     assert_eq!(key_of(vec![Event::Expire]), 1);
     assert_eq!(key_of(vec![admit(10), named(), Event::TaskMissing(fault()), Event::Resolve(Credits(0))]), 1);
-    assert_eq!(key_of(vec![admit(0), task("success", 0), given_up]), 1, "its task has succeeded");
     assert_eq!(key_of(vec![admit(10), task("pending", 10), Event::Read(failed("busy"))]), 2);
     assert_eq!(key_of(vec![admit(10), named(), Event::Read(failed("busy"))]), 2);
     assert_eq!(key_of(vec![admit(10), task("pending", 10), read("canceled", 10)]), 2);
