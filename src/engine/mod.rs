@@ -585,6 +585,13 @@ impl Engine {
                 self.scheduler.add_rows(batch, from, rows);
             }
         }
+        for batch in self.scheduler.inputs_to_look_up() {
+            let store = self.store.clone();
+            // A batch that cannot be read leaves its rows waiting: what is asked for says so.
+            if let Ok(jobs) = blocking(move || job_inputs::ended_jobs(&store, batch)).await {
+                self.scheduler.add_ended(batch, jobs);
+            }
+        }
         self.scheduler.foresee(now);
         Ok(())
     }

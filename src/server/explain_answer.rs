@@ -368,7 +368,12 @@ fn wait_for(
 fn another_take(batch: &BatchName, takes: &[Take], later: &[Take]) -> Option<String> {
     let mut all = takes.iter().chain(later);
     if let Some((take, _)) = all.find(|(_, ended)| ended.is_none()) {
-        return Some(format!("its take {} is {}", take.spec.label, take.record.job.state().name()));
+        let (label, state) = (&take.spec.label, take.record.job.state());
+        let then = match state {
+            State::Queued => format!("; what it waits for: callsheet explain {}", job_argument(batch, label)),
+            _ => String::new(),
+        };
+        return Some(format!("its take {label} is {}{then}", state.name()));
     }
     choose(batch, takes, later).map(|command| format!("another take of it is there: {command}"))
 }

@@ -314,7 +314,7 @@ fn a_row_that_waits_for_a_rejected_one_goes_on_with_another_take_of_it() {
         let said = env.run(["explain", "story/clip"]).exited(0).stdout;
         assert!(said.contains(&format!("{next} {and}\n")), "{said}");
     };
-    waits("its take still-v2 is queued");
+    waits("its take still-v2 is queued; what it waits for: callsheet explain story/still-v2");
     env.run(["run", "story.json"]).exited(7);
     env.audit().each_paid_once(2);
     waits("another take of it is there: callsheet review approve story/still-v2");

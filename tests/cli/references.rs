@@ -748,3 +748,18 @@ fn children_whose_result_host_does_not_answer_leave_their_slots_to_others() {
     daemon.stop().exited(0);
     env.audit().each_paid_once(6);
 }
+
+/// Without a process: what admission would say, of rows whose inputs are there.
+#[test]
+fn a_used_up_budget_is_told_of_rows_that_take_outputs() {
+    let env = TestEnv::new();
+    let clip = |n: u32| format!("c{n},video,house-c1,a fox runs {n},job:a,5s\n");
+    let rows = [clip(1), clip(2)].concat();
+    env.write("m.csv", format!("id,kind,model,prompt,image_urls,duration\na,image,gi-2,a fox,,\n{rows}"));
+    env.run(["run", "m.csv", "--budget", "20"])
+        .exited(4)
+        .says("the next job needs 10, 2 of 20 credits are left");
+    assert_eq!(env.status("m")["parked_by"], "batch_budget");
+    let told = env.run(["explain", "m/c2"]).exited(0).stdout;
+    assert!(told.contains("This job needs 10 credits; 2 of 20 credits are left"), "{told}");
+}

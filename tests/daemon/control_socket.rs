@@ -101,6 +101,8 @@ fn a_named_socket_means_its_daemon() {
     env.configure("[paths]\nsocket = \"far.sock\"\nstate = \"near\"");
     env.run(["status"]).exited(2).says("To use that daemon: --socket far.sock");
     daemon.stop();
+    let nobody = env.run(["status", "--state", "far/state", "--socket", "fat.sock"]).exited(0);
+    nobody.says("note: no process listens on fat.sock; this command uses the state in far/state");
 }
 
 #[test]

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::domain::ids::{BatchName, BatchNo};
+use crate::domain::ids::{BatchName, BatchNo, JobId};
+use crate::domain::job_reference::EndedTake;
 use crate::domain::job_state::{JobState, JobStateCounts};
 use crate::domain::ledger::Totals;
 use crate::domain::parked_reason::Parked;
@@ -286,6 +287,20 @@ impl Scheduler {
     /// Takes in what was read.
     pub fn add_rows(&mut self, batch: BatchNo, from: u64, rows: Vec<SpooledRow>) {
         self.rows(batch, from, rows);
+    }
+
+    /// Batches of which it is to be read how their jobs ended: the next rows of some batch take their outputs.
+    pub fn inputs_to_look_up(&mut self) -> Vec<BatchNo> {
+        for batch in self.batches.needing(Attention::HasReferences) {
+            let fronts = self.batches.get(&batch).into_iter().flat_map(ActiveBatch::fronts);
+            fronts.for_each(|spec| self.inputs.want_for(batch, &spec.order));
+        }
+        self.inputs.begin_lookups()
+    }
+
+    /// Takes in how the jobs of a batch ended.
+    pub fn add_ended(&mut self, batch: BatchNo, jobs: Vec<(JobId, EndedTake)>) {
+        self.ended_jobs(batch, jobs);
     }
 
     /// Finds out which budgets keep batches, where no engine does. Nothing is sent, and nothing durable changes.

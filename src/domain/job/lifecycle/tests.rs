@@ -317,31 +317,6 @@ fn what_was_paid_for_is_downloaded_again_not_bought_again() {
     );
 }
 
-/// An allowance of the account's plan covers it: `costCredits` is 0, and not every answer tells what was waived.
-#[test]
-fn what_succeeded_free_of_charge_is_downloaded_again_not_bought_again() {
-    let given_up = || Event::FetchAbandoned(Fault::new(DOWNLOAD_FAILED, "too large"));
-    for rules in [TERMS, AttemptRules { keyed: false, ..TERMS }] {
-        check(
-            rules,
-            vec![
-                admit(10),
-                task("success", 0),
-                given_up(),
-                Event::Retry,
-                Event::FetchAgain,
-                read("success", 0),
-            ],
-            "admit: submitting#1 10/0
-         posted: fetching#1 0/0
-         fetch abandoned: failed#1 0/0
-         retry: \"retry\" cannot happen to a job that is failed
-         fetch again: fetching#1 0/0
-         read: fetching#1 0/0",
-        );
-    }
-}
-
 #[test]
 fn outputs_can_be_downloaded_again_and_again() {
     check(
