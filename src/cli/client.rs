@@ -78,6 +78,13 @@ pub(super) async fn with<T>(
     let present = Arc::new(PresentState::find(global, &config));
     let state = CommandState { global: global.clone(), config, present, method };
     let client = state.connect().await?;
+    // A mistyped socket is not passed over in silence: the state here may be another one. With --json stderr is for errors.
+    if let (StateClient::InProcess(_), Some(socket), false) = (&client, &global.socket, global.json)
+        && daemon_discovery::ask_who_listens(socket).await.is_none()
+    {
+        let (socket, dir) = (socket.display(), state.present.dir.display());
+        say!("note: no process listens on {socket}; this command uses the state in {dir}");
+    }
     let done = work(&client).await;
     client.end().await?;
     done
@@ -90,18 +97,6 @@ impl CommandState {
         let clock = Clock::start();
         let socket = daemon_discovery::socket(config, &present.dir);
         let mut daemon = daemon_discovery::find_daemon(global, config, present.is_emulated).await?;
-        // A mistyped socket is not passed over in silence: the state here may be another one. With --json stderr is for errors.
-        if daemon.is_none()
-            && global.socket.is_some()
-            && !global.json
-            && daemon_discovery::ask_who_listens(&socket).await.is_none()
-        {
-            say!(
-                "note: no process listens on {}; this command uses the state in {}",
-                socket.display(),
-                present.dir.display()
-            );
-        }
         let store = loop {
             if let Some(daemon) = daemon {
                 let successor = Successor { state: self.clone(), found: OnceCell::new() };

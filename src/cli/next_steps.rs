@@ -238,7 +238,7 @@ fn hand_in_again(end: &BatchEnd<'_>, invocation: &Invocation) -> Line {
     let budget = invocation.budget.filter(|_| end.status.parked_by == Some(Parked::BatchBudget));
     if end.is_part {
         let otherwise = match budget {
-            Some(BudgetSource::Environment) => " and with CALLSHEET_BUDGET unset",
+            Some(BudgetSource::Environment) => " and with CALLSHEET_BUDGET unset, without --budget",
             Some(BudgetSource::Flag) => " and without --budget",
             None => "",
         };

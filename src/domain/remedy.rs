@@ -155,6 +155,7 @@ mod tests {
             INPUT_GONE,
             INPUT_LENGTH,
             RESOLVED,
+            DOWNLOAD_FAILED,
         ];
         for (code, charged) in codes.into_iter().flat_map(|code| [(code, 0), (code, 8)]) {
             let state = State::Failed { fault: Fault::new(code, "said so"), task: None };

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::domain::credits::Credits;
-use crate::domain::job::{Job, State};
+use crate::domain::job::{DOWNLOAD_FAILED, Job, State};
 use crate::domain::job_state::JobState;
 use crate::domain::retry_delay;
 use crate::domain::row_versions::REPLACED;
@@ -47,12 +47,14 @@ impl JobStanding {
             return JobStanding::Waiting;
         }
         let is_hopeless = || fault_code.is_some_and(|code| retry_delay::is_hopeless(code, has_inputs));
+        // An allowance may have paid for it.
+        let is_paid = || !charged.is_zero() || fault_code == Some(DOWNLOAD_FAILED);
         match state {
             JobState::Queued => JobStanding::Waiting,
             JobState::Submitting | JobState::Running | JobState::Fetching => JobStanding::Running,
             JobState::Succeeded => JobStanding::Done,
             JobState::InDoubt => JobStanding::InDoubt,
-            JobState::Failed if is_hopeless() || !charged.is_zero() => JobStanding::FailedForGood,
+            JobState::Failed if is_hopeless() || is_paid() => JobStanding::FailedForGood,
             JobState::Failed => JobStanding::Failed,
             JobState::Canceled => JobStanding::Canceled,
             JobState::Expired => JobStanding::Expired,

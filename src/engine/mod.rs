@@ -64,7 +64,8 @@ pub use self::name_lookup::{FindError, NamedJob, Target, target as find_target};
 pub use self::request_rate::RateLimit;
 use self::restart::{load_days, resume_scheduler};
 use crate::clock::Clock;
-use crate::domain::ids::JobKey;
+use crate::domain::ids::{BatchNo, JobId, JobKey};
+use crate::domain::job_reference::EndedTake;
 use crate::domain::time::{Millis, Tick};
 use crate::engine::committed_steps::{CommittedSteps, StepCommit};
 use crate::engine::disk::{DISK_INTERVAL, TakenBatch};
@@ -94,6 +95,9 @@ const MESSAGES_MAX: usize = 64;
 const OVERVIEW_INTERVAL: Millis = Millis::from_secs(1);
 /// Events that may wait for the loop.
 const INBOX_EVENTS: usize = 4096;
+/// Outcomes of a batch, in bytes, that a command without a process reads to know of which outputs its next rows have: some ten
+/// thousand jobs, in a tenth of a second.
+const ENDED_READ_MAX_BYTES: u64 = 16 * 1024 * 1024;
 
 /// The engine cannot go on. State is safe; a restart resumes.
 #[derive(Debug, thiserror::Error)]
@@ -561,15 +565,35 @@ impl Engine {
         }
     }
 
-    /// Reads the rows that were asked for; no other effect begins.
+    /// Reads the rows that were asked for, and how few jobs ended; no other effect begins.
     async fn load_rows(&self, effects: Vec<Effect>) -> Result<Vec<Input>, EngineError> {
         let mut inputs = Vec::new();
         for effect in effects {
-            let Effect::LoadRows { batch, from, end, most } = effect else { continue };
-            let rows = row_reader::load_rows(&self.store, batch, from, end, most).await?;
-            inputs.push(Input::Rows { batch, from, rows });
+            match effect {
+                Effect::LoadRows { batch, from, end, most } => {
+                    let rows = row_reader::load_rows(&self.store, batch, from, end, most).await?;
+                    inputs.push(Input::Rows { batch, from, rows });
+                }
+                Effect::LoadEnded { batch } => {
+                    let jobs = self.load_few_ended(batch).await;
+                    inputs.extend(jobs.map(|jobs| Input::Ended { batch, jobs }));
+                }
+                _ => {}
+            }
         }
         Ok(inputs)
+    }
+
+    /// How the jobs of a batch ended, where nothing is sent and they are few. Of many, or where they cannot be read, the rows
+    /// that need them are left waiting, and what is shown is what is known without them.
+    async fn load_few_ended(&self, batch: BatchNo) -> Option<Vec<(JobId, EndedTake)>> {
+        let store = self.store.clone();
+        blocking(move || {
+            let record = store.batch(batch).ok()??;
+            let is_few = store.outcomes_bytes(&record).ok()? <= ENDED_READ_MAX_BYTES;
+            is_few.then(|| job_inputs::ended_jobs(&store, batch).ok()).flatten()
+        })
+        .await
     }
 
     /// Finds out which budgets park batches, where no admission does: nothing is sent.
@@ -586,9 +610,7 @@ impl Engine {
             }
         }
         for batch in self.scheduler.inputs_to_look_up() {
-            let store = self.store.clone();
-            // A batch that cannot be read leaves its rows waiting: what is asked for says so.
-            if let Ok(jobs) = blocking(move || job_inputs::ended_jobs(&store, batch)).await {
+            if let Some(jobs) = self.load_few_ended(batch).await {
                 self.scheduler.add_ended(batch, jobs);
             }
         }
