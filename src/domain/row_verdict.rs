@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::domain::credits::Credits;
-use crate::domain::job::{DOWNLOAD_FAILED, Job, State};
+use crate::domain::job::{Job, State};
 use crate::domain::job_state::JobState;
-use crate::domain::retry_delay;
+use crate::domain::remedy::remedy_for;
 use crate::domain::row_versions::REPLACED;
 
 /// Where a job that its batch has already stands.
@@ -46,16 +46,15 @@ impl JobStanding {
         if state == JobState::Canceled && fault_code == Some(REPLACED) {
             return JobStanding::Waiting;
         }
-        let is_hopeless = || fault_code.is_some_and(|code| retry_delay::is_hopeless(code, has_inputs));
-        // An allowance may have paid for it.
-        let is_paid = || !charged.is_zero() || fault_code == Some(DOWNLOAD_FAILED);
+        let is_retried =
+            || remedy_for(fault_code.unwrap_or_default(), !charged.is_zero(), has_inputs).is_retry();
         match state {
             JobState::Queued => JobStanding::Waiting,
             JobState::Submitting | JobState::Running | JobState::Fetching => JobStanding::Running,
             JobState::Succeeded => JobStanding::Done,
             JobState::InDoubt => JobStanding::InDoubt,
-            JobState::Failed if is_hopeless() || is_paid() => JobStanding::FailedForGood,
-            JobState::Failed => JobStanding::Failed,
+            JobState::Failed if is_retried() => JobStanding::Failed,
+            JobState::Failed => JobStanding::FailedForGood,
             JobState::Canceled => JobStanding::Canceled,
             JobState::Expired => JobStanding::Expired,
         }

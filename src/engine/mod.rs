@@ -533,7 +533,7 @@ impl Engine {
     /// Begins what was decided and is durable. Returns what that came to already.
     async fn begin(&mut self, step: Step) -> Result<Vec<Input>, EngineError> {
         let Step { effects, ended, changed_outcomes, .. } = step;
-        let Some(deps) = self.deps.clone() else { return self.load_rows(effects).await };
+        let Some(deps) = self.deps.clone() else { return self.load_asked(effects).await };
         self.begin_effects(effects, &deps, &self.committed_steps.last());
         self.remove_copies(ended.into_iter().map(|(_, record)| record), &deps);
         self.remove_marked_copies(changed_outcomes, &deps);
@@ -566,7 +566,7 @@ impl Engine {
     }
 
     /// Reads the rows that were asked for, and how few jobs ended; no other effect begins.
-    async fn load_rows(&self, effects: Vec<Effect>) -> Result<Vec<Input>, EngineError> {
+    async fn load_asked(&self, effects: Vec<Effect>) -> Result<Vec<Input>, EngineError> {
         let mut inputs = Vec::new();
         for effect in effects {
             match effect {
@@ -604,16 +604,9 @@ impl Engine {
         let now = self.clock.now();
         load_days(&mut self.scheduler, &self.store, [now.wall.utc_day()])?;
         let wanted = self.scheduler.rows_wanted();
-        for input in self.load_rows(wanted).await? {
-            if let Input::Rows { batch, from, rows } = input {
-                self.scheduler.add_rows(batch, from, rows);
-            }
-        }
-        for batch in self.scheduler.inputs_to_look_up() {
-            if let Some(jobs) = self.load_few_ended(batch).await {
-                self.scheduler.add_ended(batch, jobs);
-            }
-        }
+        self.load_asked(wanted).await?.into_iter().for_each(|read| self.scheduler.add_read(read));
+        let wanted = self.scheduler.lookups_wanted();
+        self.load_asked(wanted).await?.into_iter().for_each(|read| self.scheduler.add_read(read));
         self.scheduler.foresee(now);
         Ok(())
     }

@@ -2,8 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::domain::ids::{BatchName, BatchNo, JobId};
-use crate::domain::job_reference::EndedTake;
+use crate::domain::ids::{BatchName, BatchNo};
 use crate::domain::job_state::{JobState, JobStateCounts};
 use crate::domain::ledger::Totals;
 use crate::domain::parked_reason::Parked;
@@ -13,7 +12,7 @@ use crate::engine::scheduler::parts::active_batch::ActiveBatch;
 use crate::engine::scheduler::parts::attention::Attention;
 use crate::engine::scheduler::parts::job_counts::NextAction;
 use crate::engine::scheduler::parts::open_job::OpenJob;
-use crate::engine::scheduler::{BatchOverview, Effect, Mode, Outage, Scheduler, SpooledRow, Standstill};
+use crate::engine::scheduler::{BatchOverview, Effect, Input, Mode, Outage, Scheduler, Standstill};
 use crate::store::{BatchRecord, JobRecord};
 
 /// Open jobs that are looked at for those of one batch: with 100,000 in flight nothing may look at all of them.
@@ -284,23 +283,19 @@ impl Scheduler {
         self.pending.take_effects()
     }
 
-    /// Takes in what was read.
-    pub fn add_rows(&mut self, batch: BatchNo, from: u64, rows: Vec<SpooledRow>) {
-        self.rows(batch, from, rows);
+    /// The same of how jobs ended whose outputs these rows take.
+    pub fn lookups_wanted(&mut self) -> Vec<Effect> {
+        self.look_up_ended();
+        self.pending.take_effects()
     }
 
-    /// Batches of which it is to be read how their jobs ended: the next rows of some batch take their outputs.
-    pub fn inputs_to_look_up(&mut self) -> Vec<BatchNo> {
-        for batch in self.batches.needing(Attention::HasReferences) {
-            let fronts = self.batches.get(&batch).into_iter().flat_map(ActiveBatch::fronts);
-            fronts.for_each(|spec| self.inputs.want_for(batch, &spec.order));
+    /// Takes in what was read: rows, or how jobs ended.
+    pub fn add_read(&mut self, read: Input) {
+        match read {
+            Input::Rows { batch, from, rows } => self.rows(batch, from, rows),
+            Input::Ended { batch, jobs } => self.ended_jobs(batch, jobs),
+            _ => {}
         }
-        self.inputs.begin_lookups()
-    }
-
-    /// Takes in how the jobs of a batch ended.
-    pub fn add_ended(&mut self, batch: BatchNo, jobs: Vec<(JobId, EndedTake)>) {
-        self.ended_jobs(batch, jobs);
     }
 
     /// Finds out which budgets keep batches, where no engine does. Nothing is sent, and nothing durable changes.
